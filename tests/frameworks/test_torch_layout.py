@@ -21,3 +21,80 @@ def test_unknown_versions_of_torch_have_no_compiled_functions(version: str) -> N
     other = SimpleNamespace(__version__=version, Tensor=torch.Tensor)
     assert native.exporter(other) is None
     assert native.importer(other) is None
+
+
+#: Contexts in which the first tensors of a process have other keys, or cannot be made.
+MODES = {
+    "no mode": "contextlib.nullcontext()",
+    "inference mode": "torch.inference_mode()",
+    "no_grad": "torch.no_grad()",
+    "default device": "torch.device('meta')",
+    "fake tensors": "torch._subclasses.fake_tensor.FakeTensorMode()",
+    "dispatch mode": "Doubling()",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_layout_does_not_depend_on_modes_of_the_first_use(mode: str, run_python) -> None:
+    result = run_python(f"""
+        import contextlib
+        import numpy as np, torch, torch._subclasses.fake_tensor
+        from torch.utils._python_dispatch import TorchDispatchMode
+        import zerocopy as zc
+        from zerocopy._frameworks.torch import native
+
+        class Doubling(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                return torch.stack([function(*args, **(kwargs or {{}}))] * 2)
+
+        with {MODES[mode]}:
+            layout = native.find_layout(torch)
+        assert layout == native.find_layout(torch), layout
+        tensor = torch.arange(3)
+        assert zc.shares_memory(tensor, zc.convert(tensor, "numpy"))
+        """)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        "torch.func.vmap(f)(x)",
+        "torch.func.grad(lambda x: f(x).sum())(x)",
+        "torch.func.jvp(f, (x,), (x,))[1]",
+        "torch.func.jacrev(f)(x).sum((1, 3))",
+        "torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))(x)",
+    ],
+)
+@pytest.mark.parametrize(
+    "function", ["zc.accepts('torch')(double)", "lambda x: double(zc.convert(x, 'torch'))"]
+)
+def test_the_first_use_is_in_a_function_that_torch_transforms(
+    transform: str, function: str, run_python
+) -> None:
+    result = run_python(f"""
+        import warnings
+        import numpy as np, torch
+        import zerocopy as zc
+
+        def double(x):
+            return x * 2
+
+        x = torch.arange(6.0).reshape(2, 3)
+        f = {function}
+        result = {transform}
+        f = double
+        assert torch.equal(result, {transform}), result
+        assert zc.shares_memory(x, zc.convert(x, "numpy"))
+        """)
+    assert result.returncode == 0, result.stderr
+
+
+def test_without_threads_there_is_no_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter starts none while it ends."""
+
+    def refuse(self: object) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    assert native.find_layout(torch) is None

@@ -66,6 +66,39 @@ def test_transformations(wrap: Callable[..., Any]) -> None:
             np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
+@pytest.mark.parametrize("number", [1.5, 2, np.float32(1.5), np.float64(1.5), np.array(1.5)])
+def test_gradients_at_numbers(number: Any) -> None:
+    """JAX passes a Python number on as an object of its own subclass of float."""
+    function = zc.bridge(lambda x: (x**2).sum(), to="jax", source="torch")
+    value, gradient = jax.value_and_grad(function)(number * 1.0)
+    assert float(value) == float(number) ** 2
+    assert float(gradient) == 2 * float(number)
+    assert float(jax.jit(jax.grad(function))(number * 1.0)) == 2 * float(number)
+
+
+def test_sparse_gradients_become_dense() -> None:
+    rows = torch.tensor([0, 2, 2])
+
+    def look_up(weight: Any, sparse: bool) -> Any:
+        return (torch.nn.functional.embedding(rows, weight, sparse=sparse) ** 2).sum()
+
+    weight = torch.rand(4, 3, requires_grad=True)
+    look_up(weight, True).backward()
+    assert weight.grad.layout is torch.sparse_coo  # the hazard
+    x = jnp.asarray(weight.detach().numpy())
+    expected = 2 * np.asarray(x) * [[1], [0], [2], [0]]
+    for sparse in (True, False):
+        function = zc.bridge(lambda w, sparse=sparse: look_up(w, sparse), to="jax", source="torch")
+        np.testing.assert_allclose(jax.grad(function)(x), expected, rtol=1e-6)
+        np.testing.assert_allclose(jax.jit(jax.grad(function))(x), expected, rtol=1e-6)
+
+
+def test_an_empty_batch() -> None:
+    function = zc.bridge(lambda x: (x.sum(), x * 2), to="jax", source="torch")
+    total, doubled = jax.vmap(function)(jnp.ones((0, 3)))
+    assert (total.shape, doubled.shape) == ((0,), (0, 3))
+
+
 def test_a_pullback_of_vjp_is_called_again() -> None:
     x, w = inputs()
     (out, _), back = jax.vjp(bridged(product), x, w)

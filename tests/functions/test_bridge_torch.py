@@ -178,6 +178,54 @@ def test_torch_func() -> None:
     torch.testing.assert_close(hessian, torch.diag(-xs[0].sin() * y))
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_an_empty_batch(dim: int) -> None:
+    """No call tells the shapes of the results; JAX computes them without values."""
+    function = bridged(lambda x, y: {"sum": x.sum(), "whole": (x + y).astype(jnp.float16)})
+    y = torch.ones(3)
+    x = torch.empty((0, 3) if dim == 0 else (3, 0))
+    result = torch.func.vmap(function, in_dims=(dim, None))(x, y)
+    assert (result["sum"].shape, result["sum"].dtype) == ((0,), torch.float32)
+    assert (result["whole"].shape, result["whole"].dtype) == ((0, 3), torch.float16)
+
+
+def test_sparse_cotangents_become_dense() -> None:
+    weight = torch.rand(4, 3, requires_grad=True)
+    doubled = bridged(lambda w: w * 2)(weight)
+    torch.nn.functional.embedding(torch.tensor([0, 2, 2]), doubled, sparse=True).sum().backward()
+    expected = torch.tensor([2.0, 0.0, 4.0, 0.0])
+    assert torch.equal(weight.grad, expected[:, None].expand(4, 3))
+
+
+def test_gradients_of_tensorflow_that_are_slices_become_dense() -> None:
+    tf = pytest.importorskip("tensorflow")
+    weight = torch.rand(4, 3, requires_grad=True)
+    zc.bridge(lambda w: tf.gather(w, [0, 2, 2]), to="torch", source="tensorflow")(weight).sum().backward()
+    expected = torch.tensor([1.0, 0.0, 2.0, 0.0])
+    assert torch.equal(weight.grad, expected[:, None].expand(4, 3))
+
+
+def test_containers_that_hold_themselves_are_refused() -> None:
+    array: list[Any] = [torch.ones(2)]
+    array.append(array)
+    mapping: dict[str, Any] = {"a": torch.ones(2)}
+    mapping["b"] = [mapping]
+    for cyclic in (array, mapping):
+        with pytest.raises(zc.UnsupportedConversionError, match="arguments holds itself") as caught:
+            bridged(lambda x: x)(cyclic)
+        assert caught.value.code == "cyclic-container"
+    same = torch.ones(2)
+    assert bridged(lambda x: x["a"][0] + x["b"][0])({"a": [same], "b": [same]}).tolist() == [2.0, 2.0]
+
+    def cyclic_result(x: Any) -> Any:
+        result = [x]
+        result.append(result)
+        return result
+
+    with pytest.raises(zc.UnsupportedConversionError, match="results holds itself"):
+        bridged(cyclic_result)(same)
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own
 def test_forward_mode_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="jvp"):

@@ -35,17 +35,18 @@ class Arguments:
     """Takes the arrays of one framework out of the arguments of a call."""
 
     __slots__ = ("asked", "framework")
+    _role = "arguments"
 
     def __init__(self, framework: Framework, asked: str) -> None:
         self.framework, self.asked = framework, asked
 
-    def flatten(self, obj: Any, arrays: list[Any]) -> Any:
+    def flatten(self, obj: Any, arrays: list[Any], parents: tuple[int, ...] = ()) -> Any:
         """Append the arrays in `obj` to `arrays`, and return the structure without them.
 
         Raises
         ------
         UnsupportedConversionError
-            It contains an array of another framework.
+            It contains an array of another framework, or a container that holds itself.
         """
         cls = type(obj)
         if cls in _PLAIN:
@@ -59,8 +60,18 @@ class Arguments:
                 raise self._foreign(obj, owner)
             if not is_container(obj):
                 return obj
-        pairs = items_of(obj)
-        items = [self.flatten(value, arrays) for _, value in pairs]
+        return self._flatten_items(obj, arrays, parents)
+
+    def _flatten_items(self, obj: Any, arrays: list[Any], parents: tuple[int, ...]) -> _Container:
+        if id(obj) in parents:
+            raise UnsupportedConversionError(
+                self.asked,
+                f"a {type_name(obj)} among its {self._role} holds itself",
+                "pass a tree of containers",
+                code="cyclic-container",
+            )
+        pairs, inner = items_of(obj), (*parents, id(obj))
+        items = [self.flatten(value, arrays, inner) for _, value in pairs]
         return _Container(obj, [key for key, _ in pairs], items)
 
     def _foreign(self, obj: Any, owner: Framework) -> UnsupportedConversionError:
@@ -77,8 +88,9 @@ class Results(Arguments):
     """Takes the arrays of one framework out of the result of a function."""
 
     __slots__ = ()
+    _role = "results"
 
-    def flatten(self, obj: Any, arrays: list[Any]) -> Any:
+    def flatten(self, obj: Any, arrays: list[Any], parents: tuple[int, ...] = ()) -> Any:
         """As `Arguments.flatten`; all leaves are arrays of the framework or None."""
         cls = type(obj)
         if obj is None:
@@ -95,9 +107,7 @@ class Results(Arguments):
                     f"return arrays of {name}, None, or containers of these",
                     code="result-not-an-array",
                 )
-        pairs = items_of(obj)
-        items = [self.flatten(value, arrays) for _, value in pairs]
-        return _Container(obj, [key for key, _ in pairs], items)
+        return self._flatten_items(obj, arrays, parents)
 
 
 def unflatten(skeleton: Any, arrays: Sequence[Any]) -> Any:

@@ -60,7 +60,7 @@ class JAXGradients(GradientsHook):
         function = _jax().custom_vjp(lambda *arrays: _run(crossing, arrays))
 
         def forward(*primals: Any) -> tuple[Any, Any]:
-            arrays = tuple(primal.value for primal in primals)
+            arrays = tuple(_as_array(primal.value) for primal in primals)
             wanted = tuple(primal.perturbed and _is_inexact(primal.value) for primal in primals)
             if _any_traced(arrays):
                 return function(*arrays), _residual()(arrays, wanted, None)
@@ -138,6 +138,11 @@ def _is_zero(cotangent: Any) -> bool:
     return isinstance(cotangent, jax.custom_derivatives.SymbolicZero) or cotangent.dtype == jax.dtypes.float0
 
 
+def _as_array(value: Any) -> Any:
+    """Return an array for a Python number, which JAX passes on as an object of its own subclass."""
+    return _jax().numpy.asarray(value) if isinstance(value, (bool, int, float, complex)) else value
+
+
 def _any_traced(arrays: Sequence[Any]) -> bool:
     tracer = _jax().core.Tracer
     return any(isinstance(array, tracer) for array in arrays)
@@ -171,7 +176,7 @@ def _residual() -> Any:
 def _run(crossing: Crossing, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the outputs; traced arrays get a callback."""
     if not _any_traced(arrays):
-        return tuple(crossing.run(arrays))
+        return tuple(crossing.run([_as_array(x) for x in arrays]))
     jax = _jax()
     specs = crossing.specs([(x.shape, x.dtype.name) for x in arrays])
     for _, name in specs:  # JAX would truncate the results of the callback

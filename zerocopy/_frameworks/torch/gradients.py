@@ -40,7 +40,7 @@ class TorchGradients(GradientsHook):
             gradients = iter(
                 torch.autograd.grad(tensors, sources, given, retain_graph=True, allow_unused=True)
             )
-            return [next(gradients) if want else None for want in wanted]
+            return [_dense(next(gradients)) if want else None for want in wanted]
 
         return [x.detach() for x in outputs], pullback
 
@@ -70,7 +70,7 @@ class TorchGradients(GradientsHook):
                     allow_unused=True,
                     materialize_grads=True,
                 )
-            return list(results)
+            return [_dense(x) for x in results]
 
         return gradients
 
@@ -129,6 +129,13 @@ def _torch() -> Any:
     return registry.by_name("torch").module()
 
 
+def _dense(gradient: Any) -> Any:
+    """Return a gradient as a dense tensor: those of ``embedding(sparse=True)`` are sparse."""
+    if gradient is None or gradient.layout is _torch().strided:
+        return gradient
+    return gradient.to_dense()
+
+
 def _is_inexact(tensor: Any) -> bool:
     return bool(tensor.is_floating_point() or tensor.is_complex())
 
@@ -184,6 +191,7 @@ class _Step:
 
     def backward(self, tensors: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         torch = _torch()
+        cotangents = [_dense(x) for x in cotangents]
         given = tuple(x is not None for x in cotangents)
         if not any(given):
             return [None] * len(self.wanted)
@@ -234,6 +242,21 @@ def _span(tensor: Any) -> tuple[int, int]:
     return start, start + storage.nbytes()
 
 
+def _empty_batch(
+    crossing: Crossing, tensors: Sequence[Any], in_dims: Sequence[int | None]
+) -> tuple[Any, Any]:
+    """Return the results of no calls: their shapes and dtypes are those of one."""
+    torch = _torch()
+    items = [
+        (tuple(size for i, size in enumerate(x.shape) if i != dim), str(x.dtype).removeprefix("torch."))
+        for x, dim in zip(tensors, in_dims, strict=True)
+    ]
+    specs = crossing.specs(items)
+    device = tensors[0].device
+    results = [torch.empty((0, *shape), dtype=getattr(torch, name), device=device) for shape, name in specs]
+    return tuple(results), (0,) * len(results)
+
+
 @cache
 def _function() -> Any:
     """Return the ``torch.autograd.Function`` of all bridges."""
@@ -262,6 +285,8 @@ def _function() -> Any:
 
         @staticmethod
         def vmap(info: Any, in_dims: tuple[Any, ...], step: _Step, *tensors: Any) -> tuple[Any, Any]:
+            if info.batch_size == 0:
+                return _empty_batch(step.crossing, tensors, in_dims[1:])
             # One call for each item: torch has no memory to hand over for a whole batch.
             items = [
                 Bridge.apply(

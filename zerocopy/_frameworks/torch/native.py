@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -80,16 +81,28 @@ def _storage_fixer(torch: Any) -> Callable[[Any], Any]:
 def find_layout(torch: Any) -> dict[str, Any] | None:
     """Return the offsets of a tensor's key set and autograd metadata; None if they are not unique.
 
-    Reads a few tensors' memory through ``/proc/self/mem``, where a wrong address raises OSError and does
-    not end the process.
+    A new thread makes the tensors that are compared: torch keeps its modes for each thread, such as those
+    of ``torch.func.vmap`` and ``torch.inference_mode``, in which tensors have other keys.
     """
+    layouts: list[dict[str, Any] | None] = []
+    thread = threading.Thread(target=lambda: layouts.append(_layout_in_this_thread(torch)))
+    try:
+        thread.start()
+    except RuntimeError:
+        return None  # no thread can start while the interpreter ends
+    thread.join()
+    return layouts[0] if layouts else None
+
+
+def _layout_in_this_thread(torch: Any) -> dict[str, Any] | None:
+    """Read tensors' memory through ``/proc/self/mem``, where a wrong address raises OSError alone."""
     try:
         memory = os.open("/proc/self/mem", os.O_RDONLY)
     except OSError:
         return None
     try:
         return _find_layout(torch, lambda address: struct.unpack("=Q", os.pread(memory, 8, address))[0])
-    except (AttributeError, OSError, OverflowError, struct.error):
+    except (AttributeError, OSError, OverflowError, RuntimeError, struct.error):
         return None
     finally:
         os.close(memory)
