@@ -443,3 +443,128 @@ def test_scipy_matrices_and_arrays_of_other_dimensions() -> None:
     np.testing.assert_array_equal(dense(t), [0, 1, 0, 2])
     with pytest.raises(zc.UnsupportedConversionError, match="only SciPy has LIL"):
         zc.convert(sp.lil_array((2, 2)), to="torch")
+
+
+# -- dtypes and shapes that a framework lacks: explain and convert agree ---------------------------
+
+
+def same_outcome(x: Any, target: str, **options: Any) -> Any:
+    """Check that the plan and the conversion agree; return the result, or None for a refusal."""
+    plan = zc.explain(x, target, **options)
+    for _ in range(2):  # the slow path, then the route that it keeps
+        try:
+            result = zc.convert(x, to=target, **options)
+        except zc.ZeroCopyError as error:
+            assert plan.error is not None, (target, options, error)  # noqa: PT017
+            assert str(plan.error) == str(error)  # noqa: PT017
+            assert error.code not in ("producer-raised", "target-raised"), error  # noqa: PT017
+            result = None
+        else:
+            assert plan.possible, (target, options, plan.error)
+            assert plan.shares_memory == zc.shares_memory(x, result), (target, options, str(plan))
+            assert plan.zero_copy <= plan.shares_memory
+    return result
+
+
+def odd_dtypes() -> list[np.dtype]:
+    """Return dtypes that some framework of sparse or ragged arrays lacks."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    names = ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "int4")
+    return [
+        *(np.dtype(name) for name in ("f2", "g", "G", "M8[ns]", "m8[s]", "U3", "S3", "O")),
+        *(np.dtype(getattr(ml_dtypes, name)) for name in names),
+    ]
+
+
+def with_dtype(name: str, form: str, dtype: np.dtype) -> Any:
+    """Return a sparse array of SciPy or PyData's sparse over values of any dtype, without zerocopy."""
+    values = np.arange(1, 4).astype("i8" if dtype.kind in "mMO" else "f4").astype(dtype)
+    if name == "scipy":
+        x = getattr(sp, f"{form}_array")(np.eye(3))
+        x.data = values  # the constructor casts or refuses some of them
+        return x
+    sparse = pytest.importorskip("sparse")
+    return sparse.COO(np.arange(3)[None].repeat(2, 0), values, shape=(3, 3))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("target", SPARSE)
+@pytest.mark.parametrize(("source", "form"), [("scipy", "csr"), ("scipy", "coo"), ("sparse", "coo")])
+def test_explain_agrees_for_every_dtype(source: str, form: str, target: str) -> None:
+    warm = with_dtype(source, form, np.dtype("f4"))
+    has_format = zc.explain(warm, target).possible
+    for dtype in odd_dtypes():
+        x = with_dtype(source, form, dtype)
+        if has_format:
+            zc.convert(warm, to=target)  # keeps a route, which must refuse the other dtypes
+        for options in ({}, {"copy": True}, {"copy": False}, {"dtype": "float32"}):
+            same_outcome(x, target, **options)
+        error = zc.explain(x, target).error
+        for call in error.calls if error is not None and has_format else ():
+            if "jax_enable_x64" not in call:
+                eval(call, {"x": x, "zc": zc})
+        if dtype.isbuiltin == 1 and dtype.char in "gGmMUSO" and source != target:
+            assert error.code == "missing-dtype"
+            assert bool(error.calls) == (dtype.kind in "mMfc"), (dtype, error)
+
+
+def test_gcxs_refuses_dtypes_that_its_compiled_functions_lack() -> None:
+    """Hazard: the constructor of GCXS runs functions of Numba, which lacks float16."""
+    sparse = pytest.importorskip("sparse")
+    torch = pytest.importorskip("torch")
+    x = with_dtype("scipy", "csr", np.dtype("f2"))
+    with pytest.raises(Exception, match="float16"):
+        sparse.GCXS((x.data, x.indices, x.indptr), shape=x.shape, compressed_axes=(0,)) @ np.ones((3, 3))
+    for source in (x, torch.eye(3, dtype=torch.float16).to_sparse_csr()):
+        with pytest.raises(zc.UnsupportedConversionError, match="sparse has no float16") as caught:
+            zc.convert(source, to="sparse")
+        assert caught.value.code == "missing-dtype"
+        for call in caught.value.calls:
+            result = eval(call, {"x": source, "zc": zc, "torch": torch})
+            values = [1, 2, 3] if source is x else [1, 1, 1]
+            np.testing.assert_array_equal(dense(result), np.diag(values))
+    coo = zc.convert(with_dtype("scipy", "coo", np.dtype("f2")), to="sparse")
+    assert (coo.dtype, coo.todense().diagonal().tolist()) == ("f2", [1, 2, 3])  # COO compiles nothing
+
+
+def without_dimensions(name: str, count: int) -> Any:
+    """Return a COO array of shape () with `count` elements, without zerocopy."""
+    if name == "sparse":
+        sparse = pytest.importorskip("sparse")
+        return sparse.COO(np.zeros((0, count), int), np.full(count, 5, "f4"), shape=())
+    if name == "torch":
+        torch = pytest.importorskip("torch")
+        return torch.sparse_coo_tensor(
+            torch.zeros((0, count), dtype=torch.int64), torch.full((count,), 5.0), ()
+        )
+    sparse = pytest.importorskip("jax.experimental.sparse")
+    return sparse.BCOO((np.full(count, 5, "f4"), np.zeros((count, 0), "i4")), shape=())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("target", SPARSE)
+@pytest.mark.parametrize("source", ["sparse", "torch", "jax"])
+def test_explain_agrees_for_arrays_without_dimensions(source: str, target: str, count: int) -> None:
+    x = without_dimensions(source, count)
+    for options in ({}, {"copy": True}, {"copy": False}, {"validate": "full"}, {"dtype": "float64"}):
+        result = same_outcome(x, target, **options)
+        if result is not None and target != "tensorflow":
+            assert tuple(result.shape) == ()
+            assert float(dense(result)) == 5 * count
+    if target == "scipy":
+        with pytest.raises(zc.UnsupportedConversionError, match="one dimension or more") as caught:
+            zc.convert(x, to="scipy")
+        (call,) = caught.value.calls
+        assert eval(call, {"x": x, "zc": zc}).toarray().tolist() == [5.0 * count]
+
+
+@pytest.mark.parametrize("target", SPARSE)
+def test_an_own_array_without_bytes_shares_none(target: str) -> None:
+    for shape in ((3,), (3, 3)):
+        try:
+            x = zc.convert(sp.coo_array(shape, dtype="f4"), to=target)
+        except zc.ZeroCopyError:
+            continue
+        for options in ({}, {"copy": False}, {"copy": True}):
+            same_outcome(x, target, **options)

@@ -94,3 +94,35 @@ def test_fixes_run(make: Any) -> None:
     assert caught.value.calls
     for call in caught.value.calls:
         assert eval(call[: call.rindex(")") + 1], {"x": x, "zc": zc, "awkward": ak}) is not None
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "complex32", "float16", "bool", "uint16"])
+def test_explain_agrees_for_the_dtypes_of_nested_tensors(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    rows = [torch.ones(3).to(getattr(torch, name)), torch.ones(2).to(getattr(torch, name))]
+    x = torch.nested.nested_tensor(rows, layout=torch.jagged)
+    plan = zc.explain(x, "awkward")
+    if name in ("float16", "bool", "uint16"):
+        assert plan.shares_memory is zc.shares_memory(x, zc.convert(x, "awkward")) is True
+        return
+    with pytest.raises(zc.UnsupportedConversionError, match=f"awkward has no {name}") as caught:
+        zc.convert(x, "awkward")
+    assert str(plan.error) == str(caught.value)
+    assert caught.value.code == "missing-dtype"
+    assert caught.value.calls
+    for call in caught.value.calls:
+        result = eval(call, {"x": x, "zc": zc, "torch": torch})
+        assert ak.to_list(result) == [[1, 1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("target", ["torch", "tensorflow", "pyarrow"])
+def test_lists_of_dates_are_refused_with_a_call_that_works(target: str) -> None:
+    pytest.importorskip(target)
+    x = ak.values_astype(ak.Array([[1, 2], [3]]), "datetime64[s]")
+    with pytest.raises(zc.UnsupportedConversionError, match="datetime64") as caught:
+        zc.convert(x, target)
+    assert str(zc.explain(x, target).error) == str(caught.value)
+    (call,) = caught.value.calls
+    result = eval(call, {"x": x, "zc": zc, "awkward": ak})
+    assert ak.to_list(zc.convert(result, "awkward")) == [[1, 2], [3]]

@@ -13,17 +13,26 @@ from zerocopy._engine import recording
 from zerocopy._engine.planner import Call
 from zerocopy._engine.routes import routes_of
 from zerocopy.compound.hook import CompoundHook, Layout, Part, hook_of
-from zerocopy.describe import translated_errors
+from zerocopy.describe import describe_array, translated_errors
+from zerocopy.dtype import DType
 from zerocopy.errors import CopyRequiredError, Fix, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
-from zerocopy.source import type_name
+from zerocopy.source import refuse_dtype, type_name
 
 Convert = Callable[[Any, Any, dict[str, Any]], Any]
 
 #: Options for the parts; `validate` is for the whole, and the options for tables do not apply.
 _PART_OPTIONS = frozenset(("device", "copy", "stream", "writable"))
 _COPY = Fix(options={"copy": None}, effect="copies")
+_INTEGERS = Fix("{x}.astype('int64')", "gives integers", action="cast:int64")
+#: For types without a wider one that all frameworks have; complex32 has no cast in zerocopy.
+_CASTS = {
+    "float16": (Fix(options={"dtype": "float32"}), Fix(action="cast:float32", effect="casts it")),
+    "complex32": (Fix(action="cast:complex64", effect="casts it"),),
+}
+#: NumPy's types that no other framework has: longdouble, dates, text, objects, records.
+_NUMPY_ALONE = frozenset("gGmMSUTOV")
 #: The parts that hold the values, to which `dtype=` applies.
 _VALUES = ("data", "values")
 
@@ -83,7 +92,7 @@ def convert(call: Call, convert_part: Convert) -> Any:
         return NotImplemented
     call.target.module()
     with translated_errors(call.__str__):
-        layout, parts = pair.taker.fit(pair.layout, pair.parts)
+        layout, parts = _fit(call, pair)
         arrays = []
         for name, part in zip(layout.names, parts, strict=True):
             options = _options_of(call, name, part)
@@ -97,6 +106,37 @@ def convert(call: Call, convert_part: Convert) -> Any:
     if not call.options and call.cast is None and not pair.has_tables:
         _keep(call, pair)
     return result
+
+
+def _fit(call: Call, pair: _Pair) -> tuple[Layout, list[Part]]:
+    """Return the layout and the parts that the target takes; refuse values whose dtype it lacks."""
+    name, values = next(x for x in zip(pair.layout.names, pair.parts, strict=True) if x[0] in _VALUES)
+    try:
+        dtype = _dtype_of(values)
+    except ZeroCopyError as error:
+        raise _located(error, name, call) from error
+    layout, parts = pair.taker.fit(pair.layout, pair.parts)
+    dtype = dtype if call.cast is None else call.cast.new_type(dtype) or dtype
+    allowed = pair.taker.value_types(layout)
+    if allowed is not None and dtype.name not in allowed:
+        raise _located(refuse_dtype(call.target.name, dtype, fixes=_CASTS.get(dtype.name, ())), name, call)
+    return layout, parts
+
+
+def _dtype_of(values: Any) -> DType:
+    """Return the dtype of the values; the fixes of an error apply to an array of several buffers."""
+    try:
+        return describe_array(values).view.dtype
+    except ZeroCopyError as error:
+        # A view and encode= apply to one array alone.
+        kind = getattr(getattr(values, "dtype", None), "kind", "")
+        if kind in ("m", "M"):
+            error.fixes = (_INTEGERS,)
+            error.with_context(remedy=str(_INTEGERS))
+        elif kind in ("U", "S", "T", "O"):
+            error.fixes = ()
+            error.with_context(remedy="store numbers, such as codes of the values")
+        raise
 
 
 def _options_of(call: Call, name: str, part: Part) -> dict[str, Any]:
@@ -144,7 +184,7 @@ def explain_compound(call: Call, explain: Callable[..., Plan]) -> Plan | None:
         return None
     call.target.module()
     with translated_errors(call.__str__):
-        layout, parts = pair.taker.fit(pair.layout, pair.parts)
+        layout, parts = _fit(call, pair)
         leaves = {}
         for name, part in zip(layout.names, parts, strict=True):
             leaves[f".{name}"] = _explain_part(call, explain, pair, name, part)
@@ -211,6 +251,8 @@ def _keep(call: Call, pair: _Pair) -> None:
             raise ValueError("not a compound array: the slow path handles it")
         layout, parts = described
         arrays = [routes[type(part)](part) for part in parts]
+        if on_host and arrays[0].dtype.char in _NUMPY_ALONE:
+            raise ValueError("values that only NumPy has: the slow path refuses them")
         layout.check(arrays if on_host else parts)
         return build(layout, arrays)
 

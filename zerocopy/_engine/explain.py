@@ -9,6 +9,7 @@ from zerocopy import registry
 from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import leaf_calls
 from zerocopy._engine.fixes import compose, keep_leaves, prepend, relocate, resolve
+from zerocopy._engine.memory import shares_memory
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import may_be_compound, text
@@ -88,6 +89,9 @@ def _explain(call: Call) -> Plan:
         if whole is not None:
             return whole
     plan = make_plan(call)
+    if call.description is None and plan.zero_copy:
+        with call.translated_errors():  # an array of several buffers, which can all be empty
+            plan.zero_copy = shares_memory(call.obj, call.obj)
     owner = registry.by_type(type(call.obj))
     with call.translated_errors():
         if owner is not None and (owner.name != call.target.name or not call.target.is_native(call.obj)):

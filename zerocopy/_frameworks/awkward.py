@@ -185,6 +185,9 @@ class AwkwardRagged(CompoundHook):
     def accepts(self, layout: Any) -> bool:
         return isinstance(layout, RaggedLayout)
 
+    def value_types(self, layout: RaggedLayout) -> frozenset[str]:
+        return _NUMBERS
+
     def fit(self, layout: RaggedLayout, parts: Sequence[Any]) -> tuple[RaggedLayout, list[Part]]:
         return ragged_parts("awkward", layout, parts, ("int64", "int32", "uint32"))
 

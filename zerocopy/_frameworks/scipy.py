@@ -12,7 +12,7 @@ import numpy as np
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.compound.coordinates import check_index_type, index_parts
 from zerocopy.compound.hook import CompoundHook, Part
-from zerocopy.compound.sparse import COMPRESSED, SparseLayout
+from zerocopy.compound.sparse import COMPRESSED, SparseLayout, require_dimension
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework, UnsupportedConversionError
 from zerocopy.source import Source
@@ -95,6 +95,7 @@ class SciPySparse(CompoundHook):
         return isinstance(layout, SparseLayout)
 
     def fit(self, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Part]]:
+        require_dimension("SciPy", layout)
         return layout, index_parts("SciPy", layout, parts, ("int32", "int64"))
 
     def build(self, layout: SparseLayout, parts: Sequence[Any]) -> Any:

@@ -16,6 +16,13 @@ from zerocopy.framework import Framework, UnsupportedConversionError
 from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 
+#: GCXS runs functions that Numba compiles, which lacks float16 and the types of ml_dtypes.
+_COMPILED = frozenset(
+    (
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+        *("bool", "float32", "float64", "complex64", "complex128"),
+    )
+)
 _DENSE = Fix("{x}.todense()", "makes it dense")
 _INDEX_TYPES = (np.dtype("int64"), np.dtype("int32"))
 
@@ -63,7 +70,8 @@ class PyDataLayouts(CompoundHook):
         form = type(obj).__name__
         if form not in ("COO", "GCXS"):
             return None
-        if obj.fill_value != 0 or obj.fill_value != obj.fill_value:
+        # Dates and text have no 0; the engine refuses their values.
+        if obj.dtype.kind not in "mMSUTO" and (obj.fill_value != 0 or obj.fill_value != obj.fill_value):
             why = f"its missing elements are {obj.fill_value}, and those of other frameworks are 0"
             raise obstacles.refuse_source(f"sparse.{form}", Reason(why, code="fill-value", fixes=[_DENSE]))
         shape = tuple(obj.shape)
@@ -76,6 +84,9 @@ class PyDataLayouts(CompoundHook):
 
     def accepts(self, layout: Any) -> bool:
         return isinstance(layout, SparseLayout)
+
+    def value_types(self, layout: SparseLayout) -> frozenset[str] | None:
+        return None if layout.format == "coo" else _COMPILED
 
     def fit(self, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Part]]:
         if layout.format == "bsr":

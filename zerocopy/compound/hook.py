@@ -86,6 +86,10 @@ class CompoundHook:
         """Whether the framework has arrays of this layout, or `fit` raises the reason why it does not."""
         return False
 
+    def value_types(self, layout: Any) -> frozenset[str] | None:
+        """Return the names of the dtypes that values of a layout of `fit` can have; None for all."""
+        return None
+
     def fit(self, layout: Any, parts: Sequence[Any]) -> tuple[Any, list[Part]]:
         """Return the layout and the parts that `build` takes.
 
@@ -124,6 +128,9 @@ class CombinedHook(CompoundHook):
 
     def accepts(self, layout: Any) -> bool:
         return any(hook.accepts(layout) for hook in self.hooks)
+
+    def value_types(self, layout: Any) -> frozenset[str] | None:
+        return self._hook(layout).value_types(layout)
 
     def fit(self, layout: Any, parts: Sequence[Any]) -> tuple[Any, list[Part]]:
         return self._hook(layout).fit(layout, parts)

@@ -143,6 +143,8 @@ class SparseLayout(NamedTuple):
             keys = rows[: len(indices)] * (int(indices.max(initial=0)) + 1) + indices[: len(rows)]
         else:
             coords = [indices for _, indices in self._indices(parts)]
+            if not coords:  # an array without dimensions has one place
+                return True, len(parts[0]) == 1
             try:
                 keys = np.ravel_multi_index(
                     tuple(c.astype(np.int64) for c in coords), self.shape, mode="clip"
@@ -209,6 +211,17 @@ def require_canonical(target: str, layout: SparseLayout, parts: Sequence[Any]) -
         code="not-canonical",
         fixes=[Fix(action="canonical", effect="sorts them, and adds up duplicates")],
     )
+
+
+def require_dimension(target: str, layout: SparseLayout) -> None:
+    """Refuse an array without dimensions for a target whose arrays have one or more."""
+    if not layout.shape:
+        raise UnsupportedConversionError(
+            f"to={target!r}",
+            f"a sparse array of {target} has one dimension or more",
+            code="too-few-dimensions",
+            fixes=[Fix("{x}[None]", "adds a dimension", action="add-dimension")],
+        )
 
 
 def refuse_format(target: str, layout: SparseLayout, formats: Sequence[str]) -> UnsupportedConversionError:

@@ -61,6 +61,7 @@ class Jax(Framework):
         "canonical": Fix("{x}.sum_duplicates()"),
         "to-csr": Fix("jax.experimental.sparse.BCSR.from_bcoo({x})"),
         "to-coo": Fix("{x}.to_bcoo()"),
+        "add-dimension": Fix("{x}[None].update_layout(n_batch=0)"),
     }
 
     def owns(self, cls: type) -> bool:
