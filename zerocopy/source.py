@@ -75,6 +75,8 @@ class Source:
     column_names : callable, optional
         ``column_names() -> list``: names of the columns of an array of one or two dimensions that becomes a
         table; None for the default names.
+    row_labels : callable, optional
+        ``row_labels() -> object``: the labels that a table of the array has with ``index=True``.
 
     Examples
     --------
@@ -98,6 +100,7 @@ class Source:
     contiguous: Callable[[], Any] | None = None
     writer: Callable[[], Callable[[int, Array], None]] | None = None
     column_names: Callable[[], list[Any] | None] | None = None
+    row_labels: Callable[[], Any] | None = None
 
     def check_copy(self) -> None:
         """Raise if this machine cannot copy the memory: plans call it, so that ``explain`` agrees."""

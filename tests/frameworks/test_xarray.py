@@ -545,3 +545,115 @@ def test_dataset_keeps_the_memory_of_a_table() -> None:
     del table
     gc.collect()
     assert float(x["a"][999]) == 999.0
+
+
+# -- explain and convert agree, for every object, target and option ------------------------------
+
+
+def objects() -> dict[str, Any]:
+    """Return objects of xarray, pandas and NumPy: numbers, dates, text and Python objects."""
+    text, python = np.array(["u", "v"]), np.array(["u", "v"], object)
+    frozen = python.copy()
+    frozen.flags.writeable = False
+    labelled = xr.DataArray(text, dims="t", coords={"t": ["p", "q"]}, name="n")
+    columns = {"a": ("t", python), "b": ("t", np.arange(2))}
+    return {
+        "grid": grid(),
+        "plain grid": xr.DataArray(np.ones((2, 3))),
+        "cube": xr.DataArray(np.ones((2, 3, 2))),
+        "scalar": xr.DataArray(1.5),
+        "column": rows()["a"],
+        "plain column": xr.DataArray(np.arange(3.0), dims="t"),
+        "variable": grid().variable,
+        "rows": rows(),
+        "several": several(),
+        "nothing": xr.Dataset(),
+        "dates": xr.DataArray(DAYS, dims="t"),
+        "text": labelled,
+        "objects": labelled.astype(object),
+        "objects that are read-only": xr.DataArray(xr.Variable("t", frozen, fastpath=True)),
+        "grid of objects": xr.DataArray(np.array([["u", "v"]], object)),
+        "coordinate of text": labelled["t"],
+        "variable of text": labelled["t"].variable,
+        "numbers with labels of text": xr.DataArray(np.ones(2), dims="t", coords={"t": ["p", "q"]}),
+        "dataset of objects": xr.Dataset(columns, coords={"t": ["p", "q"]}),
+        "dataset of extensions": xr.Dataset({"a": ("t", pd.array(["u", "v"], dtype="string[pyarrow]"))}),
+        "ndarray of objects": python,
+        "ndarray of text": text,
+        "series of objects": pd.Series(python, dtype=object),
+        "series of text": pd.Series(["u", "v"], dtype="string[python]"),
+        "frame of objects": pd.DataFrame({"a": python, "b": [1, 2]}),
+    }
+
+
+EVERY_OPTION: list[dict[str, Any]] = [
+    *({}, {"index": True}, {"index": False}, {"index": True, "copy": True}),
+    *({"writable": True}, {"writable": False}, {"copy": True}, {"copy": False}, {"device": "cpu"}),
+    *({"writable": True, "copy": False}, {"encode": True}, {"layout": "columns"}, {"validate": "full"}),
+    *({"names": ["a"]}, {"leaves": "keep"}, {"dtype": "float32"}, {"index": True, "layout": "columns"}),
+    {"index": True, "writable": True},
+]
+KNOWN = [f for f in registry.known() if f.installed() and "cpu" in f.device_kinds]
+TARGETS = [f.name for f in KNOWN if f.name != "mxnet"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("to", [*TARGETS, "xarray.DataArray", "xarray.Dataset"])
+@pytest.mark.parametrize("kind", objects())
+def test_explain_agrees_for_every_object_and_option(kind: str, to: str) -> None:
+    x = objects()[kind]
+    for options in EVERY_OPTION:
+        case, plan = (kind, to, options), zc.explain(x, to, **options)
+        try:
+            result = zc.convert(x, to, **options)
+        except zc.ZeroCopyError as error:
+            assert plan.error is not None, (case, error)  # noqa: PT017
+            assert (plan.error.code, type(plan.error)) == (error.code, type(error)), case  # noqa: PT017
+            assert error.code not in ("target-raised", "producer-raised"), (case, error)  # noqa: PT017
+            continue
+        assert plan.possible, (case, plan.error)
+        try:
+            shares = zc.shares_memory(x, result)
+        except zc.UnsupportedConversionError as error:
+            assert error.code in ("unread", "nulls"), case  # noqa: PT017
+            continue
+        assert plan.shares_memory in (None, shares), (case, str(plan))
+        assert not (plan.zero_copy and not shares), (case, str(plan))
+        assert not (options.get("copy") is True and shares), case
+
+
+def test_grid_with_its_index_is_a_dict_of_arrays_for_the_form_of_arrays() -> None:
+    x = grid()
+    result = zc.convert(x, "xarray.DataArray", index=True)
+    assert list(result) == ["a", "b", "c", "y"]
+    assert result["b"].values.tolist() == [1.0, 4.0]
+    assert result["y"].values.tolist() == [10, 20]
+    x[1, 1] = 42.0
+    assert result["b"][1] == 42.0
+
+
+def test_writable_copies_objects_that_are_read_only() -> None:
+    frozen = np.array(["u", "v"], object)
+    frozen.flags.writeable = False
+    x = xr.DataArray(xr.Variable("t", frozen, fastpath=True))
+    result = zc.convert(x, "xarray", writable=True)
+    assert result.data.flags.writeable
+    assert not np.shares_memory(result.data, frozen)
+    result[0] = "w"
+    assert x.values.tolist() == ["u", "v"]
+    with pytest.raises(zc.CopyRequiredError):
+        zc.convert(x, "xarray", writable=True, copy=False)
+    open_to_writes = xr.DataArray(xr.Variable("t", frozen.copy(), fastpath=True))
+    assert zc.convert(open_to_writes, "xarray", writable=True, copy=False).data is open_to_writes.data
+
+
+def test_pandas_does_not_copy_the_text_of_an_index() -> None:
+    """Hazard: a deep copy of xarray aliases text that pandas holds in Arrow's buffers; copy=True does not."""
+    x = xr.DataArray(np.ones(2), dims="t", coords={"t": ("t", ["u", "v"], {"units": "k"})})
+    if x.indexes["t"].dtype == object:
+        pytest.skip("this pandas has no text in Arrow's memory")
+    assert zc.shares_memory(x.indexes["t"], x.copy(deep=True).indexes["t"])
+    for source in (x, x["t"], x.to_dataset(name="n"), x["t"].variable):
+        copy = zc.convert(source, "xarray", copy=True)
+        assert copy.identical(source)
+        assert not zc.shares_memory(source, copy)

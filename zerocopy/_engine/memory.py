@@ -112,7 +112,15 @@ def blocks(obj: Any) -> Iterator[StridedView]:
             if not is_plain_object(item):  # text and numbers have no memory of their own
                 yield from blocks(item)
         return
-    description = describe(obj)
+    try:
+        description = describe(obj)
+    except ZeroCopyError:
+        if type(obj) is not np.ndarray:
+            raise
+        yield _bytes(obj)  # of a dtype or a shape that only NumPy has
+        return
+    if description.row_labels is not None:
+        yield from blocks(description.row_labels())
     if isinstance(description, Source):
         if not description.reasons:
             yield description.view
@@ -155,6 +163,8 @@ def _parts(obj: Any) -> list[Any] | None:
 
 def _column_blocks(column: Any) -> Iterator[StridedView]:
     if column.reasons:
+        if column.held is not None:
+            yield _bytes(column.held)
         return
     source = getattr(column, "source", None)
     if source is not None and not source.reasons:

@@ -147,7 +147,7 @@ def make_plan(call: Call) -> Plan:
         native = _is_native(call, target)
         if native and options.keys() <= _UNCHANGED and options.get("copy") is not True:
             return _plan_unchanged(call, target)
-        target = target.like(call.obj) if native else target
+        target = target.like(call.obj) if native and _keeps_labels(call, target) else target
         description = call.describe(target)
         if call.cast is not None:
             call.cast.bind(_labels(description))
@@ -175,6 +175,16 @@ def _is_native(call: Call, target: Framework) -> bool:
     except Exception:
         with call.translated_errors():  # entered here, since entering it takes a microsecond
             raise
+
+
+def _keeps_labels(call: Call, target: Framework) -> bool:
+    """Whether the options leave one object of the target's, whose labels are those of the source."""
+    options = call.table_options
+    if options is None or target.kind == "tensor":
+        return options is None
+    # A framework that has tensors too makes a dict of them with layout="columns".
+    kept = {"columns", "index", "layout"} if target.kind == "table" else {"columns", "index"}
+    return bool(options.explicit.keys() <= kept)
 
 
 def _labels(description: Any) -> list[Any] | None:

@@ -10,7 +10,7 @@ from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.source import Source
+from zerocopy.source import Array, Source
 
 
 class Column:
@@ -45,6 +45,9 @@ class Column:
         a field of records.
     dims : tuple of hashable, optional
         Names of its dimensions, if the columns of its table can have different rows.
+    held : ndarray, optional
+        The array that its owner holds, if others need the values in another form: Python objects, text.
+        Only the owner's own objects alias it.
 
     Notes
     -----
@@ -73,6 +76,7 @@ class Column:
     missing: Callable[[], Column] | None = None
     in_place: Column | None = None
     dims: tuple[Hashable, ...] | None = None
+    held: Array | None = None
 
     @property
     def null_count(self) -> int:
@@ -271,6 +275,8 @@ class Table:
         Whether reading uses the object up.
     obj : object
         The object itself, for a target that returns it unchanged.
+    row_labels : callable, optional
+        ``row_labels() -> object``: labels of rows that are not columns, and are with ``index=True``.
 
     Examples
     --------
@@ -292,6 +298,7 @@ class Table:
     read: Callable[[], Table] | None = None
     once: bool = False
     obj: Any = None
+    row_labels: Callable[[], Any] | None = None
 
     @property
     def has_rows(self) -> bool:

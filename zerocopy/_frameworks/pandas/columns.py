@@ -239,6 +239,7 @@ def _of_objects(pd: Any, array: Array) -> Column:
     refusal = _NUMBERS if len(array) and isinstance(array[0], (Decimal, Number)) else _OBJECTS
     column = ObjectColumn(_NAME, len(array), lambda: array, refusal)
     column.missing = lambda: ObjectColumn(_NAME, len(array), without_nan, refusal)
+    column.held = array
     return column
 
 
@@ -325,7 +326,9 @@ def _of_extension(pd: Any, array: Any) -> Column:
     if isinstance(array, (pd.arrays.IntegerArray, pd.arrays.FloatingArray)) and not array.isna().any():
         return TensorColumn(_source(array.to_numpy(dtype.numpy_dtype, copy=False)))
     if isinstance(dtype, pd.StringDtype) and dtype.storage == "python":
-        return ObjectColumn(_NAME, len(array), lambda: array.to_numpy(object, na_value=None), _TEXT)
+        column = ObjectColumn(_NAME, len(array), lambda: array.to_numpy(object, na_value=None), _TEXT)
+        column.held = np.asarray(array)  # the array's own objects
+        return column
     return _of_arrow(pd, array)
 
 

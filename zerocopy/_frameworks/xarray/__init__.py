@@ -141,6 +141,8 @@ class XArray(Framework):
         return building.reasons_against(column)
 
     def guards_writes(self, column: Column) -> bool:
+        if column.held is not None:
+            return not column.held.flags.writeable
         source: Source | None = getattr(column, "source", None)
         return source is not None and source.view.readonly  # NumPy's flag, and pandas' indexes
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
+from zerocopy._frameworks.xarray.variables import held
 from zerocopy.dtype import to_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import refuse_ndim
@@ -207,8 +208,8 @@ def _coords(xr: Any, table: Table, places: list[int], labels: list[Any]) -> tupl
 
 
 def own_reasons(column: Column) -> list[Reason]:
-    """Return the reasons of the column alone: xarray aliases its own variables."""
-    return list(column.reasons)
+    """Return the reasons of the column alone: xarray aliases its own variables, also those of objects."""
+    return [] if column.held is not None else list(column.reasons)
 
 
 def own_values(column: Column) -> Any:
@@ -216,7 +217,7 @@ def own_values(column: Column) -> Any:
     own = getattr(column, "of_xarray", None)
     if own is None:
         return None
-    return own.copy(deep=True).load() if isinstance(column, Copied) else own
+    return fresh(own.copy(deep=True).load()) if isinstance(column, Copied) else own
 
 
 def like_dataset(xr: Any, template: Any, table: Table) -> Any:
@@ -225,6 +226,7 @@ def like_dataset(xr: Any, template: Any, table: Table) -> Any:
     coords = [column for label, column in pairs if label not in template.data_vars]
     copied = any(isinstance(column, Copied) for column in coords or table.columns)
     result = template.coords.to_dataset().copy(deep=copied)
+    result = fresh(result) if copied else result
     for label, column in pairs:
         if label not in template.data_vars:
             continue  # a coordinate, which the result has
@@ -239,7 +241,7 @@ def like_column(template: Any, column: Column) -> Any:
     """Return a column with the name, dimensions, coordinates and attributes of an array or variable."""
     if getattr(column, "of_xarray", None) is None:
         return like_array(template, values_of(column))
-    return template.copy(deep=True).load() if isinstance(column, Copied) else template
+    return fresh(template.copy(deep=True).load()) if isinstance(column, Copied) else template
 
 
 def like_array(template: Any, values: Any) -> Any:
@@ -250,4 +252,30 @@ def like_array(template: Any, values: Any) -> Any:
         and isinstance(values, np.ndarray)
         and np.may_share_memory(inner, values)
     )
-    return template.copy(deep=not alias, data=values)
+    result = template.copy(deep=not alias, data=values)
+    return result if alias else fresh(result)
+
+
+def fresh(copied: Any) -> Any:
+    """Return a deep copy that shares no text: pandas' copies of it alias Arrow's buffers."""
+    coords: Any = getattr(copied, "coords", {})
+    new: dict[Hashable, Any] = {}
+    for name, variable in getattr(coords, "variables", {}).items():
+        if getattr(getattr(coords.xindexes.get(name), "index", None), "nlevels", 1) == 1:
+            values = _fresh_values(variable)
+            new |= {} if values is None else {name: variable.copy(deep=False, data=values)}
+    result = copied.assign_coords(new) if new else copied
+    if getattr(copied, "name", None) in new:
+        return result.coords[copied.name]  # a coordinate as an array is the variable of its own index
+    own = getattr(result, "variable", None if hasattr(result, "data_vars") else result)
+    values = None if own is None else _fresh_values(own)
+    return result if values is None else result.copy(deep=False, data=values)
+
+
+def _fresh_values(variable: Any) -> Any:
+    """Return a copy of the extension array of pandas in a variable; None for other variables."""
+    stored, _ = held(variable)
+    if not hasattr(getattr(stored, "array", stored), "__arrow_array__") or not hasattr(stored, "take"):
+        return None
+    backwards = np.arange(len(stored))[::-1]  # take() of all rows in order returns an alias
+    return stored.take(backwards).take(backwards)

@@ -6,14 +6,14 @@ metadata, so that an index of xarray becomes that of pandas, and comes back from
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from zerocopy import registry
-from zerocopy._frameworks.xarray.variables import as_source, column_of, describe
+from zerocopy._frameworks.xarray.variables import as_source, column_of, describe, hold
 from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.source import Source
 from zerocopy.tables.column import RefusedColumn, Table
@@ -126,12 +126,15 @@ def array_table(obj: Any, name: str, index: bool | None) -> Table | None:
         rows = len(data) if data.ndim else 1
         column: Any = RefusedColumn(name, rows, error, data.nbytes)
         column.of_xarray = variable
-        return Table(name, ["" if label is None else label], [column], rows, single=True, obj=data)
+        labels = ["" if label is None else label]
+        return Table(name, labels, [column], rows, single=True, obj=data, row_labels=row_labels(obj))
     if isinstance(described, Source):
         return None
     if described.single:
         own: Any = described.columns[0]
         own.of_xarray = variable
+        hold(own, variable)
+        described.row_labels = row_labels(obj)
         described.labels = ["" if label is None else label]
     return described
 
@@ -141,7 +144,9 @@ def _indexed_array(obj: Any, variable: Any, name: str) -> Table:
     dim = variable.dims[0]
     if variable.ndim == 1:
         label = "column_0" if obj.name is None else obj.name
-        columns: Sequence[Any] = [column_of(variable, name)]
+        column = column_of(variable, name)
+        column.of_xarray = None  # a dataset is made of it
+        columns: Sequence[Any] = [column]
         labels: Sequence[Hashable] = [label]
     else:
         source = array_source(obj, name)
@@ -155,7 +160,16 @@ def array_source(obj: Any, name: str) -> Source:
     """Describe an array or variable as one array, with the names of its columns."""
     variable = getattr(obj, "variable", obj)
     source = as_source(describe(variable, name), name)
-    return replace(source, column_names=lambda: _labels(obj)) if variable is not obj else source
+    if variable is obj:
+        return source
+    return replace(source, column_names=lambda: _labels(obj), row_labels=row_labels(obj))
+
+
+def row_labels(obj: Any) -> Callable[[], Any] | None:
+    """Return a function that returns the index of an array's first dimension; None if it has none."""
+    if getattr(obj, "variable", obj) is obj or not obj.ndim or obj.xindexes.get(obj.dims[0]) is None:
+        return None
+    return lambda: obj.indexes.get(obj.dims[0], ())
 
 
 def _labels(obj: Any) -> list[Any] | None:

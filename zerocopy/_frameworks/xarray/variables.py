@@ -129,7 +129,15 @@ def column_of(variable: Any, name: str, dims: tuple[Hashable, ...] | None = None
         column = RefusedColumn(name, _rows(variable), error, int(getattr(variable, "nbytes", 0)))
     # xarray as a target uses the variable itself, without a loss.
     column.of_xarray, column.dims = variable, dims
+    hold(column, variable)
     return column
+
+
+def hold(column: Any, variable: Any) -> None:
+    """Let a column of objects or text have the array that a variable holds."""
+    array, why = held(variable)
+    if why is None and column.reasons and type(array) is np.ndarray:
+        column.held = array
 
 
 def _rows(variable: Any) -> int:
