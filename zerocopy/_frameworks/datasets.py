@@ -14,7 +14,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework
+from zerocopy.framework import Framework, refuse_ndim
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
 from zerocopy.tables.arrow_column import UnreadColumn
@@ -24,6 +24,7 @@ from zerocopy.tables.fixed_shape import nested_lists, shape_of
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import duplicates, listed, text_warnings
 
+_MAX_NDIM = 63  # Arrow imports schemas of 64 levels, and the table is one of them
 _FEATURES = b"huggingface"  # the key of a schema's metadata
 _INDICES = Reason(
     "its rows are in the order of indices, as select(), shuffle() and sort() leave them",
@@ -170,7 +171,11 @@ class Datasets(Framework):
         reasons = dict.fromkeys(column.arrow_reasons())
         if column.field is not None:
             reasons |= dict.fromkeys(_reasons_against(column.field))
-        elif column.source.view.dtype.name == "bool":  # type: ignore[attr-defined]
+            return list(reasons)
+        view = column.source.view  # type: ignore[attr-defined]
+        if view.ndim > _MAX_NDIM:
+            raise refuse_ndim("datasets", view, _MAX_NDIM)
+        if view.dtype.name == "bool":
             reasons[_BITS] = None
         return list(reasons)
 
