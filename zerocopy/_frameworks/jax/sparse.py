@@ -22,7 +22,7 @@ _PADDED = Reason(
 _NEGATIVE = Reason(
     "it has negative indices, which JAX counts from the end, and other frameworks do not",
     code="out-of-bounds",
-    fixes=[Fix("{x}.todense()", "makes it dense")],
+    fixes=[Fix("jax.experimental.sparse.BCOO.fromdense({x}.todense())", "gives indices from the start")],
 )
 _INDEX_TYPES = (np.dtype("int32"), np.dtype("int64"))
 
