@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
+from zerocopy import registry
 from zerocopy.errors import Fix
 
 for framework in ("jax", "torch", "tensorflow", "nanoarrow"):
@@ -28,6 +29,11 @@ SOURCES = ("pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "objects")
 TABLE_TARGETS = ("torch", "numpy", "pandas", "polars", "duckdb")
 #: Codes that the walk reaches on a machine without a GPU; the number only grows.
 REACHED = 34
+
+
+#: How the text of a fix begins whose action no framework has replaced.
+_NAMES = {name.partition(":")[0].replace("-", " ") for f in registry.known() for name in f.actions} - {"cast"}
+ACTIONS = tuple(f"{name} " for name in _NAMES | {"cast to", "align", "contiguous"})
 
 
 @pytest.fixture(autouse=True)
@@ -185,6 +191,41 @@ def test_views_of_bytes_are_cast_to_bytes() -> None:
     error = error_of(column, "torch", encode=True, copy=False)
     assert "x.cast('binary')" in error.calls[0]
     assert "bytes are not in one buffer" in error.why or "binary_view" in error.why
+
+
+@pytest.mark.parametrize("source", ["numpy", "torch", "pandas", "polars", "pyarrow", "nanoarrow", "duckdb"])
+@pytest.mark.parametrize(
+    "to", ["jax", "tensorflow", "torch", "numpy", "pandas", "polars", "pyarrow", "duckdb"]
+)
+def test_plans_name_no_actions(source: str, to: str) -> None:
+    """An action, such as "align", stands for the expression of a framework; a user cannot call it."""
+    memory = np.zeros(4096, np.uint8)
+    first = -memory.ctypes.data % 64 + 8
+    misaligned = memory[first : first + 48].view(np.float32)
+    for array in (misaligned, misaligned[::2], misaligned[::-1], misaligned.reshape(3, 4)[:, ::2]):
+        try:
+            x = zc.convert(array, source, copy=False)
+        except zc.ZeroCopyError:
+            continue  # the source cannot hold it
+        plan = zc.explain(x, to)
+        for reason in (*plan.reasons, *(reason for leaf in plan.leaves.values() for reason in leaf.reasons)):
+            assert not any(fix.action for fix in reason.fixes), reason
+            parts = reason.remedy.split("; or ")
+            assert len({*parts}) == len(parts)
+            assert not any(part.startswith(ACTIONS) for part in parts), parts
+            for fix in reason.fixes:
+                if "align" not in fix.before:
+                    eval(fix.source.format(x="x"), fix_cases.namespace(x))
+
+
+def test_a_misaligned_series_has_a_fix_that_works() -> None:
+    memory = np.zeros(4096, np.uint8)
+    first = -memory.ctypes.data % 64 + 8
+    series = pd.Series(memory[first : first + 48].view(np.float32), copy=False)
+    plan = zc.explain(series, "tensorflow")
+    assert plan.copied_bytes == 48
+    (fix,) = plan.reasons[0].fixes
+    assert zc.explain(eval(fix.source.format(x="x"), fix_cases.namespace(series)), "tensorflow").zero_copy
 
 
 def test_copies_to_jax_and_tensorflow_name_the_aligned_allocator() -> None:

@@ -192,9 +192,14 @@ class _Composer:
         tensor = isinstance(self.description, Source)
         by_column = tensor and self.target.kind == "table"  # the columns of one matrix
         fixes = [_BY_COLUMN if by_column and fix.action == "contiguous" else fix for fix in reason.fixes]
-        resolved = (_resolve(fix, self.framework, tensor) for fix in fixes)
-        kept = [fix for fix in resolved if fix is not None and self.accepts(fix)]
-        return Reason(reason.why, "" if kept else reason.remedy, code=reason.code, fixes=kept)
+        general = tensor or getattr(self.description, "single", False)
+        resolved = (_resolve(fix, self.framework, general) for fix in fixes)
+        usable = [fix for fix in resolved if fix is not None and self.accepts(fix)]
+        # Two actions of a framework can have one expression: the first of them is kept.
+        kept = list({(f.source, f.before, f.to, repr(f.options)): f for f in usable[::-1]}.values())[::-1]
+        # The text that a reason makes of its fixes names actions, which no user can call.
+        own = "" if kept or reason.remedy == "; or ".join(map(str, reason.fixes)) else reason.remedy
+        return Reason(reason.why, own, code=reason.code, fixes=kept)
 
     # -- code -----------------------------------------------------------------
 
