@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+import time
 from collections import OrderedDict
+from multiprocessing import forkserver
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +29,7 @@ def loader(
 ) -> Any:
     collate = shared_collate(to, stack=batch_size is not None)
     if workers:
-        options |= {"multiprocessing_context": context("forkserver"), "timeout": 60}
+        options = {"multiprocessing_context": context("forkserver"), "timeout": 60} | options
     return DataLoader(dataset, batch_size, num_workers=workers, collate_fn=collate, **options)
 
 
@@ -105,8 +110,27 @@ def test_pinned_memory() -> None:
 
 
 def test_a_worker_that_is_killed() -> None:
-    with pytest.raises(RuntimeError, match="worker"):
-        list(loader(Rows(80, "killed")))
+    """torch raises its own error; ours if the fork server has not reported the worker's end."""
+    with pytest.raises(RuntimeError, match=r"DataLoader worker|process \d+, which sent it, has ended"):
+        list(loader(Rows(80, "killed"), timeout=0))  # 0: torch checks its workers every 5 s
+
+
+def test_a_killed_worker_whose_end_is_not_yet_reported() -> None:
+    batches = iter(loader(Rows(80, "torch")))
+    worker = batches._workers[0]
+    server = forkserver._forkserver._forkserver_pid
+    os.kill(server, signal.SIGSTOP)
+    try:
+        next(batches)
+        assert batches._worker_result_queue._reader.poll(60)
+        os.kill(worker.pid, signal.SIGKILL)
+        while Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.01)
+        assert worker.is_alive()
+        with pytest.raises(zc.StaleHandleError, match=f"process {worker.pid}, which sent it, has ended"):
+            next(batches)
+    finally:
+        os.kill(server, signal.SIGCONT)
 
 
 def test_samples_that_differ_are_refused() -> None:
