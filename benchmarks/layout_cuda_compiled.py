@@ -1,9 +1,9 @@
-"""Registers, stack and bank conflicts of the layout kernels for CUDA; needs no device.
+"""Registers, instructions and bank conflicts of the layout kernels for CUDA; needs no device.
 
     python -m benchmarks.layout_cuda_compiled
 
-Requires NVVM and ptxas: ``pip install 'numba-cuda[cu12]'``. Writes a file of results and prints the
-tables of docs/layouts-gpu.md, which are generated from it.
+Requires NVVM, ptxas and nvdisasm: ``pip install 'numba-cuda[cu12]' nvidia-cuda-nvdisasm``. Writes a file of
+results and prints the tables of docs/layouts-gpu.md, which are generated from it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record_types import LAYOUTS
+from benchmarks.sass_loops import innermost_loops
 from zerocopy.layout.cuda.tile_plan import (
     ACCESS,
     ALIGNED,
@@ -42,8 +44,11 @@ RESULTS = Path(__file__).parent / "results"
 ARCHITECTURES = ((7, 0), (7, 5), (8, 0), (8, 6), (9, 0))
 BANKS = 32
 
-#: Wheels that have NVVM and ptxas.
-_NVCC = ("nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc")
+#: The architecture whose loops are counted.
+DISASSEMBLED = "sm_90"
+
+#: Wheels that have the compiler's programs.
+_WHEELS = ("nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc", "nvidia-cuda-nvdisasm")
 _PATTERNS = {
     "registers": r"Used (\d+) registers",
     "stack_bytes": r"(\d+) bytes stack frame",
@@ -75,47 +80,47 @@ def kernels() -> Iterator[dict[str, Any]]:
             function = getattr(compiled, name).py_func
             ptx, _ = cuda.compile_ptx(function, signature, cc=architecture, device=False)
             arch = "sm_{}{}".format(*architecture)
-            report = _assemble(ptx, arch)
+            report, sass = _assemble(ptx, arch)
             usage = {key: int(re.search(pattern, report)[1]) for key, pattern in _PATTERNS.items()}  # type: ignore[index]
-            yield {"kernel": name, "architecture": arch, **usage}
+            loops = [asdict(loop) for loop in innermost_loops(sass)] if sass else None
+            yield {"kernel": name, "architecture": arch, **usage} | ({"loops": loops} if loops else {})
 
 
-def _assemble(ptx: str, architecture: str) -> str:
+def _assemble(ptx: str, architecture: str) -> tuple[str, str]:
+    """Return what ptxas reports of a kernel, and its machine code on DISASSEMBLED."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel.ptx"
         source.write_text(ptx)
-        command = [
-            _ptxas(),
-            "-v",
-            f"-arch={architecture}",
-            str(source),
-            "-o",
-            str(source.with_suffix(".cubin")),
-        ]
+        compiled = str(source.with_suffix(".cubin"))
+        command = [_program("ptxas"), "-v", f"-arch={architecture}", str(source), "-o", compiled]
         completed = subprocess.run(command, capture_output=True, text=True, check=True)
-    return completed.stdout + completed.stderr
+        sass = ""
+        if architecture == DISASSEMBLED:
+            command = [_program("nvdisasm"), "-c", compiled]
+            sass = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return completed.stdout + completed.stderr, sass
 
 
-def _ptxas() -> str:
-    """Return the path of ptxas, from the wheels or from PATH."""
-    for name in _NVCC:
+def _program(program: str) -> str:
+    """Return the path of ptxas or nvdisasm, from the wheels or from PATH."""
+    for name in _WHEELS:
         try:
             files = importlib.metadata.files(name) or []
         except importlib.metadata.PackageNotFoundError:
             continue
         for file in files:
-            if file.name == "ptxas":
+            if file.name == program:
                 return str(file.locate())
-    path = shutil.which("ptxas")
+    path = shutil.which(program)
     if path is None:
-        raise SystemExit("ptxas is not installed: pip install 'numba-cuda[cu12]'")
+        raise SystemExit(f"{program} is not installed: pip install 'numba-cuda[cu12]' nvidia-cuda-nvdisasm")
     return path
 
 
 def versions() -> dict[str, str]:
     """Return the versions of the compilers."""
     installed = {}
-    for name in ("numba", "numba-cuda", *_NVCC):
+    for name in ("numba", "numba-cuda", *_WHEELS):
         try:
             installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -175,6 +180,40 @@ def compiled_table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+#: How a loop accesses the records in the tile, by the size and number of its accesses for 8 bytes of a
+#: column. Words that straddle two words of the tile are stored byte by byte.
+_ACCESSES = {
+    ("", 2): "whole words",
+    ("", 4): "two words",
+    (".U16", 4): "halves",
+    (".U8", 8): "bytes",
+}
+
+
+def loops_table(results: list[dict[str, Any]]) -> str:
+    """Return the table of instructions for 8 bytes of a column, of the kernels with shared memory."""
+    counts: dict[tuple[str, str], dict[bool, float]] = {}
+    for one in results:
+        for loop in one.get("loops", []) if one["kernel"] in ("to_columns", "to_rows") else []:
+            shared = [name for name in loop["memory"] if name.startswith(("LDS", "STS"))]
+            columns = [name for name in loop["memory"] if name not in shared]
+            pairs = sum(name.endswith(".64") for name in columns)
+            if not shared or not pairs or columns[0][:2] == shared[0][:2]:
+                continue
+            is_load = (one["kernel"] == "to_columns") == columns[0].startswith("LDG")
+            access = _ACCESSES[shared[0][3:], len(shared) // pairs]
+            key = one["kernel"], "the tile" if is_load else access
+            kinds = counts.setdefault(key, {})
+            kind = len(columns) == pairs
+            # Of several loops of a kind, the shortest: the other ones handle the end of a range.
+            kinds[kind] = min(loop["instructions"] / pairs, kinds.get(kind, float("inf")))
+    lines = ["| kernel | access to the records | with STEP | without |", "|---" * 4 + "|"]
+    for (kernel, access), kinds in counts.items():
+        with_step, without = (f"{kinds[kind]:.1f}" if kind in kinds else "" for kind in (True, False))
+        lines.append(f"| `{kernel}` | {access} | {with_step} | {without} |")
+    return "\n".join(lines)
+
+
 def tiles_table(results: list[dict[str, Any]]) -> str:
     """Return the table of serialised reads."""
     lines = ["| records | bytes | bytes of a tile | not swizzled | swizzled |", "|---" * 5 + "|"]
@@ -199,7 +238,12 @@ def main() -> None:
     }
     path = RESULTS / f"layout-cuda-compiled-{day}.json"
     path.write_text(json.dumps(results, indent=1) + "\n")
-    print(path.name, compiled_table(results["kernels"]), tiles_table(results["tiles"]), sep="\n\n")
+    tables = (
+        compiled_table(results["kernels"]),
+        loops_table(results["kernels"]),
+        tiles_table(results["tiles"]),
+    )
+    print(path.name, *tables, sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 from helpers.paths import ROOT
 
 from benchmarks import layout_cuda_compiled as compiled
+from benchmarks.sass_loops import Loop, innermost_loops
 
 PAGE = (ROOT / "docs" / "layouts-gpu.md").read_text(encoding="utf-8")
 
@@ -33,6 +34,30 @@ def test_register_table_matches_the_results(results: dict) -> None:
     )
     every = {(one["kernel"], one["architecture"]) for one in results["kernels"]}
     assert len(every) == len(results["kernels"]) == 4 * len(compiled.ARCHITECTURES)
+
+
+def test_instruction_table_matches_the_results(results: dict) -> None:
+    assert compiled.loops_table(results["kernels"]) in PAGE
+    for one in results["kernels"]:
+        assert ("loops" in one) == (one["architecture"] == compiled.DISASSEMBLED)
+
+
+def test_innermost_loops_are_counted() -> None:
+    sass = """
+    .L_x_0:
+      /*0010*/ MOV R1, R2 ;
+    .L_x_1:
+      /*0020*/ @P0 LDS.U8 R2, [R3] ;
+      /*0030*/ @!P1 BRA `(.L_x_2) ;
+      /*0040*/ STG.E.64 desc[UR4][R4.64], R2 ;
+    .L_x_2:
+      /*0050*/ @!P0 BRA `(.L_x_1) ;
+      /*0060*/ @!UP0 BRA `(.L_x_0) ;
+      /*0070*/ EXIT ;
+    .L_x_3:
+      /*0080*/ BRA `(.L_x_3);
+    """
+    assert list(innermost_loops(sass)) == [Loop(4, ("LDS.U8", "STG.64"))]
 
 
 def test_bank_conflict_table_matches_the_plans(results: dict) -> None:

@@ -20,7 +20,11 @@ from zerocopy.layout.cuda.tile_plan import (
     SHIFTED,
     SINGLE,
     START,
+    STEP,
     STOP,
+    SWAP,
+    WARP,
+    WIDE,
     WIDTH,
     division,
     swizzle,
@@ -78,6 +82,25 @@ def test_each_byte_belongs_to_one_task(layout: str, to_rows: bool) -> None:
         seen[byte // task[LENGTH] * dtype.itemsize + task[OFFSET] + byte % task[LENGTH]] += 1
     wanted = np.tile(~padding(dtype), plan.rows)
     assert (seen == (wanted | (to_rows and not plan.shared))).all()
+
+
+@pytest.mark.parametrize("layout", ON_DEVICE)
+@pytest.mark.parametrize("to_rows", [False, True])
+@pytest.mark.parametrize("head", [0, 3])
+def test_the_step_of_a_task_is_the_distance_to_its_next_words(layout: str, to_rows: bool, head: int) -> None:
+    """So are the distances between the 8 bytes of a thread, and the column has no gaps."""
+    dtype = ON_DEVICE[layout]
+    plan = tile_plan(tuple(leaves(dtype)), dtype.itemsize, head, None, to_rows)
+    for task in plan.table.reshape(-1, len(ROW)):
+        length, regular = int(task[LENGTH]), 0 < task[LENGTH] <= 8 * WARP and 8 * WARP % task[LENGTH] == 0
+        native = not task[SWAP] and task[LENGTH] == task[WIDTH] and task[ACCESS] < SINGLE
+        assert bool(task[STEP]) == bool(regular and native and task[WIDE])
+        if not task[STEP]:
+            continue
+        byte = np.arange(task[START], task[STOP] // 8 * 8).reshape(-1, 8)
+        place = task[OFFSET] + byte // length * dtype.itemsize + byte % length
+        assert (place[WARP:] - place[:-WARP] == task[STEP]).all()
+        assert (place - place[:, :1] == place[0] - place[0, 0]).all()
 
 
 def accesses(dtype: object, **options: object) -> set[int]:

@@ -15,7 +15,8 @@ from typing import Any
 
 from numba import cuda, int64, uint8, uint16, uint32, uint64
 
-from zerocopy.layout.cuda.tasks import Columns, Records, from_column, read_task, to_column
+from zerocopy.layout.cuda.task import Columns, Records, read_task
+from zerocopy.layout.cuda.task_copies import from_column, to_column
 from zerocopy.layout.cuda.tile import clear_tile, load_tile, minimum, store_tile, swizzled
 from zerocopy.layout.cuda.tile_plan import ROW, THREADS, WARP
 
@@ -76,9 +77,10 @@ def _each_task(copy: Any) -> Any:
     return run
 
 
-_tile_to_columns, _tile_from_columns = _each_task(to_column(swizzled)), _each_task(from_column(swizzled))
-_direct_to_columns = _each_task(to_column(_unswizzled))
-_direct_from_columns = _each_task(from_column(_unswizzled))
+_tile_to_columns = _each_task(to_column(swizzled, uint32))
+_tile_from_columns = _each_task(from_column(swizzled, uint32))
+_direct_to_columns = _each_task(to_column(_unswizzled, uint64))
+_direct_from_columns = _each_task(from_column(_unswizzled, uint64))
 
 
 def _tiled(source: int, to_rows: bool) -> Any:

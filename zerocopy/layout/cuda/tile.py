@@ -28,7 +28,8 @@ def maximum(a: Any, b: Any) -> Any:
 @_device
 def swizzled(tile: Any, byte: Any) -> Any:
     """Return where a byte of the tile is stored: see :func:`~zerocopy.layout.cuda.tile_plan.swizzle`."""
-    return uint32(byte ^ ((byte >> tile.shift) & tile.mask))
+    low = uint32(byte)
+    return uint32(low ^ uint32(uint32(low >> tile.shift) & tile.mask))
 
 
 @_device
@@ -67,9 +68,18 @@ def load_tile(
     first, last = uint32((head + 7) >> 3), uint32(end >> 3)
     base = uint64(start >> uint64(3))
     i = uint32(first + thread)
+    # Four loads are issued before the first store.
+    while uint32(i + 3 * THREADS) < last:
+        at = base + uint64(i)
+        a, b = records64[at], records64[at + uint64(THREADS)]
+        c, d = records64[at + uint64(2 * THREADS)], records64[at + uint64(3 * THREADS)]
+        _put(tile, i, a)
+        _put(tile, uint32(i + THREADS), b)
+        _put(tile, uint32(i + 2 * THREADS), c)
+        _put(tile, uint32(i + 3 * THREADS), d)
+        i = uint32(i + 4 * THREADS)
     while i < last:
-        # Four loads are issued before the first store. Past the end, the last word is copied
-        # again, which is cheaper than a branch.
+        # Past the end, the last word is copied again, which is cheaper than a branch.
         top = uint32(last - 1)
         j = minimum(uint32(i + THREADS), top)
         k = minimum(uint32(i + 2 * THREADS), top)

@@ -46,10 +46,23 @@ _DIRECT_SPAN = 1 << 32
 #: A row of the table. A task covers the bytes START to STOP of one piece of a leaf in the records of a
 #: tile, record after record. In a record the piece is LENGTH bytes at OFFSET; byte // LENGTH is
 #: byte * MAGIC >> SHIFT. In the column a record has WIDTH bytes, and the piece starts at INTO. The column
-#: starts at COLUMN_OFFSET plus PITCHES times the pitch of the columns. SWAP is the leaf's.
-ROW = ACCESS, WIDE, START, STOP, OFFSET, LENGTH, MAGIC, SHIFT, WIDTH, INTO, COLUMN_OFFSET, PITCHES, SWAP = (
-    *range(13),
-)
+#: starts at COLUMN_OFFSET plus PITCHES times the pitch of the columns. SWAP is the leaf's. STEP: see `_step`.
+ROW = (
+    ACCESS,
+    WIDE,
+    START,
+    STOP,
+    OFFSET,
+    LENGTH,
+    MAGIC,
+    SHIFT,
+    WIDTH,
+    INTO,
+    COLUMN_OFFSET,
+    PITCHES,
+    SWAP,
+    STEP,
+) = (*range(14),)
 
 #: How the records are accessed for a word of 4 bytes of the column: as one word; as two words; as two
 #: halves, of two records or of one longer one; as four bytes. SINGLE: no words, bytes only. GAP: padding,
@@ -163,8 +176,9 @@ def tile_plan(
             access = OCTETS  # the last word may reach past the records' end
         # The number of the leaf takes the place of COLUMN_OFFSET until the tasks are sorted.
         column = (leaf.width, into, i, before[i] if alignments is None else 0, leaf.swap)
-        cuts.append((access if complete else SINGLE, wide, length, (offset + head, *column)))
-    cuts += [(GAP, 0, b - a, (a + head, 0, 0, 0, 0, 0)) for a, b in gaps]
+        step = _step(leaf, length, itemsize) if wide and complete else 0
+        cuts.append((access if complete else SINGLE, wide, length, (offset + head, *column, step)))
+    cuts += [(GAP, 0, b - a, (a + head, 0, 0, 0, 0, 0, 0)) for a, b in gaps]
     shared = 0 if direct else _round_to_swizzle(head + rows * itemsize)
     has_padding = bool((owners < 0).any())
     tasks = _table(cuts, rows)
@@ -237,6 +251,16 @@ def _access(
     if fours:
         return (ALIGNED if record >= 4 else SHIFTED), wide
     return (HALVES if gcd(record, length, 2) == 2 else OCTETS), wide
+
+
+def _step(leaf: FieldLeaf, length: int, itemsize: int) -> int:
+    """Return the distance in the records from a thread's 8 bytes to its next ones, 8 * WARP bytes later.
+
+    0 if it varies, or if the column's words need more than a copy: the kernels then locate each word.
+    """
+    if leaf.swap or length != leaf.width or length not in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+        return 0
+    return 8 * WARP // length * itemsize
 
 
 def _table(cuts: list[tuple[int, int, int, tuple[int, ...]]], rows: int) -> Table:
