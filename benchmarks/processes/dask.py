@@ -69,7 +69,7 @@ class _Cluster:
         self._client = self._stack.enter_context(Client(cluster, set_as_default=False))
         if self._options is not None:
             zerocopy.integrations.dask.install(self._client, **self._options)
-        self._sender, self._receiver = sorted(self._client.scheduler_info()["workers"])
+        self._sender, self._receiver = sorted(self._client.nthreads())
         return self
 
     def __exit__(self, *error: Any) -> None:

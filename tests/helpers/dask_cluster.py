@@ -39,8 +39,12 @@ def local_cluster(workers: int = 2, **options: Any) -> Iterator[Any]:
 
 
 def addresses(client: Any) -> list[str]:
-    """Return the addresses of a cluster's workers, which do not change their order."""
-    return sorted(client.scheduler_info(n_workers=-1)["workers"])
+    """Return the addresses of a cluster's workers, which do not change their order.
+
+    `Client.scheduler_info` may return no workers: its result is an attribute that the client replaces
+    every two seconds, without workers.
+    """
+    return sorted(client.nthreads())
 
 
 def run_on(client: Any, worker: str, task: Callable[..., Any], *arguments: Any) -> Any:

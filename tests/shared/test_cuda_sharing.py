@@ -233,6 +233,25 @@ def test_releases_are_tried_again_until_they_succeed() -> None:
     wait_until(lambda: not len(queue))
 
 
+def test_the_length_includes_a_release_until_its_memory_is_free() -> None:
+    lengths, queue = [], Releases()
+
+    class Release:
+        tries = 0
+
+        def __call__(self) -> bool:
+            lengths.append(len(queue))
+            self.tries += 1
+            return self.tries == 2
+
+        def __del__(self) -> None:
+            lengths.append(len(queue))
+
+    queue.add(Release())
+    wait_until(lambda: not len(queue))
+    assert lengths == [1, 1, 1]
+
+
 # -- refusals -----------------------------------------------------------------------------
 
 

@@ -21,8 +21,12 @@ Release = Callable[[], bool]
 _SHORTEST, _LONGEST = 0.001, 0.25  # seconds between two tries
 
 
+def _nothing() -> bool:
+    return True
+
+
 class Releases:
-    """Calls functions in a thread until each has returned True."""
+    """Calls functions in a thread until each has returned True; its length is the number of the others."""
 
     def __init__(self) -> None:
         self._waiting: deque[Release] = deque()
@@ -47,14 +51,18 @@ class Releases:
         while True:
             before = len(self._waiting)
             for _ in range(before):
-                release = self._waiting.popleft()
+                release = self._waiting[0]  # which stays there until its memory is free
                 try:
                     released = release()
                 except ZeroCopyError:
                     released = True  # the driver has lost the context, with all memory in it
-                if not released:
-                    self._waiting.append(release)
-                del release  # it keeps memory
+                if released:
+                    self._waiting[0] = _nothing
+                    del release  # it keeps memory
+                    self._waiting.popleft()
+                else:
+                    self._waiting.rotate(-1)
+                    del release
             with self._lock:
                 if not self._waiting:
                     self._running = False
