@@ -16,6 +16,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
+import gc
 import subprocess
 import sys
 import textwrap
@@ -26,6 +27,12 @@ from helpers import cuda_stubs
 from helpers.cuda_stubs import Machine
 from helpers.frameworks import HOST, registry_restored
 from helpers.paths import ROOT
+
+
+def pytest_collection_finish() -> None:
+    """Keep all objects so far from later garbage collections, which many tests force."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

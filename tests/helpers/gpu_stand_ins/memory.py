@@ -30,7 +30,7 @@ class Devices(cuda_stubs.Machine):
     @property
     def used(self) -> int:
         """Bytes in use on all devices."""
-        return sum(size for size, _ in list(self._blocks.values()))
+        return sum(size for size, _ in self._blocks.copy().values())
 
     @property
     def free(self) -> int:
@@ -48,7 +48,8 @@ class Devices(cuda_stubs.Machine):
         return memory[aligned : aligned + nbytes]
 
     def ordinal(self, ptr: int) -> int | None:
-        for start, (size, device) in list(self._blocks.items()):
+        # Not list(items()), which allocates: a garbage collection may free a block meanwhile.
+        for start, (size, device) in self._blocks.copy().items():
             if start <= ptr < start + size:
                 return device
         return None
