@@ -95,7 +95,9 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
     ZeroCopyError
         The object is not an array or a table, or its exporter returns invalid data.
     """
-    if issubclass(type(obj), dict):  # not isinstance, which reads __class__
+    cls = type(obj)
+    # Not isinstance, which reads __class__; frameworks own some subclasses, such as SciPy's DOK arrays.
+    if cls is dict or (issubclass(cls, dict) and registry.by_type(cls) is None):
         table = describe_columns(obj)
         if table is None:
             raise UnsupportedConversionError(

@@ -657,3 +657,14 @@ def test_pandas_does_not_copy_the_text_of_an_index() -> None:
         copy = zc.convert(source, "xarray", copy=True)
         assert copy.identical(source)
         assert not zc.shares_memory(source, copy)
+
+
+@pytest.mark.parametrize("target", ["pandas", "polars", "pyarrow", "numpy"])
+@pytest.mark.parametrize("other", [3.0, ("s", [1, 2, 3]), (("s", "u"), [[1, 2, 3]])])
+@pytest.mark.parametrize("options", [{}, {"index": True}, {"index": False}], ids=str)
+def test_selected_variables_have_rows_of_their_own(target: str, other: object, options: dict) -> None:
+    pytest.importorskip(target)
+    x = xr.Dataset({"a": other, "b": ("t", [1.0, 2.0])})
+    assert zc.explain(x, target, columns=["b"], **options).possible
+    result = zc.convert(x, target, columns=["b"], **options)
+    assert np.asarray(result["b"]).tolist() == [1.0, 2.0]

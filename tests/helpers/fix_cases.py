@@ -17,7 +17,7 @@ from helpers.table_cases import KINDS, shaped
 from zerocopy import registry
 
 #: The modules that a pasted fix can name.
-MODULES = ("numpy", "pandas", "polars", "pyarrow", "duckdb", "torch", "tensorflow", "jax")
+MODULES = ("numpy", "pandas", "polars", "pyarrow", "duckdb", "torch", "tensorflow", "jax", "sparse")
 #: Codes of errors for which no call of the same object helps, each with the reason.
 NO_CALL = {
     "not-installed": "a package must be installed",

@@ -144,3 +144,15 @@ def _check_declared_copy(x: object, values: np.ndarray) -> None:
 
 def _has(name: str) -> bool:
     return zc.frameworks()[name].installed
+
+
+@pytest.mark.parametrize("copy", [None, True])
+@pytest.mark.parametrize("mode", ["L", "RGB", "1", "F"])
+def test_images_of_pillow_can_be_written_to(mode: str, copy: bool | None) -> None:
+    """Their interface exports bytes, which are read-only."""
+    image = pytest.importorskip("PIL.Image").new(mode, (3, 2))
+    result = zc.convert(image, "numpy", writable=True, copy=copy)
+    assert result.flags.writeable
+    result[...] = 1
+    assert result.all()
+    assert not np.asarray(image).any()

@@ -315,3 +315,29 @@ def test_a_reader_hands_on_after_the_owner_dropped_the_block() -> None:
     del result, handed
     zc.share(np.zeros(100_000))
     assert generation % 2 == 1
+
+
+@pytest.mark.parametrize("allocator", [LargeBlocks, Slabs])
+@pytest.mark.parametrize("allocations", range(8))
+def test_a_collection_may_drop_blocks_while_free_bytes_are_counted(allocator: type, allocations: int) -> None:
+    """It runs finalizers between any two allocations of Python objects, such as the pairs of ``items()``."""
+    blocks = allocator()
+    large = allocator is LargeBlocks
+    for exponent in range(16, 22) if large else range(8, 13):
+        blocks.take(1 << exponent)  # and drop
+    gc.collect()
+    threshold = gc.get_threshold()
+    gc.disable()
+    try:
+        cycle: list = [blocks.take(3 << 16 if large else 100)]
+        cycle.append(cycle)
+        del cycle
+        pairs = [(i, i) for i in range(3000)]  # Python keeps up to 2,000 freed pairs, to use them again
+        gc.set_threshold(gc.get_count()[0] + allocations)
+        gc.enable()
+        counted = blocks.idle_bytes if large else blocks.free_bytes
+    finally:
+        gc.set_threshold(*threshold)
+        gc.enable()
+    assert counted > 0
+    assert len(pairs) == 3000

@@ -32,7 +32,10 @@ registry.on_change(ARRAY_TYPES.clear)
 
 def is_container(obj: Any) -> bool:
     """Whether an object is converted leaf by leaf; an array or table never is."""
-    return issubclass(type(obj), CONTAINERS) or other_kind(obj) is not None
+    cls = type(obj)
+    if issubclass(cls, CONTAINERS):
+        return cls in CONTAINERS or registry.by_type(cls) is None  # SciPy's DOK arrays are dicts
+    return other_kind(obj) is not None
 
 
 def is_mapping(obj: Any) -> bool:

@@ -88,7 +88,7 @@ class Call:
         cls = type(self.obj)
         if issubclass(cls, (list, tuple)):
             return True
-        if not issubclass(cls, dict):
+        if cls is not dict:  # SciPy's DOK arrays are dicts
             with self.translated_errors():
                 if registry.by_type(cls) is not None or not is_container(self.obj):
                     return False

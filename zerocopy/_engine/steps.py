@@ -29,8 +29,11 @@ def from_host(
     def run() -> Any:
         array = source.host()
         if source.reasons:
-            if device.is_host and _requires_copy(target, array, dtype):
-                array = aligned_copy(array)  # a second copy: the target cannot alias the one of host()
+            # The copy of host() can be one that the target cannot alias, or read-only, as Pillow's bytes.
+            if device.is_host and (
+                _requires_copy(target, array, dtype) or (writable and not array.flags.writeable)
+            ):
+                array = aligned_copy(array)
         elif reasons and target.aliases_host and (device.is_host or not source.view.c_contiguous):
             array = aligned_copy(array)
         if writable is False and array.flags.writeable:

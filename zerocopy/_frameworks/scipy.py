@@ -19,8 +19,15 @@ from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 
 _DENSE = Fix("{x}.toarray()", "makes it dense")
+_FLAT = Reason(
+    "only SciPy has CSR arrays of one dimension",
+    code="sparse",
+    fixes=[Fix("{x}.tocoo()", "makes it COO"), _DENSE],
+)
 #: The attributes in which SciPy keeps its flags.
 _FLAGS = frozenset(("_has_canonical_format", "_has_sorted_indices"))
+#: Elements that are compared at a time, so that their coordinates stay in the cache.
+_BLOCK = 1 << 14
 _INDEX_TYPES = (np.dtype("int32"), np.dtype("int64"))
 
 
@@ -37,6 +44,7 @@ class SciPy(Framework):
     actions: Mapping[str, Fix] = {
         "cast": Fix("{x}.astype('{type}')"),
         "canonical": Fix("{x}.tocoo().tocsr()"),
+        "canonical-coo": Fix("sparse.COO(numpy.stack({x}.coords), {x}.data, shape={x}.shape)"),
         "to-csr": Fix("{x}.tocsr()"),
         "to-csc": Fix("{x}.tocsc()"),
         "to-coo": Fix("{x}.tocoo()"),
@@ -66,6 +74,8 @@ class SciPySparse(CompoundHook):
     def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:
         form = obj.format
         if form in COMPRESSED:
+            if len(obj.shape) != 2:
+                raise obstacles.refuse_source(f"scipy.sparse.{type(obj).__name__}", _FLAT)
             if not vars(obj).keys() >= _FLAGS:
                 # SciPy computes the flags in C++, which reads where indptr points, outside the arrays too.
                 unchecked, parts = SparseLayout(form, obj.shape), (obj.data, obj.indices, obj.indptr)
@@ -77,7 +87,9 @@ class SciPySparse(CompoundHook):
             layout = SparseLayout(form, obj.shape, is_sorted, canonical if is_sorted else None)
             return layout, (obj.data, obj.indices, obj.indptr)
         if form == "coo":
-            canonical = True if obj.has_canonical_format else None
+            # The flag does not say that they are sorted: tocoo() of a DOK sets it, and keeps the order of
+            # insertion (scipy/sparse/_dok.py, SciPy 1.17).
+            canonical = True if obj.has_canonical_format and _ascend(obj.coords) else None
             return SparseLayout("coo", obj.shape, canonical, canonical, "separate"), (obj.data, *obj.coords)
         raise obstacles.refuse_source(
             f"scipy.sparse.{type(obj).__name__}",
@@ -114,6 +126,20 @@ class SciPySparse(CompoundHook):
                 result.has_sorted_indices = layout.is_sorted
         check_index_type(indices, _INDEX_TYPES)
         return result
+
+
+def _ascend(coords: Sequence[np.ndarray[Any, Any]]) -> bool:
+    """Whether coordinates are sorted by the first dimension, then the next, and each occurs once."""
+    for start in range(0, len(coords[0]) - 1, _BLOCK):
+        larger: Any = False
+        equal: Any = True
+        for indices in coords:
+            block = indices[start : start + _BLOCK + 1]
+            larger |= equal & (block[1:] > block[:-1])
+            equal &= block[1:] == block[:-1]
+        if not np.all(larger):
+            return False
+    return True
 
 
 def _split(layout: SparseLayout, parts: Sequence[Any]) -> tuple[Any, ...]:

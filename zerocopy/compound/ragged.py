@@ -34,6 +34,8 @@ class RaggedLayout(NamedTuple):
         Why the source has no such parts, so that `CompoundHook.read` computed them.
     is_checked : bool
         Whether no offsets go down: `check_content` has read them.
+    own_levels : int
+        With `packed`: how many levels, from the outermost, have the source's own offsets.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class RaggedLayout(NamedTuple):
     length: int
     packed: Reason | None = None
     is_checked: bool = False
+    own_levels: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -153,7 +156,7 @@ def ragged_parts(
             _cast(target, level, own, needed)
     made = [Part(values), *levels]
     if layout.packed is not None:
-        for part in made:
+        for part in (made[0], *levels[layout.own_levels :]):
             part.make = part.make or partial(_itself, part.obj)
             part.nbytes, part.reason = as_numpy(part.obj).nbytes, layout.packed
     return layout._replace(packed=None, is_checked=True), made

@@ -30,6 +30,8 @@ class SparseLayout(NamedTuple):
     coords : str
         For COO: ``"separate"``, one array for each dimension; ``"by-dimension"``, one array of shape (ndim,
         count); ``"by-point"``, one of shape (count, ndim). Empty for other formats.
+    reader : str
+        The framework whose hook read the layout, if that framework takes its own arrays as they are.
 
     Examples
     --------
@@ -42,6 +44,7 @@ class SparseLayout(NamedTuple):
     is_sorted: bool | None = None
     is_unique: bool | None = None
     coords: str = ""
+    reader: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -194,6 +197,8 @@ def _as_numpy(part: Any) -> Array:
 def require_canonical(target: str, layout: SparseLayout, parts: Sequence[Any]) -> SparseLayout:
     """Return the layout marked as sorted and unique, after a check of all indices if it is unknown.
 
+    A framework's own arrays are not checked.
+
     Raises
     ------
     UnsupportedConversionError
@@ -201,6 +206,8 @@ def require_canonical(target: str, layout: SparseLayout, parts: Sequence[Any]) -
     """
     if layout.is_canonical:
         return layout
+    if layout.reader == target:
+        return layout._replace(is_sorted=True, is_unique=True)
     is_sorted, is_unique = layout.order(parts)
     if is_sorted and is_unique:
         return layout._replace(is_sorted=True, is_unique=True)
@@ -209,7 +216,12 @@ def require_canonical(target: str, layout: SparseLayout, parts: Sequence[Any]) -
         f"to={target!r}",
         f"{target} needs sorted and unique indices, and these are {fault} within {_ORDERED[layout.format]}",
         code="not-canonical",
-        fixes=[Fix(action="canonical", effect="sorts them, and adds up duplicates")],
+        fixes=[
+            Fix(
+                action="canonical-coo" if layout.format == "coo" else "canonical",
+                effect="sorts them, and adds up duplicates",
+            )
+        ],
     )
 
 

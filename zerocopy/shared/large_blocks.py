@@ -54,7 +54,8 @@ class LargeBlocks:
     @property
     def idle_bytes(self) -> int:
         """Bytes of idle segments now."""
-        return sum(size * len(idle) for size, idle in list(self._idle.items()))
+        # A copy: the tuples of items() can start a garbage collection, whose finalizers drop blocks.
+        return sum(size * len(idle) for size, idle in self._idle.copy().items())
 
     def take(self, nbytes: int, frames: Sequence[tuple[int, Array]] = (), committed: bool = False) -> Block:
         """Return a block of at least `nbytes`, with bytes written at offsets of its data.
@@ -90,7 +91,7 @@ class LargeBlocks:
     def trim(self, limit: int = 0, count: int = 0) -> None:
         """Free idle segments until at most `limit` bytes and `count` segments of them are left."""
         while self.idle_bytes > limit:
-            _pop(max(list(self._idle.items()), key=lambda item: item[0] * len(item[1]))[1])
+            _pop(max(self._idle.copy().items(), key=lambda item: item[0] * len(item[1]))[1])
         while sum(map(len, list(self._idle.values()))) > count:
             _pop(max(list(self._idle.values()), key=len))
 

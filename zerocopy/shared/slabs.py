@@ -35,7 +35,9 @@ class Slabs:
     @property
     def free_bytes(self) -> int:
         """Bytes of free blocks now."""
-        return sum(size * len(free) for size, free in list(self._free.items()))
+        return sum(
+            size * len(free) for size, free in self._free.copy().items()
+        )  # see `LargeBlocks.idle_bytes`
 
     def take(self, nbytes: int, frames: Sequence[tuple[int, Array]] = ()) -> Block:
         """Return a block of at least `nbytes`, with bytes written at offsets of its data.

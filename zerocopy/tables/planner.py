@@ -185,11 +185,12 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
     places = positions(table.labels)
     chosen = [_position(table.labels, places, label, labels) for label in labels]
     first = len(table.labels) - table.index
-    kept = [table.labels[i] for i in chosen]
+    kept, columns = [table.labels[i] for i in chosen], [table.columns[i] for i in chosen]
     return replace(
         table,
         labels=kept,
-        columns=[table.columns[i] for i in chosen],
+        columns=columns,
+        length=columns[0].length if columns else table.length,  # variables of xarray can differ in length
         metadata=_metadata_of(table.metadata, [str(label) for label in kept]),
         obj=None,
         # Row labels are the last columns. Those that are still last after the selection remain so.

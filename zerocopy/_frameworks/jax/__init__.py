@@ -59,6 +59,7 @@ class Jax(Framework):
     actions: Mapping[str, Fix] = {
         "cast": Fix("{x}.astype('{type}')"),
         "canonical": Fix("{x}.sum_duplicates()"),
+        "canonical-coo": Fix("{x}.sum_duplicates()"),
         "to-csr": Fix("jax.experimental.sparse.BCSR.from_bcoo({x})"),
         "to-coo": Fix("{x}.to_bcoo()"),
         "add-dimension": Fix("{x}[None].update_layout(n_batch=0)"),

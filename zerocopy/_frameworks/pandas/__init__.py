@@ -129,6 +129,8 @@ class Pandas(Framework):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         if self.form is not None:
             return {}
+        from zerocopy.tables.tensor_table import MAX_COLUMNS
+
         pd = self.module()
 
         def ndarray(array: Array) -> Any:
@@ -137,6 +139,8 @@ class Pandas(Framework):
             if array.ndim == 1:
                 return pd.Series(array, copy=False)
             height, width = array.shape
+            if width > MAX_COLUMNS:
+                raise ValueError("too many columns: the slow path refuses them")
             labels = pd.Index([f"column_{i}" for i in range(width)] if width else pd.RangeIndex(0))
             return pd.DataFrame(array, index=pd.RangeIndex(height), columns=labels, copy=False)
 

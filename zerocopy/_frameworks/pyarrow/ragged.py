@@ -37,7 +37,8 @@ class PyArrowRagged(CompoundHook):
         if not _is_number(_leaf(kind)) or not getattr(obj, "is_cpu", True):
             return None
         name, packed = f"pyarrow.{type(obj).__name__}", None
-        if isinstance(obj, pa.ChunkedArray):
+        chunked = isinstance(obj, pa.ChunkedArray)
+        if chunked:
             if obj.num_chunks > 1:
                 why = f"it has {obj.num_chunks} chunks, and other frameworks have one array"
                 packed = Reason(why, code="chunks", fixes=[Fix(action="combine-chunks")])
@@ -46,14 +47,18 @@ class PyArrowRagged(CompoundHook):
             packed = packed or _VIEWS
             _check_views(obj, name)
         levels: list[Any] = []
+        own = _levels_before_views(obj.type) if packed is _VIEWS else 0
         array = obj
         while _is_list(array.type):
-            _refuse_nulls(array, name, _LIST_NULLS if not levels else [])
+            if array.null_count:
+                others = _without_others(obj, chunked) if levels else []
+                raise _nulls(array.null_count, "lists", name, _LIST_NULLS if not levels else [], others)
             offsets, array = _split(array)
             levels.append(offsets)
-        fill = _fill(obj) if len(levels) == 1 and packed is None else []
-        _refuse_nulls(array, name, fill, "values")
-        return RaggedLayout(len(levels), len(obj), packed), (array, *levels)
+        if array.null_count:
+            fill = _fill(obj) if len(levels) == 1 and packed is None else []
+            raise _nulls(array.null_count, "values", name, fill, _without_others(obj, chunked))
+        return RaggedLayout(len(levels), len(obj), packed, own_levels=own), (array, *levels)
 
     def accepts(self, layout: Any) -> bool:
         return isinstance(layout, RaggedLayout)
@@ -97,6 +102,14 @@ def _leaf(kind: Any) -> Any:
     while _is_list(kind):
         kind = kind.value_type
     return kind
+
+
+def _levels_before_views(kind: Any) -> int:
+    """Return how many levels of lists contain the outermost list views of a type."""
+    count = 0
+    while not str(kind).startswith(("list_view", "large_list_view")):
+        kind, count = kind.value_type, count + 1
+    return count
 
 
 def _is_number(kind: Any) -> bool:
@@ -153,18 +166,39 @@ def _one_chunk(array: Any, name: str) -> Any:
     return whole
 
 
+def _without_others(array: Any, chunked: bool) -> list[Fix]:
+    """Return the fix for nulls that are in the memory of a slice, but not in its own lists."""
+    import pyarrow as pa
+
+    try:
+        array.validate(full=True)  # concat_arrays reads where the offsets point
+    except pa.ArrowInvalid:
+        return []
+    own = pa.concat_arrays([array, array[:0]])
+    while _is_list(own.type):
+        if own.null_count:
+            return []
+        own = own.values
+    if own.null_count:
+        return []
+    x = "{x}.chunk(0)" if chunked else "{x}"
+    return [Fix(f"pyarrow.concat_arrays([{x}, {x}[:0]])", "copies its own lists, which have no nulls")]
+
+
 def _fill(array: Any) -> list[Fix]:
     """Return the fix for nulls among the numbers of lists."""
     form = f"pyarrow.{type(array).__name__}"
     return [Fix(f"{form}.from_arrays({{x}}.offsets, {{x}}.values.fill_null(0))", "replaces them by 0")]
 
 
-def _refuse_nulls(array: Any, name: str, fixes: list[Fix], what: str = "lists") -> None:
-    """Refuse nulls: neither lists nor numbers of the targets have them."""
-    count = array.null_count
-    if count:
-        why = f"{count:,} of its {what} {'is' if count == 1 else 'are'} null, and the target has no nulls"
-        raise obstacles.refuse_source(name, Reason(why, "replace or drop them", code="nulls", fixes=fixes))
+def _nulls(count: int, what: str, name: str, fixes: list[Fix], others: list[Fix]) -> Exception:
+    """Return the error for nulls: neither lists nor numbers of the targets have them."""
+    verb = "is" if count == 1 else "are"
+    subject = f"of the {what} in its memory, outside of its own lists," if others else f"of its {what}"
+    why = f"{count:,} {subject} {verb} null, and the target has no nulls"
+    if others:
+        return obstacles.refuse_source(name, Reason(why, code="nulls", fixes=others))
+    return obstacles.refuse_source(name, Reason(why, "replace or drop them", code="nulls", fixes=fixes))
 
 
 def _row_major(obj: Any) -> Any:

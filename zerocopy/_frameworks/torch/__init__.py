@@ -69,7 +69,8 @@ class Torch(Framework):
         "pairs": Fix("torch.view_as_real({x}.resolve_conj())"),
         "bytes": Fix("{x}.view(torch.uint8)"),
         "flatten": Fix("{x}.reshape(-1)"),
-        "canonical": Fix("{x}.coalesce()"),
+        "canonical": Fix("{x}.to_dense().to_sparse_csr()"),
+        "canonical-coo": Fix("{x}.coalesce()"),
         "to-csr": Fix("{x}.to_sparse_csr()"),
         "to-coo": Fix("{x}.to_sparse_coo()"),
     }

@@ -45,7 +45,8 @@ class TorchSparse(CompoundHook):
             return layout, (obj._values(), obj._indices())
         if len(shape) != 2 or (form == "bsr") != (obj.values().dim() == 3):
             return None  # batches, and dense dimensions
-        layout = SparseLayout(form, shape, True, True)
+        # torch's own results can have unsorted indices, such as those of a product of two CSR tensors.
+        layout = SparseLayout(form, shape, reader="torch")
         if form == "csc":
             return layout, (obj.values(), obj.row_indices(), obj.ccol_indices())
         return layout, (obj.values(), obj.col_indices(), obj.crow_indices())

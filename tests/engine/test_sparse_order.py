@@ -1,0 +1,125 @@
+"""Sparse arrays whose framework says that their indices are sorted, and they are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import fix_cases
+
+import zerocopy as zc
+
+sp = pytest.importorskip("scipy.sparse")
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+
+UNSORTED = {(2, 0): 1.0, (0, 1): 2.0, (1, 2): 3.0}
+
+
+def of_dok() -> Any:
+    """Return COO of SciPy that is marked as canonical, in the order in which a DOK got its elements."""
+    dok = sp.dok_array((3, 3))
+    for place, value in UNSORTED.items():
+        dok[place] = value
+    coo = dok.tocoo()
+    assert coo.coords[0].tolist() == [2, 0, 1]
+    return coo
+
+
+def of_torch() -> Any:
+    """Return CSR of torch with unsorted columns, as its product of two CSR tensors can have."""
+    torch = pytest.importorskip("torch")
+    rows, columns, values = torch.tensor([0, 3, 4]), torch.tensor([0, 2, 1, 2]), torch.arange(1.0, 5)
+    return torch.sparse_csr_tensor(rows, columns, values, (2, 3), check_invariants=False)
+
+
+def dense(array: Any) -> np.ndarray:
+    for method in ("toarray", "todense", "to_dense"):
+        if hasattr(array, method):
+            return np.asarray(getattr(array, method)())
+    raise TypeError(type(array))
+
+
+@pytest.mark.parametrize("make", [of_dok, of_torch])
+@pytest.mark.parametrize("target", ["scipy", "torch", "jax", "sparse"])
+def test_unsorted_indices_are_not_taken_for_sorted(make: Any, target: str) -> None:
+    pytest.importorskip(target)
+    x = make()
+    expected = dense(x)
+    options = {} if target != "jax" else {"dtype": "float32"}
+    plan = zc.explain(x, target, **options)
+    if not plan.possible:
+        assert plan.error.code == "not-canonical"
+        with pytest.raises(zc.UnsupportedConversionError, match="not sorted"):
+            zc.convert(x, target, **options)
+        return
+    if type(x).__module__.partition(".")[0] != target:
+        assert any("not sorted" in line for line in plan.warnings)
+    result = zc.convert(x, target, **options)
+    np.testing.assert_array_equal(dense(result), expected)
+    if target == "torch" and str(result.layout) == "torch.sparse_coo":
+        assert not result.is_coalesced()
+        np.testing.assert_array_equal(result.to_sparse_csr().to_dense().numpy(), expected)
+    if target == "scipy":
+        result = result.tocsr()
+        result.sort_indices()
+        assert (np.diff(result.indices[: result.indptr[1]]) > 0).all()
+        np.testing.assert_array_equal(result.toarray(), expected)
+
+
+def test_products_of_torch_convert_to_sparse_or_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("sparse")
+    rng = torch.Generator().manual_seed(0)
+    a = torch.rand(6, 6, generator=rng) * (torch.rand(6, 6, generator=rng) < 0.5)
+    product = a.to_sparse_csr() @ a.to_sparse_csr()
+    try:
+        result = zc.convert(product, "sparse")
+    except zc.UnsupportedConversionError as error:
+        result = fix_cases.paste(error.calls[0], product, fix_cases.Recorder())
+    np.testing.assert_allclose(result.todense(), product.to_dense().numpy())
+
+
+def test_a_copy_of_a_frameworks_own_array_keeps_its_order() -> None:
+    x = of_torch()
+    copied = zc.convert(x, "torch", copy=True)
+    assert copied.col_indices().tolist() == x.col_indices().tolist()
+    assert copied.values().data_ptr() != x.values().data_ptr()
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 2), (5,)])
+def test_the_fix_for_unsorted_coordinates_of_scipy_works(shape: tuple[int, ...]) -> None:
+    pytest.importorskip("sparse")
+    count = int(np.prod(shape))
+    places = np.unravel_index(np.arange(count)[::-2], shape)
+    x = sp.coo_array((np.arange(1.0, len(places[0]) + 1), places), shape)
+    with pytest.raises(zc.UnsupportedConversionError, match="not sorted") as raised:
+        zc.convert(x, "sparse")
+    result = fix_cases.paste(raised.value.calls[0], x, fix_cases.Recorder())
+    np.testing.assert_array_equal(result.todense(), x.toarray())
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch", "jax", "tensorflow", "pandas", "pyarrow", "sparse"])
+@pytest.mark.parametrize("kind", ["dok_array", "dok_matrix"])
+@pytest.mark.parametrize("filled", [False, True])
+def test_dok_arrays_are_not_converted_as_dicts(target: str, kind: str, filled: bool) -> None:
+    pytest.importorskip(target)
+    x = getattr(sp, kind)((2, 3), dtype="f4")
+    if filled:
+        x[1, 2] = 1.0
+    assert not zc.explain(x, target).possible
+    with pytest.raises(zc.UnsupportedConversionError, match=r"only SciPy has DOK|it is sparse") as raised:
+        zc.convert(x, target)
+    assert raised.value.code == "sparse"
+
+
+@pytest.mark.parametrize("target", ["scipy", "torch", "jax", "sparse", "tensorflow"])
+@pytest.mark.parametrize("length", [1, 3])
+def test_csr_arrays_of_one_dimension_are_refused(target: str, length: int) -> None:
+    pytest.importorskip(target)
+    x = sp.csr_array(np.arange(1.0, length + 1))
+    if len(x.shape) == 2:
+        pytest.skip("this SciPy has no CSR arrays of one dimension")
+    assert not zc.explain(x, target, copy=True).possible
+    with pytest.raises(zc.UnsupportedConversionError, match="only SciPy has CSR arrays of one dimension"):
+        zc.convert(x, target, copy=True)
