@@ -113,6 +113,32 @@ def test_dok_arrays_are_not_converted_as_dicts(target: str, kind: str, filled: b
     assert raised.value.code == "sparse"
 
 
+@pytest.mark.parametrize("kind", ["BCOO", "BCSR", "COO", "CSR", "CSC"])
+def test_the_fixes_for_sparse_arrays_of_jax_have_all_parts(kind: str) -> None:
+    jax = pytest.importorskip("jax")
+    from jax.experimental import sparse
+
+    x = getattr(sparse, kind).fromdense(jax.numpy.eye(3, dtype="float32"))
+    with pytest.raises(zc.UnsupportedConversionError, match="it is sparse") as raised:
+        zc.convert(x, "numpy")
+    whole, parts = (fix_cases.paste(call, x, fix_cases.Recorder()) for call in raised.value.calls)
+    assert whole.tolist() == np.eye(3).tolist()
+    assert len(parts) == (2 if kind == "BCOO" else 3)
+    assert all(type(part) is np.ndarray for part in parts)
+
+
+@pytest.mark.parametrize("target", ["sparse", "jax"])
+def test_the_fixes_for_formats_of_torch_work(target: str) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip(target)
+    plain = torch.arange(24.0).reshape(4, 6) % 3
+    for x in (plain.to_sparse_bsr((2, 2)), plain.to_sparse_csc()):
+        error = fix_cases.attempt(lambda x=x: zc.convert(x, target))
+        for call in error.calls if error else ():
+            result = fix_cases.paste(call, x, fix_cases.Recorder())
+            np.testing.assert_array_equal(dense(result), plain.numpy())
+
+
 @pytest.mark.parametrize("target", ["scipy", "torch", "jax", "sparse", "tensorflow"])
 @pytest.mark.parametrize("length", [1, 3])
 def test_csr_arrays_of_one_dimension_are_refused(target: str, length: int) -> None:

@@ -307,7 +307,8 @@ def _has_backends() -> bool:
 
 
 _DENSE = Fix("{x}.todense()", "makes it dense")
-_PARTS = Fix("[{x}.data, {x}.indices]", "converts its parts")
+#: The attributes of JAX's sparse arrays that are arrays.
+_PARTS = ("data", "row", "col", "indices", "indptr")
 
 
 def is_sparse_type(cls: type) -> bool:
@@ -318,7 +319,8 @@ def is_sparse_type(cls: type) -> bool:
 def _refusal(jax: Any, obj: Any) -> Reason | None:
     """Return why an array has no values to export; None if it has."""
     if is_sparse_type(type(obj)):
-        return Reason("it is sparse", code="sparse", fixes=[_DENSE, _PARTS])
+        parts = ", ".join(f"{{x}}.{name}" for name in _PARTS if hasattr(obj, name))
+        return Reason("it is sparse", code="sparse", fixes=[_DENSE, Fix(f"[{parts}]", "converts its parts")])
     if isinstance(obj, jax.core.Tracer):
         return Reason(
             "it is traced and has no values yet",

@@ -71,8 +71,8 @@ class Torch(Framework):
         "flatten": Fix("{x}.reshape(-1)"),
         "canonical": Fix("{x}.to_dense().to_sparse_csr()"),
         "canonical-coo": Fix("{x}.coalesce()"),
-        "to-csr": Fix("{x}.to_sparse_csr()"),
-        "to-coo": Fix("{x}.to_sparse_coo()"),
+        "to-csr": Fix("{x}.to_sparse_coo().to_sparse_csr()"),
+        "to-coo": Fix("{x}.to_sparse_coo().coalesce()"),
     }
 
     def owns(self, cls: type) -> bool:
