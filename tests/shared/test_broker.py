@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from helpers.shared_memory import in_child, run_reader
 import zerocopy as zc
 from zerocopy.shared import broker_client, start_broker, stop_broker
 from zerocopy.shared.broker_client import MAGIC, REQUEST
-from zerocopy.shared.host import host_id
+from zerocopy.shared.host import broker_number, host_id
 
 NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc")
 X = np.arange(100_000)
@@ -42,12 +43,12 @@ def broker() -> Iterator[None]:
     stop_broker()
 
 
-def connected(pid: int = 0) -> socket.socket:
+def connected(number: int = 0) -> socket.socket:
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     peer.settimeout(20)
     while True:
         try:
-            peer.connect(broker_client.address(host_id(), pid or os.getpid()))
+            peer.connect(broker_client.address(host_id(), number or broker_number()))
         except BlockingIOError:  # the queue is full
             time.sleep(0.01)
         else:
@@ -202,12 +203,12 @@ def test_silent_clients_delay_no_other(broker: None) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_gets_nothing(broker: None) -> None:
-    location, owner = zc.share(X).handle.location, os.getpid()
+    location = zc.share(X).handle.location
 
     def child() -> None:
         os.setresuid(65534, 65534, 65534)
         assert broker_client.request(location) is None
-        with connected(owner) as peer:
+        with connected(location.broker) as peer:
             try:
                 peer.send(REQUEST.pack(MAGIC, location.fd, location.inode))
                 assert peer.recv(10) == b""
@@ -278,10 +279,131 @@ def test_start_and_stop_again(tmp_path: Path) -> None:
     folder = str(tmp_path)
     if len(folder) > 60:
         pytest.skip("the path of the temporary folder is too long for a socket")
-    name = broker_client.address(host_id(), os.getpid(), folder)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as old:
-        old.bind(name)  # that of a killed process
-    start_broker(folder)
-    assert os.path.exists(name)
+    dead, alive = (broker_client.address(host_id(), number, folder) for number in (1, 2))
+    other = broker_client.address(bytes(24), 1, folder)  # of another machine with this volume
+    for name in (dead, other):
+        bound(name).close()  # as a killed process leaves it
+    kept = {os.path.basename(name) for name in (alive, other)}
+    with bound(alive):
+        start_broker(folder)
+        name = os.path.basename(broker_client.address(host_id(), broker_number(), folder))
+        assert set(os.listdir(folder)) == {*kept, name}
+        stop_broker()
+        assert set(os.listdir(folder)) == kept
+
+
+# -- names that another user can take ------------------------------------------------------------------
+
+
+def bound(name: str) -> socket.socket:
+    """Return a socket that listens on a name."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(name)
+    listener.listen(1)
+    return listener
+
+
+def test_the_name_is_random_and_the_handle_carries_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes with the same public facts (host, process number) have brokers of different names."""
+    numbers = {zc.share(X).handle.location.broker, zc.share(X[:3]).handle.location.broker}
+    assert numbers == {broker_number()}
+    opened = zc.convert(zc.share(X), "numpy")
+    assert zc.share(opened).handle.location.broker == broker_number()
+    data = zc.share(X)
+    assert zc.Shared.from_bytes(bytes(data)).handle.location.broker == broker_number()
+    down, up = os.pipe()
+
+    def child() -> None:
+        os.write(up, broker_number().to_bytes(8, "little"))
+        shared = zc.share(opened)
+        assert shared.handle.location.broker == broker_number()
+        assert broker_number() not in numbers
+
+    assert in_child(child) == 0
+    assert int.from_bytes(os.read(down, 8), "little") not in numbers
+    os.close(down)
+    os.close(up)
+
+
+def no_thread(*_: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def no_socket(*_: object) -> None:
+    raise OSError(24, "Too many open files")
+
+
+FAILURES = ("a taken name", "no folder", "a long path", "a file", "no thread", "no socket")
+
+
+@pytest.fixture(params=FAILURES)
+def failure(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Make the broker fail to start, and return the value of the environment variable."""
     stop_broker()
-    assert os.listdir(folder) == []
+    monkeypatch.setattr("zerocopy.shared.share._configured", 0)
+    value, kept = "1", []
+    match request.param:
+        case "a taken name":
+            kept.append(bound(broker_client.address(host_id(), broker_number())))
+        case "no folder":
+            value = str(tmp_path / "missing")
+        case "a long path":
+            folder = tmp_path / ("x" * 100)
+            folder.mkdir()
+            value = str(folder)
+        case "a file":
+            (tmp_path / "file").touch()
+            value = str(tmp_path / "file")
+        case "no thread":
+            monkeypatch.setattr(threading.Thread, "start", no_thread)
+        case "no socket":
+            monkeypatch.setattr(socket, "socketpair", no_socket)
+    monkeypatch.setenv("ZEROCOPY_BROKER", value)
+    yield value
+    for each in kept:
+        each.close()
+
+
+def test_share_works_without_a_broker(failure: str) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.warns(RuntimeWarning, match=r"ZEROCOPY_BROKER=.*\n  To fix: pass a directory"):
+        shared = zc.share(X[:10])
+    assert zc.convert(shared, "numpy").sum() == 45
+    assert run_reader(shared, ZEROCOPY_BROKER="").stdout.split() == ["45"]
+    zc.share(X[:10])  # no second warning: pytest makes it an error
+    with pytest.raises(OSError, match=r"Errno"):
+        start_broker(failure if failure.startswith("/") else None)
+    assert len(os.listdir("/proc/self/fd")) <= before + 2  # the descriptors of the segment of `shared`
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_broker_of_another_user_is_not_asked(folder: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would learn which segments there are, and could send other memory."""
+    place = Path("/tmp") / f"zc-{os.getpid()}"
+    place.mkdir()
+    place.chmod(0o777)
+    try:
+        if folder:
+            monkeypatch.setenv("ZEROCOPY_BROKER", str(place))
+        location = zc.share(X).handle.location._replace(broker=5)
+        down, up, asked = os.pipe(), os.pipe(), os.pipe()
+        child = os.fork()
+        if not child:
+            os.setresuid(65534, 65534, 65534)
+            with bound(broker_client.address(host_id(), 5, str(place) if folder else None)) as listener:
+                os.write(up[1], b"x")
+                os.read(down[0], 1)
+                listener.setblocking(False)
+                peer, _ = listener.accept()
+                os.write(asked[1], b"+" + peer.recv(100))
+            os._exit(0)
+        os.read(up[0], 1)
+        assert broker_client.request(location) is None
+        os.write(down[1], b"x")
+        assert os.read(asked[0], 100) == b"+"  # it connected, and sent nothing
+        assert os.waitpid(child, 0)[1] == 0
+        for fd in (*down, *up, *asked):
+            os.close(fd)
+    finally:
+        shutil.rmtree(place)

@@ -46,7 +46,7 @@ def memfd(
 
 def handle_of(fd: int, first: int = 4096, count: int = 800, flags: int = 0, **changes: int) -> bytes:
     header = b"" if flags & INDEXED else to_frames(np.zeros(min(count // 8, 1000))).header
-    location = Location(host_id(), os.getpid(), fd, os.fstat(fd).st_ino, GENERATION, 0)._replace(**changes)
+    location = Location(host_id(), os.getpid(), fd, os.fstat(fd).st_ino, GENERATION, 0, 0)._replace(**changes)
     return Handle(location, flags, first, count, count, header).pack()
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from zerocopy.shared.host import host_id
+from zerocopy.shared.host import broker_number, host_id
 from zerocopy.shared.location import Location
 from zerocopy.shared.segment import Array, Segment
 
@@ -52,7 +52,9 @@ class Block:
         self.segment, self.start, self.data, self.capacity = segment, start, data, capacity
         self.generation, self._allocator, self.forks = generation, allocator, forks
         self._pid = os.getpid()
-        self._location = Location(host_id(), self._pid, segment.fd, segment.inode, generation, start)
+        self._location = Location(
+            host_id(), self._pid, segment.fd, segment.inode, generation, start, broker_number()
+        )
 
     def own_location(self) -> Location:
         """Return where other processes find the block: in this process, which may be a forked child."""
@@ -60,7 +62,9 @@ class Block:
         if self._location.host is not host:  # the process was forked
             pid = os.getpid()
             generation = self.generation | (pid != self._pid)
-            self._location = self._location._replace(host=host, pid=pid, generation=generation)
+            self._location = self._location._replace(
+                host=host, pid=pid, generation=generation, broker=broker_number()
+            )
         return self._location
 
     @property

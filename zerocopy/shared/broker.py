@@ -8,6 +8,7 @@ file like any other.
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import selectors
 import socket
@@ -29,8 +30,9 @@ from zerocopy.shared.broker_client import (
     address,
     directory,
     peer_uid,
+    prefix,
 )
-from zerocopy.shared.host import host_id
+from zerocopy.shared.host import broker_number, host_id
 from zerocopy.shared.location import Location
 from zerocopy.shared.offers import offered
 from zerocopy.shared.segment_file import open_file
@@ -50,17 +52,30 @@ class Broker:
     """
 
     def __init__(self, folder: str | None) -> None:
-        self.address = address(host_id(), os.getpid(), folder)
+        self.address = address(host_id(), broker_number(), folder)
         self._listener = _listen(self.address)
-        self._wake, self._stop = socket.socketpair()
         self._clients: dict[socket.socket, float] = {}  # and when each is closed
-        self._thread = Thread(target=self._run, name="zerocopy-broker", daemon=True)
-        self._thread.start()
+        try:
+            self._wake, self._stop = socket.socketpair()
+            self._thread = Thread(target=self._run, name="zerocopy-broker", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError as error:
+                self._wake.close()
+                self._stop.close()
+                raise OSError(errno.EAGAIN, str(error)) from error
+        except OSError:
+            self._listener.close()
+            self._remove_file()
+            raise
 
     def stop(self) -> None:
         """End the thread, and remove the socket's file."""
         self._stop.close()
         self._thread.join()
+        self._remove_file()
+
+    def _remove_file(self) -> None:
         if not self.address.startswith("\0"):
             with suppress(OSError):
                 os.unlink(self.address)
@@ -134,7 +149,7 @@ def _serve(peer: Any) -> None:
 
 def _segment(fd: int, inode: int) -> int:
     """Open a segment again: the reader's lease must be its own."""
-    return open_file(f"/proc/self/fd/{fd}", Location(b"", os.getpid(), fd, inode, 0, 0))
+    return open_file(f"/proc/self/fd/{fd}", Location(b"", os.getpid(), fd, inode, 0, 0, 0))
 
 
 def _offer(number: int) -> int:
@@ -146,24 +161,44 @@ def _offer(number: int) -> int:
 
 def _listen(name: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    is_file = not name.startswith("\0")
+    # A socket that does not listen yet would look like that of a killed process to `_remove_dead`.
+    unused = f"{name}.new" if is_file else name
     try:
-        if not name.startswith("\0"):
-            _remove_old(name)
-        listener.bind(name)
+        if is_file:
+            _remove_dead(os.path.dirname(name))
+        listener.bind(unused)
         listener.listen(_MOST)
         listener.setblocking(False)
+        if is_file:
+            os.rename(unused, name)
     except BaseException:
         listener.close()
+        if is_file:
+            with suppress(OSError):
+                os.unlink(unused)
         raise
     return listener
 
 
-def _remove_old(name: str) -> None:
-    """Remove the socket that a killed process with this process's number has left."""
-    with suppress(FileNotFoundError):
-        status = os.lstat(name)
-        if stat.S_ISSOCK(status.st_mode) and status.st_uid == os.geteuid():
-            os.unlink(name)
+def _remove_dead(folder: str) -> None:
+    """Remove the sockets that killed processes of this user and machine have left in a folder."""
+    start = prefix(host_id())  # the folder may be that of a network, and a connection ends at the machine
+    for name in os.listdir(folder):
+        if not name.startswith(start) or name.endswith(".new"):
+            continue
+        path = os.path.join(folder, name)
+        with suppress(OSError):  # another process may remove it too
+            status = os.lstat(path)
+            if stat.S_ISSOCK(status.st_mode) and status.st_uid == os.geteuid() and _is_dead(path):
+                os.unlink(path)
+
+
+def _is_dead(name: str) -> bool:
+    """Whether no process listens on a socket's file."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as peer:
+        peer.setblocking(False)
+        return peer.connect_ex(name) == errno.ECONNREFUSED
 
 
 _lock = forks.lock()
@@ -186,13 +221,16 @@ def start_broker(directory: str | os.PathLike[str] | None = None) -> None:
     Raises
     ------
     OSError
-        The socket cannot be made.
+        The socket or the thread cannot be made.
 
     Notes
     -----
     With the environment variable ``ZEROCOPY_BROKER=1``, or a directory in it, the first ``share`` in a
-    process starts the broker. A forked child has no broker until it calls this function, or calls ``share``
-    with the variable set.
+    process starts the broker; if that fails, ``share`` warns and goes on without a broker. A forked child
+    has no broker until it calls this function, or calls ``share`` with the variable set.
+
+    The socket has a random name, which handles carry, and each side checks that the other is a process of
+    its own user.
 
     The broker answers processes of the same user only, which can open only memory of ``share``.
 
@@ -206,7 +244,7 @@ def start_broker(directory: str | os.PathLike[str] | None = None) -> None:
     folder = None if directory is None else os.path.abspath(directory)
     with _lock:
         if _broker is not None:
-            if _broker.address == address(host_id(), os.getpid(), folder):
+            if _broker.address == address(host_id(), broker_number(), folder):
                 return
             stop_broker()
         _broker = Broker(folder)

@@ -28,11 +28,21 @@ def directory() -> str | None:
     return value if value.startswith("/") else None
 
 
-def address(host: bytes, pid: int, folder: str | None = None) -> str:
-    """Return the address of a process's broker: a path, or a name without a file (unix(7), "abstract")."""
-    import hashlib
+def prefix(host: bytes) -> str:
+    """Return the start of the names of all brokers of a machine, since its start."""
+    return f"zerocopy-{host[:4].hex()}-"
 
-    name = f"zerocopy-{hashlib.sha256(host + pid.to_bytes(8, 'little')).hexdigest()[:32]}"
+
+def address(host: bytes, number: int, folder: str | None = None) -> str:
+    """Return the address of a broker: a path, or a name without a file (unix(7), "abstract").
+
+    Parameters
+    ----------
+    host, number
+        `zerocopy.shared.host.host_id` and `zerocopy.shared.host.broker_number` of its process.
+    folder : str, optional
+    """
+    name = f"{prefix(host)}{number:016x}"
     return f"\0{name}" if folder is None else os.path.join(folder, name)
 
 
@@ -74,7 +84,7 @@ def _request(location: Location, magic: bytes, fd: int, number: int) -> int | No
     folder = directory()
     for each in (folder, None) if folder else (None,):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as peer:
-            if _connect(peer, address(location.host, location.pid, each)):
+            if _connect(peer, address(location.host, location.broker, each)):
                 return _ask(peer, REQUEST.pack(magic, fd, number))
     return None
 

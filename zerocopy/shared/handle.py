@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zerocopy.shared.errors import HandleFormatError
 from zerocopy.shared.location import FORMAT as LOCATION, Location
 
-MAGIC, VERSION = b"ZCSH", 1
+MAGIC, VERSION = b"ZCSH", 2
 #: Magic number, version, flags, size of the header, size of the object; the location; the first byte of
 #: the data in the segment, and the size of the data.
 _FIELDS = struct.Struct(f"<4sBBHQ{LOCATION}QQ")

@@ -1,4 +1,4 @@
-"""``host_id``: identifies the machine and the PID namespace of this process."""
+"""``host_id`` identifies the machine and the PID namespace of this process, `broker_number` its broker."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from zerocopy.shared.errors import no_file_descriptor
 
 #: Bytes of the boot ID, and of `host_id`.
 BOOT_BYTES, SIZE = 16, 24
+_broker_number = 0
 
 
 @cache
@@ -52,3 +53,20 @@ def host_id() -> bytes:
     (24, True)
     """
     return _host_id()
+
+
+def broker_number() -> int:
+    """Return the random number in the name of this process's broker; its handles carry the number.
+
+    A name made of public facts, such as the process number, could be taken by another user first.
+    """
+    return _broker_number
+
+
+def _draw_broker_number() -> None:
+    global _broker_number
+    _broker_number = int.from_bytes(os.urandom(8), "little")
+
+
+_draw_broker_number()
+os.register_at_fork(after_in_child=_draw_broker_number)

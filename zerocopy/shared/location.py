@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from zerocopy.shared import host
 
-#: Host ID, process, file descriptor, inode, generation, first byte of the block.
-FORMAT = f"{host.SIZE}sIIQQQ"
+#: Host ID, process, file descriptor, inode, generation, first byte of the block, broker.
+FORMAT = f"{host.SIZE}sIIQQQQ"
 _FIELDS = struct.Struct(f"<{FORMAT}")
 
 SIZE = _FIELDS.size
@@ -33,6 +33,8 @@ class Location(NamedTuple):
         block keeps its content after the owner has dropped it.
     start : int
         The first byte of the block's head in the segment.
+    broker : int
+        `zerocopy.shared.host.broker_number` of the process.
     """
 
     host: bytes
@@ -41,13 +43,14 @@ class Location(NamedTuple):
     inode: int
     generation: int
     start: int
+    broker: int
 
     def matches(self, generation: int) -> bool:
         """Whether a block with a generation in its head has the content of this location.
 
         Examples
         --------
-        >>> through_owner = Location(bytes(24), 1, 3, 9, 10, 0)
+        >>> through_owner = Location(bytes(24), 1, 3, 9, 10, 0, 0)
         >>> [through_owner.matches(generation) for generation in (10, 11, 12)]
         [True, False, False]
         >>> through_reader = through_owner._replace(generation=11)

@@ -20,7 +20,7 @@ from zerocopy.shared.address_book import AddressBook
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, StaleHandleError
 from zerocopy.shared.file_mapping import FileMapping
 from zerocopy.shared.handle import LARGEST_SMALL
-from zerocopy.shared.host import host_id
+from zerocopy.shared.host import broker_number, host_id
 from zerocopy.shared.location import Location
 from zerocopy.shared.page_map import was_written
 from zerocopy.shared.segment import HEAD, MAGIC, Array
@@ -60,8 +60,10 @@ class Mapping(FileMapping):
 
     def own_location(self) -> Location:
         """Return where others find the block through this process, also after its owner's end."""
-        place = self.location
-        return place._replace(host=host_id(), pid=os.getpid(), fd=self.fd, generation=place.generation | 1)
+        generation = self.location.generation | 1
+        return self.location._replace(
+            host=host_id(), pid=os.getpid(), fd=self.fd, generation=generation, broker=broker_number()
+        )
 
     def can_hand_on(self, address: int, length: int) -> bool:
         """Whether the block has the bytes at an address as this process sees them."""

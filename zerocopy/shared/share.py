@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
@@ -101,10 +102,20 @@ def _configure() -> None:
     """Start the broker at the first `share` of a process, if the environment variable asks for it."""
     global _configured
     _configured = os.getpid()
-    if os.environ.get(VARIABLE, "0") not in ("", "0"):
+    value = os.environ.get(VARIABLE, "0")
+    if value not in ("", "0"):
         from zerocopy.shared.broker import start_broker
 
-        start_broker(directory())
+        try:
+            start_broker(directory())
+        except OSError as error:
+            warnings.warn(
+                f"{VARIABLE}={value}: the broker does not start, so that processes in other PID namespaces "
+                f"cannot open this process's handles: {error}\n  To fix: pass a directory in which this "
+                "user can make a socket, with a path of at most 60 bytes, or unset the variable",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
 
 def _not_one(obj: Any) -> UnsupportedConversionError:

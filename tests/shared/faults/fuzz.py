@@ -9,7 +9,6 @@ are those of other programs. An audit hook records each file that is opened, and
 
 from __future__ import annotations
 
-import hashlib  # noqa: F401  # the client of a broker imports it
 import json
 import os
 import random
