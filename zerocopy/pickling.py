@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import ZeroCopyError, public
 from zerocopy.frames import from_frames, to_frames
 from zerocopy.frames.hook import FramesHook, hook_of
 
@@ -41,6 +41,7 @@ _hooks: dict[type, FramesHook] = {}
 _other_modules: set[str] = set()
 
 
+@public
 def dumps(
     obj: Any,
     protocol: int | None = None,
@@ -90,6 +91,7 @@ def dumps(
     return out.getvalue()
 
 
+@public
 def loads(data: Any, *, buffers: Iterable[Any] | None = None) -> Any:
     """Load an object that `dumps` pickled.
 
@@ -120,6 +122,7 @@ def loads(data: Any, *, buffers: Iterable[Any] | None = None) -> Any:
     return pickle.loads(data, buffers=buffers)
 
 
+@public
 def dump(obj: Any, file: Any, protocol: int | None = None) -> None:
     """Pickle an object into a file, with all its memory.
 
@@ -143,6 +146,7 @@ def dump(obj: Any, file: Any, protocol: int | None = None) -> None:
     Pickler(file, protocol).dump(obj)
 
 
+@public
 def load(file: Any, *, buffers: Iterable[Any] | None = None) -> Any:
     """Load an object from a file; as `loads`.
 

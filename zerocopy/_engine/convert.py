@@ -15,7 +15,7 @@ from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_new_route, keep, op
 from zerocopy._engine.target import may_be_compound
 from zerocopy._native import core
 from zerocopy.describe import opened
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError, shorten
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
 
@@ -145,7 +145,11 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
             raise
         # A new type, or an object that the fast path cannot take (a lazy conjugate, another
         # device). The slow path starts again, and its errors have this one as context.
-        return convert_slowly(obj, to, options)
+        try:
+            return convert_slowly(obj, to, options)
+        except ZeroCopyError as refusal:
+            shorten(refusal)
+            raise
 
 
 convert.__signature__ = SIGNATURE  # type: ignore[attr-defined]
@@ -153,14 +157,18 @@ convert.__signature__ = SIGNATURE  # type: ignore[attr-defined]
 
 def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: BaseException | None) -> Any:
     """Convert an object whose compiled route failed, with the exception `error` or without one."""
-    if error is None:
-        return convert_slowly(obj, to, options)
     try:
-        raise error
-    except BaseException:
-        if not isinstance(error, Exception) and not is_error(error):
-            raise
-        return convert_slowly(obj, to, options)
+        if error is None:
+            return convert_slowly(obj, to, options)
+        try:
+            raise error
+        except BaseException:
+            if not isinstance(error, Exception) and not is_error(error):
+                raise
+            return convert_slowly(obj, to, options)
+    except ZeroCopyError as refusal:
+        shorten(refusal)
+        raise
 
 
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
@@ -175,7 +183,7 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         options = check_options("convert", passed) if passed else {}
         call = Call(obj, to, options, reports=observed is not None)
     except Exception as error:
-        error.__suppress_context__ = True  # the route table's KeyError, or TypeError, is not a cause
+        shorten(error)  # options too, whose errors are Python's
         raise
     try:
         call.obj = opened(obj, call.target.name)
@@ -197,8 +205,6 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
             observed.call, observed.plan = call, plan
         result = _run(plan, call)
     except ZeroCopyError as error:
-        if _is_missing_route(error.__context__) and error.__cause__ is None:
-            error.__suppress_context__ = True  # the route table's error is not a cause
         if not error.asked:
             error.with_context(asked=str(call))
         if not error.calls:  # a leaf's error has its own
@@ -206,11 +212,6 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         raise
     keep(obj, to, passed)
     return result
-
-
-def _is_missing_route(error: BaseException | None) -> bool:
-    """Whether an error means only that there is no route: a missing key, or options that cannot be hashed."""
-    return isinstance(error, KeyError) or (isinstance(error, TypeError) and "unhashable type" in str(error))
 
 
 def _run(plan: Plan, call: Call) -> Any:

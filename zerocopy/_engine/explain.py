@@ -14,11 +14,12 @@ from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import may_be_compound, text
 from zerocopy.describe import opened
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import ZeroCopyError, public
 from zerocopy.plan import Plan
 from zerocopy.source import type_name
 
 
+@public
 def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
     """Describe how :func:`zerocopy.convert` would convert an object; convert nothing.
 

@@ -12,7 +12,7 @@ from zerocopy._engine.container_types import is_container, is_plain_object, item
 from zerocopy.describe import describe, describe_array, translated_errors
 from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import by_name
-from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError, public
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
@@ -22,6 +22,7 @@ _MAX_WORK: Any = 100_000
 _TOO_HARD = getattr(np, "exceptions", np).TooHardError  # NumPy 1.25 moved it
 
 
+@public
 def view(obj: Any) -> StridedView:
     """Return the address and layout of an object's memory.
 
@@ -59,6 +60,7 @@ def view(obj: Any) -> StridedView:
     return source.view
 
 
+@public
 def shares_memory(a: Any, b: Any) -> bool:
     """Return whether writing one object could change the other.
 

@@ -17,7 +17,7 @@ from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import fastest_routes_of, keep
 from zerocopy._engine.target import text
 from zerocopy.device import parse_stream
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import ZeroCopyError, public, shorten
 from zerocopy.plan import Plan
 from zerocopy.protocols.arrow_c import read_field
 from zerocopy.protocols.exporter_errors import is_error
@@ -26,6 +26,7 @@ from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Table
 
 
+@public
 def plan_for(schema: Any, to: Any, **options: Unpack[ConvertOptions]) -> Converter:
     """Return a function that converts objects to one target with the same options, for loops.
 
@@ -118,7 +119,11 @@ class Converter:
         except BaseException as error:
             if not isinstance(error, Exception) and not is_error(error):
                 raise
-            return self._convert_slowly(obj)
+            try:
+                return self._convert_slowly(obj)
+            except ZeroCopyError as refusal:
+                shorten(refusal)
+                raise
 
     def _convert_slowly(self, obj: Any) -> Any:
         result = convert_slowly(obj, self._to, self._options)

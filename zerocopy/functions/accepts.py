@@ -9,7 +9,7 @@ from typing import Any, TypeVar, Unpack
 
 from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.target import resolve
-from zerocopy.errors import UnknownFrameworkError
+from zerocopy.errors import UnknownFrameworkError, public
 from zerocopy.functions.calls import wrap
 from zerocopy.functions.conversions import Conversions
 
@@ -17,6 +17,7 @@ from zerocopy.functions.conversions import Conversions
 _Function = TypeVar("_Function")
 
 
+@public
 def accepts(
     to: str | ModuleType | type[Any],
     *,

@@ -9,12 +9,13 @@ from typing import Any
 from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
-from zerocopy.errors import DeviceError, UnsupportedConversionError
+from zerocopy.errors import DeviceError, UnsupportedConversionError, public
 from zerocopy.framework import Framework
 from zerocopy.functions.arguments import Arguments, Results, unflatten
 from zerocopy.functions.gradients import GradientsHook, Pullback, Spec, hook_of
 
 
+@public
 def bridge(fn: Callable[..., Any], to: Any, *, source: Any = None) -> Callable[..., Any]:
     """Return a function of one framework, with its gradients, as a function of another.
 

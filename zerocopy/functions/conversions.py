@@ -15,7 +15,7 @@ from zerocopy._engine.routes import fastest_routes_of
 from zerocopy._engine.target import resolve, text
 from zerocopy.describe import describe
 from zerocopy.device import HOST, Device, same_memory_space
-from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError, public, shorten
 from zerocopy.functions.parameters import Parameters
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
@@ -98,7 +98,11 @@ class Conversions:
             except BaseException as error:
                 if not is_error(error):
                     raise
-        return self._slowly(args, named)
+        try:
+            return self._slowly(args, named)
+        except ZeroCopyError as refusal:
+            shorten(refusal)
+            raise
 
     def _by_routes(
         self, args: tuple[Any, ...], named: dict[str, Any]
@@ -147,6 +151,7 @@ class Conversions:
                 self.routes = _routes(self.to, self.options)
         return values[: len(args)], dict(zip(named, values[len(args) :], strict=True)), back
 
+    @public
     def send(self, value: Any) -> Any:
         """Return a value that the caller sends to a generator, converted as an argument."""
         if type(value) in PLAIN or not any(_arrays_in(value)):
@@ -241,9 +246,12 @@ class Conversions:
             except BaseException as error:
                 if not is_error(error):
                     raise
-        return self._leave_slowly(
-            result, caller if type(caller) is ResultConversion else self.back_for_type(caller)
-        )
+        back = caller if type(caller) is ResultConversion else self.back_for_type(caller)
+        try:
+            return self._leave_slowly(result, back)
+        except ZeroCopyError as refusal:
+            shorten(refusal)
+            raise
 
     def _leave_slowly(self, result: Any, back: ResultConversion) -> Any:
         if back.to is None or type(result) in _VALUES:
@@ -273,6 +281,7 @@ class Conversions:
 
     # -- explain --------------------------------------------------------------------------
 
+    @public
     def explain(self, *args: Any, **named: Any) -> dict[str, Plan]:
         """Return the plan of each argument that has arrays, by its name; convert nothing."""
         values = [*args, *named.values()]

@@ -6,12 +6,13 @@ from importlib import import_module
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.errors import Fix, FrameworkNotInstalledError, UnsupportedConversionError
+from zerocopy.errors import Fix, FrameworkNotInstalledError, UnsupportedConversionError, public
 from zerocopy.framework import while_forks_wait
 from zerocopy.protocols.producer import exports_arrays
 from zerocopy.source import type_name
 
 
+@public
 def namespace(x: Any, *others: Any) -> Any:
     """Return the array API namespace of arrays: the module whose functions take them.
 

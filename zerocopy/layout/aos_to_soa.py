@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy.errors import public
 from zerocopy.layout import on_device, outputs
 from zerocopy.layout.arena import allocate_columns
 from zerocopy.layout.options import AOS_TO_SOA, check_options, copy_required, refuse_stream
@@ -18,6 +19,7 @@ from zerocopy.protocols.array_interface import misalignment
 from zerocopy.source import Array
 
 
+@public
 def aos_to_soa(
     records: Any,
     *,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import LossyConversionError, UnsupportedConversionError
+from zerocopy.errors import LossyConversionError, UnsupportedConversionError, public
 from zerocopy.layout import on_device, outputs
 from zerocopy.layout.options import SOA_TO_AOS, check_options, copy_required, refuse_stream
 from zerocopy.layout.record_source import has_table
@@ -20,6 +20,7 @@ from zerocopy.source import Array
 _CONVERT = 'zc.convert(x, to="numpy", layout="records") converts tables and dicts of their columns'
 
 
+@public
 def soa_to_aos(
     columns: Mapping[str, Any],
     dtype: Any = None,

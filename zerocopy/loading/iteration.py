@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from zerocopy import forks
+from zerocopy.errors import public
 from zerocopy.loading.ahead import Ahead, Step
 from zerocopy.loading.chunks import Chunk
 from zerocopy.loading.device import DeviceCopies
@@ -63,6 +64,7 @@ class BatchIterator:
     def __iter__(self) -> BatchIterator:
         return self
 
+    @public
     def __next__(self) -> Any:
         with self._lock:
             self.prefetcher.check_process()

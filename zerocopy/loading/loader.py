@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from zerocopy import forks
 from zerocopy._engine.target import resolve, text
+from zerocopy.errors import public
 from zerocopy.loading import assembly, live, state as states
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.chunks import Chunk
@@ -98,6 +99,7 @@ class Loader:
 
     # -- iteration ----------------------------------------------------------------------
 
+    @public
     def __iter__(self) -> Iterator[Any]:
         with self._lock:
             if self._pid != os.getpid():
@@ -285,6 +287,7 @@ class Loader:
 
     # -- state ----------------------------------------------------------------------------
 
+    @public
     def state_dict(self) -> dict[str, Any]:
         """Return the position as plain data, for ``json``, ``pickle`` and ``torch.save``.
 
@@ -296,6 +299,7 @@ class Loader:
         """
         return states.dump(self._tracker.progress, self._identity())
 
+    @public
     def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Continue at a saved position with the next ``iter(loader)``.
 

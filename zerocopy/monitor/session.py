@@ -10,6 +10,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import forks
+from zerocopy.errors import public
 from zerocopy.monitor.errors import MonitorNotStartedError, MonitorOptionError, MonitorRunningError
 from zerocopy.monitor.process_record import Sources, make_record, own_sources
 from zerocopy.monitor.recording import Snapshot, new_recorder
@@ -195,6 +196,7 @@ class Session:
         self._sampler.start()
 
 
+@public
 def start(
     sites: bool = True,
     every: float = 0.2,
@@ -273,6 +275,7 @@ def start_from_environment() -> Session:
     return session
 
 
+@public
 def snapshot() -> Snapshot:
     """Return the present figures of this process.
 
@@ -296,6 +299,7 @@ def snapshot() -> Snapshot:
     return _running("snapshot").snapshot()
 
 
+@public
 def stop() -> Snapshot:
     """End the session of this process.
 

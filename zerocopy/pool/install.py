@@ -16,6 +16,7 @@ from zerocopy.errors import (
     PoolUnavailableError,
     Reason,
     ZeroCopyError,
+    public,
 )
 from zerocopy.forks import LOADING
 from zerocopy.pool import hooks, host, limits, settings
@@ -33,6 +34,7 @@ _installed: Pool | None = None
 _deferred_error: ZeroCopyError | None = None
 
 
+@public
 def install_pool(
     kind: str | None = None,
     *,
@@ -279,7 +281,7 @@ def _add_notes(pool: PoolBase, *, warn: bool = True) -> None:
     for text, important in messages:
         pool.notes.append(text)
         if important and warn:
-            warnings.warn(text, RuntimeWarning, stacklevel=4)
+            warnings.warn(text, RuntimeWarning, stacklevel=5)
 
 
 def _unlimited(pool: PoolBase) -> str:

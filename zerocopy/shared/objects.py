@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from zerocopy import registry
 from zerocopy.describe import describe_array
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import ZeroCopyError, public
 from zerocopy.framework import Framework
 from zerocopy.shared import figures
 from zerocopy.shared.errors import StaleHandleError
@@ -95,6 +95,7 @@ class Shared:
         return self.handle.pack()
 
     @staticmethod
+    @public
     def from_bytes(data: bytes) -> Shared:
         """Return a `Shared` with the handle that ``bytes(shared)`` gave; the memory is not opened yet.
 

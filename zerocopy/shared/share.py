@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError, public
 from zerocopy.frames import Frames, to_frames
 from zerocopy.frames.header import ARRAY, kind_of
 from zerocopy.protocols.array_interface import address
@@ -35,6 +35,7 @@ large_blocks, slabs = LargeBlocks(), Slabs()
 _configured = 0  # the process that has read the environment variable of the broker
 
 
+@public
 def share(obj: Any) -> Shared:
     """Copy an array or table once into shared memory, which other processes open without a copy.
 
@@ -250,6 +251,7 @@ def _registered(block: Block) -> Block:
     return block
 
 
+@public
 def shared_empty(shape: int | Sequence[int], dtype: Any = "float64") -> Array:
     """Return a new NumPy array whose memory is shared from the start.
 

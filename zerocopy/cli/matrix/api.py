@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from zerocopy.errors import public
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 _ROWS = 10_000  # of each column: the outcome does not depend on the number of rows
 
 
+@public
 def matrix(
     obj: Any = None,
     *,
