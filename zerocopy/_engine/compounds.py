@@ -256,9 +256,8 @@ def _keep(call: Call, pair: _Pair) -> None:
         layout.check(arrays if on_host else parts)
         return build(layout, arrays)
 
-    kept[type(call.obj)] = (
-        route if recording.counters is None else recording.recorded(route, type(call.obj), call.to, {})
-    )
+    active, cls = recording.counters, type(call.obj)
+    kept[cls] = route if active is None else recording.recorded(active, route, cls, call.to, {})
 
 
 def parts_of(obj: Any) -> list[Any] | None:

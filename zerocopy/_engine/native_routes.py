@@ -36,8 +36,8 @@ def keep(parts: Parts, cls: type, to: Any, options: Mapping[str, Any], route: Ro
     """
     global _object_keys
     compiled = _compose(parts, options, route)
-    if compiled is not None and recording.counters is not None:
-        compiled = recording.recorded(compiled, cls, to, options)
+    if compiled is not None and (active := recording.counters) is not None:
+        compiled = recording.recorded(active, compiled, cls, to, options)
     if compiled is None or not options.keys() <= OPTIONS:
         return compiled
     if options.keys() & {"device", "dtype"}:
@@ -51,10 +51,12 @@ def keep(parts: Parts, cls: type, to: Any, options: Mapping[str, Any], route: Ro
 def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
     """Keep a compiled route for containers of this type, whose leaves have their own routes."""
     if cls in (dict, list, tuple) and options.keys() <= {"copy", "writable"}:
-        route = core.TreeRoute(to, **options)
-        if recording.counters is not None:
-            route = recording.recorded(route, cls, to, options)
+        route, generation = core.TreeRoute(to, **options), recording.generation
+        if (active := recording.counters) is not None:
+            route = recording.recorded(active, route, cls, to, options)
         core.set_route(to, cls, route, **options)
+        if generation != recording.generation:
+            clear()  # as in `routes.keep`
 
 
 def clear() -> None:

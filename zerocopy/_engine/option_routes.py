@@ -94,8 +94,8 @@ def _composed(*functions: Route) -> Route:
 def _stepped(parts: Parts, step: Route, fresh: bool) -> Route | None:
     """Return the route with a step on the ndarray; `fresh` if the step returns a copy."""
     importers = parts.importers
-    if recording.counters is not None:
-        step = recording.measured_step(step)
+    if (active := recording.counters) is not None:
+        step = recording.measured_step(active, step)
     for form in ("readonly", "ndarray"):
         if form in parts.exporters and form in importers:
             importer = importers["ndarray"] if fresh else importers[form]
@@ -115,8 +115,8 @@ def _own_route(parts: Parts, options: Mapping[str, Any]) -> Route | None:
         check = _composed(check, _checked(_dtypes_of(options["dtype"])))
     if options.get("writable") is True and target.mutable:
         check = _composed(check, _refuse_readonly)
-    if options.get("copy") is True and recording.counters is not None:
-        check = recording.measured("ndarray", check, copies=True)
+    if options.get("copy") is True and (active := recording.counters) is not None:
+        check = recording.measured(active, "ndarray", check, copies=True)
     copy_to_device = target.copy_to_device
 
     def unchanged(obj: Any) -> Any:

@@ -32,6 +32,7 @@ Route = Callable[[Any], Any]
 Pair = tuple[str, str]
 
 #: The counters, while conversions are recorded: the compiled core, or `zerocopy.monitor.counters.Counters`.
+#: Another thread can set it between two reads, so callers pass the value that they have tested.
 counters: Any = None
 #: ``explain``, while conversions are recorded.
 explain: Any = None
@@ -53,9 +54,9 @@ def set_counters(new: Any, explain_function: Any) -> None:
     global counters, explain, generation
     counters, explain = new, explain_function
     generation += 1
-    if new is None:
-        reasons.clear()
-        _pairs.clear()
+    # At the start too: a call that began before the end of the last recording can add a reason after it.
+    reasons.clear()
+    _pairs.clear()
 
 
 # -- routes: called while a recorder is set -------------------------------------------
@@ -64,17 +65,17 @@ def set_counters(new: Any, explain_function: Any) -> None:
 _CAPSULES = ("capsule", "versioned", "aligned")
 
 
-def recorded(route: Any, cls: type, to: Any, options: Mapping[str, Any]) -> Any:
+def recorded(active: Any, route: Any, cls: type, to: Any, options: Mapping[str, Any]) -> Any:
     """Return a route that records the outermost calls of `route`, a function or a compiled route."""
     pair = _pair(_type_name(cls), _target_name(to))
     if core is not None and not isinstance(route, core.Route):
         route = core.CallRoute(route)
-    return counters.RecordedRoute(route, pair, partial(_sample, pair, to, dict(options)))
+    return active.RecordedRoute(route, pair, partial(_sample, pair, to, dict(options)))
 
 
-def measured(form: str, export: Route, copies: bool = False) -> Route:
+def measured(active: Any, form: str, export: Route, copies: bool = False) -> Route:
     """Return an exporter that counts the bytes that it exports; with `copies`, the importer copies them."""
-    add_bytes, capsule_bytes = counters.add_bytes, counters.capsule_bytes
+    add_bytes, capsule_bytes = active.add_bytes, active.capsule_bytes
 
     def add(nbytes: int) -> None:
         add_bytes(0 if copies else nbytes, nbytes if copies else 0)
@@ -102,9 +103,9 @@ def measured(form: str, export: Route, copies: bool = False) -> Route:
     return export_device_memory if form == "cuda" else export_capsule if form in _CAPSULES else export_array
 
 
-def measured_step(step: Route) -> Route:
+def measured_step(active: Any, step: Route) -> Route:
     """Return a step from an ndarray to an ndarray that counts the bytes that it copies or shares."""
-    add_bytes = counters.add_bytes
+    add_bytes = active.add_bytes
 
     def measured(array: Any) -> Any:
         result = step(array)
@@ -115,9 +116,9 @@ def measured_step(step: Route) -> Route:
     return measured
 
 
-def measured_table(source: Framework, target: Framework, route: Route) -> Route:
+def measured_table(active: Any, source: Framework, target: Framework, route: Route) -> Route:
     """Return a route between table frameworks that counts the bytes of the columns, as a plan does."""
-    add_bytes = counters.add_bytes
+    add_bytes = active.add_bytes
 
     def measured(obj: Any) -> Any:
         result = route(obj)
@@ -134,9 +135,8 @@ def measured_table(source: Framework, target: Framework, route: Route) -> Route:
     return measured
 
 
-def measured_opening(route: Route) -> Route:
+def measured_opening(active: Any, route: Route) -> Route:
     """Return the route of a handle that counts the bytes of an opened object that is the result itself."""
-    active = counters
 
     def measured(handle: Any) -> Any:
         result = route(handle)

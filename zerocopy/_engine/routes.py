@@ -135,8 +135,8 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
         ) from error
     if compiled is not None and not options.keys() <= native_routes.OPTIONS:
         route = compiled  # the compiled table does not have these options
-    elif route is not None and recording.counters is not None:
-        route = recording.recorded(route, type(obj), to, given)
+    elif route is not None and (active := recording.counters) is not None:
+        route = recording.recorded(active, route, type(obj), to, given)
     if route is not None:
         # One atomic store of a complete route: other threads see all of it or nothing (P7).
         routes[type(obj)] = route
@@ -203,11 +203,11 @@ def _plain_route(parts: Parts, host_only: bool) -> Route | None:
     for form, importer in parts.importers.items():
         if form in parts.exporters and not (host_only and form == "cuda"):
             exporter = parts.exporters[form]
-            if recording.counters is not None:
+            if (active := recording.counters) is not None:
                 # Only these importers copy host memory.
                 on_host = "cpu" in parts.target.device_kinds and parts.target.aliases_host
                 copies = form != "cuda" and not on_host
-                exporter = recording.measured(form, exporter, copies)
+                exporter = recording.measured(active, form, exporter, copies)
             return _chain(exporter, importer)
     return None
 
@@ -223,7 +223,8 @@ def _opening_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
         route = fastest_routes_of(to, options).get(cls) or routes_of(to, options).get(cls)
         return (route or _kept_route(opened, to, options))(opened)
 
-    return open_and_convert if recording.counters is None else recording.measured_opening(open_and_convert)
+    active = recording.counters
+    return open_and_convert if active is None else recording.measured_opening(active, open_and_convert)
 
 
 def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
@@ -273,10 +274,11 @@ def _table_route(
         target.table_reasons(table)
         return target.from_column(table) if table.single else target.from_table(table)
 
-    whole = route if recording.counters is None else recording.measured_table(source, target, route)
+    active = recording.counters
+    whole = route if active is None else recording.measured_table(active, source, target, route)
     if exporter is None or importer is None:
         return whole
-    export = exporter if recording.counters is None else recording.measured("arrow", exporter)
+    export = exporter if active is None else recording.measured(active, "arrow", exporter)
 
     def arrow_route(obj: Any) -> Any:
         try:

@@ -248,10 +248,11 @@ def start(
     _check("keep", keep, 1.0, 86400.0, "300")
     path = None if directory is None else os.fspath(directory)
     with _lock:
-        if _current is not None:
-            if _current.from_environment and not _current.adopted:
-                _current.adopted = True
-                return _current
+        running = _current
+        if running is not None:
+            if running.from_environment and not running.adopted:
+                running.adopted = True
+                return running
             raise MonitorRunningError(
                 "monitor.start()",
                 "the monitor of this process is running",

@@ -193,8 +193,9 @@ def discard_deferred_error() -> None:
 
 
 def _report_deferred_error() -> None:
-    if _deferred_error is not None:  # the program never used zerocopy
-        print(f"no pool was installed: {_deferred_error}", file=sys.stderr)
+    error = _deferred_error
+    if error is not None:  # the program never used zerocopy
+        print(f"no pool was installed: {error}", file=sys.stderr)
 
 
 def installed_pool() -> Pool | None:
@@ -231,12 +232,13 @@ def install(requested: Settings) -> Pool:
     """Install a pool with parsed options; see :func:`install_pool`."""
     global _installed
     with LOADING:
-        if _installed is not None:
-            if _installed.settings == requested:
-                return _installed
+        installed = _installed
+        if installed is not None:
+            if installed.settings == requested:
+                return installed
             raise PoolInstalledError(
                 f"install_pool({requested})",
-                f"a pool with other options is installed: {_installed.settings}",
+                f"a pool with other options is installed: {installed.settings}",
                 "close it first: zerocopy.installed_pool().close()",
             )
         modes = host.parse(requested.host)

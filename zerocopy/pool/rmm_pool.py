@@ -99,10 +99,11 @@ class RMMPool:
         return self._open().top
 
     def _open(self) -> Chain:
-        if self._chain is None:
+        chain = self._chain
+        if chain is None:
             remedy = "install another one: zerocopy.install_pool()"
             raise PoolClosedError(f"device {self.device}", "the pool was closed", remedy)
-        return self._chain
+        return chain
 
     def stats(self) -> Stats:
         """Return the figures since the pool was built."""
@@ -121,9 +122,8 @@ class RMMPool:
 
     def in_use(self) -> int:
         """Return the bytes that count against the limit."""
-        if self._chain is None or self._chain.limiting is None:
-            return self.stats().current_bytes
-        return int(self._chain.limiting.get_allocated_bytes())
+        limiting = getattr(self._chain, "limiting", None)  # another thread may close the pool meanwhile
+        return self.stats().current_bytes if limiting is None else int(limiting.get_allocated_bytes())
 
     def charged_bytes(self, nbytes: int) -> int:
         """Return how much an allocation counts against the limit."""
@@ -142,9 +142,10 @@ class RMMPool:
 
     def outstanding(self) -> list[Leak]:
         """Return RMM's record of outstanding allocations."""
-        if self._chain is None or self._chain.tracking is None:
+        tracking = getattr(self._chain, "tracking", None)
+        if tracking is None:
             return []
-        text = self._chain.tracking.get_outstanding_allocations_str()
+        text = tracking.get_outstanding_allocations_str()
         return [
             Leak(int(match[2]), self.device, int(match[1], 16), stack=match[3])
             for match in re.finditer(_TRACKED, text)
@@ -188,7 +189,7 @@ class RMMPool:
     @property
     def limit_is_live(self) -> bool:
         """Whether the limit can change while memory is in use."""
-        return self._chain is not None and self._chain.gauge is not None
+        return getattr(self._chain, "gauge", None) is not None
 
     def limit_refusal(self) -> Reason | None:
         """Return why the limit cannot be changed now; None if it can."""
@@ -246,8 +247,9 @@ class RMMPool:
 
     def flush(self) -> None:
         """Flush the log."""
-        if self._chain is not None and self._chain.logging is not None:
-            self._chain.logging.flush()
+        logging = getattr(self._chain, "logging", None)
+        if logging is not None:
+            logging.flush()
 
 
 def check_managed(device: int) -> None:

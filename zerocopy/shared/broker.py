@@ -261,16 +261,16 @@ def stop_broker() -> None:
     """Stop the broker, if there is one. Memory that readers have opened stays."""
     global _broker
     with _lock:
-        if _broker is not None:
-            _broker.stop()
-            _broker = None
+        broker, _broker = _broker, None
+        if broker is not None:
+            broker.stop()
 
 
 def _forget() -> None:
     global _broker
-    if _broker is not None:
-        _broker.forget()
-        _broker = None
+    broker, _broker = _broker, None
+    if broker is not None:
+        broker.forget()
 
 
 os.register_at_fork(after_in_child=_forget)

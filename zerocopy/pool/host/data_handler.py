@@ -62,8 +62,9 @@ _enabled: set[str] = set()
 
 def refusal() -> Reason | None:
     """Return why NumPy's allocator cannot be changed; None if it can."""
-    if _state is not None:
-        if _is_foreign(_state):
+    state = _state
+    if state is not None:
+        if _is_foreign(state):
             return Reason(_REPLACED, "use only one of the two packages", code="other-allocator")
         return None
     upgrade = "install NumPy 1.23 or later from PyPI or conda-forge; or use host='recycle'"
@@ -102,7 +103,8 @@ def disable(feature: str) -> str:
 
 def why_not_compiled() -> str:
     """Return why the compiled functions cannot be used; empty if they can, or before the first `enable`."""
-    return _state.why_not_compiled if _state is not None else ""
+    state = _state
+    return "" if state is None else state.why_not_compiled
 
 
 def other_handler() -> str:
@@ -114,19 +116,20 @@ def other_handler() -> str:
 def _apply() -> str:
     """Write the functions for the enabled features; return what could not be changed."""
     global _state
-    if _state is None:
+    state = _state
+    if state is None:
         if not _enabled:
             return ""
-        _state = _prepare()
-    if _is_foreign(_state):
+        _state = state = _prepare()
+    if _is_foreign(state):
         return f"{_REPLACED}: it is not changed"
     allocator = _handler().allocator
-    ctx, changed = _replacements(_state)
+    ctx, changed = _replacements(state)
     # Other threads may allocate meanwhile. Each write is one aligned store of eight bytes, and ctx is
     # 64 whenever malloc is aligned_alloc.
     if ctx:
         allocator.ctx = ctx
-    for name, function in (_state.originals | changed).items():
+    for name, function in (state.originals | changed).items():
         if getattr(allocator, name) != function:
             setattr(allocator, name, function)
     if not ctx and allocator.ctx:

@@ -52,8 +52,9 @@ class Pinned(Mode):
 
     def keep_at_most(self, limit: int | None) -> None:
         """Limit the memory that is kept for reuse, and free what exceeds the limit."""
-        if self.allocator is not None:
-            self.allocator.keep_at_most(limit)
+        pool = self.allocator
+        if pool is not None:
+            pool.keep_at_most(limit)
 
     def _stats(self) -> HostStats:
         pool = self.allocator

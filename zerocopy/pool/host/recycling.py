@@ -45,10 +45,11 @@ def enable(user: str) -> None:
                 )
         # calloc would have to clear kept blocks: large arrays of zeros, which are free on new
         # pages, would become slow and take memory at once.
-        _lazy = data_handler.refusal() is None
-        if _lazy:
+        is_lazy = data_handler.refusal() is None
+        if is_lazy:
             data_handler.enable("lazy")
-            _lazy = not data_handler.why_not_compiled()
+            is_lazy = not data_handler.why_not_compiled()
+        _lazy = is_lazy
     _users.add(user)
 
 
@@ -99,7 +100,8 @@ def describe() -> str:
         missing = data_handler.why_not_compiled()
         if missing:
             zeros += f", which the compiled core avoids ({missing})"
-    kept = "until trim()" if _limit is None else f"up to {format_bytes(_limit)} at the end of its heap"
+    limit = _limit
+    kept = "until trim()" if limit is None else f"up to {format_bytes(limit)} at the end of its heap"
     return f"the C library keeps freed blocks of any size {kept}; {zeros}"
 
 
