@@ -181,6 +181,10 @@ class Framework:
         """
         raise lacking(self.name, "source")
 
+    def allocation(self, obj: Any, address: int) -> tuple[int, int] | None:
+        """Return the bounds of the allocation that holds `obj`, an owned object, at `address`, if known."""
+        return None
+
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         """Describe `obj` as columns, without a copy; None for a tensor. `index` is the option ``index=``."""
         return None
@@ -239,10 +243,7 @@ class Framework:
         )
 
     def can_relay(self, view: StridedView) -> bool:
-        """Whether `from_device` and a copy of its result are safe for `view`, device memory.
-
-        ``zerocopy.registry.relay`` calls this before it copies memory whose producer cannot copy it.
-        """
+        """Whether `from_device` and a copy are safe for `view`, memory that its producer cannot copy."""
         return not self.device_copy_reasons(view)
 
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
@@ -320,10 +321,7 @@ class Framework:
         return list(self.device_kinds)
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        """Whether `error`, an exception of the framework, means that memory ran out.
-
-        ``convert`` then raises ``MemoryError`` from it. `error` is never a ``MemoryError``.
-        """
+        """Whether `error`, never a ``MemoryError``, means so: ``convert`` raises ``MemoryError`` from it."""
         return False
 
     def column_reasons(self, column: Column) -> list[Reason]:

@@ -37,11 +37,13 @@ def apart(rows: int = 5, dtype: str = "f8") -> dict[str, np.ndarray]:
 
 
 def one_array(rows: int = 5, gap: int = 0) -> tuple[np.ndarray, pa.Table]:
-    """A table whose columns are the columns of one array in F order."""
+    """A table whose columns are the columns of one array in F order, and of one Arrow buffer."""
     whole = aligned(np.zeros((3, rows + gap)))
     matrix = whole[:, :rows].T
     matrix[...] = np.arange(rows * 3).reshape(rows, 3)
-    return matrix, pa.table({n: matrix[:, i] for i, n in enumerate(NAMES)})
+    buffer, kind = pa.py_buffer(whole), pa.float64()
+    columns = [pa.Array.from_buffers(kind, rows, [None, buffer], offset=i * (rows + gap)) for i in range(3)]
+    return matrix, pa.table(columns, names=NAMES)
 
 
 def takes_columns(target: str) -> bool:
@@ -74,13 +76,13 @@ def test_columns_of_one_array_are_a_matrix(target: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 5, 8, 13])
-def test_gaps_smaller_than_padding_are_aliased(rows: int) -> None:
-    for gap in (0, 1, 7):
+def test_gaps_smaller_than_a_page_in_one_buffer_are_aliased(rows: int) -> None:
+    for gap in (0, 1, 7, 8, 511):
         matrix, table = one_array(rows, gap)
         result = zc.convert(table, "torch", layout="matrix", copy=False)
         assert result.data_ptr() == matrix.ctypes.data
         assert np.array_equal(result.numpy(), matrix)
-    for gap in (8, 100):
+    for gap in (512, 600):
         _, table = one_array(rows, gap)
         with pytest.raises(zc.CopyRequiredError, match="separate memory"):
             zc.convert(table, "torch", layout="matrix", copy=False)
@@ -145,29 +147,26 @@ def test_one_column_is_a_matrix() -> None:
         assert plan.zero_copy
 
 
-def test_alias_keeps_each_column_alive() -> None:
-    class Kept(np.ndarray):
-        """Weakly referenced."""
-
-    matrix = np.asfortranarray(np.arange(12.0).reshape(4, 3))
-    columns_alive = [matrix[:, i].view(Kept) for i in range(3)]
-    address_ = matrix.ctypes.data
-    watched = [weakref.ref(one) for one in columns_alive]
-    table = pa.table(
-        {
-            n: pa.Array.from_buffers(pa.float64(), 4, [None, pa.py_buffer(k)])
-            for n, k in zip(NAMES, columns_alive, strict=True)
-        }
-    )
+@pytest.mark.parametrize("as_arrow", [False, True])
+def test_alias_keeps_the_memory_alive(as_arrow: bool) -> None:
+    memory = np.arange(12.0)
+    address_, watched = memory.ctypes.data, weakref.ref(memory)
+    if as_arrow:
+        parts = [pa.py_buffer(memory).slice(32 * i, 32) for i in range(3)]
+        columns = [pa.Array.from_buffers(pa.float64(), 4, [None, part]) for part in parts]
+        table = pa.table(columns, names=NAMES)
+        del parts, columns
+    else:
+        table = {n: memory[4 * i : 4 * i + 4] for i, n in enumerate(NAMES)}
     result = zc.convert(table, "numpy", layout="matrix", copy=False)
-    del table, columns_alive, matrix
+    del table, memory
     gc.collect()
-    assert all(one() is not None for one in watched)
+    assert watched() is not None
     assert result.ctypes.data == address_
-    assert result[:, 2].tolist() == [2, 5, 8, 11]
+    assert result[:, 2].tolist() == [8, 9, 10, 11]
     del result
     gc.collect()
-    assert all(one() is None for one in watched)
+    assert watched() is None
 
 
 @pytest.mark.parametrize("source", TABLES)

@@ -12,7 +12,7 @@ from zerocopy.compound.hook import Part
 from zerocopy.compound.sparse import Array, SparseLayout
 from zerocopy.describe import describe_array
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.protocols.array_interface import address
+from zerocopy.protocols.array_interface import address, allocation_of, span
 
 
 def index_parts(
@@ -108,21 +108,15 @@ def _joined(arrays: list[Array]) -> Array | None:
     first = arrays[0]
     if len(arrays) == 1:
         return first.reshape(1, -1)
-    owner, starts = _owner(first), [address(array) for array in arrays]
+    starts = [address(array) for array in arrays]
     step = starts[1] - starts[0]
     if step <= 0 or starts != list(range(starts[0], starts[0] + step * len(arrays), step)):
         return None
     for array in arrays[1:]:
-        if _owner(array) is not owner or array.dtype != first.dtype or array.strides != first.strides:
+        if array.dtype != first.dtype or array.strides != first.strides:
             return None
-    return np.lib.stride_tricks.as_strided(
+    joined = np.lib.stride_tricks.as_strided(
         first, (len(arrays), len(first)), (step, *first.strides), writeable=first.flags.writeable
     )
-
-
-def _owner(array: Array) -> Any:
-    """Return the object that owns the memory of an array."""
-    owner: Any = array
-    while isinstance(owner, np.ndarray) and owner.base is not None:
-        owner = owner.base
-    return owner
+    (low, high), (start, end) = allocation_of(first), span(joined)
+    return joined if low <= start and end <= high else None

@@ -10,7 +10,7 @@ import numpy as np
 
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.layout.schema import FieldLeaf
-from zerocopy.protocols.array_interface import address
+from zerocopy.protocols.array_interface import span
 from zerocopy.source import Array
 
 _ASKED = "aos_to_soa(records, out=out)"
@@ -118,7 +118,7 @@ def overlap_error(asked: str, a: str, b: str) -> UnsupportedConversionError:
 def _refuse_overlaps(arrays: Sequence[Array], leaves: Sequence[FieldLeaf], source: Array) -> None:
     """Raise if outputs overlap with each other or with the source."""
     every = [*arrays, source]
-    spans = sorted([(*_span(array), i) for i, array in enumerate(every) if array.size])
+    spans = sorted([(*span(array), i) for i, array in enumerate(every) if array.size])
     if all(a[1] <= b[0] for a, b in pairwise(spans)):
         return
     for i, j in _crossing(spans):
@@ -129,9 +129,9 @@ def _refuse_overlaps(arrays: Sequence[Array], leaves: Sequence[FieldLeaf], sourc
 
 def refuse_overlap(asked: str, out: Array, sources: Sequence[Array]) -> None:
     """Raise if an output overlaps with a source."""
-    low, high = _span(out)
+    low, high = span(out)
     for source in sources:
-        start, end = _span(source)
+        start, end = span(source)
         if start < high and low < end and source.size and out.size and _overlap(out, source):
             raise overlap_error(asked, "'out'", "'the source'")
 
@@ -139,22 +139,11 @@ def refuse_overlap(asked: str, out: Array, sources: Sequence[Array]) -> None:
 def _crossing(spans: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
     """Yield the pairs of arrays whose spans of addresses overlap; the spans are sorted."""
     open_spans: list[tuple[int, int, int]] = []
-    for span in spans:
-        open_spans = [other for other in open_spans if other[1] > span[0]]
+    for low, high, place in spans:
+        open_spans = [other for other in open_spans if other[1] > low]
         for other in open_spans:
-            yield other[2], span[2]
-        open_spans.append(span)
-
-
-def _span(array: Array) -> tuple[int, int]:
-    """Return the addresses of the first byte and of the one after the last byte."""
-    low = high = address(array)
-    if array.flags.c_contiguous:
-        return low, low + array.nbytes
-    for extent, stride in zip(array.shape, array.strides, strict=True):
-        step = (extent - 1) * stride
-        low, high = (low + step, high) if step < 0 else (low, high + step)
-    return low, high + array.itemsize
+            yield other[2], place
+        open_spans.append((low, high, place))
 
 
 def _overlap(a: Array, b: Array) -> bool:

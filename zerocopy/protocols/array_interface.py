@@ -19,6 +19,9 @@ ALIGNMENT = 64  # bytes: required by JAX and TensorFlow, recommended by Arrow
 MAX_NDIM = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0b1" else 32
 
 
+_base = np.ndarray.base.__get__  # type: ignore[attr-defined]  # a subclass may override the attribute
+
+
 class _Writable:
     """An array whose interface describes its memory as writable."""
 
@@ -104,6 +107,24 @@ def writable_alias(array: Array) -> Array:
     nothing writes to it. The alias keeps `array` alive; a writable `array` is returned unchanged.
     """
     return array if array.flags.writeable else _writable(array)
+
+
+def span(array: Array) -> tuple[int, int]:
+    """Return the addresses of the first byte of an array and of the one after the last byte."""
+    low = high = address(array)
+    if array.flags.c_contiguous:
+        return low, low + array.nbytes
+    for extent, stride in zip(array.shape, array.strides, strict=True):
+        step = (extent - 1) * stride
+        low, high = (low + step, high) if step < 0 else (low, high + step)
+    return low, high + array.itemsize
+
+
+def allocation_of(array: Array) -> tuple[int, int]:
+    """Return the span of the array that owns an array's memory, or that imported it from another owner."""
+    while isinstance(base := _base(array), np.ndarray):
+        array = base
+    return span(np.ndarray.view(array, np.ndarray))
 
 
 def has_other_booleans(array: Array) -> bool:

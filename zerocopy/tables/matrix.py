@@ -25,6 +25,7 @@ from zerocopy.protocols.cuda_array_interface import Handover
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, on_device
+from zerocopy.tables.allocation import in_one_allocation
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import TensorLeaf, decode, refused_by
@@ -35,8 +36,6 @@ from zerocopy.tables.result import Masked
 from zerocopy.tables.row_writer import LARGE, fill
 from zerocopy.tables.summary import combine_errors
 
-#: Arrow pads its buffers to multiples of this (Columnar Format, "Buffer Alignment and Padding").
-_PADDING = 64
 #: The largest gap, in bytes, between columns of one array that is not worth a copy.
 _PAGE = 4096
 _COLUMNS = Fix(options={"layout": "columns"}, effect="gives each column on its own")
@@ -172,7 +171,8 @@ def _strides(views: list[StridedView]) -> tuple[int, int] | None:
     """Return the strides of the matrix whose columns these are; None if they are in separate memory.
 
     Columns at equal distances with other data between them count as separate: a consumer of
-    a strided tensor may read all bytes from its first to its last.
+    a strided tensor may read or write all bytes from its first to its last. For the same reason one
+    allocation must hold all of them.
     """
     rows, size = views[0].shape[0], views[0].dtype.itemsize
     if rows == 0:
@@ -185,21 +185,11 @@ def _strides(views: list[StridedView]) -> tuple[int, int] | None:
     if not steps:
         return stride, size if stride != size else rows * size
     (step,) = steps
-    # Column after column. A gap smaller than a buffer's padding is readable, because a column is
-    # in the same page, and holds no other Arrow buffer, which would begin at a multiple of 64.
-    gap = step - rows * size
-    if stride == size and (0 <= gap < _PADDING or (0 < gap < _PAGE and _in_one_array(views))):
-        return stride, step
+    by_column = stride == size and 0 <= step - rows * size < _PAGE
     # Row after row: the columns are within one row of a 2-D array, whose other values are its own.
-    if size <= step and (len(views) - 1) * step + size <= stride:
-        return stride, step
-    return None
-
-
-def _in_one_array(views: list[StridedView]) -> bool:
-    """Whether columns are views of one array, which holds the bytes between them too."""
-    bases = [getattr(view.owner, "base", None) for view in views]
-    return isinstance(bases[0], np.ndarray) and all(base is bases[0] for base in bases)
+    by_row = size <= step and (len(views) - 1) * step + size <= stride
+    whole = replace(views[0], shape=(rows, len(views)), strides=(stride, step))
+    return (stride, step) if (by_column or by_row) and in_one_allocation(whole, views[0]) else None
 
 
 def _in_order(order: str, strides: tuple[int, int], shape: tuple[int, int]) -> bool:
@@ -213,7 +203,7 @@ def _alias(table: Table, sources: list[Source], strides: tuple[int, int]) -> Sou
     first = views[0]
     readonly = any(view.readonly for view in views)
     shape = (table.length, len(views))
-    owner = tuple(source.producer or view.owner for source, view in zip(sources, views, strict=True))
+    owner = tuple([s.view.owner if s.producer is None else s.producer for s in sources])
     view = replace(first, shape=shape, strides=strides, readonly=readonly, owner=owner)
 
     def host() -> Array:

@@ -19,6 +19,7 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls, on_device
+from zerocopy.tables.allocation import in_one_allocation
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
 from zerocopy.tables.labels import duplicates, listed, text_warnings
@@ -120,6 +121,8 @@ def _existing(table: Table, dtype: np.dtype[Any], sources: list[Source | None]) 
     owner = tuple(view.owner for view in views)
     shape = (table.length, dtype.itemsize)
     rows = StridedView(first.ptr, shape, (stride, 1), _BYTE, HOST, readonly, owner)
+    if len(views) > 1 and not in_one_allocation(rows, first):
+        return None
 
     def host() -> Array:
         # Called although only addresses are needed: it waits for the producer's work.

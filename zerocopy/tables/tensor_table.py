@@ -75,7 +75,8 @@ def _column(source: Source, index: int) -> Source:
         remedy = "copy it to the host first, or pass a dict of columns"
         raise UnsupportedConversionError("", f"its columns are on {view.device}", remedy, code="other-device")
     ptr = view.ptr + index * view.strides[1]
-    column = replace(view, ptr=ptr, shape=view.shape[:1], strides=view.strides[:1])
+    # The whole array as the owner: the allocation that the columns are in is known.
+    column = replace(view, ptr=ptr, shape=view.shape[:1], strides=view.strides[:1], owner=view)
 
     def host() -> Array:
         values: Array = source.host()[:, index]

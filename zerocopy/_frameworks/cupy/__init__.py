@@ -93,6 +93,10 @@ class CuPy(Framework):
             contiguous=contiguous,
         )
 
+    def allocation(self, obj: Any, address: int) -> tuple[int, int]:
+        memory = obj.data.mem
+        return memory.ptr, memory.ptr + memory.size
+
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         cupy = self.module()
         runtime = cupy.cuda.runtime

@@ -15,6 +15,7 @@ from zerocopy.errors import Fix, Reason
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.source import Array, Source
 from zerocopy.tables import on_device
+from zerocopy.tables.allocation import in_one_allocation
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import refused_by
 from zerocopy.tables.hub import hub
@@ -192,18 +193,15 @@ def block_of(columns: list[Column]) -> Array | None:
     first, second = views[:2]
     step = second.ptr - first.ptr
     for place, view in enumerate(views):
-        if (
-            view.owner is not first.owner
-            or view.ptr != first.ptr + place * step
-            or (view.shape, view.strides, view.dtype) != (first.shape, first.strides, first.dtype)
-        ):
+        is_alike = (view.shape, view.strides, view.dtype) == (first.shape, first.strides, first.dtype)
+        if not is_alike or view.ptr != first.ptr + place * step:
             return None
     if first.ndim != 1 or any(reasons_against(column) for column in columns):
         return None
     if any(column.nulls is not None for column in columns if isinstance(column, TensorColumn)):
         return None
     whole = replace(first, shape=(*first.shape, len(views)), strides=(*first.strides, step))
-    return whole.numpy()
+    return whole.numpy() if in_one_allocation(whole, first) else None
 
 
 def places_of(table: Table, levels: list[str]) -> list[int]:

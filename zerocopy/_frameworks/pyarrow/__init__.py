@@ -12,6 +12,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pyarrow.actions import ACTIONS
+from zerocopy._frameworks.pyarrow.buffers import allocation_of
 from zerocopy._frameworks.pyarrow.columns import column_of, field_of_type
 from zerocopy._frameworks.pyarrow.exporting import (
     native_exporter,
@@ -100,6 +101,9 @@ class PyArrow(Hub):
             why = "a pyarrow scalar is not an array"
             raise obstacles.refuse_source(name, Reason(why, code="not-an-array", fixes=fixes))
         return as_tensor(column_of(pa, obj, name))
+
+    def allocation(self, obj: Any, address: int) -> tuple[int, int] | None:
+        return allocation_of(obj, address)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         pa = self.module()

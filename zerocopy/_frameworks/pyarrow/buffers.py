@@ -1,4 +1,4 @@
-"""Checks of the buffers of pyarrow's arrays, whose sizes are known."""
+"""The buffers of pyarrow's arrays, whose sizes are known: checks, and the buffers that they are slices of."""
 
 from __future__ import annotations
 
@@ -14,6 +14,21 @@ def checked(pa: Any, array: Any, name: str) -> Any:
     except pa.ArrowInvalid:
         return _without_invalid_empties(pa, array, name)
     return array
+
+
+def allocation_of(array: Any, address: int) -> tuple[int, int] | None:
+    """Return the bounds of the outermost buffer that holds an address: an IPC message, or a mapped file."""
+    for buffer in array.buffers():
+        if buffer is not None and buffer.address <= address < buffer.address + buffer.size:
+            while (parent := buffer.parent) is not None and _holds(parent, buffer):
+                buffer = parent
+            return buffer.address, buffer.address + buffer.size
+    return None
+
+
+def _holds(parent: Any, buffer: Any) -> bool:
+    low, high = parent.address, parent.address + parent.size
+    return bool(low <= buffer.address and buffer.address + buffer.size <= high)
 
 
 def _without_invalid_empties(pa: Any, array: Any, name: str) -> Any:

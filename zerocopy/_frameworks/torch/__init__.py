@@ -80,6 +80,10 @@ class Torch(Framework):
 
     # -- source ---------------------------------------------------------------
 
+    def allocation(self, obj: Any, address: int) -> tuple[int, int]:
+        storage = obj.untyped_storage()
+        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
     def source(self, obj: Any) -> Source:
         torch = self.module()
         name = f"torch.{type(obj).__name__}"
@@ -164,7 +168,7 @@ class Torch(Framework):
         if dtype.in_numpy:
             tensor = torch.from_numpy(plain)
         else:
-            tensor = torch.from_numpy(plain).view(_torch_dtype(torch, dtype))
+            tensor = torch.from_numpy(plain).view(getattr(torch, dtype.name))
         return tensor if device.is_host else self.copy_to_device(tensor, device, stream)
 
     def from_device(self, source: Source, stream: int | None) -> Any:
@@ -189,7 +193,7 @@ class Torch(Framework):
             plain = cuda_array_interface.Handover(source.view, None, source.producer)
             tensor = torch.as_tensor(plain, device=f"cuda:{index}")
         dtype = source.view.dtype
-        return tensor if dtype.in_numpy else tensor.view(_torch_dtype(torch, dtype))
+        return tensor if dtype.in_numpy else tensor.view(getattr(torch, dtype.name))
 
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         torch = self.module()
@@ -211,7 +215,7 @@ class Torch(Framework):
             plain = plain.real  # torch warns that it drops the imaginary part, which is checked here
         with torch.cuda.device(obj.device):
             # Of another type, so this is a copy; it is row-major, as all copies on a device.
-            result = plain.to(_torch_dtype(torch, dtype), memory_format=torch.contiguous_format)
+            result = plain.to(getattr(torch, dtype.name), memory_format=torch.contiguous_format)
             return result, fits(torch, obj, result, dtypes(torch)[obj.dtype], dtype)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
@@ -321,16 +325,10 @@ def dtypes(torch: Any) -> dict[Any, DType]:
     return {getattr(torch, n): by_name(n) for n in names if hasattr(torch, n)}
 
 
-def _torch_dtype(torch: Any, dtype: DType) -> Any:
-    return getattr(torch, dtype.name)
-
-
 def _as_ndarray(torch: Any, tensor: Any, dtype: DType) -> Array:
     """Return host memory in ``dtype.storage``; an alias of a plain tensor."""
-    if dtype.in_numpy:
-        array: Array = tensor.numpy()
-    else:
-        array = tensor.view(getattr(torch, dtype.storage.name)).numpy()
+    plain = tensor if dtype.in_numpy else tensor.view(getattr(torch, dtype.storage.name))
+    array: Array = plain.numpy()
     return array
 
 
