@@ -21,6 +21,7 @@ from helpers.source_files import (
     string_constants,
 )
 
+import zerocopy
 from zerocopy import registry
 
 FRAMEWORKS = PACKAGE / "_frameworks"
@@ -241,6 +242,128 @@ def test_every_public_name_loads(run_python) -> None:
         """
     )
     assert process.returncode == 0, process.stderr
+
+
+#: Most modules of zerocopy that the first use of `convert` may import. Lower it; never raise it.
+CONVERT_MODULES = 60
+
+#: Prints a line for each public name: the modules of zerocopy after its first use in a process.
+FIRST_USES = """
+import os, sys
+import numpy, zerocopy
+for name in zerocopy.__all__:
+    sys.stdout.flush()
+    if not os.fork():
+        getattr(zerocopy, name)
+        modules = [each for each in sys.modules if each.startswith("zerocopy.")]
+        print(name, zerocopy._HOME.get(name, name), *modules)
+        sys.stdout.flush()
+        os._exit(0)
+    assert os.wait()[1] == 0, name
+"""
+
+
+def below(part: str) -> set[str]:
+    """Return the parts that a part may import, themselves or through others; no file of a framework."""
+    parts, new = {"forks"}, {part}
+    while new:
+        parts |= new
+        new = {each for above in new - {"_frameworks", "zerocopy"} for each in LAYERS[above]} - parts
+    return parts
+
+
+def parts_of(modules: list[str]) -> set[str]:
+    """Return the parts of modules; a framework's file is a part of its own."""
+    files = {name for name in modules if name.startswith("zerocopy._frameworks.")}
+    return {part_of(name) for name in modules} | {name for name in files if name.split(".")[2][0] != "_"}
+
+
+@pytest.fixture(scope="module")
+def first_uses() -> dict[str, tuple[str, list[str]]]:
+    """The home of each public name, and the modules of zerocopy that its first use imports."""
+    process = subprocess.run(
+        [sys.executable, "-c", FIRST_USES], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    lines = [line.split() for line in process.stdout.splitlines()]
+    return {name: (home, modules) for name, home, *modules in lines}
+
+
+@pytest.mark.parametrize("name", sorted({*zerocopy.__all__} - {"__version__"}))
+def test_first_use_of_a_name_imports_what_is_below_its_part(
+    name: str, first_uses: dict[str, tuple[str, list[str]]]
+) -> None:
+    home, modules = first_uses[name]
+    assert parts_of(modules) <= below(part_of(f"zerocopy.{home}"))
+
+
+def test_first_use_of_convert_imports_few_modules(first_uses: dict[str, tuple[str, list[str]]]) -> None:
+    assert len(first_uses["convert"][1]) <= CONVERT_MODULES
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "most"),
+    [
+        ("numpy.ones(3)", "", CONVERT_MODULES),
+        ("pandas.Series([1.0])", "", 90),
+        ("pandas.DataFrame({'a': [1.0]})", "", 85),
+        ("pandas.DataFrame({'a': [1.0], 'b': [2.0]})", ", layout='matrix'", 100),
+    ],
+)
+def test_first_conversion_imports_what_is_below_the_engine(
+    run_python, source: str, options: str, most: int
+) -> None:
+    for name in ("pandas", "torch"):
+        pytest.importorskip(name)
+    process = run_python(
+        f"""
+        import sys, numpy, pandas, torch, zerocopy
+        zerocopy.convert({source}, "torch"{options})
+        print(*(name for name in sys.modules if name.startswith("zerocopy.")))
+        """
+    )
+    assert process.returncode == 0, process.stderr
+    modules = process.stdout.split()
+    files = {f"zerocopy._frameworks.{name}" for name in ("numpy", "pandas", "torch")}
+    others = [name for name in modules if ".".join(name.split(".")[:3]) not in files]
+    assert parts_of(others) <= below("_engine")
+    assert len(modules) <= most
+
+
+def test_reads_of_convert_load_the_other_names_in_the_end(run_python) -> None:
+    """Then the module has no __getattr__, with which CPython reads its attributes more slowly."""
+    process = run_python(
+        """
+        import sys, threading, zerocopy as zc
+        first, marker = zc.convert, object()
+        zc.share = marker  # as a test replaces it
+        assert "loader" not in vars(zc)
+        threads = [threading.Thread(target=lambda: [zc.convert for _ in range(600)]) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        if getattr(sys, "_is_gil_enabled", lambda: True)():
+            assert "__getattr__" not in vars(zc)
+            assert set(zc.__all__) <= vars(zc).keys()
+        assert (zc.convert, zc.share) == (first, marker)
+        assert zc.loader.__name__ == "loader"
+        """
+    )
+    assert process.returncode == 0, process.stderr
+
+
+def test_a_name_that_cannot_be_imported_hides_no_other(run_python) -> None:
+    """Shared memory needs Linux."""
+    process = run_python(
+        """
+        import sys
+        sys.modules["zerocopy.shared.share"] = None
+        import numpy as np, zerocopy as zc
+        for _ in range(1100): zc.convert
+        assert "convert" in vars(zc) and zc.loader
+        try: zc.share
+        except ImportError: print("refused")
+        """
+    )
+    assert process.stdout.strip() == "refused", process.stderr
 
 
 def test_import_zerocopy_does_not_load_typing() -> None:

@@ -20,7 +20,7 @@ TYPE_CHECKING = False  # importing typing takes longer than the rest of this fil
 if TYPE_CHECKING:
     from typing import Any
 
-    from zerocopy import monitor as monitor
+    from zerocopy import monitor as monitor, shared as shared
     from zerocopy._engine.explain import explain as explain
     from zerocopy._engine.memory import shares_memory as shares_memory, view as view
     from zerocopy._engine.plan_for import plan_for as plan_for
@@ -134,31 +134,56 @@ _HOME = {
     "installed_pool": "pool.install",
 }
 
-__all__ = sorted([*_HOME, "__version__", "monitor"])
+#: Public modules, which load their own names lazily.
+_MODULES = ("monitor", "shared")
+
+__all__ = sorted([*_HOME, *_MODULES, "__version__"])
+
+#: After as many reads of ``zerocopy.convert`` all names are loaded.
+_MANY = 1000
+_reads = 0
 
 if not TYPE_CHECKING:  # with it, a type checker accepts any name
 
     def __getattr__(name: str) -> Any:
+        global _reads
         if name not in __all__:
             raise AttributeError(f"module 'zerocopy' has no attribute {name!r}")
-        from importlib import import_module
-
         if os.environ.get("ZEROCOPY_POOL"):
             from zerocopy.pool.install import raise_deferred_error
 
             raise_deferred_error()
+        value = _load(name)
+        # CPython reads attributes of a module with a __getattr__ more slowly: 45 ns of zc.convert's 130.
+        # Loading all names, so that it can be deleted, takes 60 ms, which a program of few calls saves.
+        _reads += name == "convert"
+        if name != "convert" or _has_no_gil():
+            globals()[name] = value
+        elif _reads == _MANY:
+            _load_all()
+        return value
+
+    def _load(name: str) -> Any:
+        from importlib import import_module
+
         with _LOADING:  # a fork waits for this import
-            loaded = {
-                public: getattr(import_module(f"zerocopy.{home}"), public) for public, home in _HOME.items()
-            }
-            loaded["monitor"] = import_module("zerocopy.monitor")  # which loads its own names lazily
-        globals().update(loaded)
-        # All names at once, so that this function can be deleted: CPython reads attributes of a
-        # module with a __getattr__ more slowly, 20 ns of zc.convert's 150. Without a GIL, another
-        # thread can be about to call it.
-        if getattr(sys, "_is_gil_enabled", lambda: True)():
-            globals().pop("__getattr__", None)
-        return loaded[name]
+            if name in _MODULES:
+                return import_module(f"zerocopy.{name}")
+            return getattr(import_module(f"zerocopy.{_HOME[name]}"), name)
+
+    def _load_all() -> None:
+        try:
+            loaded = {name: _load(name) for name in (*_HOME, *_MODULES)}
+        except ImportError:  # of a name that this system lacks, which raises it again when it is used
+            globals()["convert"] = _load("convert")
+            return
+        for name, value in loaded.items():
+            globals().setdefault(name, value)  # keeps a name that a test has replaced
+        globals().pop("__getattr__", None)
+
+    def _has_no_gil() -> bool:
+        """Whether another thread can be about to call `__getattr__` while it is deleted."""
+        return not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def __dir__() -> list[str]:

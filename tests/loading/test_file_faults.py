@@ -22,6 +22,7 @@ from helpers.failing_filesystem import FailingHandler
 from helpers.source_data import read, small_table, write_files
 
 import zerocopy as zc
+from zerocopy.loading.loader import Loader
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources.files import Files
@@ -349,7 +350,7 @@ def test_a_file_system_that_fails(failure: OSError, skip: bool, tmp_path: Path) 
     handler.failing = ""
     source = ParquetFiles(files, None)
     handler.failing = paths[1]
-    loader = zc.loading.loader.Loader(
+    loader = Loader(
         source, LoaderOptions("numpy", 4, on_error="skip" if skip else "raise"), source.schema.empty_table()
     )
     if skip:

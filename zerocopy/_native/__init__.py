@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 _MODULE = "zerocopy._native._core"
@@ -46,8 +45,8 @@ def _load() -> Any:
 
 def _why_stale(module: Any) -> str:
     """Return why the extension does not match the C sources next to it, or an empty string."""
-    folder = Path(__file__).parent
-    if not (folder / "core.h").exists():  # installed from a wheel, which has no C sources
+    folder = os.path.dirname(__file__)
+    if not os.path.exists(os.path.join(folder, "core.h")):  # installed from a wheel, which has no C sources
         return ""
     from zerocopy._native.sources import digest
 

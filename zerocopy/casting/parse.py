@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,8 @@ def parse_dtype(spec: Any) -> DType:
         return spec
     parsed = _of_name(spec) if isinstance(spec, str) else _of_object(spec)
     if parsed is None:
+        import difflib  # here, because it takes 1 ms
+
         names = [dtype.name for dtype in ALL]
         near = difflib.get_close_matches(str(spec).lower(), names, n=3, cutoff=0.6)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "pass a name such as 'float32'"
