@@ -37,12 +37,12 @@ NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
 
 #: Each part of the package, with the other parts that it may import, in functions too (DESIGN section 5).
 LAYERS: dict[str, set[str]] = {
-    **dict.fromkeys(NOUNS, NOUNS | {"notebooks"}),
+    **dict.fromkeys(NOUNS, NOUNS | {"formatting", "notebooks"}),
     # The compiled core and its loader.
     "_native": set(),
     "forks": set(),
-    "notebooks": set(),
-    # Sizes, times and counts as text.
+    "notebooks": {"formatting"},
+    # Sizes, times, counts and names as text.
     "formatting": set(),
     "protocols": NOUNS | {"_native"},
     "layout": NOUNS | {"_native", "forks", "protocols"},
@@ -81,6 +81,7 @@ LAYERS: dict[str, set[str]] = {
     | {
         "_engine",
         "describe",
+        "formatting",
         "forks",
         "framework",
         "layout",

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from zerocopy.formatting.printable import printable
+
 
 @dataclass(frozen=True, slots=True)
 class Fix:
@@ -100,7 +102,7 @@ class Reason:
         return self.remedy
 
     def __str__(self) -> str:
-        return f"{self.why} ({self.remedy})" if self.remedy else self.why
+        return printable(f"{self.why} ({self.remedy})" if self.remedy else self.why, "\n")
 
 
 class ZeroCopyError(Exception):
@@ -151,7 +153,7 @@ class ZeroCopyError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.asked}: {self.why.rstrip('.')}." if self.asked else f"{self.why.rstrip('.')}."
-        return f"{text}\n  To fix: {self.remedy}" if self.remedy else text
+        return printable(f"{text}\n  To fix: {self.remedy}" if self.remedy else text, "\n")
 
     def with_context(
         self, *, asked: str | None = None, why: str | None = None, remedy: str | None = None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from zerocopy.errors import Reason, ZeroCopyError
+from zerocopy.formatting.printable import printable
 
 
 class _Deferred:
@@ -130,7 +131,7 @@ class Plan(_Deferred):
         return None if unknown else False
 
     def __repr__(self) -> str:
-        return f"<zerocopy.Plan: {self.source} -> {self.target}: {self._verdict()}>"
+        return printable(f"<zerocopy.Plan: {self.source} -> {self.target}: {self._verdict()}>")
 
     def __str__(self) -> str:
         lines = [f"{self.source} -> {self.target}: {self._verdict()}"]
@@ -146,7 +147,7 @@ class Plan(_Deferred):
                 f"  {path}: {line}" if i == 0 else f"  {line}"
                 for i, line in enumerate(str(leaf).splitlines())
             ]
-        return "\n".join(lines)
+        return printable("\n".join(lines), "\n")
 
     def _repr_html_(self) -> str:
         """Return tables for notebooks: the conversion and, for a container or table, its leaves."""

@@ -142,7 +142,7 @@ def test_arguments_and_escape_sequences_are_not_shown(proc: Proc) -> None:
     text = str(result) + json.dumps(result.as_dict())
     assert "secret" not in text
     assert "\x1b" not in text
-    assert result.holders[0].program == "a?[2Jb?c"
+    assert result.holders[0].program == "a\\x1b[2Jb\\nc"
 
 
 def test_the_user_is_named(proc: Proc) -> None:

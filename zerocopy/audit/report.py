@@ -14,6 +14,7 @@ from zerocopy.audit import patches
 from zerocopy.audit.check import ALIAS, AVOIDABLE, NEEDED
 from zerocopy.audit.recorder import SAMPLED, Recorder
 from zerocopy.audit.row import AuditRow
+from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes, format_count, format_seconds
 
 _NOTE = (
@@ -126,7 +127,7 @@ class Audit:
                 "times are those of the checked calls."
             )
             lines += textwrap.wrap(sampling, width)
-        return "\n".join(lines).rstrip()
+        return printable("\n".join(lines).rstrip(), "\n")
 
     def __str__(self) -> str:
         return self.text()

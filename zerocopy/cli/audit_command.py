@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zerocopy.formatting.printable import printable
+
 if TYPE_CHECKING:
     import click
 
@@ -62,7 +64,8 @@ def audit_command() -> click.Command:
         if as_module and as_code:
             raise click.UsageError("pass -m or -c, not both")
         if not (as_module or as_code) and not os.path.exists(program):
-            raise click.UsageError(f"{program} does not exist; pass a Python script, or -m and a module")
+            why = f"{program} does not exist; pass a Python script, or -m and a module"
+            raise click.UsageError(printable(why))
         run = in_process.run_module if as_module else in_process.run_script
         code = _run(
             partial(in_process.run_code if as_code else run, program, args),

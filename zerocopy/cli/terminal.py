@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import IO
 
 from rich.box import SIMPLE_HEAD, Box
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
+
+from zerocopy.formatting.printable import printable
 
 PLAIN_WIDTH = 80
 
@@ -38,6 +41,17 @@ _UNICODE = Signs("●", "◐", "○", "·", "✗", "∅", "✓", "–", "µ", "f
 _ASCII = Signs("=", "+", "-", ".", "!", "x", "+", "-", "u", "from \\ to", "...", _PLAIN_BOX)
 
 
+class Printable:
+    """A part of the output, without unprintable characters whatever names it contains."""
+
+    def __init__(self, part: RenderableType) -> None:
+        self._part = part
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for text, style, control in console.render(self._part, options):
+            yield Segment(text if control else printable(text, "\n"), style, control)
+
+
 class Output:
     """Standard output: a terminal, or a pipe or file, which gets 80 columns of text."""
 
@@ -58,6 +72,7 @@ class Output:
 
     def show(self, *parts: RenderableType) -> None:
         """Print some parts, one below the other."""
+        parts = tuple(map(Printable, parts))
         if not self.plain:
             self.console.print(*parts, sep="\n")
             return

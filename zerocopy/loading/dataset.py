@@ -7,6 +7,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from zerocopy.formatting.printable import printable
+
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -28,7 +30,7 @@ class Group(NamedTuple):
     number: int = 0
 
     def __str__(self) -> str:
-        return f"{self.file}, row group {self.number}" if self.file else f"row group {self.number}"
+        return printable(f"{self.file}, row group {self.number}" if self.file else f"row group {self.number}")
 
 
 class Dataset:

@@ -9,6 +9,7 @@ from typing import Any
 
 from zerocopy._engine.target import text
 from zerocopy.errors import Reason
+from zerocopy.formatting.printable import printable
 from zerocopy.loading import blank
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.chunks import table_bytes
@@ -117,7 +118,7 @@ class LoaderPlan:
         return sum(self.copies.values())
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(map(printable, self._lines()))
 
     def _lines(self) -> Iterator[str]:
         yield from _wrapped(f"{self.source} -> {self.target}", "")
@@ -396,5 +397,4 @@ def _item(name: str, content: str) -> Iterator[str]:
 
 
 def _wrapped(content: str, first: str, rest: str | None = None) -> Iterator[str]:
-    later = first + "  " if rest is None else rest
-    yield from textwrap.wrap(content, _WIDTH, initial_indent=first, subsequent_indent=later)
+    yield from textwrap.wrap(content, _WIDTH, initial_indent=first, subsequent_indent=rest or f"{first}  ")

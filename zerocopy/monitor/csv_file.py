@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from zerocopy.formatting.printable import printable
 from zerocopy.monitor.csv_fields import Field, Row
 from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.rates import Rates
@@ -129,7 +130,8 @@ def write_output(text: str) -> None:
 
 def _text(rows: Iterable[Sequence[Any]]) -> str:
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows(rows)
+    cells = ([printable(cell, "\n") if isinstance(cell, str) else cell for cell in row] for row in rows)
+    csv.writer(buffer, lineterminator="\n").writerows(cells)
     return buffer.getvalue()
 
 

@@ -7,6 +7,8 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
+from zerocopy.formatting.printable import printable
+
 #: Files of a GPU: of CUDA, and of graphics.
 GPU = re.compile(r"/dev/nvidia\d+")
 RENDERER = re.compile(r"/dev/dri/(?P<name>card\d+|renderD\d+)")
@@ -119,7 +121,7 @@ def _text(result: Holders) -> str:
         lines.append("")
     for problem in result.problems:
         lines += textwrap.wrap(f"Note: {problem}.", _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    return "\n".join(line.rstrip() for line in lines)
+    return printable("\n".join(line.rstrip() for line in lines), "\n")
 
 
 def _holder_lines(holder: Holder) -> list[str]:

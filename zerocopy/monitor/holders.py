@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from zerocopy.formatting.printable import printable
 from zerocopy.monitor.holder import GPU, RENDERER, Holder, Holders
 from zerocopy.monitor.sample import Cards
 
@@ -154,8 +155,7 @@ def _user(process: Path) -> str:
 
 def _program(process: Path) -> str:
     name = (process / "comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
-    # A program chooses its name: an escape sequence would control the terminal.
-    return "".join(c if c.isprintable() else "?" for c in name)
+    return printable(name)  # which the program itself chooses
 
 
 def _container(process: Path) -> str:

@@ -6,10 +6,11 @@ call sites, only those that copy the most bytes are listed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from zerocopy.formatting.printable import printable
 from zerocopy.monitor.sample import ProcessRecord, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -49,31 +50,28 @@ def exposition(sample: Sample) -> str:
 
 
 def _lines(family: Family) -> str:
-    lines = [
-        f"{family.name}{_labels(labels)} {_number(value)}"
-        for labels, value in family.values
-        if value is not None
-    ]
-    if not lines:
+    # The format allows each set of labels once: one line can contain several functions, such as lambdas.
+    sums: dict[str, float] = {}
+    for labels, value in family.values:
+        if value is not None:
+            text = _labels(labels)
+            sums[text] = sums[text] + value if text in sums else value
+    if not sums:
         return ""
+    lines = [f"{family.name}{labels} {_number(value)}" for labels, value in sums.items()]
     text = family.text.replace("\\", "\\\\").replace("\n", "\\n")
     return "\n".join([f"# HELP {family.name} {text}", f"# TYPE {family.name} {family.kind}", *lines, ""])
 
 
 def _labels(labels: Labels) -> str:
-    """Return labels in braces; backslashes, quotes, line feeds and bytes that are not Unicode are escaped."""
+    """Return labels in braces; backslashes, quotes and what a terminal cannot print are escaped."""
     if not labels:
         return ""
     escaped = {
-        name: _unicode(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        name: printable(value, "\n").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         for name, value in labels.items()
     }
     return "{" + ",".join(f'{name}="{value}"' for name, value in escaped.items()) + "}"
-
-
-def _unicode(text: str) -> str:
-    """Return text that UTF-8 can encode: names of files can have other bytes, as surrogates."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _number(value: float) -> str:
@@ -117,7 +115,6 @@ def _conversions(sample: Sample) -> Iterator[Family]:
     for record in sample["processes"]:
         copying = [row for row in record["conversions"] if row["copied_bytes"] and row["file"]]
         copying.sort(key=lambda row: -row["copied_bytes"])
-        # One line can contain several functions, such as lambdas.
         sites += [
             (
                 {
@@ -133,16 +130,7 @@ def _conversions(sample: Sample) -> Iterator[Family]:
             for row in copying[:MOST_SITES]
         ]
     text = f"Bytes copied by the {MOST_SITES} call sites that copy most."
-    yield Family("zerocopy_site_copied_bytes_total", "counter", text, _summed(sites))
-
-
-def _summed(values: Iterable[Value]) -> list[Value]:
-    """Return values with equal labels as one: the format allows each set of labels once."""
-    sums: dict[tuple[tuple[str, str], ...], float] = {}
-    for labels, value in values:
-        key = tuple(labels.items())
-        sums[key] = sums.get(key, 0) + (value or 0)
-    return [(dict(key), value) for key, value in sums.items()]
+    yield Family("zerocopy_site_copied_bytes_total", "counter", text, sites)
 
 
 def _running(sample: Sample) -> list[tuple[dict[str, str], Any]]:
@@ -196,7 +184,7 @@ def _loaders(sample: Sample) -> Iterator[Family]:
         ("consumer_wait", "counter", "consumer_wait_seconds_total", "Time in which the consumer waited."),
         ("depth", "gauge", "ready", "Batches or groups that are ready."),
     ):
-        values = _summed((labels, each[key]) for labels, each in loaders)
+        values = [(labels, each[key]) for labels, each in loaders]
         yield Family(f"zerocopy_loader_{name}", kind, text, values)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes, format_count, format_seconds
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.errors import MonitorRunningError
@@ -137,7 +138,7 @@ class Snapshot(ConversionReport):
         return self.record
 
     def __str__(self) -> str:
-        return "\n".join([*self._heads(), super().__str__()])
+        return "\n".join([*map(printable, self._heads()), super().__str__()])
 
     def _repr_html_(self) -> str:
         from zerocopy.notebooks import html

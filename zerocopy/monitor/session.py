@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocopy import forks
 from zerocopy.errors import public
+from zerocopy.formatting.printable import printable
 from zerocopy.monitor.errors import MonitorNotStartedError, MonitorOptionError, MonitorRunningError
 from zerocopy.monitor.process_record import Sources, make_record, own_sources
 from zerocopy.monitor.recording import Snapshot, new_recorder
@@ -171,19 +172,17 @@ class Session:
         if part in self._warned:
             return
         self._warned.add(part)
-        text = (
-            f"the monitor of this process cannot go on {part}: {error}\n"
-            if part.startswith("writing")
-            else f"the monitor cannot read {part}: {type(error).__name__}: {error}\n"
-        )
-        remedy = (
-            "  Recording goes on; other processes do not see it. To fix: free space there, or set "
-            "ZEROCOPY_MONITOR_DIR to a directory of your own"
-            if part.startswith("writing")
-            else "  The program goes on, and this part stays empty"
-        )
+        if part.startswith("writing"):
+            text = f"the monitor of this process cannot go on {part}: {error}\n"
+            remedy = (
+                "  Recording goes on; other processes do not see it. To fix: free space there, or set "
+                "ZEROCOPY_MONITOR_DIR to a directory of your own"
+            )
+        else:
+            text = f"the monitor cannot read {part}: {type(error).__name__}: {error}\n"
+            remedy = "  The program goes on, and this part stays empty"
         try:
-            warnings.warn(text + remedy, RuntimeWarning, stacklevel=2)
+            warnings.warn(printable(text + remedy, "\n"), RuntimeWarning, stacklevel=2)
         except RuntimeWarning as warning:  # the program turns warnings into errors
             print(f"zerocopy: {warning}", file=sys.stderr)
 

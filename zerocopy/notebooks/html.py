@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Sequence
-from html import escape
+
+from zerocopy.formatting.printable import printable
 
 _TABLE = "border-collapse:collapse;margin:0.5em 0;min-width:min(100%,36em)"
 _CAPTION = (
@@ -11,6 +13,17 @@ _CAPTION = (
 )
 _CELL = "text-align:left;vertical-align:top;padding:2px 8px;white-space:pre-wrap"
 _HEAD = _CELL + ";border-bottom:1px solid currentColor"
+
+
+def escape(text: str) -> str:
+    """Return HTML that shows text; unprintable characters, except line feeds, are escaped as in Python.
+
+    Examples
+    --------
+    >>> escape("<b>\\x1b")
+    '&lt;b&gt;\\\\x1b'
+    """
+    return html.escape(printable(text, "\n"))
 
 
 def table(caption: str, rows: Iterable[Sequence[str]], titles: Sequence[str] = ()) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from zerocopy.formatting.printable import printable
+
 
 class Status(StrEnum):
     """How far the pool is attached to a framework; each member equals its value as a string.
@@ -72,4 +74,4 @@ class Attachment:
     def __str__(self) -> str:
         detail = f", {self.detail}" if self.detail else ""
         remedy = f" ({self.remedy})" if self.remedy else ""
-        return f"{self.framework}: {self.status}{detail}{remedy}"
+        return printable(f"{self.framework}: {self.status}{detail}{remedy}", "\n")

@@ -193,8 +193,7 @@ def discard_deferred_error() -> None:
 
 
 def _report_deferred_error() -> None:
-    error = _deferred_error
-    if error is not None:  # the program never used zerocopy
+    if (error := _deferred_error) is not None:  # the program never used zerocopy
         print(f"no pool was installed: {error}", file=sys.stderr)
 
 
@@ -232,8 +231,7 @@ def install(requested: Settings) -> Pool:
     """Install a pool with parsed options; see :func:`install_pool`."""
     global _installed
     with LOADING:
-        installed = _installed
-        if installed is not None:
+        if (installed := _installed) is not None:
             if installed.settings == requested:
                 return installed
             raise PoolInstalledError(

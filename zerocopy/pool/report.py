@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes
 from zerocopy.notebooks import html
 from zerocopy.pool.attachment import Attachment
@@ -114,7 +115,7 @@ class Report:
             if o.remedy:
                 lines.append(f"  {'':<{name_width}}  {'':<{status_width}}  fix: {o.remedy}")
         lines += [f"note: {note}" for note in self.notes]
-        return "\n".join(lines)
+        return printable("\n".join(lines), "\n")
 
 
 def _notes(pool: PoolBase, *, pooled: bool, host: bool) -> list[str]:

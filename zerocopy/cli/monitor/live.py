@@ -15,6 +15,7 @@ from rich.live import Live
 
 from zerocopy.cli.monitor.view import screen
 from zerocopy.cli.monitor.watching import STEP, Wait, terminated_as_exit
+from zerocopy.cli.terminal import Printable
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Sample
 
@@ -47,7 +48,8 @@ class Screen:
         width, height = self._console.size
         clock = time.strftime("%H:%M:%S", time.localtime(sample["time"]))
         title = f"{self._title}   {clock}"
-        self._live.update(Group(*screen(sample, rates, width, height, title)), refresh=True)
+        lines = screen(sample, rates, width, height, title)
+        self._live.update(Printable(Group(*lines)), refresh=True)
 
     def close(self) -> None:
         """Do nothing: the end of the block restores the terminal."""

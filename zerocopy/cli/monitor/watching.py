@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Protocol
 
+from zerocopy.formatting.printable import printable
 from zerocopy.monitor.process_info import is_zombie
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.run_directory import FileName
@@ -59,7 +60,7 @@ def watch(
                 output.write(sample, rates)
             except OSError as error:
                 working.remove(output)
-                failures.append(f"{output.name}: {error.strerror or error}")
+                failures.append(printable(f"{output.name}: {error.strerror or error}"))
                 print(f"zerocopy monitor: cannot write to {failures[-1]}", file=sys.stderr)
         number += 1
         if ended or number == count:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from html import escape
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -23,6 +22,7 @@ from bokeh.plotting import figure
 from zerocopy.formatting.units import format_bytes
 from zerocopy.monitor.web.feed import Moment
 from zerocopy.monitor.web.look import STYLE
+from zerocopy.notebooks.html import escape
 
 #: The colours of Okabe and Ito, which people with colour blindness can distinguish, on light and dark pages.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7f00")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import Any, NamedTuple
 
 from bokeh.models import InlineStyleSheet
@@ -11,6 +10,7 @@ from bokeh.models.widgets import Div
 
 from zerocopy.monitor.web.feed import Moment
 from zerocopy.monitor.web.look import STYLE
+from zerocopy.notebooks.html import escape
 
 
 class Cell(NamedTuple):
