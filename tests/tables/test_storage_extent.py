@@ -138,7 +138,7 @@ def test_storage_covers_the_gaps_of_a_matrix(heap: _Heap) -> None:
     joined = np.frombuffer((ctypes.c_char * (high - low)).from_address(low), np.float64)
     tensor = torch.from_numpy(joined).as_strided((ROWS, 2), (1, ROWS + 2))
     assert list(extents(tensor)) == [(low, high)]
-    with pytest.raises(AssertionError, match="leaves the allocation"):
+    with pytest.raises(AssertionError, match="leaves the allocations"):
         check_extents(arrays, tensor)
 
 

@@ -207,7 +207,7 @@ def build_array(rng: Random) -> Built:
     if wrong := _with_wrong_content(rng):
         array, text = wrong
         exported = ArrayExporter(lambda: capsules(Structs(array)))
-        return Built(exported, f"ArrayExporter with wrong {text}", plain=True, full=True)
+        return Built(exported, f"ArrayExporter with wrong {text}", plain=True, options={"validate": "full"})
     array = random_array(rng)
     seed = rng.getrandbits(32)
     _, wrong = _mutated(Random(seed), array)
@@ -313,7 +313,7 @@ def build_stream(rng: Random) -> Built:
         whole, text = content
         working = next(i for i in range(100) if not stream(Random(i), lambda: Structs(whole), 1)[1])
         exported = StreamExporter(lambda: stream(Random(working), lambda: Structs(whole), 2)[0])
-        return Built(exported, f"stream with wrong {text}", plain=True, full=True)
+        return Built(exported, f"stream with wrong {text}", plain=True, options={"validate": "full"})
     array = random_array(rng)
     seed, stream_seed, batches = rng.getrandbits(32), rng.getrandbits(32), rng.choice([0, 1, 1, 2, 3])
     _, wrong = _mutated(Random(seed), array)

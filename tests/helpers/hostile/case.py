@@ -22,7 +22,8 @@ class Built:
     target: str = ""  #: the only target; any if empty
     once: bool = False  #: whether the object can be read only once
     plain: bool = False  #: whether only default options keep the values
-    full: bool = False  #: whether the call has ``validate="full"``, because default checks do not suffice
+    options: dict[str, Any] = field(default_factory=dict)  #: options of the call that the input needs
+    allocations: Any = None  #: objects whose memory the input has; the input itself by default
 
 
 @dataclass(slots=True)

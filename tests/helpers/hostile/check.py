@@ -13,10 +13,13 @@ import zerocopy as zc
 from helpers.hostile.case import Built, Case
 from helpers.hostile.generate import TENSORS
 from helpers.hostile.values import bits, read_all, rows
+from helpers.storage_extent import check_extents
 from zerocopy.cli import datasets
 
 #: Errors that a call may raise for its options.
 _OPTION_ERRORS = (ValueError, TypeError)
+#: Codes of errors that blame the producer.
+_BLAMES = ("consumed", "producer-raised", "invalid-producer")
 _KEEP_VALUES = {"copy", "writable", "device"}
 
 
@@ -38,8 +41,8 @@ def check(case: Case) -> Outcome:
     try:
         built = case.build()
         text = built.text
-        if built.full:
-            case.options["validate"] = "full"
+        case.options |= built.options
+        case.to = built.target or case.to
         if case.family == "file":
             return _check_file(case, built)
         return _check_call(case, built)
@@ -97,7 +100,10 @@ def _check_call(case: Case, built: Built) -> Outcome:
         if not built.once and block.tobytes() != old.tobytes():
             raise Finding("the source's memory changed")
     if error is not None:
-        return Outcome("refused", str(getattr(error, "code", "")))
+        code = str(getattr(error, "code", ""))
+        if code in _BLAMES and built.expected is not None:
+            raise Finding(f"a valid producer is refused: {code}: {error}")
+        return Outcome("refused", code)
     _check_result(case, built, plan, result)
     return Outcome("converted")
 
@@ -148,6 +154,11 @@ def _check_result(case: Case, built: Built, plan: Any, result: Any) -> None:
             raise Finding("copy=True aliases")
         if shares is False and case.options.get("copy") is False and plan.copied_bytes:
             raise Finding(f"copy=False copied; plan: {plan}")
+    if not built.once:
+        try:
+            check_extents(built.obj if built.allocations is None else built.allocations, result)
+        except AssertionError as error:
+            raise Finding(str(error)) from error
     _check_values(case, built, result)
     if not case.options and not built.once:
         again, error = _convert(case, built)  # the fast path, if the type has one
@@ -167,7 +178,7 @@ def _shares(obj: Any, result: Any) -> bool | None:
 
 
 def _check_values(case: Case, built: Built, result: Any) -> None:
-    if case.options.keys() - _KEEP_VALUES:
+    if case.options.keys() - _KEEP_VALUES - built.options.keys():
         return
     if built.expected is not None and case.to in (*TENSORS, "pyarrow.Tensor"):
         expected = built.expected

@@ -5,7 +5,17 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from helpers.hostile import arrow_structs, dlpack_capsules, files, interfaces, objects, real_arrays, tables
+from helpers.hostile import (
+    arrow_structs,
+    distances,
+    dlpack_capsules,
+    files,
+    interfaces,
+    objects,
+    one_shot,
+    real_arrays,
+    tables,
+)
 from helpers.hostile.case import Built, Case, Family
 
 #: The builder of each family, and how many of 100 cases it has.
@@ -21,6 +31,11 @@ FAMILIES: dict[str, tuple[Family, int]] = {
     "object": (objects.build, 9),
     "array": (real_arrays.build, 12),
     "table": (tables.build_table, 6),
+}
+#: Further families, with their parts of 100: apart from the others, whose seeds stay theirs.
+_FURTHER: dict[str, tuple[Family, int]] = {
+    "distances": (distances.build_columns, 8),
+    "one-shot": (one_shot.build, 4),
 }
 
 TENSORS = ["numpy", "torch", "jax", "tensorflow", "numba"]
@@ -50,14 +65,18 @@ _ODD_TARGETS: list[Any] = [
 
 def family_of(seed: int) -> str:
     """Return the family of a seed."""
-    names = list(FAMILIES)
-    return Random(f"family {seed}").choices(names, [weight for _, weight in FAMILIES.values()])[0]
+    further = {name: weight for name, (_, weight) in _FURTHER.items()}
+    names = [*further, ""]
+    name = Random(f"further {seed}").choices(names, [*further.values(), 100 - sum(further.values())])[0]
+    if name:
+        return name
+    return Random(f"family {seed}").choices(list(FAMILIES), [weight for _, weight in FAMILIES.values()])[0]
 
 
 def case(seed: int) -> Case:
     """Return the conversion of a seed."""
     family = family_of(seed)
-    build = FAMILIES[family][0]
+    build = (FAMILIES | _FURTHER)[family][0]
 
     def make() -> Built:
         return build(Random(f"{family} {seed}"))
@@ -65,6 +84,9 @@ def case(seed: int) -> Case:
     rng = Random(f"call {seed}")
     to = _target(rng)
     options, odd = _options(rng)
+    if family in _FURTHER:  # whose inputs have options of their own
+        kept = [name for name in ("copy", "writable") if name in options and not odd]
+        options, odd = {name: options[name] for name in kept}, False
     return Case(seed, family, make, to, options, odd)
 
 

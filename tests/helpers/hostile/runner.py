@@ -35,7 +35,10 @@ class Report:
             )
         total = sum(self.counts.values())
         lines.append(f"{'all':16} {total:6,}  {len(self.findings):,} findings")
-        lines += [f"seed {seed} ({family}): {text}" for seed, (family, text) in sorted(self.findings.items())]
+        lines += [
+            f"seed {seed} ({family}): {text}\n  again: python -m tests.hostile --count 1 --seed {seed}"
+            for seed, (family, text) in sorted(self.findings.items())
+        ]
         return "\n".join(lines)
 
 

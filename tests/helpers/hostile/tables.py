@@ -149,7 +149,7 @@ def build_table(rng: Random) -> Built:
         obj = own.choice([array, pa.chunked_array([array, array])])
         with contextlib.suppress(pa.ArrowException):  # a table is validated, but not in full
             obj = own.choice([obj, pa.table({"a": array})])
-        return Built(obj, f"{type(obj).__name__} with wrong {text}", full=True)
+        return Built(obj, f"{type(obj).__name__} with wrong {text}", options={"validate": "full"})
     count = rng.choice([0, 1, 5])
     kinds = [random_type(rng) for _ in range(rng.choice([0, 1, 1, 2, 4]))]
     if rng.random() < 0.3:

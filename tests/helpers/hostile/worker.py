@@ -16,6 +16,8 @@ import warnings
 from pathlib import Path
 
 SECONDS_PER_CASE = 60
+#: Where the report of a crash begins.
+_MARKS = ("Fatal Python error", "Timeout (", "Traceback", "ERROR: AddressSanitizer", "runtime error:")
 _MODULES = (
     "torch",
     "jax",
@@ -51,7 +53,7 @@ def main(folder: Path, first: int, last: int, family: str) -> None:
             )
         trace = errors.read_text(errors="replace")
         kind = "hang" if "Timeout (" in trace else "crash"
-        start = max(0, *(trace.rfind(mark) for mark in ("Fatal Python error", "Timeout (", "Traceback")))
+        start = max(0, *(trace.rfind(mark) for mark in _MARKS))
         detail = f"{kind}, exit status {status}: {trace[start : start + 1500]}"
         _write(log, {"seed": entry["seed"], "kind": kind, "detail": detail, "seconds": 0})
         first = entry["seed"] + 1
