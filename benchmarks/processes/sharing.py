@@ -14,7 +14,6 @@ from benchmarks.processes.goals import goals
 from benchmarks.processes.objects import ARRAYS, available, make, nbytes_of
 from benchmarks.processes.row import Contender, memcpy, row, size
 from benchmarks.suite import Case, Section, Settings, Task
-from zerocopy.shared.share import large_blocks
 
 RECYCLED, FRESH, SHARED = "share, recycled", "share, fresh", "share, already shared"
 HANDED_ON = "share, opened by this process"
@@ -44,14 +43,14 @@ def _share(framework: str, settings: Settings) -> list[Case]:
     plain = np.ones(nbytes, np.uint8)
     today = Contender(_SHARED_MEMORY, "idiom", partial(_shared_memory, plain))
     recycled = Contender("zc.share(x)", "ours", lambda: _drop(zc.share(x)))
+    zc.shared.set_limit(1 << 30)  # more than an object needs
     cases = [row(f"{RECYCLED}, {framework}", [today, recycled, memcpy(nbytes)], settings)]
-    kept, large_blocks.limit = large_blocks.limit, 0
-    large_blocks.trim()
+    zc.shared.set_limit(0)
     try:
         fresh = Contender("zc.share(x)", "ours", lambda: _drop(zc.share(x)))
         cases.append(row(f"{FRESH}, {framework}", [today, fresh, memcpy(nbytes)], settings))
     finally:
-        large_blocks.limit = kept
+        zc.shared.set_limit(None)
     if framework in _IN_PLACE:
         array = zc.shared_empty(nbytes // 4, "f4")
         array[:] = 1

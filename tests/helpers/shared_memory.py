@@ -46,6 +46,19 @@ def open_memfds() -> int:
     return count
 
 
+def memfd_bytes() -> int:
+    """Return the bytes that the kernel has allocated for the segments that this process has open."""
+    allocated = {}
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{fd}") == "/memfd:zerocopy (deleted)":
+                status = os.fstat(int(fd))
+                allocated[status.st_ino] = 512 * status.st_blocks
+        except OSError:  # the descriptor of the listing itself
+            continue
+    return sum(allocated.values())
+
+
 def in_child(function) -> int:
     """Run a function in a forked child, and return its exit status; 1 if it raises."""
     import signal

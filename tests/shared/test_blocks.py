@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
-from helpers.shared_memory import open_memfds, run_reader
+from helpers.shared_memory import memfd_bytes, open_memfds, run_reader
 
 import zerocopy as zc
-from zerocopy.shared import room
+from zerocopy.shared import idle, room
 from zerocopy.shared.address_book import AddressBook
 from zerocopy.shared.file_mapping import FileMapping
 from zerocopy.shared.handle import LARGEST_SMALL
@@ -59,13 +62,92 @@ def test_a_block_with_a_reader_is_passed_over() -> None:
     del others
 
 
-def test_idle_bytes_are_limited() -> None:
-    blocks = LargeBlocks(limit=1 << 20)
-    kept = [blocks.take(300_000) for _ in range(6)]
-    kept.clear()
-    assert 0 < blocks.idle_bytes <= 1 << 20
+@pytest.fixture
+def before() -> Iterator[int]:
+    """The bytes of segments that other tests use."""
+    gc.collect()
+    zc.shared.trim()
+    yield memfd_bytes()
+    zc.shared.set_limit(None)
+    zc.shared.trim()
+
+
+@pytest.mark.parametrize(
+    ("count", "nbytes"),
+    [(1, 150_000_000), (10, 20_000_000), (300, 1_000_000), (3000, 60_000), (20_000, 1000)],
+)
+@pytest.mark.parametrize("order", ["first to last", "every second one first", "last to first"])
+def test_closing_returns_memory_beyond_64_MB(before: int, count: int, nbytes: int, order: str) -> None:
+    x = np.ones(nbytes, np.uint8)
+    shared = [zc.share(x) for _ in range(count)]
+    used = memfd_bytes() - before
+    assert used >= count * nbytes
+    if order == "every second one first":
+        del shared[::2]
+    while order == "last to first" and shared:
+        shared.pop()
+    shared.clear()
+    kept = memfd_bytes() - before
+    assert kept <= 64_000_000
+    assert zc.shared.trim() >= kept
+    assert memfd_bytes() == before
+
+
+def test_an_eighth_of_the_free_memory_is_kept(before: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "available", lambda: (80_000_000, "memory"))
+    sizes = [60_000, 1000, 2_000_000, 100_000, 5000, 20_000_000]
+    shared = [zc.share(np.ones(nbytes, np.uint8)) for nbytes in sizes for _ in range(5)]
+    shared.clear()
+    assert 0 < memfd_bytes() - before <= 10_000_000
+
+
+def test_the_limit_can_be_set(before: int) -> None:
+    shared = [zc.share(np.ones(70_000_000, np.uint8)), zc.share(np.ones(10, np.uint8))]
+    zc.shared.set_limit(100_000_000)
+    shared.clear()
+    assert memfd_bytes() - before >= 70_000_000
+    zc.shared.set_limit(0)
+    assert memfd_bytes() == before
+    zc.share(np.ones(70_000, np.uint8)).close()
+    zc.share(np.ones(10, np.uint8)).close()
+    assert memfd_bytes() == before
+    for wrong, error in ((-1, ValueError), (1.5, TypeError), (True, TypeError), ("1 GB", TypeError)):
+        with pytest.raises(error, match="set_limit"):
+            zc.shared.set_limit(wrong)
+    assert idle.limit() == 0
+
+
+def test_slabs_are_for_all_sizes_of_small_blocks(before: int) -> None:
+    """The limit includes one slab for each size."""
+    for exponent in range(17):
+        zc.share(np.ones(1 << exponent, np.uint8)).close()
+    assert memfd_bytes() - before == idle._SLABS
+
+
+def test_slabs_are_freed_while_threads_take_and_drop(before: int) -> None:
+    blocks, errors = Slabs(), []
+
+    def work(seed: int) -> None:
+        random, kept = Random(seed), []
+        for i in range(3000):
+            if kept and random.random() < 0.5:
+                block, value = kept.pop(random.randrange(len(kept)))
+                if data(block)[0] != value:
+                    errors.append(value)
+            else:
+                value = (seed * 50 + i) % 251
+                kept.append((blocks.take(60_000, [frame(value, 60_000)]), value))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    gc.collect()
     blocks.trim()
-    assert blocks.idle_bytes == 0
+    assert blocks.free_bytes == 0
+    assert memfd_bytes() == before
 
 
 def test_idle_segments_are_limited() -> None:
@@ -101,10 +183,10 @@ def test_slabs_are_used_again_and_freed() -> None:
     extents = {(id(block.segment), block.start) for block in kept}
     assert len(extents) == 5000
     kept.clear()
-    assert slabs.free_bytes <= 3 * SLAB_BYTES
-    assert open_memfds() - before <= 6
-    slabs.trim(2048)
     assert slabs.free_bytes == SLAB_BYTES
+    assert open_memfds() - before <= 2
+    assert slabs.trim() == SLAB_BYTES
+    assert slabs.free_bytes == 0
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 65, 4000, LARGEST_SMALL])

@@ -30,14 +30,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zerocopy.shared.broker import start_broker as start_broker, stop_broker as stop_broker
+    from zerocopy.shared.share import set_limit as set_limit, trim as trim
 
-__all__ = ["start_broker", "stop_broker"]
+_HOME = {"start_broker": "broker", "stop_broker": "broker", "set_limit": "share", "trim": "share"}
+
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    """Import the broker when it is used: it imports sockets and threads."""
-    if name not in __all__:
+    """Import a public name when it is used: the broker imports sockets and threads."""
+    if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from zerocopy.shared import broker
+    from importlib import import_module
 
-    return getattr(broker, name)
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

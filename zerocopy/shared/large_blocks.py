@@ -1,7 +1,7 @@
 """Large blocks: each has a segment, which is reused after the block is dropped.
 
 Sharing 64 MiB in a fresh segment takes 5 times as long as in a reused one, because the kernel zeroes
-each new page. Segments of dropped blocks are therefore kept, up to `LIMIT` bytes.
+each new page. Segments of dropped blocks are therefore kept, up to the limit of `zerocopy.shared.idle`.
 
 A dropped block first gets another generation, which makes its handles stale. Its segment is reused when
 no reader has a lease. A reader takes its lease before it reads the generation. Therefore either the reader
@@ -15,14 +15,13 @@ import resource
 from collections import deque
 from collections.abc import Sequence
 
+from zerocopy.shared import idle
 from zerocopy.shared.block import Block, random_generation
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.segment import Array, Segment
 
 #: Bytes before the data, which starts at a page.
 HEAD_BYTES = 4096
-#: Bytes of idle segments that are kept, by default.
-LIMIT = 1 << 30
 #: Idle segments that are kept, because each has one file descriptor (before Python 3.13 two).
 _MOST = 64
 #: How many segments with readers are passed over before a fresh one is allocated.
@@ -37,15 +36,12 @@ class LargeBlocks:
 
     Attributes
     ----------
-    limit : int
-        Bytes of idle segments to keep. At most 64 segments are kept, and fewer if the process may have
-        fewer than 1024 file descriptors.
     fresh, recycled : int
         How many blocks had a fresh segment, or one that was used before; approximate with threads.
     """
 
-    def __init__(self, limit: int = LIMIT) -> None:
-        self.limit, self.fresh, self.recycled = limit, 0, 0
+    def __init__(self) -> None:
+        self.fresh = self.recycled = 0
         #: Idle segments and their next generation, by size; the one idle for longest comes first.
         self._idle: dict[int, deque[tuple[Segment, int]]] = {}
         self._forks = 0
@@ -55,7 +51,7 @@ class LargeBlocks:
     def idle_bytes(self) -> int:
         """Bytes of idle segments now."""
         # A copy: the tuples of items() can start a garbage collection, whose finalizers drop blocks.
-        return sum(size * len(idle) for size, idle in self._idle.copy().items())
+        return sum(size * len(segments) for size, segments in self._idle.copy().items())
 
     def take(self, nbytes: int, frames: Sequence[tuple[int, Array]] = (), committed: bool = False) -> Block:
         """Return a block of at least `nbytes`, with bytes written at offsets of its data.
@@ -86,14 +82,22 @@ class LargeBlocks:
         # A child that was forked meanwhile may have views of it. A daemon may have closed its descriptor.
         if block.forks == self._forks and segment.is_open():
             self._idle.setdefault(segment.size, deque()).append((segment, generation + 2))
-            self.trim(self.limit, _most())
+            self.shrink()
 
-    def trim(self, limit: int = 0, count: int = 0) -> None:
-        """Free idle segments until at most `limit` bytes and `count` segments of them are left."""
+    def shrink(self) -> None:
+        """Free idle segments beyond the limit; at most 64 are kept, and fewer with few descriptors."""
+        self.trim(idle.limit() - idle.limit_of_slabs(), _most())
+
+    def trim(self, limit: int = 0, count: int = 0) -> int:
+        """Free idle segments until at most `limit` bytes and `count` segments are left; return the bytes."""
+        freed = 0
         while self.idle_bytes > limit:
-            _pop(max(self._idle.copy().items(), key=lambda item: item[0] * len(item[1]))[1])
+            size, segments = max(self._idle.copy().items(), key=lambda item: item[0] * len(item[1]))
+            freed += size * (_pop(segments) is not None)
         while sum(map(len, list(self._idle.values()))) > count:
-            _pop(max(list(self._idle.values()), key=len))
+            size, segments = max(self._idle.copy().items(), key=lambda item: len(item[1]))
+            freed += size * (_pop(segments) is not None)
+        return freed
 
     def _fresh(self, size: int, frames: Sequence[tuple[int, Array]], committed: bool) -> Block:
         placed = [(HEAD_BYTES + offset, frame) for offset, frame in frames]
@@ -114,18 +118,18 @@ class LargeBlocks:
 
     def _reusable(self, size: int) -> tuple[Segment, int] | None:
         """Return an idle segment without readers, and its generation, or None."""
-        idle = self._idle.get(size)
-        if idle is None:
+        segments = self._idle.get(size)
+        if segments is None:
             return None
-        for _ in range(min(len(idle), _TRIES)):
-            entry = _pop(idle)
+        for _ in range(min(len(segments), _TRIES)):
+            entry = _pop(segments)
             if entry is None:
                 return None
             segment, generation = entry
             if segment.is_open():
                 if segment.claim(generation):
                     return entry
-                idle.append(entry)  # behind the others
+                segments.append(entry)  # behind the others
         return None
 
     def _count_fork(self) -> None:
@@ -142,10 +146,10 @@ def _most() -> int:
     return _MOST if soft == resource.RLIM_INFINITY else min(_MOST, soft // 16)
 
 
-def _pop(idle: deque[tuple[Segment, int]]) -> tuple[Segment, int] | None:
+def _pop(segments: deque[tuple[Segment, int]]) -> tuple[Segment, int] | None:
     """Remove and return the first entry, or None if another thread took the last one."""
     try:
-        return idle.popleft()
+        return segments.popleft()
     except IndexError:
         return None
 

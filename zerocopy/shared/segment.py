@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.shared import figures, room
+from zerocopy.shared import figures, idle, room
 from zerocopy.shared.errors import SharedMemoryError, no_file_descriptor
 from zerocopy.shared.file_mapping import FileMapping
 
@@ -129,6 +129,7 @@ def check_room(size: int) -> None:
             f"{size:,} bytes are needed and {free:,} are available ({limit})",
             "free memory, share a smaller part, or raise the limit",
         )
+    idle.remember_free(free - size)
 
 
 def refusal(size: int, error: Exception) -> SharedMemoryError:

@@ -6,38 +6,67 @@ Readers copy a small block and hold no lease: see :func:`zerocopy.shared.reading
 from __future__ import annotations
 
 import os
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 
-from zerocopy import forks
+from zerocopy.shared import idle
 from zerocopy.shared.block import Block, random_generation
 from zerocopy.shared.handle import LARGEST_SMALL
 from zerocopy.shared.segment import Array, Segment
 
 HEAD_BYTES = 64
 SLAB_BYTES = 1 << 20
+_SMALLEST = 7
 
-#: A free block: its slab, its first byte, and its next generation.
-_Free = tuple[Segment, int, int]
+
+class Slab:
+    """A segment of blocks of one size; it is their `Allocator`."""
+
+    __slots__ = ("_slabs", "count", "free", "segment", "size")
+
+    def __init__(self, size: int, slabs: Slabs) -> None:
+        self.segment, self.size, self._slabs = Segment(SLAB_BYTES, committed=True), size, slabs
+        self.count = SLAB_BYTES // size
+        generation = random_generation()
+        self.segment.begin_blocks(size, generation)
+        #: The first byte and the next generation of each free block.
+        self.free = deque((start, generation) for start in range(0, SLAB_BYTES, size))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no block of it is in use."""
+        return len(self.free) == self.count
+
+    def drop(self, block: Block) -> None:
+        """Take a block's memory back; see `Allocator`."""
+        self.segment.set_generation(block.start, block.generation + 1)
+        if self.segment.is_open():  # a daemon may have closed its descriptor
+            self.free.append((block.start, block.generation + 2))
+            self._slabs.add(self)
 
 
 class Slabs:
     """The small blocks of this process. Taking and dropping one needs no lock, as in `LargeBlocks`."""
 
     def __init__(self) -> None:
-        #: Free blocks by their size, and how many of a size there are when slabs are next freed.
-        self._free: dict[int, deque[_Free]] = {}
-        self._most: dict[int, int] = {}
-        self._lock = forks.plain_lock()  # held while slabs are freed
+        #: The slabs with free blocks, by the size of these; a slab whose last block was taken may be left.
+        self._slabs: dict[int, dict[Slab, None]] = {}
+        #: The slab without blocks in use that is kept, by size.
+        self._spare: dict[int, Slab] = {}
         os.register_at_fork(after_in_child=self._forget)
 
     @property
     def free_bytes(self) -> int:
         """Bytes of free blocks now."""
-        return sum(
-            size * len(free) for size, free in self._free.copy().items()
-        )  # see `LargeBlocks.idle_bytes`
+        # Copies, as in `LargeBlocks.idle_bytes`.
+        slabs = [slab for each in list(self._slabs.values()) for slab in each.copy()]
+        return sum(slab.size * len(slab.free) for slab in slabs)
+
+    def shrink(self) -> None:
+        """Free slabs without blocks in use beyond the limit."""
+        most = idle.limit_of_slabs()
+        if SLAB_BYTES * len(self._spare) > most:
+            self.trim(most)
 
     def take(self, nbytes: int, frames: Sequence[tuple[int, Array]] = ()) -> Block:
         """Return a block of at least `nbytes`, with bytes written at offsets of its data.
@@ -48,58 +77,77 @@ class Slabs:
             There is no room for a further slab.
         """
         assert nbytes <= LARGEST_SMALL
-        size = 1 << max(7, (nbytes + HEAD_BYTES - 1).bit_length())
-        segment, start, generation = self._take(size)
-        segment.set_generation(start, generation)
-        block = Block(segment, start, start + HEAD_BYTES, size - HEAD_BYTES, generation, self, 0)
+        size = 1 << max(_SMALLEST, (nbytes + HEAD_BYTES - 1).bit_length())
+        slab, start, generation = self._take(size)
+        slab.segment.set_generation(start, generation)
+        block = Block(slab.segment, start, start + HEAD_BYTES, size - HEAD_BYTES, generation, slab, 0)
         for offset, frame in frames:
             block.write(offset, frame)
         return block
 
-    def drop(self, block: Block) -> None:
-        """Take a block's memory back; see `Allocator`."""
-        segment, start, size = block.segment, block.start, block.capacity + HEAD_BYTES
-        segment.set_generation(start, block.generation + 1)
-        if segment.is_open():  # a daemon may have closed its descriptor
-            free = self._free.setdefault(size, deque())
-            free.append((segment, start, block.generation + 2))
-            if len(free) > self._most.get(size, 2 * SLAB_BYTES // size):
-                self.trim(size)
+    def add(self, slab: Slab) -> None:
+        """Note that a slab has a free block more, and free a slab if too many have no block in use."""
+        self._slabs.setdefault(slab.size, {})[slab] = None
+        if not slab.is_idle:
+            return
+        spare = self._spare.get(slab.size)
+        if spare is None or spare is slab or not spare.is_idle:
+            self._spare[slab.size] = slab
+            self.shrink()
+        else:
+            self._free(slab)
 
-    def trim(self, size: int) -> None:
-        """Free the slabs whose blocks of `size` bytes are all free, except one slab."""
-        if not self._lock.acquire(blocking=False):
-            return  # another thread, or a call that this finalizer interrupts, is doing so
-        try:
-            free, count = self._free[size], SLAB_BYTES // size
-            entries: list[_Free] = []
-            with suppress(IndexError):  # other threads take blocks meanwhile
-                entries.extend(free.popleft() for _ in range(len(free)))
-            used = Counter(segment for segment, _, _ in entries)
-            unused = {segment for segment in used if used[segment] == count}
-            if unused:
-                unused.pop()
-            free.extend(entry for entry in entries if entry[0] not in unused)
-            self._most[size] = 2 * max(len(free), count)
-        finally:
-            self._lock.release()
+    def trim(self, limit: int = 0) -> int:
+        """Free slabs without blocks in use until at most `limit` bytes are left; return the bytes freed."""
+        unused = [slab for each in list(self._slabs.values()) for slab in each.copy() if slab.is_idle]
+        return sum(map(self._free, unused[limit // SLAB_BYTES :]))
 
-    def _take(self, size: int) -> _Free:
-        free = self._free.setdefault(size, deque())
-        while True:
-            try:
-                entry = free.pop()
-            except IndexError:
-                break
-            if entry[0].is_open():
-                return entry
-        slab = Segment(SLAB_BYTES, committed=True)
-        generation = random_generation()
-        slab.begin_blocks(size, generation)
-        free.extend((slab, start, generation) for start in range(size, SLAB_BYTES, size))
-        return slab, 0, generation
+    def _free(self, slab: Slab) -> int:
+        """Free a slab unless another thread takes a block of it; return the bytes freed."""
+        blocks = []
+        while (block := _pop(slab.free)) is not None:
+            blocks.append(block)
+        if len(blocks) < slab.count:
+            slab.free.extend(blocks)
+            self._slabs[slab.size][slab] = None  # another thread may have found it empty
+            return 0
+        self._slabs[slab.size].pop(slab, None)
+        if self._spare.get(slab.size) is slab:
+            self._spare.pop(slab.size, None)
+        return SLAB_BYTES
+
+    def _take(self, size: int) -> tuple[Slab, int, int]:
+        slabs = self._slabs.setdefault(size, {})
+        while (slab := _last(slabs)) is not None:
+            block = _pop(slab.free) if slab.segment.is_open() else None
+            if block is not None:
+                return (slab, *block)
+            slabs.pop(slab, None)
+            if slab.free and slab.segment.is_open():  # a block was dropped meanwhile
+                slabs[slab] = None
+        slab = Slab(size, self)
+        start, generation = slab.free.popleft()
+        slabs[slab] = None
+        return slab, start, generation
 
     def _forget(self) -> None:
         """In a forked child: the slabs are the parent's."""
-        self._free.clear()
-        self._most.clear()
+        self._slabs.clear()
+        self._spare.clear()
+
+
+def _last(slabs: dict[Slab, None]) -> Slab | None:
+    """Return the slab that was added last, or None if there is none."""
+    while True:
+        try:
+            return next(reversed(slabs), None)
+        except RuntimeError:  # another thread has changed the dict between the two calls
+            continue
+
+
+def _pop(free: deque[tuple[int, int]]) -> tuple[int, int] | None:
+    """Remove and return the last free block, or None if there is none."""
+    try:
+        return free.pop()
+    except IndexError:
+        return None
