@@ -17,6 +17,7 @@ from zerocopy._frameworks.polars.series import (
     OWN,
     aliases_ndarrays,
     column_of,
+    columns_of,
     direct,
     ndarray_reasons,
     plain_table,
@@ -93,7 +94,7 @@ class Polars(Framework):
             raise UnsupportedConversionError("convert(polars.LazyFrame)", why, code="unread", fixes=fixes)
         if isinstance(obj, pl.Series):
             return Table("polars.Series", [obj.name], [column_of(obj)], len(obj), single=True, obj=obj)
-        columns = [column_of(series) for series in obj.get_columns()]
+        columns = [column_of(series) for series in columns_of(obj)]
         return Table("polars.DataFrame", obj.columns, columns, obj.height, obj=obj)
 
     def source(self, obj: Any) -> Source:
@@ -104,7 +105,7 @@ class Polars(Framework):
         if cls is pl.DataFrame:
             native_table = table_exporter(cls)
             return {
-                "columns": lambda frame: [(series.name, series) for series in frame.get_columns()],
+                "columns": lambda frame: [(series.name, series) for series in columns_of(frame)],
                 "arrow": plain_table(pl),
             } | ({"native_table": native_table} if native_table is not None else {})
         if cls is not pl.Series:

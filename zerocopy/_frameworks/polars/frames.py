@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zerocopy._frameworks.polars.series import columns_of
 from zerocopy.frames.hook import FramesHook
 
 _SORTED = {"-": None, "<": False, ">": True}  # the option `descending` of set_sorted()
@@ -25,13 +26,13 @@ class PolarsFrames(FramesHook):
     def flatten(self, obj: Any) -> tuple[Any, str]:
         if not hasattr(obj, "rechunk"):  # a LazyFrame, which is refused later
             return obj, ""
-        columns = obj.get_columns() if hasattr(obj, "get_columns") else [obj]
+        columns = columns_of(obj) if hasattr(obj, "get_columns") else [obj]
         marks = "".join(map(_mark, columns))
         return obj, marks if marks.strip("-") else ""
 
     def finish(self, obj: Any, note: str) -> Any:
         if hasattr(obj, "get_columns"):
-            columns = [_marked(s, mark) for s, mark in zip(obj.get_columns(), note, strict=True)]
+            columns = [_marked(s, mark) for s, mark in zip(columns_of(obj), note, strict=True)]
             return obj.with_columns(columns)
         return _marked(obj, note)
 

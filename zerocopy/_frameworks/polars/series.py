@@ -52,6 +52,13 @@ _OBJECTS = "convert the objects to numbers or text first, or leave it out with c
 # -- series as columns ----------------------------------------------------------
 
 
+def columns_of(frame: Any) -> list[Any]:
+    """Return the series of a frame, whose memory the frame keeps."""
+    # get_columns() writes a column of one repeated value (pl.lit) anew in each call; to_series()
+    # writes it once, into the frame (docs/hazards.md, "Scalar columns").
+    return [frame.to_series(position) for position in range(frame.width)]
+
+
 class SeriesColumn(ArrowColumn):
     """A series: polars returns it unchanged, other targets read its stream, chunk by chunk."""
 
@@ -206,7 +213,7 @@ def plain_table(pl: Any) -> Callable[[Any], Any]:
     kinds |= {pl.Float32, pl.Float64}
 
     def table(frame: Any) -> Any:
-        columns = frame.get_columns()
+        columns = columns_of(frame)
         names = [series.name for series in columns]
         if not names or "" in names or any("\0" in name for name in names):
             raise ValueError("a name that Arrow would change: use the slow path")
