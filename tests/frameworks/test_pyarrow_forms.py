@@ -131,3 +131,34 @@ def test_unregistered_extension_types_are_kept_or_reported() -> None:
     system = {**metadata, b"ARROW:extension:metadata": b'{"crs": "EPSG:4326"}'}
     with_system = table.cast(pa.schema([pa.field("g", pa.binary(), metadata=system)]))
     assert any("coordinate system" in warning for warning in zc.explain(with_system, "duckdb").warnings)
+
+
+class _Stream:
+    """A producer with the C data interface alone."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.string(), pa.struct([("a_view", pa.int8())])])
+def test_names_of_columns_do_not_count_as_views(kind: Any) -> None:
+    """Empty batches are kept: they are dropped for views alone."""
+    chunk = pa.nulls(2, kind)
+    for name in ("page", "page_view"):
+        table = pa.table({name: pa.chunked_array([chunk, chunk[:0], chunk])})
+        assert zc.convert(_Stream(table), "pyarrow")[name].num_chunks == table[name].num_chunks
+
+
+@pytest.mark.parametrize("target", ["torch", "awkward"])
+def test_the_name_of_the_items_does_not_make_a_list_a_view(target: str) -> None:
+    pytest.importorskip(target)
+    lists = pa.array([[1, 2], [3]], pa.list_(pa.field("list_view", pa.int64())))
+    for _ in range(2):
+        plan = zc.explain(lists, target)
+        result = zc.convert(lists, target)
+        assert plan.zero_copy
+        assert zc.shares_memory(lists, result)
+        assert [row.tolist() for row in result] == [[1, 2], [3]]

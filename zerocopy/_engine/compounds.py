@@ -116,7 +116,10 @@ def _fit(call: Call, pair: _Pair) -> tuple[Layout, list[Part]]:
     except ZeroCopyError as error:
         raise _located(error, name, call) from error
     layout, parts = pair.taker.fit(pair.layout, pair.parts)
-    dtype = dtype if call.cast is None else call.cast.new_type(dtype) or dtype
+    new = None if call.cast is None else call.cast.new_type(dtype)
+    if new is not None:
+        pair.layout.check_cast(pair.parts)
+        dtype = new
     allowed = pair.taker.value_types(layout)
     if allowed is not None and dtype.name not in allowed:
         raise _located(refuse_dtype(call.target.name, dtype, fixes=_CASTS.get(dtype.name, ())), name, call)

@@ -31,6 +31,9 @@ class Layout(Protocol):
     def check_content(self, parts: Sequence[Any]) -> None:
         """Raise `UnsupportedConversionError` if a value of the parts is invalid; reads all indices."""
 
+    def check_cast(self, parts: Sequence[Any]) -> None:
+        """Raise `UnsupportedConversionError` if a cast of each value changes the array's values otherwise."""
+
     def warnings(self, parts: Sequence[Any]) -> tuple[str, ...]:
         """Return properties of the content that a consumer may not expect."""
 

@@ -81,6 +81,9 @@ class RaggedLayout(NamedTuple):
             if at is not None:
                 raise _invalid(f"its {name} go down at [{at}]")
 
+    def check_cast(self, parts: Sequence[Any]) -> None:
+        return None
+
     def warnings(self, parts: Sequence[Any]) -> tuple[str, ...]:
         return ()
 

@@ -118,6 +118,20 @@ class SparseLayout(NamedTuple):
         if len(falls):
             raise _invalid(f"indptr goes down at [{int(falls[0]) + 1}]", self.format)
 
+    def check_cast(self, parts: Sequence[Any]) -> None:
+        # 200 + 100 is 44 in uint8, and 300 if each value is cast first.
+        if self.is_unique is not True and not self.order(parts)[1]:
+            raise UnsupportedConversionError(
+                "",
+                "it has duplicate indices, whose values add up in its own type, and dtype= casts each first",
+                code="not-canonical",
+                fixes=[Fix(action=self._canonical, effect="adds up duplicates")],
+            )
+
+    @property
+    def _canonical(self) -> str:
+        return "canonical-coo" if self.format == "coo" else "canonical"
+
     def warnings(self, parts: Sequence[Any]) -> tuple[str, ...]:
         if self.is_canonical:
             return ()
@@ -216,12 +230,7 @@ def require_canonical(target: str, layout: SparseLayout, parts: Sequence[Any]) -
         f"to={target!r}",
         f"{target} needs sorted and unique indices, and these are {fault} within {_ORDERED[layout.format]}",
         code="not-canonical",
-        fixes=[
-            Fix(
-                action="canonical-coo" if layout.format == "coo" else "canonical",
-                effect="sorts them, and adds up duplicates",
-            )
-        ],
+        fixes=[Fix(action=layout._canonical, effect="sorts them, and adds up duplicates")],
     )
 
 

@@ -154,7 +154,12 @@ def _leaf(
 ) -> Column:
     standard = number_dtype(dtype)
     if standard is not None:
-        column = _copied(lambda: load().reshape(shape), shape, standard, None, name, on_use)
+
+        def host() -> Array:
+            values = load().reshape(shape)
+            return values if standard.in_numpy else values.view(standard.storage)
+
+        column = _copied(host, shape, standard, None, name, on_use)
         if dtype.isnative and view.shape == shape:
             column.in_place = _strided(view, standard, name)
         return column

@@ -16,7 +16,7 @@ import numpy as np
 
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy.device import HOST
-from zerocopy.dtype import FLOAT, by_name, from_numpy
+from zerocopy.dtype import by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
@@ -141,7 +141,7 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
     label_entries = [meta.label_entry(pd, level) for level in levels_of(frame.columns)]
     metadata = meta.write(entries, levels, label_entries, frame.attrs, pd.__version__)
     count = len(levels) if kept else 0
-    floats = [c for c in columns if isinstance(c, TensorColumn) and c.source.view.dtype.code == FLOAT]
+    floats = [c for c in columns if isinstance(c, TensorColumn) and "float" in c.source.view.dtype.name]
     warnings = (NAN,) if any(column.nulls is None for column in floats) else ()
     return Table(
         name, labels, columns, len(frame), index=count, metadata=metadata, warnings=warnings, obj=frame
@@ -206,7 +206,8 @@ def _of_numpy(pd: Any, values: Any) -> Column:
         return _times(array, field)
     if dtype.kind == "O":
         return _of_objects(pd, array)
-    if dtype.kind == "S" or (dtype.kind == "V" and dtype.names is None):
+    # By type, because the types of ml_dtypes have the kind V too.
+    if dtype.names is None and issubclass(dtype.type, (np.bytes_, np.void)):
         raw = np.ascontiguousarray(array).view("u1").reshape(len(array), dtype.itemsize)
         return (PaddedColumn if dtype.kind == "S" else TensorColumn)(_source(raw), field_of(dtype))
     native = dtype.newbyteorder("=")
@@ -225,9 +226,14 @@ def _of_numpy(pd: Any, values: Any) -> Column:
 def _numbers(array: Array, source: Source) -> Column:
     """Describe numbers; NaN is a number, and missing for ``nulls=`` as for pandas' ``isna()``."""
     column = TensorColumn(source)
-    if array.dtype.kind in "fc":
+    if _has_nan(source):
         column.missing = lambda: TensorColumn(source, mask=Marks(lambda: array, np.isnan, _MARKED))
     return column
+
+
+def _has_nan(source: Source) -> bool:
+    name = source.view.dtype.name
+    return "float" in name or "complex" in name
 
 
 def _of_objects(pd: Any, array: Array) -> Column:
@@ -249,7 +255,8 @@ def _source(array: Array) -> Source:
     dtype = from_numpy(array.dtype)
     assert dtype is not None
     view = StridedView(address(array), array.shape, array.strides, dtype, HOST, True, array)
-    return Source(_NAME, view, lambda: array, "buffer", obj=array)
+    stored = array if dtype.in_numpy else array.view(dtype.storage)
+    return Source(_NAME, view, lambda: stored, "buffer", obj=array)
 
 
 _MARKED = Reason(

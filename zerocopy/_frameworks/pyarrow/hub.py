@@ -5,6 +5,7 @@ Other frameworks' files call these methods through the registry, and do not impo
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
@@ -45,7 +46,7 @@ class Hub(Framework):
                 if opened.field.kind != "struct" or opened.field.extension:
                     return pa.chunked_array(opened)
                 stream = pa.RecordBatchReader.from_stream(opened)
-            if "_view" not in str(stream.schema):
+            if not any(_has_views(pa, field.type) for field in stream.schema):
                 return stream.read_all()
             # pyarrow 26 rejects imported empty slices of string views as invalid.
             return pa.Table.from_batches([batch for batch in stream if batch.num_rows], stream.schema)
@@ -177,6 +178,25 @@ def _type(pa: Any, field: Field | None) -> Any:
     if kind == "duration":
         return pa.duration(field.unit)
     return pa.binary(field.width) if kind == "fixed_binary" else pa.date32()
+
+
+def _has_views(pa: Any, kind: Any) -> bool:
+    """Whether text, bytes or lists are stored as views, in the type or inside it."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has_views(pa, kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _has_views(pa, kind.value_type)
+    # By the type's id, because the text of a nested type contains the names of its fields.
+    inner = (kind.field(i).type for i in range(kind.num_fields))
+    return kind.id in _view_ids(pa) or any(_has_views(pa, each) for each in inner)
+
+
+@cache
+def _view_ids(pa: Any) -> frozenset[int]:
+    names = ("string_view", "binary_view")
+    kinds = [getattr(pa, name)() for name in names if hasattr(pa, name)]
+    kinds += [getattr(pa, name)(pa.int8()) for name in ("list_view", "large_list_view") if hasattr(pa, name)]
+    return frozenset(kind.id for kind in kinds)
 
 
 def _bitmap(pa: Any, nulls: Array) -> Any:

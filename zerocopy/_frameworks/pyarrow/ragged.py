@@ -43,7 +43,7 @@ class PyArrowRagged(CompoundHook):
                 why = f"it has {obj.num_chunks} chunks, and other frameworks have one array"
                 packed = Reason(why, code="chunks", fixes=[Fix(action="combine-chunks")])
             obj = _one_chunk(obj, name)
-        if "list_view" in str(kind):
+        if _has_list_views(kind):
             packed = packed or _VIEWS
             _check_views(obj, name)
         levels: list[Any] = []
@@ -91,11 +91,23 @@ class PyArrowRagged(CompoundHook):
 def _is_list(kind: Any) -> bool:
     import pyarrow as pa
 
-    types = pa.types
-    if types.is_list(kind) or types.is_large_list(kind):
-        return True
-    view = getattr(types, "is_list_view", None)  # pyarrow 16
-    return view is not None and (view(kind) or types.is_large_list_view(kind))
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or _is_list_view(kind)
+
+
+def _is_list_view(kind: Any) -> bool:
+    import pyarrow as pa
+
+    view = getattr(pa.types, "is_list_view", None)  # pyarrow 16
+    return view is not None and (view(kind) or pa.types.is_large_list_view(kind))
+
+
+def _has_list_views(kind: Any) -> bool:
+    """Whether a type of lists has list views at any level; its text also contains names of fields."""
+    while _is_list(kind):
+        if _is_list_view(kind):
+            return True
+        kind = kind.value_type
+    return False
 
 
 def _leaf(kind: Any) -> Any:
@@ -107,7 +119,7 @@ def _leaf(kind: Any) -> Any:
 def _levels_before_views(kind: Any) -> int:
     """Return how many levels of lists contain the outermost list views of a type."""
     count = 0
-    while not str(kind).startswith(("list_view", "large_list_view")):
+    while not _is_list_view(kind):
         kind, count = kind.value_type, count + 1
     return count
 
