@@ -338,11 +338,11 @@ def test_interrupt_waits_for_started_tasks() -> None:
 
     def slow() -> None:
         started.set()
-        release.wait(10)
+        release.wait(60)
         ended.append("slow")
 
     def first() -> None:
-        assert started.wait(10)
+        assert started.wait(60)
         threading.Timer(0.1, release.set).start()
         raise KeyboardInterrupt
 

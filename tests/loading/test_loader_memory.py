@@ -79,7 +79,7 @@ def test_memory_of_an_epoch_is_constant(options: dict[str, Any], tmp_path: Path)
     before = pa.total_allocated_bytes()
     loader = zc.loader(path, **({"to": "numpy", "batch": 4000} | options))
     assert most_bytes(loader) < 1_280_000 * 16 / 4
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while pa.total_allocated_bytes() != before and time.monotonic() < end:
         time.sleep(0.01)  # Arrow's threads drop their references after a read has returned
     assert pa.total_allocated_bytes() == before

@@ -32,7 +32,7 @@ def server() -> Iterator[Server]:
 
 def get(server: Server, path: str, **headers: str) -> tuple[int, http.client.HTTPMessage, str]:
     """Return the status, the headers and the text of a response."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         connection.request("GET", path, headers=headers)
         response = connection.getresponse()

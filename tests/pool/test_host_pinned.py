@@ -342,7 +342,7 @@ def test_fork_while_thread_is_in_pool(run_python):
         class Slow(LibcMemory):
             def allocate(self, nbytes):
                 inside.set()
-                go.wait(20)
+                go.wait(60)
                 return super().allocate(nbytes)
         pool = PinnedPool(Slow())
         thread = threading.Thread(target=pool.allocate, args=(100,))

@@ -45,7 +45,7 @@ def broker() -> Iterator[None]:
 
 def connected(number: int = 0) -> socket.socket:
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    peer.settimeout(20)
+    peer.settimeout(60)
     while True:
         try:
             peer.connect(broker_client.address(host_id(), number or broker_number()))
