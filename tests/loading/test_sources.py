@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,120 +15,13 @@ import pyarrow.feather
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
+from helpers.loader_sources import SOURCES, Exporter, arrays
 from helpers.source_data import ROWS, columns_of, read, small_table, write_files
 
 import zerocopy as zc
 from zerocopy.loading.read_error import ReadError
 
 EXPECTED = small_table().to_pydict()
-BACKWARDS = [*range(ROWS - 1, -1, -1)]
-
-
-def parquet(folder: Path) -> str:
-    path = str(folder / "a.parquet")
-    pq.write_table(small_table(), path, row_group_size=3)
-    return path
-
-
-def written(name: str, write: Callable[[pa.Table, str], Any]) -> Callable[[Path], str]:
-    def make(folder: Path) -> str:
-        write(small_table(), str(folder / name))
-        return str(folder / name)
-
-    return make
-
-
-def ipc_stream(table: pa.Table, path: str) -> None:
-    with pa.ipc.new_stream(path, table.schema) as writer:
-        writer.write_table(table, max_chunksize=4)
-
-
-def json_lines(table: pa.Table, path: str) -> None:
-    lines = [f'{{"x": {row["x"]}, "y": {row["y"]}}}' for row in table.to_pylist()]
-    Path(path).write_text("\n".join(lines) + "\n")
-
-
-def structured(table: pa.Table, path: str) -> None:
-    records = np.zeros(table.num_rows, [("x", "f8"), ("y", "i8")])
-    for name in ("x", "y"):
-        records[name] = table[name].to_numpy()
-    np.save(path, records)
-
-
-def arrays(table: pa.Table) -> dict[str, Any]:
-    return {name: table[name].to_numpy() for name in table.column_names}
-
-
-def memory_url(folder: Path) -> str:
-    fsspec = pytest.importorskip("fsspec")
-    url = f"memory://{folder.name}/a.parquet"
-    with fsspec.open(url, "wb") as file:
-        pq.write_table(small_table(), file)
-    return url
-
-
-def from_framework(name: str, make: Callable[[Any, Path], Any]) -> Callable[[Path], Any]:
-    return lambda folder: make(pytest.importorskip(name), folder)
-
-
-#: Sources with the rows of `small_table` that can be read again.
-SOURCES: dict[str, Callable[[Path], Any]] = {
-    "path": parquet,
-    "pathlib.Path": lambda folder: Path(parquet(folder)),
-    "list": lambda folder: [parquet(folder)],
-    "directory": lambda folder: str(Path(parquet(folder)).parent),
-    "glob": lambda folder: parquet(folder).replace("a.par", "*.par"),
-    "recursive glob": lambda folder: str(Path(parquet(folder)).parent / "**" / "a.parquet"),
-    "file URL": lambda folder: Path(parquet(folder)).as_uri(),
-    "fsspec URL": memory_url,
-    "list of fsspec URLs": lambda folder: [memory_url(folder)],
-    "fsspec glob": lambda folder: memory_url(folder).replace("a.parquet", "*.parquet"),
-    "fsspec directory": lambda folder: memory_url(folder).rpartition("/")[0],
-    "Feather": written("a.feather", pyarrow.feather.write_feather),
-    "IPC stream": written("a.arrow", ipc_stream),
-    "CSV": written("a.csv", pyarrow.csv.write_csv),
-    "JSON": written("a.jsonl", json_lines),
-    "ORC": written("a.orc", pyarrow.orc.write_table),
-    "structured .npy": written("a.npy", structured),
-    ".npz": written("a.npz", lambda table, path: np.savez(path, **arrays(table))),
-    "compressed .npz": written("a.npz", lambda table, path: np.savez_compressed(path, **arrays(table))),
-    "pyarrow.dataset": lambda folder: ds.dataset(parquet(folder)),
-    "filtered dataset": lambda folder: ds.dataset(parquet(folder)).filter(ds.field("x") >= 0),
-    "dataset in memory": lambda folder: ds.dataset(small_table()),
-    "dataset of CSV files": lambda folder: ds.dataset(SOURCES["CSV"](folder), format="csv"),
-    "Scanner": lambda folder: ds.dataset(parquet(folder)).scanner(),
-    "ParquetFile": lambda folder: pq.ParquetFile(parquet(folder)),
-    "Table": lambda folder: pa.concat_tables([small_table(0, 3), small_table(3, 7)]),
-    "RecordBatch": lambda folder: small_table().to_batches()[0],
-    "polars.DataFrame": from_framework("polars", lambda pl, folder: pl.DataFrame(small_table())),
-    "polars.LazyFrame": from_framework("polars", lambda pl, folder: pl.DataFrame(small_table()).lazy()),
-    "polars.scan_parquet": from_framework("polars", lambda pl, folder: pl.scan_parquet(parquet(folder))),
-    "DuckDB relation": from_framework("duckdb", lambda duckdb, folder: duckdb.read_parquet(parquet(folder))),
-    "pandas.DataFrame": from_framework("pandas", lambda pd, folder: small_table().to_pandas()),
-    "datasets.Dataset": from_framework("datasets", lambda hf, folder: hf.Dataset(small_table())),
-    "selected datasets.Dataset": from_framework(
-        "datasets", lambda hf, folder: hf.Dataset(small_table(-5, 20)).select(range(5, 15))
-    ),
-    "indexed datasets.Dataset": from_framework(
-        "datasets", lambda hf, folder: hf.Dataset(small_table().take(BACKWARDS)).select(BACKWARDS)
-    ),
-    "datasets.IterableDataset": from_framework(
-        "datasets", lambda hf, folder: hf.Dataset(small_table()).to_iterable_dataset()
-    ),
-    "dict of arrays": lambda folder: arrays(small_table()),
-    "structured array": lambda folder: np.load(SOURCES["structured .npy"](folder)),
-    "object with __arrow_c_stream__": lambda folder: Exporter(small_table()),
-}  # fmt: skip
-
-
-class Exporter:
-    """A table of an unknown library."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self._table.__arrow_c_stream__(requested_schema)
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -362,18 +254,3 @@ def test_a_connection_can_be_used_after_a_part_of_a_relation_was_read() -> None:
     assert next(iterator)["x"][-1] == 9_999
     del iterator
     assert connection.sql("select 42").fetchall() == [(42,)]
-
-
-@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"layout": "matrix", "dtype": "float64"}])
-@pytest.mark.parametrize("kind", ["path", "Feather", "CSV", "Table", "dict of arrays", "reader"])
-def test_a_source_without_rows_has_no_batches(kind: str, options: dict[str, Any], tmp_path: Path) -> None:
-    empty = small_table(0, 0)
-    pq.write_table(empty, tmp_path / "e.parquet")
-    pyarrow.feather.write_feather(empty, str(tmp_path / "e.feather"))
-    pyarrow.csv.write_csv(empty, tmp_path / "e.csv")
-    paths = {"path": "e.parquet", "Feather": "e.feather", "CSV": "e.csv"}
-    others = {"Table": empty, "dict of arrays": arrays(empty), "reader": empty.to_reader()}
-    source = tmp_path / paths[kind] if kind in paths else others[kind]
-    # A CSV file without rows has columns of the type null.
-    schema = {"schema": empty.schema} if kind == "CSV" else {}
-    assert list(zc.loader(source, to="numpy", **schema, **options)) == []

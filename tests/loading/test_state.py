@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import pickle
@@ -287,24 +286,9 @@ def test_a_state_is_independent_of_the_loader() -> None:
     assert loader.state_dict()["done"] == 0
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_copies_of_a_loader_continue_where_it_is(tmp_path: Path, duplicate: Any) -> None:
-    path = parquet_file(tmp_path, 61, 7)
-    for source in (path, {"id": np.arange(61), "x": np.arange(61) / 2}):
-        loader = zc.loader(source, to=np, batch=4, shuffle=12)
-        iterator = iter(loader)
-        next(iterator)
-        other = duplicate(loader)
-        assert other.state_dict() == loader.state_dict()
-        assert [ids(batch) for batch in other] == [ids(batch) for batch in duplicate(loader)]
-        assert other.epoch == 1
-        loader.load_state_dict(loader.state_dict())
-        assert [ids(batch) for batch in duplicate(loader)] == [ids(batch) for batch in iterator]
-
-
 def test_a_source_for_one_reading_is_not_pickled() -> None:
     stream = Tables(SIZES)
-    stream.once = True
+    stream.once, stream.only_here = True, "can be read only once"
     loader = loader_of(stream, batch=4)
     with pytest.raises(TypeError, match="can be read only once") as caught:
         pickle.dumps(loader)

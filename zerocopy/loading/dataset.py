@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -50,10 +51,11 @@ class Dataset:
         The words of columns that `read` returns as codes.
     note : str
         What ``explain`` reports about it; empty for nothing.
+    only_here : str
+        Why a copy of the loader cannot read it; empty if it can.
     """
 
-    name = ""
-    note = ""
+    name = note = only_here = ""
     schema: Any = None
     groups: Sequence[Group] = ()
     in_memory = False
@@ -62,8 +64,9 @@ class Dataset:
     _open: Any = (-1, None, None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy, without the open file: `read` opens it again."""
-        return {name: value for name, value in self.__dict__.items() if name != "_open"}
+        """Return the state for a copy, without the open file, which `read` opens again."""
+        state = {name: value for name, value in self.__dict__.items() if name != "_open"}
+        return state | ({"_source": copy.copy(state["_source"])} if "_source" in state else {})
 
     def read(self, index: int) -> Any:
         """Return the rows of a group: a ``pyarrow.Table``, or a dict of NumPy arrays.
@@ -103,12 +106,13 @@ class Stream:
         The types of the columns.
     once : bool
         Whether `batches` can be called only once.
+    only_here : str
+        Why a copy of the loader cannot read it; empty if it can.
     dictionaries : mapping of str to pyarrow.Array
         The words of columns that are codes.
     """
 
-    name = ""
-    note = ""
+    name = note = only_here = ""
     schema: Any = None
     once = False
     in_memory = False
@@ -128,7 +132,7 @@ class _Selected(Dataset):
 
     def __init__(self, source: Dataset, columns: Sequence[str]) -> None:
         self._source, self._columns = source, list(columns)
-        self.groups = source.groups
+        self.groups, self.only_here = source.groups, source.only_here
 
     def read(self, index: int) -> Any:
         """Return these columns of a group."""

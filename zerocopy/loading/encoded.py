@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -186,10 +185,6 @@ class _EncodedSource:
     _source: Any
     _encoder: _Encoder
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy or another process, with a copy of the source without open files."""
-        return {**self.__dict__, "_source": copy.copy(self._source)}
-
     def empty(self) -> Any:
         """Return the columns without rows, with their dictionaries."""
         return self._encoder.encode(empty_content(self._source), self.name)
@@ -207,7 +202,7 @@ class EncodedDataset(_EncodedSource, Dataset):
         self._source = source.with_dictionaries(list(codes))
         self._encoder = _Encoder(source.schema, codes, decoded)
         self.name, self.groups, self.schema = source.name, source.groups, self._encoder.schema
-        self.dictionaries = {name: column.words for name, column in codes.items()}
+        self.dictionaries, self.only_here = _words(codes), source.only_here
 
     def read(self, index: int) -> Any:
         """Return the rows of a group, with codes."""
@@ -225,7 +220,7 @@ class EncodedStream(_EncodedSource, Stream):
     def __init__(self, source: Stream, codes: Mapping[str, Codes], decoded: frozenset[str]) -> None:
         self._source, self._encoder = source, _Encoder(source.schema, codes, decoded)
         self.name, self.once, self.schema = source.name, source.once, self._encoder.schema
-        self.dictionaries = {name: column.words for name, column in codes.items()}
+        self.dictionaries, self.only_here = _words(codes), source.only_here
 
     def batches(self) -> Iterator[Any]:
         """Return an iterator of tables with codes."""
@@ -237,6 +232,11 @@ class EncodedStream(_EncodedSource, Stream):
             close = getattr(tables, "close", None)
             if close is not None:
                 close()
+
+
+def _words(codes: Mapping[str, Codes]) -> dict[str, Any]:
+    """Return the words of each column."""
+    return {name: column.words for name, column in codes.items()}
 
 
 def used_words(chunk: Any) -> Any:

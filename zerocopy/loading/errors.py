@@ -44,7 +44,7 @@ class UnknownLengthError(ZeroCopyError, TypeError):
 
 
 class LoaderPickleError(ZeroCopyError, TypeError):
-    """A loader whose source can be read once cannot be copied to another process.
+    """A loader cannot be copied or pickled if its source can be read only once, or only here.
 
     Examples
     --------
@@ -52,8 +52,8 @@ class LoaderPickleError(ZeroCopyError, TypeError):
     >>> pickle.dumps(zc.loader(pa.table({"x": [1, 2]}).to_reader(), to="numpy"))
     Traceback (most recent call last):
         ...
-    zerocopy.loading.errors.LoaderPickleError: pickle.dumps(loader): ... can be read only once, so two...
-      To fix: create the loader in the other process, or pass a source that can be read again
+    zerocopy.loading.errors.LoaderPickleError: copying or pickling a loader: ... can be read only once...
+      To fix: create another loader, where it is read; or pass a source that can be read again
     """
 
     code = "unpicklable-loader"

@@ -20,6 +20,9 @@ class LoadingHook:
     can_allocate = False
     #: Whether it has `decoder`, for ``decode=``.
     can_decode = False
+    #: Whether the framework has worker processes, and how to save states and begin epochs with them.
+    has_workers = False
+    state_fix = repeat_fix = ""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
         """Return an object of the framework as rows; None if the loader converts it to Arrow or NumPy.
@@ -36,9 +39,9 @@ class LoadingHook:
         """Return base classes that the framework requires of an iterable data set."""
         return ()
 
-    def worker(self) -> tuple[int, int]:
-        """Return the number of this worker process of the framework, and the number of all."""
-        return 0, 1
+    def worker(self) -> tuple[int, int] | None:
+        """Return the number of this worker process of the framework, and the number of all; else None."""
+        return None
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], index: int) -> tuple[Any, int]:
         """Return an uninitialised row-major array of a CUDA device, and its address.

@@ -21,8 +21,8 @@ from zerocopy.loading.stats import Delivered
 class Tracker:
     """Holds the progress of an iteration, which the iterator replaces and the loader reads."""
 
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
+    def __init__(self, progress: Progress, is_exhausted: bool = False) -> None:
+        self.progress, self.is_exhausted = progress, is_exhausted
 
 
 class BatchIterator:
@@ -81,8 +81,10 @@ class BatchIterator:
         """Make the next batch; wait for the thread. An error leaves the position as it is."""
         item = self._item
         if item is None:
+            is_closed = self.prefetcher.channel.stopped
             item = self._item = self.prefetcher.first()
             if item is None:
+                self._tracker.is_exhausted |= not is_closed
                 raise StopIteration
         cut = item.chunk.cuts[item.made] if item.chunk is not None and item.made < item.batches else None
         step = Step(item.portion, item.chunk, cut)

@@ -23,11 +23,12 @@ from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, Unk
 from zerocopy.loading.explain import LoaderPlan, explain
 from zerocopy.loading.hook import hook_of
 from zerocopy.loading.iteration import BatchIterator, Tracker
-from zerocopy.loading.options import LoaderOptionError, LoaderOptions
+from zerocopy.loading.options import LoaderOptions, check_stream
 from zerocopy.loading.order import Order
 from zerocopy.loading.portion import Layout, Portion
 from zerocopy.loading.reading import GroupReader, StreamReader
 from zerocopy.loading.stats import Counters, LoaderStats
+from zerocopy.loading.workers import WorkerUse, is_starting_process, part_of_worker
 
 #: Bytes of a window of a matrix in the order of the source, chosen to stay in the last-level cache.
 _IN_ORDER_BYTES = 16 << 20
@@ -38,8 +39,8 @@ class Loader:
 
     Each ``iter(loader)`` starts the next epoch; the first one after `load_state_dict` continues at the
     saved position. Several iterators may be in use: each delivers its own epoch, and `state_dict` is that
-    of the last one. A loader can be pickled if its source can be read again; the copy continues at the
-    loader's position.
+    of the last one. A loader can be copied and pickled if its source can be read again; the copy continues
+    where the last iterator is, or begins the next epoch if that is exhausted.
 
     Examples
     --------
@@ -59,7 +60,7 @@ class Loader:
     def __init__(self, source: Dataset | Stream, options: LoaderOptions, content: Any) -> None:
         self._source, self._options, self._content = source, options, content
         if isinstance(source, Stream):
-            _check_stream(options)
+            check_stream(options)
         self._plan = plan_batches(source, content, options)
         self._counters = Counters()
         self._digest = digest(source.dictionaries)
@@ -80,7 +81,8 @@ class Loader:
         self._is_begun = False
         self._hook = hook_of(resolve(options.to))
         # A loader that a worker creates delivers all of its rows to that worker; only copies are divided.
-        self._is_divisible = self._hook.worker()[1] == 1
+        self._is_divisible = self._hook.worker() is None
+        self._use = WorkerUse(self._hook)
         self._tracker = Tracker(states.Progress(self._fresh, 0, options.epochs))
         live.add(self)
 
@@ -104,18 +106,31 @@ class Loader:
         with self._lock:
             if self._pid != os.getpid():
                 # The parent's threads may hold locks of the open files.
-                self._source, self._pid = copy.copy(self._source), os.getpid()
+                self._source, self._pid = _without_files(self._source), os.getpid()
                 self._counters = Counters()  # the parent has the counts of its iterators
                 live.add(self)
-            progress = self._part_of_worker(self._next_progress())
+            worker = self._worker()
+            progress = part_of_worker(self._next_progress(), self._source, worker)
+            if worker is not None:
+                self._use.begin(worker[0], progress.portion.epoch)
             # The iterator's tracker refers to neither the iterator nor its thread.
             tracker = Tracker(progress)
             chunks = self._counters.timed(self._chunks)
             epochs, ahead = self._epochs(progress), self._options.prefetch
             batches = BatchIterator(chunks, epochs, ahead, tracker, self._plan.copies)
             self._counters.attach(batches.counts)
-            self._tracker, self._is_begun = tracker, True
+            self._move(tracker, is_begun=True)
         return batches
+
+    def __getitem__(self, index: Any) -> Any:
+        """Refuse an index; libraries ask for one if they take the loader for a sequence."""
+        raise LoaderIterationError(
+            f"loader[{index!r}]",
+            "the batches of a loader have an order, and no indices",
+            "iterate: for batch in loader. A DataLoader of torch iterates over a loader with "
+            'to="torch": DataLoader(zc.loader(source, to="torch"), batch_size=None)',
+            code="no-indices",
+        )
 
     def __len__(self) -> int:
         """Return the number of batches of the next ``iter(loader)``.
@@ -150,30 +165,15 @@ class Loader:
         epoch = progress.portion.epoch + 1
         return states.Progress(self._fresh._replace(epoch=epoch), 0, epoch + self._options.epochs)
 
-    def _part_of_worker(self, progress: states.Progress) -> states.Progress:
-        """Return the part of a worker process that iterates over a copy of the loader; else all."""
-        number, workers = self._hook.worker() if self._is_divisible else (0, 1)
-        if workers == 1:
-            return progress
-        if isinstance(self._source, Stream):
-            raise LoaderIterationError(
-                "iter(loader)",
-                f"each of {workers} worker processes would read all rows of {self._source.name}",
-                "iterate in one process: the loader reads in a thread of its own",
-                code="stream-in-workers",
-            )
-        part = progress.portion.worker
-        if part[:2] == (number, workers):
-            return progress  # a worker continues its own state
-        if part[1] > 1:
-            raise LoaderIterationError(
-                "iter(loader)",
-                f"the state is of worker {part[0]} of {part[1]}, and this is worker {number} of {workers}",
-                "load each worker's state in that worker",
-                code="other-worker",
-            )
-        portion = progress.portion.of_worker(number, workers, progress.done)
-        return states.Progress(portion, 0, progress.until)
+    def _worker(self) -> tuple[int, int] | None:
+        """Return the number of this worker process, and of all; None in another process."""
+        return self._hook.worker() if self._is_divisible else None
+
+    def _move(self, tracker: Tracker, is_begun: bool) -> None:
+        """Set the position, and whether an iterator has begun there."""
+        worker = self._worker()
+        self._tracker, self._is_begun = tracker, is_begun
+        self._use.move(None if worker is None else worker[0])
 
     def set_epoch(self, epoch: int) -> None:
         """Begin an epoch with the next ``iter(loader)``.
@@ -188,10 +188,11 @@ class Loader:
             set for it.
         """
         with self._lock:
+            tracker = self._tracker
             if self._is_begun or epoch != self.epoch:
                 fresh = self._fresh._replace(epoch=epoch)
-                progress = states.Progress(fresh, 0, epoch + self._options.epochs)
-                self._tracker, self._is_begun = Tracker(progress), False
+                tracker = Tracker(states.Progress(fresh, 0, epoch + self._options.epochs))
+            self._move(tracker, is_begun=False)
 
     def _epochs(self, progress: states.Progress) -> Iterator[tuple[Portion, int]]:
         """Return the epochs of an iteration, and how many batches of each have been delivered."""
@@ -296,7 +297,14 @@ class Loader:
         dict
             The position of the last iterator, after the batch that it returned last. The caller may change
             the dict.
+
+        Raises
+        ------
+        LoaderStateError
+            Workers of a ``DataLoader`` iterate over copies of this loader, whose positions are theirs.
         """
+        if self._worker() is None:
+            self._use.check_state()
         return states.dump(self._tracker.progress, self._identity())
 
     @public
@@ -318,7 +326,7 @@ class Loader:
         """
         progress = states.load(state, self._identity(), self._fresh, self._options.epochs)
         with self._lock:
-            self._tracker, self._is_begun = Tracker(progress), False
+            self._move(Tracker(progress), is_begun=False)
 
     def _identity(self) -> dict[str, Any]:
         """Return the properties that a state and a loader must share."""
@@ -336,15 +344,18 @@ class Loader:
 
     def __reduce__(self) -> tuple[Any, ...]:
         source, options = self._source, self._options
-        if isinstance(source, Stream) and source.once:
+        if source.only_here:
             raise LoaderPickleError(
-                "pickle.dumps(loader)",
-                f"{source.name} can be read only once, so two processes cannot read it",
-                "create the loader in the other process, or pass a source that can be read again",
+                "copying or pickling a loader",
+                f"{source.name} {source.only_here}",
+                "create another loader, where it is read; or pass a source that can be read again",
             )
         if isinstance(options.to, ModuleType):
             options = replace(options, to=options.to.__name__)
-        return _restored, (source, options, self._content, self._tracker.progress, self._is_begun)
+        # A process that is forked or spawned begins where `iter(loader)` would begin here.
+        is_begun = self._is_begun and (self._tracker.is_exhausted or is_starting_process())
+        progress, use = self._tracker.progress, self._use.for_copy()
+        return _restored, (_without_files(source), options, self._content, progress, is_begun, use)
 
 
 def loader_class(to: Any) -> type[Loader]:
@@ -362,27 +373,15 @@ def _class_with(bases: tuple[type, ...]) -> type[Loader]:
 
 
 def _restored(
-    source: Any, options: LoaderOptions, content: Any, progress: states.Progress, is_begun: bool
+    source: Any, options: LoaderOptions, content: Any, progress: states.Progress, is_begun: bool, use: Any
 ) -> Loader:
     """Return a copy of a loader with its progress."""
     loader = loader_class(options.to)(source, options, content)
-    loader._tracker, loader._is_begun = Tracker(progress), is_begun
+    loader._tracker, loader._is_begun = Tracker(progress, is_begun), is_begun
+    loader._use = WorkerUse(loader._hook, use)
     return loader
 
 
-def _check_stream(options: LoaderOptions) -> None:
-    """Refuse options that need the number of rows."""
-    if options.shard[1] > 1:
-        raise LoaderOptionError(
-            f"loader(shard={options.shard!r})",
-            "the source is a stream, whose rows cannot be divided before they are read",
-            "pass a source in files or in memory, or a part of the stream to each process",
-            code="stream-shard",
-        )
-    if options.shuffle == "full":
-        raise LoaderOptionError(
-            'loader(shuffle="full")',
-            "the source is a stream, whose number of rows is not known before it is read",
-            "pass the number of rows of a window: shuffle=1_000_000",
-            code="stream-shuffle",
-        )
+def _without_files(source: Dataset | Stream) -> Dataset | Stream:
+    """Return the same source, with its own open files: a copy of a loader has a lock of its own."""
+    return source if isinstance(source, Stream) else copy.copy(source)

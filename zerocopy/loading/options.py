@@ -146,6 +146,24 @@ class LoaderOptions:
         return -(-wanted // self.batch) * self.batch
 
 
+def check_stream(options: LoaderOptions) -> None:
+    """Refuse options that need the number of rows, which a stream does not have before it is read."""
+    if options.shard[1] > 1:
+        raise LoaderOptionError(
+            f"loader(shard={options.shard!r})",
+            "the source is a stream, whose rows cannot be divided before they are read",
+            "pass a source in files or in memory, or a part of the stream to each process",
+            code="stream-shard",
+        )
+    if options.shuffle == "full":
+        raise LoaderOptionError(
+            'loader(shuffle="full")',
+            "the source is a stream, whose number of rows is not known before it is read",
+            "pass the number of rows of a window: shuffle=1_000_000",
+            code="stream-shuffle",
+        )
+
+
 def _is_int(value: Any, least: int | None = None) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
 

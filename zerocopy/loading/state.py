@@ -22,6 +22,8 @@ _FIX_SHARDS = (
 class LoaderStateError(ZeroCopyError, ValueError):
     """A state does not belong to this loader: it has another source, seed or batch size, or is damaged.
 
+    Also raised by ``loader.state_dict()`` while worker processes iterate over copies of the loader.
+
     Examples
     --------
     >>> import numpy as np, zerocopy as zc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from zerocopy._frameworks.duckdb import refuse, wrong
@@ -27,7 +28,8 @@ class DuckDBLoading(LoadingHook):
             names = choose(columns, obj.columns)
             relation = obj.project(", ".join('"' + str(name).replace('"', '""') + '"' for name in names))
         schema = relation.limit(0).to_arrow_table().schema
-        return BatchStream("duckdb.DuckDBPyRelation", schema, lambda: _batches(relation))
+        why = "belongs to a connection, which two loaders cannot read"
+        return BatchStream("duckdb.DuckDBPyRelation", schema, partial(_batches, relation), only_here=why)
 
 
 def _batches(relation: Any) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from zerocopy.loading.dataset import Dataset, Stream
@@ -26,7 +27,7 @@ class PolarsLoading(LoadingHook):
             return None
         query = obj if columns is None else obj.select(choose(columns, obj.collect_schema().names()))
         schema = pa.table(pl.DataFrame(schema=query.collect_schema())).schema
-        return BatchStream("polars.LazyFrame", schema, lambda: _batches(query))
+        return BatchStream("polars.LazyFrame", schema, partial(_batches, query))
 
 
 def _batches(query: Any) -> Iterator[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from zerocopy.loading.dataset import Dataset, Stream
@@ -11,6 +13,8 @@ from zerocopy.loading.sources.fitting import choose
 from zerocopy.loading.sources.open_parquet import OpenParquet
 from zerocopy.loading.sources.parquet import ParquetFiles
 from zerocopy.loading.sources.streams import BatchStream
+
+_NOT_PICKLED = "cannot be pickled: pyarrow pickles data sets of files without a filter"
 
 
 class PyArrowLoading(LoadingHook):
@@ -23,11 +27,11 @@ class PyArrowLoading(LoadingHook):
 
         name = f"pyarrow.{type(obj).__name__}"
         if isinstance(obj, pa.RecordBatchReader):
-            return BatchStream(name, obj.schema, lambda: obj, once=True)
+            return BatchStream(name, obj.schema, partial(iter, obj), once=True)
         if isinstance(obj, pq.ParquetFile):
             return OpenParquet(obj, columns)
         if isinstance(obj, ds.Scanner):
-            return BatchStream(name, obj.projected_schema, obj.to_batches)
+            return BatchStream(name, obj.projected_schema, obj.to_batches, only_here=_NOT_PICKLED)
         if isinstance(obj, ds.Dataset):
             return _data_set(obj, columns, name)
         return None
@@ -37,19 +41,19 @@ def _data_set(data: Any, columns: Any, name: str) -> Dataset | Stream:
     """Return the row groups of Parquet files; another data set, or one with a filter, is a stream."""
     from pyarrow import dataset as ds
 
-    if isinstance(data, ds.FileSystemDataset) and isinstance(data.format, ds.ParquetFileFormat):
-        try:
-            fragments = list(data.get_fragments())
-        except ValueError:
-            fragments = []  # the data set has a filter
-        if fragments and all(fragment.row_groups is None or _is_whole(fragment) for fragment in fragments):
-            infos = data.filesystem.get_file_info([fragment.path for fragment in fragments])
-            files = Files(f"loader({name})", infos, data.filesystem)
-            files.partitions = [ds.get_partition_keys(each.partition_expression) for each in fragments]
-            return ParquetFiles(files, columns, data.schema)
+    only_here, fragments = _NOT_PICKLED, []
+    if isinstance(data, ds.FileSystemDataset):
+        with suppress(ValueError):  # the data set has a filter
+            only_here, fragments = "", list(data.get_fragments())
+    is_parquet = isinstance(getattr(data, "format", None), ds.ParquetFileFormat)
+    if is_parquet and fragments and all(each.row_groups is None or _is_whole(each) for each in fragments):
+        infos = data.filesystem.get_file_info([fragment.path for fragment in fragments])
+        files = Files(f"loader({name})", infos, data.filesystem)
+        files.partitions = [ds.get_partition_keys(each.partition_expression) for each in fragments]
+        return ParquetFiles(files, columns, data.schema)
     names = choose(columns, data.schema.names)
     schema = data.scanner(columns=names).projected_schema
-    return BatchStream(name, schema, lambda: data.to_batches(columns=names))
+    return BatchStream(name, schema, partial(data.to_batches, columns=names), only_here=only_here)
 
 
 def _is_whole(fragment: Any) -> bool:

@@ -20,6 +20,14 @@ class TorchLoading(LoadingHook):
     """
 
     can_allocate = True
+    has_workers = True
+    state_fix = (
+        "pass num_workers=0 to the DataLoader; or use torchdata's StatefulDataLoader and its state_dict(), "
+        "which asks the workers; or, after an epoch, call loader.set_epoch(epoch + 1) first"
+    )
+    repeat_fix = (
+        "call loader.set_epoch(epoch) before each epoch, or pass persistent_workers=True to the DataLoader"
+    )
 
     def bases(self) -> tuple[type, ...]:
         """Return ``IterableDataset``, which the ``DataLoader`` requires of a data set without indices."""
@@ -27,11 +35,11 @@ class TorchLoading(LoadingHook):
 
         return (IterableDataset,)
 
-    def worker(self) -> tuple[int, int]:
+    def worker(self) -> tuple[int, int] | None:
         """Return the number of this worker of a ``DataLoader``, and the number of its workers."""
         data = sys.modules.get("torch.utils.data")
         info = data.get_worker_info() if data is not None else None
-        return (0, 1) if info is None else (info.id, info.num_workers)
+        return None if info is None else (info.id, info.num_workers)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], index: int) -> tuple[Any, int]:
         torch = registry.by_name("torch").module()

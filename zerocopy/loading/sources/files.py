@@ -122,6 +122,12 @@ class Files:
             fix = 'replace the file, or skip its unreadable row groups: on_error="skip"'
         return ReadError(f"reading {place}", why, fix, file=path, row_group=row_group)
 
+    def refuse_empty(self) -> None:
+        """Raise `ReadError` if a file has no bytes."""
+        for file, (size, _) in enumerate(self._marks):
+            if size == 0:
+                raise self.unreadable(file, EOFError("the file has no bytes"))
+
     def fingerprint(self) -> str:
         """Return a digest of relative names, sizes and times; moving the folder does not change it."""
         depth = len(self.base)

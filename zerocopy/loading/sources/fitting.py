@@ -125,6 +125,7 @@ class _FittedDataset(Dataset):
     def __init__(self, source: Dataset, schema: Any) -> None:
         self._source, self.schema = source, schema
         self.name, self.groups, self.in_memory = source.name, source.groups, source.in_memory
+        self.only_here = source.only_here
 
     def read(self, index: int) -> Any:
         return fit(self._source.read(index), self.schema, f"{self.name}, {self.groups[index]}")
@@ -141,7 +142,7 @@ class _FittedStream(Stream):
 
     def __init__(self, source: Stream, schema: Any) -> None:
         self._source, self.schema = source, schema
-        self.name, self.once = source.name, source.once
+        self.name, self.once, self.only_here = source.name, source.once, source.only_here
 
     def batches(self) -> Iterator[Any]:
         for table in self._source.batches():

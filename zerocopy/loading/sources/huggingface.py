@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ def open_data_set(obj: Any) -> Dataset | Stream:
     batches = obj.with_format("arrow")
     features = getattr(obj, "features", None)
     schema = features.arrow_schema if features else next(iter(batches.iter(1))).schema
-    return BatchStream(name, schema, lambda: batches.iter(_ROWS))
+    return BatchStream(name, schema, partial(batches.iter, _ROWS))
 
 
 class _IndexedTable(Dataset):

@@ -14,6 +14,8 @@ from zerocopy.loading.sources.fitting import choose
 class OpenParquet(Dataset):
     """The row groups of an open file, which the caller closes."""
 
+    only_here = "is an open file, which two loaders cannot read"
+
     def __init__(self, file: Any, columns: Sequence[Hashable] | None) -> None:
         self.name, self._file = "pyarrow.ParquetFile", file
         full = file.schema_arrow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
@@ -25,12 +26,20 @@ class BatchStream(Stream):
         Returns an iterable of ``pyarrow.RecordBatch``, ``pyarrow.Table`` or table objects of a framework.
     once : bool
         Whether `start` can be called only once.
+    only_here : str
+        Why a copy of the loader cannot read it; empty if `start` can be pickled.
     """
 
     def __init__(
-        self, name: str, schema: Any, start: Callable[[], Iterable[Any]], once: bool = False
+        self,
+        name: str,
+        schema: Any,
+        start: Callable[[], Iterable[Any]],
+        once: bool = False,
+        only_here: str = "",
     ) -> None:
         self.name, self.schema, self.once, self._start = name, schema, once, start
+        self.only_here = "can be read only once, so two loaders cannot read it" if once else only_here
 
     def batches(self) -> Iterator[Any]:
         """Return the rows as tables of the stream's schema."""
@@ -73,6 +82,10 @@ class CapsuleStream(BatchStream):
         self._was_read = False
         super().__init__(name, self._first.schema, self._export)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a pickle: the copy exports its rows itself."""
+        return {**self.__dict__, "_first": None}
+
     def _export(self) -> Iterator[Any]:
         import pyarrow as pa
 
@@ -102,29 +115,68 @@ class FileStream(Stream):
     """Files that ``pyarrow.dataset`` reads from their beginning: CSV, JSON and ORC."""
 
     def __init__(self, files: Files, format: str, schema: Any = None) -> None:
-        from pyarrow import dataset as ds
-
         self.name = f"{len(files)} {format.upper()} file{'s' * (len(files) != 1)}"
         self._files = files
         self._places = {path: file for file, path in enumerate(files.paths)}
+        files.refuse_empty()
+        self._dataset = self._open(format, None if schema is None else as_schema(schema))
+        if schema is None and any(_has_null(field.type) for field in self._dataset.schema):
+            self._dataset = self._open(format, self._typed(self._dataset.schema))
+        self.schema = self._dataset.schema
+
+    def _open(self, format: str, schema: Any) -> Any:
+        """Return the files as a data set; without a schema, the first file's."""
+        from pyarrow import dataset as ds
+
+        files = self._files
         with files.reading(0):
-            self._dataset = ds.dataset(
+            data = ds.dataset(
                 files.paths,
-                schema=None if schema is None else as_schema(schema),
+                schema=schema,
                 format=format,
                 filesystem=files.filesystem,
                 partitioning="hive" if files.base else None,
                 partition_base_dir=files.base or None,
             )
-            self.schema = self._dataset.schema
-            _ = self.schema.names  # pyarrow decodes the names here: a header may not be UTF-8
+            _ = data.schema.names  # pyarrow decodes the names here: a header may not be UTF-8
+        return data
+
+    def _typed(self, schema: Any) -> Any:
+        """Return a schema in which columns without a value in the first file have the types of later ones."""
+        import pyarrow as pa
+
+        for file, path in enumerate(self._files.paths):
+            unknown = [field.name for field in schema if _has_null(field.type)]
+            if file and unknown:
+                with self._files.reading(file):
+                    here = self._dataset.format.inspect(path, self._files.filesystem)
+                known = pa.schema([here.field(name) for name in unknown if here.names.count(name) == 1])
+                with suppress(pa.ArrowTypeError):  # reading the file then raises an error
+                    schema = pa.unify_schemas([schema, known], promote_options="permissive")
+        if any(_has_null(field.type) for field in schema) and not self._has_rows():
+            # Without rows, each type is right; every target has this one.
+            types = [pa.float64() if pa.types.is_null(field.type) else field.type for field in schema]
+            schema = pa.schema(zip(schema.names, types, strict=True))
+        return schema
+
+    def _has_rows(self) -> bool:
+        """Whether a file has a row; reads a block of each file before it."""
+        for file, fragment in self._fragments():
+            with self._files.reading(file):
+                if fragment.head(1, columns=[]).num_rows:
+                    return True
+        return False
+
+    def _fragments(self) -> list[tuple[int, Any]]:
+        """Return the files in their order, each with its number."""
+        fragments = [(self._places[each.path], each) for each in self._dataset.get_fragments()]
+        return sorted(fragments, key=lambda each: each[0])
 
     def batches(self) -> Iterator[Any]:
         """Return the rows, file after file."""
         import pyarrow as pa
 
-        for fragment in sorted(self._dataset.get_fragments(), key=lambda each: self._places[each.path]):
-            file = self._places[fragment.path]
+        for file, fragment in self._fragments():
             self._files.check(file)
             with self._files.reading(file):
                 for batch in fragment.to_batches(schema=self._dataset.schema):
@@ -135,3 +187,10 @@ class FileStream(Stream):
     def fingerprint(self) -> str:
         """Return a digest of the names, sizes and times of the files."""
         return self._files.fingerprint()
+
+
+def _has_null(type_: Any) -> bool:
+    """Whether a type is, or contains, that of columns without values."""
+    import pyarrow as pa
+
+    return pa.types.is_null(type_) or any(_has_null(type_.field(k).type) for k in range(type_.num_fields))

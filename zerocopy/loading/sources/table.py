@@ -84,7 +84,8 @@ def table_digest(table: Any) -> str:
 
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.take(_sampled(table.num_rows)).combine_chunks())
+        rows = pa.array(_sampled(table.num_rows), pa.int64())  # an empty list has the type null
+        writer.write_table(table.take(rows).combine_chunks())
     return digest(table.num_rows, sink.getvalue().to_pybytes())
 
 
