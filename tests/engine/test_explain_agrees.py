@@ -147,3 +147,14 @@ def test_polars_series_is_never_a_frame() -> None:
             zc.convert(table, "polars.Series")
         assert zc.convert(table.select(["x"]), "polars.Series").to_list() == [1, 2]
         assert type(zc.convert(table, "polars")).__name__ == "DataFrame"
+
+
+@pytest.mark.parametrize("unit", ["7s", "D", "W", "Y", "25us", "s", "2D"])
+@pytest.mark.parametrize("value", [1, 2**40, -(2**62)])
+@pytest.mark.parametrize("options", [{}, {"validate": "full"}, {"encode": True}])
+def test_explain_knows_which_dates_fit(unit: str, value: int, options: dict[str, Any]) -> None:
+    dates = np.array([value, 0, -(2**63)], np.int64).view(f"M8[{unit}]")  # the last is NaT
+    for x in (dates, {"x": dates}, np.rec.fromarrays([dates], names="x")):
+        for to in HOST:
+            if "validate" not in options or to in TABLES:
+                agree(x, to, **options)

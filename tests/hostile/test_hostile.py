@@ -10,8 +10,13 @@ import os
 
 import pytest
 from helpers.hostile import runner
+from helpers.hostile.check import check
+from helpers.hostile.generate import case
 
 COUNT, PARTS = 2_000, 4
+
+#: Seeds that found bugs: NULL as a name, format strings, page-locked memory, seconds into polars.
+FOUND = [500591, 504270, 505499, 508121, 509649, 700475]
 
 
 def _first(part: int) -> int:
@@ -32,3 +37,11 @@ def test_hostile_inputs_are_converted_correctly_or_refused(part: int) -> None:
     report = runner.run(first, first + size)
     assert sum(report.counts.values()) == size
     assert not report.findings, str(report)
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_seeds_that_found_bugs(seed: int) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("tensorflow")
+    outcome = check(case(seed))
+    assert outcome.kind != "finding", outcome.detail

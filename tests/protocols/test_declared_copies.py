@@ -76,6 +76,17 @@ def test_booleans_of_other_bytes_in_capsules_are_normalised(read) -> None:
     assert array.view(np.uint8).max() == 255
 
 
+@pytest.mark.parametrize("target", ["numpy", "torch", "jax", "tensorflow"])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("export", [lambda x: Interface(x, "|b1"), Capsules, Method, memoryview])
+def test_one_boolean_of_another_byte_is_normalised(target: str, shape: tuple[int, ...], export) -> None:
+    pytest.importorskip(target)
+    x = export(np.full(shape, 255, np.uint8).view(bool))
+    for _ in range(2):
+        result = zc.convert(zc.convert(x, to=target), to="numpy")
+        assert (result.shape, result.tobytes()) == (shape, b"\1")
+
+
 def test_booleans_of_one_bit_values_in_capsules_are_aliased() -> None:
     array = np.array([True, False])
     assert zc.explain(Capsules(array), to="numpy").zero_copy

@@ -132,6 +132,12 @@ def has_other_booleans(array: Array) -> bool:
     return bool(array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1)
 
 
+def plain_booleans(array: Array) -> Array:
+    """Return booleans of any bytes as a copy with the bytes 0 and 1; without dimensions, an array too."""
+    out = np.empty(array.shape, np.bool_)
+    return np.not_equal(array.view(np.uint8), 0, out=out)
+
+
 def tidy_strides(array: Array) -> Array:
     """Return the same memory with row-major strides in dimensions of size 1.
 

@@ -59,7 +59,7 @@ def describe(obj: Any) -> Source:
             got, promised = f"{values.dtype} {values.shape}", f"{stored} {shape}"
             raise malformed(asked, f"it returned {got}, and the object's dtype and shape are {promised}")
         if array_interface.has_other_booleans(values):
-            values = values.view(np.uint8) != 0
+            values = array_interface.plain_booleans(values)
         return np.ascontiguousarray(values, native).reshape(shape)
 
     why = Reason(

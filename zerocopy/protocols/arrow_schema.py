@@ -135,6 +135,8 @@ class Field:
     metadata: dict[bytes, bytes] = field(default_factory=dict)
     children: tuple[Field, ...] = ()
     dictionary: Field | None = None
+    #: Whether the schema's name is not NULL. Arrow's C++ library refuses children without names.
+    named: bool = field(default=True, compare=False, repr=False)
     #: The family of types: ``"number"``, ``"timestamp"``, ``"list"``, ``"dictionary"``, ...
     kind: str = field(init=False, repr=False, compare=False)
     #: The name of the extension type, or "".
@@ -342,6 +344,7 @@ def _read(schema: ArrowSchema, depth: int, budget: Iterator[int]) -> Field:
         read_metadata(schema.metadata),
         tuple(_read(schema.children[i].contents, depth + 1, budget) for i in range(count)),
         _read(schema.dictionary.contents, depth + 1, budget) if schema.dictionary else None,
+        schema.name is not None,
     )
     inner = [child.format for child in field.children]
     check_type(format, field.kind, inner, field.dictionary is not None, field.extension)

@@ -292,9 +292,14 @@ def export(array: Array, dtype: DType) -> Capsule:
     `array` must be writable (see :func:`zerocopy.protocols.array_interface.writable_alias`).
     """
     if dtype.in_numpy and dtype.name != "bool":
-        return array.__dlpack__()
-    # Booleans too: NumPy exports them since 1.25, and MXNet's environment has 1.23.
-    return retype(array.view(dtype.storage if not dtype.in_numpy else np.uint8).__dlpack__(), dtype)
+        capsule = array.__dlpack__()
+    else:  # booleans too: NumPy exports them since 1.25, and MXNet's environment has 1.23
+        storage = dtype.storage if not dtype.in_numpy else np.uint8
+        capsule = retype(array.view(storage).__dlpack__(), dtype)
+    # NumPy exports the device of the capsule that it imported, and TensorFlow refuses page-locked memory.
+    tensor, _ = _tensor(capsule)
+    tensor.device_type, tensor.device_id = HOST.type, HOST.id
+    return capsule
 
 
 def as_ndarray(capsule: Capsule, view: StridedView) -> Array:

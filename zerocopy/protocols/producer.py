@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -237,7 +238,7 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
     view = StridedView(ptr, array.shape, array.strides, dtype, HOST, not array.flags.writeable, array)
     host = (lambda: array.astype(native)) if reasons else (lambda: array)
     if array_interface.has_other_booleans(array):
-        reasons, host = (_BOOLEANS["asarray"],), lambda: array.view(np.uint8) != 0
+        reasons, host = (_BOOLEANS["asarray"],), lambda: array_interface.plain_booleans(array)
     return Source(type_name(obj), view, host, protocol, reasons, obj=obj)
 
 
@@ -264,7 +265,8 @@ def _dlpack(obj: Any) -> Source:
         reasons = (_COPIES,)
     host: Callable[[], Array] = dlpack.HostImport(capsule, view)
     if view.dtype.name == "bool" and array_interface.has_other_booleans(array := host()):
-        reasons, host = (*reasons, _BOOLEANS["from_dlpack"]), lambda: array.view(np.uint8) != 0
+        reasons = (*reasons, _BOOLEANS["from_dlpack"])
+        host = partial(array_interface.plain_booleans, array)
     return Source(type_name(obj), view, host, "dlpack", reasons, obj=obj)
 
 

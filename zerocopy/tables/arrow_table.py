@@ -10,6 +10,7 @@ from zerocopy.device import HOST
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.protocols.exporter_errors import malformed
 from zerocopy.source import Source, type_name
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
@@ -35,7 +36,15 @@ def describe(obj: Any, for_table: bool = False) -> Table:
     if hasattr(type(obj), "__arrow_c_stream__"):
         return _stream(obj, for_table)
     chunk = _chunk(obj)
+    if for_table:
+        _check_names(chunk.field)
     return table_of_chunks(obj, [chunk], arrow=lambda: hub().read_all(chunk.owner))
+
+
+def _check_names(field: Field | None) -> None:
+    """Refuse children whose names are NULL: Arrow's C++ library, which reads tables, does not import them."""
+    if field is not None and not all(part.named for child in field.children for part in child.walk()):
+        raise malformed("", "a child of its schema has no name: it is NULL")
 
 
 def as_array(obj: Any) -> Source:
@@ -59,12 +68,16 @@ def _chunk(obj: Any) -> arrow_c.Memory:
 def _stream(obj: Any, for_table: bool) -> Table:
     """Describe a stream by its schema: many streams can be requested and read only once."""
     name, field = type_name(obj), arrow_c.read_field(obj)
+    if for_table:
+        _check_names(field)
     return unread_table(obj, name, field, lambda: _open(obj, name, for_table))
 
 
 def _open(obj: Any, name: str, for_table: bool) -> Table:
     """Request a stream, and return it with its types before a batch is read."""
     stream = arrow_c.Stream(obj)
+    if for_table:
+        _check_names(stream.field)
 
     def read() -> Table:
         if for_table:

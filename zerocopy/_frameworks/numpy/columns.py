@@ -71,6 +71,10 @@ class FieldColumn(TensorColumn):
     def source(self, source: Source) -> None:
         self._source = source
 
+    @property
+    def nbytes(self) -> int:
+        return self._source.view.nbytes
+
 
 class PaddedFieldColumn(FieldColumn, PaddedColumn):
     """A column of a record field of NumPy's ``S`` bytes."""
@@ -141,11 +145,17 @@ def time_column(
 
     def host() -> Array:
         array = load()
-        if not kept:
-            array = _in_days(array) if days else _in_unit(array.astype(native), np.dtype(f"{kind}8[{to}]"))
-        else:
-            array = array.astype(native, copy=False)
+        array = array.astype(native, copy=False) if kept else fitting(array)
         return array if days else array.view(np.int64)
+
+    def fitting(array: Array) -> Array:
+        return _in_days(array) if days else _in_unit(array.astype(native), np.dtype(f"{kind}8[{to}]"))
+
+    def use() -> None:
+        on_use()
+        if not kept and length:  # explain too refuses values that do not fit
+            values = peek()
+            fitting(np.array([np.fmin.reduce(values), np.fmax.reduce(values)]))
 
     if why:
         standard = _INT32 if days else _INT64
@@ -156,7 +166,7 @@ def time_column(
             address(array), array.shape, array.strides, _INT64, HOST, not array.flags.writeable, array
         )
     marks = Marks(peek, np.isnat, _NAT)
-    return FieldColumn(Source(name, view, host, "buffer", tuple(why), obj=view), field, marks, on_use)
+    return FieldColumn(Source(name, view, host, "buffer", tuple(why), obj=view), field, marks, use)
 
 
 def _in_days(array: Array) -> Array:

@@ -27,6 +27,7 @@ from zerocopy._frameworks.polars.types import (
     BITS,
     changes,
     check_dictionaries,
+    check_seconds,
     memory_reasons,
     reasons_against,
 )
@@ -134,6 +135,7 @@ class Polars(Framework):
         reasons = dict.fromkeys(column.arrow_reasons())
         if column.field is not None:
             reasons |= dict.fromkeys(reasons_against(pl, column.field))
+            check_seconds(column)
         elif column.source.view.dtype.name == "bool":  # type: ignore[attr-defined]
             reasons[BITS] = None
         if isinstance(column, ArrowColumn):

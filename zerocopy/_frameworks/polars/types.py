@@ -11,10 +11,12 @@ from functools import cache
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.tables.arrow_column import ArrowColumn
+from zerocopy.tables.column import Column
 from zerocopy.tables.fixed_shape import nested_lists, shape_of
 from zerocopy.tables.hub import hub
 
@@ -38,6 +40,7 @@ _CATEGORIES = Reason(
 _SLICED = Reason(
     "polars cannot read a slice of fixed-size lists that has nulls", "slice it in polars", code="sliced-lists"
 )
+_MOST_SECONDS = (2**63 - 1) // 1000
 _MILLISECONDS = Reason(
     "polars has no seconds: they become milliseconds", "cast it to ms in Arrow", code="time-unit"
 )
@@ -194,6 +197,18 @@ def check_dictionaries(column: ArrowColumn) -> None:
     nested = column.field.children and any(part.dictionary for part in walk(column.field))
     if column.length and nested and any(chunk.length and hollow(chunk) for chunk in column.chunks):
         raise hollow_error()
+
+
+def check_seconds(column: Column) -> None:
+    """Refuse seconds that do not fit in polars' milliseconds, as its cast does."""
+    field = column.field
+    if field is None or field.kind not in ("timestamp", "duration") or field.unit != "s" or not column.length:
+        return
+    values = column.values(by_name("int64")).host()
+    values = values[~column.mask().host()] if column.null_count else values
+    if len(values) and not -_MOST_SECONDS <= int(values.min()) <= int(values.max()) <= _MOST_SECONDS:
+        why = "it has values that do not fit in milliseconds"
+        raise LossyConversionError("", why, "drop or clip those values first", code="out-of-range")
 
 
 def adapted(pa: Any, name: str, array: Any) -> Any:
