@@ -43,7 +43,7 @@ for shared in kept:
     print(bytes(shared).hex(), flush=True)
 sys.stdin.read()
 """
-_LOCATION = ("host", "pid", "fd", "inode", "generation", "start")
+_LOCATION = ("host", "pid", "fd", "inode", "generation", "start", "broker")
 _HANDLE = ("flags", "first", "length", "nbytes")
 
 
@@ -152,6 +152,8 @@ def attempt(data: bytes) -> str:
 def main(count: int = 100_000, seed: int = 1) -> dict:
     """Open `count` changed handles."""
     choose, counts = random.Random(seed), Counter()
+    for name in zc.__all__:  # all are loaded after many reads of `zc.convert`
+        getattr(zc, name)
     watch, began = Watch(), time.monotonic()
     with subprocess.Popen([sys.executable, "-c", OWNER], stdin=-1, stdout=-1, text=True) as process:
         handles = [bytes.fromhex(process.stdout.readline()) for _ in range(5)]
