@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from _thread import get_ident
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
@@ -27,7 +26,7 @@ from zerocopy.errors import (
     Reason as Reason,
     UnsupportedConversionError as UnsupportedConversionError,
 )
-from zerocopy.forks import IMPORTING, LOADING, is_installed as is_installed
+from zerocopy.forks import is_installed as is_installed, while_forks_wait as while_forks_wait
 from zerocopy.source import (
     FORMS as FORMS,
     Array as Array,
@@ -90,6 +89,9 @@ class Framework:
         A function as ``"module:name"``, for `zerocopy.protocols.pytree_node`.
     has_dimensions : bool
         Whether columns of one of its tables can have different rows.
+    options : tuple of str
+        Options that only some targets have: ``"index"`` for labels of rows, ``"connection"``. `from_table`
+        and `from_column` find their values in ``table.options``.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
 
@@ -127,6 +129,7 @@ class Framework:
     gradients_hook: str = ""
     compound_hook: str = ""
     pytree_hook: str = ""
+    options: tuple[str, ...] = ()
     actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 
@@ -379,17 +382,6 @@ class Framework:
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         """Return importers by form, the cheapest first; each aliases its argument or raises."""
         return {}
-
-
-def while_forks_wait(load: Callable[[], Any]) -> Any:
-    """Return ``load()``, which imports modules. A fork in another thread waits until it returns."""
-    token = object()
-    with LOADING:  # a fork holds it
-        IMPORTING[token] = get_ident()
-    try:
-        return load()
-    finally:
-        del IMPORTING[token]
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

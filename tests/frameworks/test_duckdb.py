@@ -502,3 +502,56 @@ def test_threads_use_separate_connections() -> None:
         thread.join()
     assert len(converted) == 20
     assert all(total == n * 200_000 for n, total in converted)
+
+
+def test_a_relation_on_the_connection_of_the_caller(con: Any) -> None:
+    con.sql("create table t (x bigint)")
+    result = zc.convert({"x": np.arange(3)}, "duckdb", connection=con)
+    con.sql("insert into t select * from result")
+    result.insert_into("t")
+    assert con.sql("select sum(x) from t").fetchall() == [(6,)]
+    assert zc.explain({"x": np.arange(3)}, "duckdb", connection=con).zero_copy
+    # Without the option, the result is on the default connection, which this one cannot read.
+    other = zc.convert({"x": np.arange(3)}, "duckdb")
+    with pytest.raises(duckdb.Error, match="another database"):
+        con.sql("select * from other")
+    con.register("moved", zc.convert(other, "duckdb", connection=con))
+    assert con.sql("select max(x) from moved").fetchall() == [(2,)]
+    con.register("series", zc.convert(np.arange(3), "duckdb", connection=con))
+    assert con.sql("select sum(column_0) from series").fetchall() == [(3,)]
+
+
+def test_a_connection_that_cannot_be_used_is_refused() -> None:
+    x = {"x": np.arange(3)}
+    with duckdb.connect() as closed:
+        pass
+    for connection, why in [(closed, "connection= cannot be used"), (3, "int, which is not a connection")]:
+        plan = zc.explain(x, "duckdb", connection=connection)
+        with pytest.raises(zc.UnsupportedConversionError, match=why) as caught:
+            zc.convert(x, "duckdb", connection=connection)
+        assert not plan.possible
+        assert str(plan.error) == str(caught.value)
+    for to in ("polars", "numpy"):
+        with pytest.raises(zc.UnsupportedConversionError, match=f"{to} has no connections"):
+            zc.convert(x, to, connection=closed)
+
+
+def test_a_connection_is_not_kept_alive() -> None:
+    connection = duckdb.connect()
+    reference = weakref.ref(connection)
+    converter = zc.plan_for(pa.schema([("x", pa.int64())]), "duckdb", connection=connection)
+    assert converter({"x": np.arange(3)}).fetchall() == [(0,), (1,), (2,)]
+    del converter, connection
+    gc.collect()
+    assert reference() is None
+
+
+@pytest.mark.parametrize("start", [0, 3, 2100])
+def test_intervals_of_months_days_and_nanoseconds_are_kept(start: int) -> None:
+    kind = pa.month_day_nano_interval()
+    rows = [None if i % 5 == 0 else (i % 40 - 20, i, i * 1000) for i in range(5000)]
+    flat = pa.array(rows, kind)
+    shapes = [flat, pa.StructArray.from_arrays([flat], ["i"]), pa.FixedSizeListArray.from_arrays(flat, 2)]
+    for array in [*shapes, pa.ListArray.from_arrays(range(0, 5001, 2), flat)]:
+        table = pa.table({"a": array[start:2400]})
+        assert zc.convert(zc.convert(table, "duckdb"), "pyarrow")["a"].to_pylist() == table["a"].to_pylist()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.frameworks import HOST
 
 import zerocopy as zc
+from zerocopy import registry
+from zerocopy._engine import routes
 from zerocopy._frameworks.pandas import metadata as pandas_metadata
 
 pd = pytest.importorskip("pandas")
@@ -184,3 +187,86 @@ def test_values_of_a_multiindex_are_computed(levels: list[list[float]], to: str)
         zc.convert(index, to, copy=False)
     assert zc.explain(index.to_frame(index=False), "pyarrow").zero_copy
     assert not zc.explain(index, "pandas", columns=["a"]).zero_copy
+
+
+# -- labels that the caller passes ------------------------------------------------
+
+
+@pytest.mark.parametrize("source", HOST)
+@pytest.mark.parametrize("shape", [(4,), (4, 2), (0,)])
+def test_any_tensor_gets_the_labels_of_a_frame(source: str, shape: tuple[int, ...]) -> None:
+    try:
+        predicted = zc.convert(np.ones(shape, np.float32), source)
+    except zc.ZeroCopyError:
+        pytest.skip(f"{source} has no array of shape {shape}")
+    frame = pd.DataFrame({"x": range(9)}).query("x % 2")[: shape[0]]
+    plan = zc.explain(predicted, "pandas", index=frame.index)
+    result = zc.convert(predicted, "pandas", index=frame.index)
+    assert_index_equal(result.index, frame.index)
+    assert plan.shares_memory in (None, zc.shares_memory(predicted, result))
+    if shape == (4,):
+        assert frame.assign(predicted=result)["predicted"].tolist() == [1.0] * 4
+    converter = zc.plan_for(predicted, "pandas", index=frame.index)
+    assert_index_equal(converter(predicted).index, frame.index)
+
+
+@pytest.mark.parametrize(
+    "labels", [list("abc"), np.array([5, 3, 1]), pd.Series([2, 4, 6], name="k"), range(3)]
+)
+def test_labels_replace_those_of_tables(labels) -> None:
+    frame = pd.DataFrame({"x": [1.5, 2.5, 3.5]}, index=pd.Index([7, 8, 9], name="i"))
+    for x in (frame, zc.convert(frame, "pyarrow"), zc.convert(frame, "polars"), {"x": [1.5, 2.5, 3.5]}):
+        x = {"x": frame["x"].to_numpy()} if type(x) is dict else x
+        kept = (
+            ["x"] if type(x) in (dict, pd.DataFrame) else ["x", "i"]
+        )  # an index of another table is a column
+        result = zc.convert(x, "pandas", index=labels)
+        assert_index_equal(result.index, pd.Index(labels))
+        assert list(result) == kept
+        assert result["x"].tolist() == [1.5, 2.5, 3.5]
+    series = zc.convert(frame["x"], "pandas", index=labels)
+    assert_index_equal(series.index, pd.Index(labels))
+    assert (series.name, series.tolist()) == ("x", [1.5, 2.5, 3.5])
+    stream = pa.RecordBatchReader.from_batches(
+        pa.schema([("y", pa.int8())]), [pa.record_batch({"y": pa.array([1, 2, 3], pa.int8())})]
+    )
+    assert_index_equal(zc.convert(stream, "pandas", index=labels).index, pd.Index(labels))
+
+
+def test_labels_that_do_not_fit_are_refused() -> None:
+    x = torch.arange(3.0)
+    frame = pd.DataFrame({"x": range(4)})
+    for labels, why in [
+        (frame.index, "index= has 4 labels, and the object has 3 rows"),
+        (frame[:3], "pandas cannot make an index"),
+        (np.ones((3, 1)), "pandas cannot make an index"),
+    ]:
+        plan = zc.explain(x, "pandas", index=labels)
+        assert not plan.possible
+        with pytest.raises(zc.UnsupportedConversionError, match=why) as caught:
+            zc.convert(x, "pandas", index=labels)
+        assert caught.value.calls == ('zc.convert(x, "pandas")',)
+        assert str(plan.error) == str(caught.value)
+    with pytest.raises(ValueError, match="index is True, False, None or the labels of the rows, not 'abc'"):
+        zc.convert(x, "pandas", index="abc")
+
+
+@pytest.mark.parametrize(
+    "to", [name for name in registry.frameworks() if name not in ("pandas", "cupy", "numba")]
+)
+def test_other_targets_have_no_labels(to: str) -> None:
+    if not registry.by_name(to).installed() or registry.by_name(to).kind == "compound":
+        pytest.skip(f"{to} is not installed, or has no tables")
+    labels = pd.Index([1, 2])
+    for x in (np.arange(2.0), pd.DataFrame({"x": [1.0, 2.0]}, index=[5, 6])):
+        assert not zc.explain(x, to, index=labels).possible
+        with pytest.raises(zc.UnsupportedConversionError, match="has no labels of rows"):
+            zc.convert(x, to, index=labels)
+
+
+def test_labels_are_not_kept_by_routes() -> None:
+    count = len(routes.OPTION_TABLES)
+    for start in range(3):
+        zc.convert(np.arange(3.0), "pandas", index=range(start, start + 3))
+        zc.convert(np.arange(3.0), "pandas", index=[start, 4, 5])
+    assert len(routes.OPTION_TABLES) == count

@@ -79,8 +79,11 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         :class:`zerocopy.Encoded` numbers, since tensors have no such types.
     names : list of str, optional
         Labels for the columns of a 2-D tensor.
-    index : bool, optional
-        Whether pandas' index is converted too. None: if it has a name or is not the default one.
+    index : bool or sequence, optional
+        Whether pandas' index is converted too. None: if it has a name or is not the default one. For a
+        pandas result also its labels, one for each row: ``index=frame.index`` for predictions of its rows.
+    connection : object, optional
+        The DuckDB connection on which the result is a relation. Default: the default connection.
 
     Returns
     -------

@@ -31,7 +31,7 @@ def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
         The target.
     device, copy, stream, writable, dtype, leaves, validate : optional
         The options of :func:`zerocopy.convert`. ``validate="full"`` reads the data here too.
-    layout, columns, nulls, encode, names, index : optional
+    layout, columns, nulls, encode, names, index, connection : optional
         Its options for tables.
 
     Returns
@@ -94,9 +94,10 @@ def _explain(call: Call) -> Plan:
         with call.translated_errors():  # an array of several buffers, which can all be empty
             plan.zero_copy = shares_memory(call.obj, call.obj)
     owner = registry.by_type(type(call.obj))
+    options = {**call.options, "index": call.own_index} if "index" in call.options else call.options
     with call.translated_errors():
         if owner is not None and (owner.name != call.target.name or not call.target.is_native(call.obj)):
-            plan.warnings += owner.label_warnings(call.obj, call.target, call.options)
+            plan.warnings += owner.label_warnings(call.obj, call.target, options)
     if call.cast is not None:
         try:
             for check in call.cast.checks:

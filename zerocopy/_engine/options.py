@@ -28,10 +28,13 @@ class ConvertOptions(ArrayOptions, total=False):
     nulls: Any
     encode: bool | None
     names: Sequence[str] | None
-    index: bool | None
+    index: Any
+    connection: Any
 
 
 NAMES = tuple(ConvertOptions.__annotations__)
+#: Options with objects of the caller: a route would keep them alive, so none is kept for these options.
+HELD = frozenset(("index", "connection"))
 TABLE_NAMES = tuple(name for name in NAMES if name not in ArrayOptions.__annotations__)
 
 _TYPES = get_type_hints(ConvertOptions)

@@ -41,7 +41,7 @@ def plan_for(schema: Any, to: Any, **options: Unpack[ConvertOptions]) -> Convert
         The target, as for :func:`zerocopy.convert`.
     device, copy, stream, writable, dtype, leaves, validate : optional
         Options of :func:`zerocopy.convert`.
-    layout, columns, nulls, encode, names, index : optional
+    layout, columns, nulls, encode, names, index, connection : optional
         Its options for tables.
 
     Returns

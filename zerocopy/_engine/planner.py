@@ -24,6 +24,8 @@ from zerocopy.strided_view import StridedView
 
 #: With only these options, except ``copy=True``, an object of the target is returned unchanged.
 _UNCHANGED = frozenset(("copy", "stream", "leaves", "validate"))
+#: The longest text of an option in a message.
+_WIDEST = 200
 #: Built once: a reason with a fix takes 2 us.
 _COPY = Fix(options={"copy": None}, effect="copies")
 _COPY_REQUESTED = Reason("copy=True was passed", code="copy-requested")
@@ -76,7 +78,7 @@ class Call:
         return self._summary
 
     def __str__(self) -> str:
-        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        options = "".join(f", {name}={_shown(value)}" for name, value in self.options.items())
         return f"convert({self.subject}, to={text(self.to)}{options})"
 
     def is_tree(self) -> bool:
@@ -111,8 +113,14 @@ class Call:
             with self.translated_errors():
                 # pyarrow reads a stream whole if it has to check it.
                 for_table = target.kind != "tensor" or "validate" in self.options
-                self.description = describe(self.obj, self.options.get("index"), for_table)
+                self.description = describe(self.obj, self.own_index, for_table)
         return self.description
+
+    @property
+    def own_index(self) -> bool | None:
+        """The option ``index=`` for the object's own labels of rows, which others passed there replace."""
+        index = self.options.get("index")
+        return index if index is None or isinstance(index, bool) else False
 
     def translated_errors(self) -> AbstractContextManager[None]:
         """Turn exceptions of frameworks and producers into zerocopy's own (promise P9)."""
@@ -121,6 +129,12 @@ class Call:
     def out_of_memory(self, name: str, error: Exception) -> MemoryError:
         """Return Python's error for a framework's own out-of-memory error."""
         return out_of_memory(str(self), name, error)
+
+
+def _shown(value: Any) -> str:
+    """Return an option as text: of an array or another large object, the type."""
+    shown = repr(value)
+    return shown if len(shown) <= _WIDEST and "\n" not in shown else f"<{type_name(value)}>"
 
 
 def _is_inner_container(value: Any) -> bool:

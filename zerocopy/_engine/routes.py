@@ -16,6 +16,7 @@ from typing import Any
 from zerocopy import registry
 from zerocopy._engine import native_routes, recording
 from zerocopy._engine.option_routes import Parts, Route, is_routable, option_route
+from zerocopy._engine.options import HELD
 from zerocopy._engine.target import resolve
 from zerocopy._native import core
 from zerocopy.errors import UnsupportedConversionError
@@ -82,10 +83,12 @@ def routes_of(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
     Raises
     ------
     TypeError
-        The target or an option cannot be hashed.
+        The target or an option cannot be hashed, or an option is one of `HELD`.
     """
     if not options:
         return TABLE.setdefault(to, {})
+    if not HELD.isdisjoint(options):
+        raise TypeError(f"no routes are kept for the options {sorted(HELD)}")
     key = option_key(options)
     table = OPTION_TABLES.get(key)
     if table is None:

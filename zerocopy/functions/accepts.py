@@ -47,8 +47,10 @@ def accepts(
     copy : bool, optional
         True: the function gets copies, into which it may write. False: neither arguments nor results are
         copied; a conversion that needs a copy raises. None: alias where possible, both ways.
-    stream, writable, dtype, leaves, validate, layout, columns, nulls, encode, names, index : optional
+    stream, writable, dtype, leaves, validate : optional
         Options of :func:`zerocopy.convert` for the arguments.
+    layout, columns, nulls, encode, names, index, connection : optional
+        Its options for tables.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -277,6 +277,8 @@ class Table:
         The object itself, for a target that returns it unchanged.
     row_labels : callable, optional
         ``row_labels() -> object``: labels of rows that are not columns, and are with ``index=True``.
+    options : mapping of str to object
+        For `from_table`: the options of the call that the target lists in ``Framework.options``.
 
     Examples
     --------
@@ -299,6 +301,7 @@ class Table:
     once: bool = False
     obj: Any = None
     row_labels: Callable[[], Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_rows(self) -> bool:

@@ -24,20 +24,22 @@ class Options:
     nulls: Any = None
     encode: bool | None = None
     names: Sequence[str] | None = None
-    index: bool | None = None
+    index: Any = None
+    connection: Any = None
 
     def __post_init__(self) -> None:
         if self.layout is not None and self.layout not in _LAYOUTS:
             raise ValueError(f"layout is one of {', '.join(map(repr, _LAYOUTS))}, not {self.layout!r}")
         for name in ("columns", "names"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, (str, bytes)) or not hasattr(value, "__iter__")):
+            if value is not None and not _is_list(value):
                 raise ValueError(f"{name} is a list of names, not {value!r}")
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
-        for name in ("encode", "index"):
-            if getattr(self, name) not in (None, True, False):
-                raise ValueError(f"{name} is True, False or None, not {getattr(self, name)!r}")
+        if self.encode not in (None, True, False):
+            raise ValueError(f"encode is True, False or None, not {self.encode!r}")
+        if not (self.index is None or isinstance(self.index, bool) or _is_list(self.index)):
+            raise ValueError(f"index is True, False, None or the labels of the rows, not {self.index!r}")
         if self.nulls is not None:
             from zerocopy.tables import nulls
 
@@ -45,9 +47,20 @@ class Options:
                 nulls.parse(value, None)
 
     @property
+    def of_target(self) -> dict[str, Any]:
+        """The options for frameworks that list them in ``Framework.options``, by name."""
+        labels = None if isinstance(self.index, bool) else self.index
+        given = {"index": labels, "connection": self.connection}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
     def explicit(self) -> dict[str, Any]:
         """The options that the caller passed, by name."""
         return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
+
+
+def _is_list(value: Any) -> bool:
+    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes))
 
 
 #: Default options, built once because validation costs time.

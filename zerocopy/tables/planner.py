@@ -21,6 +21,9 @@ from zerocopy.tables.options import DEFAULTS, Options, Request
 from zerocopy.tables.summary import copy_required, run
 from zerocopy.tables.tensor_table import table_of_tensor
 
+#: What a framework lacks that does not list an option in ``Framework.options``.
+_LACKING = {"index": "labels of rows", "connection": "connections"}
+
 
 def request(
     target: Framework,
@@ -45,7 +48,14 @@ def make(description: Source | Table, request: Request) -> Plan:
     ZeroCopyError
         As ``convert`` raises; the caller sets the first part of the message.
     """
+    given = request.options.of_target
+    for name in given:
+        if name not in request.target.options:
+            why = f"{request.target.name} has no {_LACKING[name]}"
+            raise UnsupportedConversionError("", why, code="option-value", fixes=[Fix(options={name: None})])
     table = _as_table(description, request)
+    if given:
+        table = replace(table, options=given)
     if table.read is not None:
         return _unread(table, request)
     return _plan_columns(table, request)
@@ -60,7 +70,9 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
         from zerocopy.tables import validation
 
         validation.check(chosen)
-    if request.options.index is False:
+    if (labels := table.options.get("index")) is not None and not unread:
+        _check_labels(labels, table)
+    if request.options.index is False or labels is not None:
         chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
     keeps_columns = _keeps_columns(request)
     if not request.target.has_dimensions and (
@@ -72,6 +84,14 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
     if keeps_columns:
         return to_tables.plan(chosen, request)
     return to_tensors.plan(chosen, request)
+
+
+def _check_labels(labels: Any, table: Table) -> None:
+    """Refuse row labels that are not one for each row."""
+    if len(labels) != table.length:
+        why = f"index= has {len(labels):,} labels, and the object has {table.length:,} rows"
+        fixes = [Fix(options={"index": None}, effect="gives the default index")]
+        raise UnsupportedConversionError("", why, code="different-lengths", fixes=fixes)
 
 
 def _as_table(description: Source | Table, request: Request) -> Table:

@@ -7,18 +7,16 @@ time that a query on the relation runs, and keeps that memory alive.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 from zerocopy._frameworks.duckdb.leaves import leaves, numbers
+from zerocopy._frameworks.duckdb.types import LACKING, NUMBERS, changed, changes, field_of, field_type
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
-from zerocopy.protocols.arrow_schema import Field
-from zerocopy.source import Source
+from zerocopy.source import Source, type_name
 from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
@@ -36,40 +34,14 @@ _LIVE = (
     "DuckDB reads the memory each time that a query on the relation runs: writing to the source "
     "changes what later queries return (copy=True takes a snapshot)"
 )
-_TENSOR = {b"ARROW:extension:name": b"arrow.fixed_shape_tensor"}
-
-#: DuckDB's types as Arrow's formats, with its default settings (``DuckDBPyType.id``).
-_FORMATS: dict[str, str] = dict(
-    re.findall(
-        r"(\w+)=(\S+)",
-        "null=n boolean=b tinyint=c smallint=s integer=i bigint=l utinyint=C usmallint=S uinteger=I "
-        "ubigint=L float=f double=g hugeint=d:38,0 varchar=u uuid=u blob=z date=tdD time=ttu time_ns=ttn "
-        "timestamp=tsu: timestamp_s=tss: timestamp_ms=tsm: timestamp_ns=tsn: timestamptz_ns=tsn:UTC "
-        "interval=tin list=+l struct=+s bignum=z geometry=z variant=+s",
-    )
-)
-_FORMATS["timestamp with time zone"] = "tsu:UTC"
-_INTEGERS = ("tinyint", "smallint", "integer", "bigint")
-#: The standard names of DuckDB's types that ``dtype=`` takes.
-_NUMBERS = {"boolean": "bool", "float": "float32", "double": "float64"}
-_NUMBERS |= {f"{u}{n}": f"{u}int{8 << i}" for u in ("", "u") for i, n in enumerate(_INTEGERS)}
-_EXTENSIONS = {"bignum": "arrow.opaque", "geometry": "geoarrow.wkb", "variant": "arrow.parquet.variant"}
-
-#: Types that DuckDB exports as another type without an error: why, and an explicit cast.
-_CHANGED = {
-    "uhugeint": ("Arrow has no integers of 128 bits and DuckDB lets them overflow", ("DOUBLE", "VARCHAR")),
-    "time with time zone": ("DuckDB drops its offset from UTC", ("VARCHAR", "TIME")),
-    "bit": ("DuckDB exports an encoding of its own as plain bytes", ("VARCHAR", "BLOB")),
-}
-_NESTED = ("list", "array", "struct", "map", "union")
 
 
 class DuckDB(Framework):
-    """``DuckDBPyRelation``, which is a table. Each result is on its own connection.
+    """``DuckDBPyRelation``, which is a table. Each result is on a cursor of its own.
 
-    The connection is a cursor of the default connection: ``duckdb.sql("select * from x")`` finds
-    the relation by its Python name, and two threads never use one connection, which DuckDB
-    refuses. Join relations of several connections in SQL.
+    It is a cursor of the default connection, or of the option ``connection=``: queries of that connection
+    find the relation by its Python name, and two threads never use one connection, which DuckDB
+    refuses. A relation cannot be read by a connection to another database.
     """
 
     name = "duckdb"
@@ -88,6 +60,7 @@ class DuckDB(Framework):
         "fill-nulls": Fix("coalesce({x}, 0)"),
     }
     mutable = False
+    options = ("connection",)
     loading_hook = "zerocopy._frameworks.duckdb.loading:DuckDBLoading"
 
     def owns(self, cls: type) -> bool:
@@ -117,8 +90,8 @@ class DuckDB(Framework):
             why = f"the relation cannot be used any more: {error}"
             asked = f"convert({name})"
             raise UnsupportedConversionError(asked, why, "create it again", code="framework-error") from error
-        refuse((label, _changed(kind)) for label, kind in zip(labels, types, strict=True))
-        columns = [UnreadColumn(name, _field_of(kind), (COPIES,)) for kind in types]
+        refuse((label, changed(kind)) for label, kind in zip(labels, types, strict=True))
+        columns = [UnreadColumn(name, field_of(kind), (COPIES,)) for kind in types]
         return Table(name, labels, columns, 0, read=lambda: self._read(obj, name), obj=obj)
 
     def _read(self, relation: Any, name: str) -> Table:
@@ -142,16 +115,16 @@ class DuckDB(Framework):
         return replace(table, name=name, obj=None)
 
     def parse_dtype(self, spec: Any) -> DType | None:
-        name = _NUMBERS.get(str(spec).lower())
+        name = NUMBERS.get(str(spec).lower())
         return None if name is None else by_name(name)
 
     # -- target ---------------------------------------------------------------
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()  # refuses types that Arrow lacks
-        field = _field(column)
+        field = field_type(column)
         for part in field.walk():
-            for lacks, remedy, cast in _LACKING:
+            for lacks, remedy, cast in LACKING:
                 if lacks(part):
                     effect = "rounds to floats" if cast == "cast:float64" else ""
                     fixes = [Fix(action=cast, effect=effect)] if cast and part is field else []
@@ -166,11 +139,32 @@ class DuckDB(Framework):
             raise LossyConversionError("", why, remedy, code="time-unit")
         return reasons
 
+    def table_reasons(self, table: Table) -> list[list[Reason]]:
+        if table.options:
+            self._cursor(table)  # refuses an object that is not an open connection
+        return super().table_reasons(table)
+
+    def _cursor(self, table: Table) -> Any:
+        """Return a cursor for the result: of the option ``connection=``, or of the default connection."""
+        duckdb = self.module()
+        connection = table.options.get("connection")
+        if connection is None:
+            return duckdb.default_connection().cursor()
+        fixes = [Fix(options={"connection": None}, effect="uses the default connection")]
+        if not isinstance(connection, duckdb.DuckDBPyConnection):
+            why = f"connection= is {type_name(connection)}, which is not a connection of DuckDB"
+            raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
+        try:
+            return connection.cursor()
+        except duckdb.Error as error:
+            why = f"connection= cannot be used: {error}"
+            raise UnsupportedConversionError("", why, code="option-value", fixes=fixes) from error
+
     def table_warnings(self, table: Table) -> tuple[str, ...]:
         _check_names(table)
         warnings = []
         for label, column in zip(table.labels, table.columns, strict=True):
-            changes = dict.fromkeys(text for part in _field(column).walk() for text in _changes(part))
+            changes = dict.fromkeys(text for part in field_type(column).walk() for text in changes(part))
             warnings += [f"column {label!r}: {text}" for text in changes]
         if table.metadata:
             warnings.append("DuckDB has no metadata: the schema's is lost")
@@ -194,7 +188,7 @@ class DuckDB(Framework):
             fields = [f.with_type(c.type) for f, c in zip(arrow.schema, columns, strict=True)]
             arrow = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         # A cursor per relation, because a connection refuses a second thread.
-        return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
+        return duckdb.from_arrow(arrow, connection=self._cursor(table))
 
     def from_column(self, table: Table) -> Any:
         return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
@@ -214,46 +208,6 @@ def _no_result(name: str) -> UnsupportedConversionError:
 def refuse(errors: Iterable[tuple[Hashable, ZeroCopyError | None]]) -> None:
     if refused := {label: error for label, error in errors if error is not None}:
         raise combine_errors(refused)
-
-
-# -- DuckDB's types -------------------------------------------------------------
-
-
-def _children(kind: Any) -> list[tuple[str, Any]]:
-    # An array's children include its size, which is not a type; types without children raise.
-    return [(n, t) for n, t in kind.children if hasattr(t, "id")] if kind.id in _NESTED else []
-
-
-def _field_of(kind: Any, name: str = "") -> Field:
-    """Return the Arrow type of a column, for the plan before the query runs."""
-    of, inner = kind.id, tuple(_field_of(child, label) for label, child in _children(kind))
-    if of == "decimal":
-        size = dict(kind.children)
-        return Field(f"d:{size['precision']},{size['scale']}", name)
-    if of == "enum":
-        return Field("C", name, dictionary=Field("u"))
-    if of == "map":
-        return Field("+m", name, children=(Field("+s", "entries", children=inner),))
-    if of == "union":  # its first child is the tag
-        return Field("+us:" + ",".join(map(str, range(len(inner) - 1))), name, children=inner[1:])
-    if of == "array":
-        return Field(f"+w:{dict(kind.children)['size']}", name, children=inner)
-    if of == "variant":
-        inner = (Field("z", "metadata"), Field("z", "value"))
-    metadata = {b"ARROW:extension:name": _EXTENSIONS[of].encode()} if of in _EXTENSIONS else {}
-    return Field(_FORMATS.get(of, of), name, metadata=metadata, children=inner)
-
-
-def _changed(kind: Any) -> ZeroCopyError | None:
-    """Return the error for a type that DuckDB exports as another type, or None."""
-    if kind.id in _CHANGED:
-        why, casts = _CHANGED[kind.id]
-        fixes = [Fix(f"CAST({{x}} AS {name})") for name in casts]
-        return LossyConversionError("", f"it is {kind}: {why}", code="missing-dtype", fixes=fixes)
-    inner = next((error for _, child in _children(kind) if (error := _changed(child))), None)
-    if inner is not None:  # the whole column is cast
-        inner.fixes = (Fix("CAST({x} AS VARCHAR)"),)
-    return inner
 
 
 # -- values that DuckDB exports or imports incorrectly --------------------------
@@ -310,69 +264,6 @@ def wrong(column: Any) -> ZeroCopyError | None:
     else:
         return None
     return LossyConversionError("", why, code="out-of-range", fixes=[fix])
-
-
-# -- Arrow's types --------------------------------------------------------------
-
-
-def _field(column: Column) -> Field:
-    """Return a column's Arrow type; for a tensor the type that the hub chooses."""
-    if column.field is not None:
-        return column.field
-    view = column.values(by_name("uint8")).view
-    inner = Field.of(view.dtype.name)
-    flat = Field(f"+w:{prod(view.shape[1:])}", children=(inner,), metadata=_TENSOR)
-    return inner if view.ndim == 1 else flat
-
-
-#: Types that DuckDB refuses or for which it raises an internal error, each with a remedy.
-_LACKING: list[tuple[Callable[[Field], bool], str, str]] = [
-    (lambda f: f.format == "e", "cast it to float32, which holds all of its values", "cast:float32"),
-    (lambda f: f.kind == "decimal" and f.width == 32, "cast it to a narrower decimal", "cast:float64"),
-    (lambda f: f.kind == "decimal" and f.scale < 0, "cast it to a scale of 0 or more", "cast:float64"),
-    (lambda f: f.format.startswith("+ud"), "convert it to a sparse union", ""),
-    (lambda f: f.kind == "unknown", "cast it to one of Arrow's types", "cast:int64"),
-]
-
-_TEXT = "DuckDB has one type of text, and returns it as string"
-_BYTES = "DuckDB has one type of bytes, and returns them as binary"
-_LISTS = "DuckDB has one type of lists, and returns them as list"
-_BECOMES = {
-    "dictionary": "categories become plain values, and their order is lost",
-    "run_end_encoded": "runs become plain values",
-    "duration": "durations become INTERVALs, in microseconds",
-    "fixed_binary": _BYTES,
-    "string_view": _TEXT,
-    "binary_view": _BYTES,
-    "list_view": _LISTS,
-}
-_FORMATS_BECOME = {"U": _TEXT, "Z": _BYTES, "+L": _LISTS, "tdm": "dates come back as date32"} | dict.fromkeys(
-    ("tts", "ttm"), "times come back in microseconds"
-)
-_EXTENSIONS_BECOME = {
-    "arrow.uuid": "UUIDs come back as text",
-    "arrow.json": "JSON comes back as text",
-    "arrow.bool8": "booleans come back as bits",
-    "arrow.fixed_shape_tensor": "tensors become lists in physical order, and flat lists inside other lists",
-}
-
-
-def _changes(field: Field) -> Iterator[str]:
-    """Yield the parts of a type that are lost; the values are kept."""
-    if field.extension == _EXTENSIONS["geometry"]:
-        if field.metadata.get(b"ARROW:extension:metadata", b"{}") not in (b"", b"{}"):
-            yield "the metadata of its geometries, such as their coordinate system, is lost"
-    elif field.extension:
-        lost = f"{field.extension} is lost: DuckDB returns its storage"
-        yield _EXTENSIONS_BECOME.get(field.extension, lost)
-    elif field.kind in _BECOMES or field.format in _FORMATS_BECOME:
-        yield _BECOMES.get(field.kind) or _FORMATS_BECOME[field.format]
-    elif field.timezone:
-        yield f"DuckDB keeps the instants and not the zone {field.timezone}: it shows the session's zone"
-        if field.unit in ("s", "ms"):
-            yield "timestamps with a zone come back in microseconds"
-    elif field.kind == "decimal" and field.width < 16:
-        yield "decimals come back as decimal128"
 
 
 def _check_names(table: Table) -> None:

@@ -31,6 +31,7 @@ from zerocopy._frameworks.pandas.values import (
     kind_of,
     places_of,
     reasons_against,
+    row_labels,
     series_getter,
     values_of,
 )
@@ -60,6 +61,7 @@ class Pandas(Framework):
     root_modules = ("pandas",)
     distribution = "pandas"
     marks_readonly = True
+    options = ("index",)
     actions: Mapping[str, Fix] = {
         "column": Fix("{x}[{label}]"),
         "replace": Fix("{x}.assign(**{{{label}: {value}}})"),
@@ -163,6 +165,7 @@ class Pandas(Framework):
             raise UnsupportedConversionError(
                 "", why, 'pass to="pandas", or pick one with columns=[...]', code="option-value"
             )
+        row_labels(self.module(), table)  # refuses labels of which pandas cannot make an index
         metadata = meta.read(table.metadata)
         levels = [] if metadata is None else [entry for entry in metadata.index if isinstance(entry, str)]
         places = places_of(table, levels)
@@ -260,8 +263,8 @@ class Pandas(Framework):
         pd = self.module()
         (column,), (label,) = table.columns, table.labels
         name = None if isinstance(label, str) and label == "" else label
-        values = values_of(pd, column, None)
-        return pd.Series(values, name=name, copy=False)
+        index = row_labels(pd, table)
+        return pd.Series(values_of(pd, column, index), index=index, name=name, copy=False)
 
 
 FRAMEWORK = Pandas()

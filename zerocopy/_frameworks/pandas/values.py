@@ -11,7 +11,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import LEVEL, LEVELS, NAT, RANGE, masked_type, nat_reasons
 from zerocopy.dtype import by_name
-from zerocopy.errors import Fix, Reason
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.source import Array, Source
 from zerocopy.tables import on_device
@@ -212,7 +212,12 @@ def places_of(table: Table, levels: list[str]) -> list[int]:
 
 
 def index_from(pd: Any, table: Table, metadata: meta.IndexMetadata | None) -> tuple[list[int], Any]:
-    """Return the positions of the index's columns, and the index: the default one without metadata."""
+    """Return the positions of the index's columns, and the index: the default one without metadata.
+
+    Labels that the caller passes, for which the table has no columns, are the index.
+    """
+    if (labels := row_labels(pd, table)) is not None:
+        return [], labels
     entries = metadata.index if metadata is not None else []
     places = places_of(table, [entry for entry in entries if isinstance(entry, str)])
     if metadata is None or not places:
@@ -225,6 +230,19 @@ def index_from(pd: Any, table: Table, metadata: meta.IndexMetadata | None) -> tu
     if len(arrays) > 1:
         return places, pd.MultiIndex.from_arrays(arrays, names=names)
     return places, pd.Index(arrays[0], name=names[0], copy=False)
+
+
+def row_labels(pd: Any, table: Table) -> Any:
+    """Return the option ``index=`` as an index; None without it."""
+    labels = table.options.get("index")
+    if labels is None or isinstance(labels, pd.Index):
+        return labels
+    try:
+        return pd.Index(labels)
+    except (TypeError, ValueError) as error:
+        why = f"pandas cannot make an index of index=: {error}"
+        fixes = [Fix(options={"index": None}, effect="gives the default index")]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes) from error
 
 
 def _index_values(pd: Any, column: Column) -> Any:

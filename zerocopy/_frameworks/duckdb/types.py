@@ -1,0 +1,143 @@
+"""DuckDB's types and Arrow's: the Arrow type of a relation's column, what DuckDB lacks, and what is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any
+
+from zerocopy.dtype import by_name
+from zerocopy.errors import Fix, LossyConversionError, ZeroCopyError
+from zerocopy.protocols.arrow_schema import Field
+from zerocopy.tables.column import Column
+
+_TENSOR = {b"ARROW:extension:name": b"arrow.fixed_shape_tensor"}
+
+#: DuckDB's types as Arrow's formats, with its default settings (``DuckDBPyType.id``).
+_FORMATS: dict[str, str] = dict(
+    re.findall(
+        r"(\w+)=(\S+)",
+        "null=n boolean=b tinyint=c smallint=s integer=i bigint=l utinyint=C usmallint=S uinteger=I "
+        "ubigint=L float=f double=g hugeint=d:38,0 varchar=u uuid=u blob=z date=tdD time=ttu time_ns=ttn "
+        "timestamp=tsu: timestamp_s=tss: timestamp_ms=tsm: timestamp_ns=tsn: timestamptz_ns=tsn:UTC "
+        "interval=tin list=+l struct=+s bignum=z geometry=z variant=+s",
+    )
+)
+_FORMATS["timestamp with time zone"] = "tsu:UTC"
+_INTEGERS = ("tinyint", "smallint", "integer", "bigint")
+#: The standard names of DuckDB's types that ``dtype=`` takes.
+NUMBERS = {"boolean": "bool", "float": "float32", "double": "float64"}
+NUMBERS |= {f"{u}{n}": f"{u}int{8 << i}" for u in ("", "u") for i, n in enumerate(_INTEGERS)}
+_EXTENSIONS = {"bignum": "arrow.opaque", "geometry": "geoarrow.wkb", "variant": "arrow.parquet.variant"}
+
+#: Types that DuckDB exports as another type without an error: why, and an explicit cast.
+_CHANGED = {
+    "uhugeint": ("Arrow has no integers of 128 bits and DuckDB lets them overflow", ("DOUBLE", "VARCHAR")),
+    "time with time zone": ("DuckDB drops its offset from UTC", ("VARCHAR", "TIME")),
+    "bit": ("DuckDB exports an encoding of its own as plain bytes", ("VARCHAR", "BLOB")),
+}
+_NESTED = ("list", "array", "struct", "map", "union")
+
+
+# -- DuckDB's types -------------------------------------------------------------
+
+
+def _children(kind: Any) -> list[tuple[str, Any]]:
+    # An array's children include its size, which is not a type; types without children raise.
+    return [(n, t) for n, t in kind.children if hasattr(t, "id")] if kind.id in _NESTED else []
+
+
+def field_of(kind: Any, name: str = "") -> Field:
+    """Return the Arrow type of a column, for the plan before the query runs."""
+    of, inner = kind.id, tuple(field_of(child, label) for label, child in _children(kind))
+    if of == "decimal":
+        size = dict(kind.children)
+        return Field(f"d:{size['precision']},{size['scale']}", name)
+    if of == "enum":
+        return Field("C", name, dictionary=Field("u"))
+    if of == "map":
+        return Field("+m", name, children=(Field("+s", "entries", children=inner),))
+    if of == "union":  # its first child is the tag
+        return Field("+us:" + ",".join(map(str, range(len(inner) - 1))), name, children=inner[1:])
+    if of == "array":
+        return Field(f"+w:{dict(kind.children)['size']}", name, children=inner)
+    if of == "variant":
+        inner = (Field("z", "metadata"), Field("z", "value"))
+    metadata = {b"ARROW:extension:name": _EXTENSIONS[of].encode()} if of in _EXTENSIONS else {}
+    return Field(_FORMATS.get(of, of), name, metadata=metadata, children=inner)
+
+
+def changed(kind: Any) -> ZeroCopyError | None:
+    """Return the error for a type that DuckDB exports as another type, or None."""
+    if kind.id in _CHANGED:
+        why, casts = _CHANGED[kind.id]
+        fixes = [Fix(f"CAST({{x}} AS {name})") for name in casts]
+        return LossyConversionError("", f"it is {kind}: {why}", code="missing-dtype", fixes=fixes)
+    inner = next((error for _, child in _children(kind) if (error := changed(child))), None)
+    if inner is not None:  # the whole column is cast
+        inner.fixes = (Fix("CAST({x} AS VARCHAR)"),)
+    return inner
+
+
+# -- Arrow's types --------------------------------------------------------------
+
+
+def field_type(column: Column) -> Field:
+    """Return a column's Arrow type; for a tensor the type that the hub chooses."""
+    if column.field is not None:
+        return column.field
+    view = column.values(by_name("uint8")).view
+    inner = Field.of(view.dtype.name)
+    flat = Field(f"+w:{prod(view.shape[1:])}", children=(inner,), metadata=_TENSOR)
+    return inner if view.ndim == 1 else flat
+
+
+#: Types that DuckDB refuses or for which it raises an internal error, each with a remedy.
+LACKING: list[tuple[Callable[[Field], bool], str, str]] = [
+    (lambda f: f.format == "e", "cast it to float32, which holds all of its values", "cast:float32"),
+    (lambda f: f.kind == "decimal" and f.width == 32, "cast it to a narrower decimal", "cast:float64"),
+    (lambda f: f.kind == "decimal" and f.scale < 0, "cast it to a scale of 0 or more", "cast:float64"),
+    (lambda f: f.format.startswith("+ud"), "convert it to a sparse union", ""),
+    (lambda f: f.kind == "unknown", "cast it to one of Arrow's types", "cast:int64"),
+]
+
+_TEXT = "DuckDB has one type of text, and returns it as string"
+_BYTES = "DuckDB has one type of bytes, and returns them as binary"
+_LISTS = "DuckDB has one type of lists, and returns them as list"
+_BECOMES = {
+    "dictionary": "categories become plain values, and their order is lost",
+    "run_end_encoded": "runs become plain values",
+    "duration": "durations become INTERVALs, in microseconds",
+    "fixed_binary": _BYTES,
+    "string_view": _TEXT,
+    "binary_view": _BYTES,
+    "list_view": _LISTS,
+}
+_FORMATS_BECOME = {"U": _TEXT, "Z": _BYTES, "+L": _LISTS, "tdm": "dates come back as date32"} | dict.fromkeys(
+    ("tts", "ttm"), "times come back in microseconds"
+)
+_EXTENSIONS_BECOME = {
+    "arrow.uuid": "UUIDs come back as text",
+    "arrow.json": "JSON comes back as text",
+    "arrow.bool8": "booleans come back as bits",
+    "arrow.fixed_shape_tensor": "tensors become lists in physical order, and flat lists inside other lists",
+}
+
+
+def changes(field: Field) -> Iterator[str]:
+    """Yield the parts of a type that are lost; the values are kept."""
+    if field.extension == _EXTENSIONS["geometry"]:
+        if field.metadata.get(b"ARROW:extension:metadata", b"{}") not in (b"", b"{}"):
+            yield "the metadata of its geometries, such as their coordinate system, is lost"
+    elif field.extension:
+        lost = f"{field.extension} is lost: DuckDB returns its storage"
+        yield _EXTENSIONS_BECOME.get(field.extension, lost)
+    elif field.kind in _BECOMES or field.format in _FORMATS_BECOME:
+        yield _BECOMES.get(field.kind) or _FORMATS_BECOME[field.format]
+    elif field.timezone:
+        yield f"DuckDB keeps the instants and not the zone {field.timezone}: it shows the session's zone"
+        if field.unit in ("s", "ms"):
+            yield "timestamps with a zone come back in microseconds"
+    elif field.kind == "decimal" and field.width < 16:
+        yield "decimals come back as decimal128"
