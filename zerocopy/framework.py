@@ -200,6 +200,10 @@ class Framework:
         """Return the framework that makes objects with the labels of `obj`, an owned object."""
         return self
 
+    def labelled(self, result: Any, obj: Any) -> Any:
+        """Return `result` with the labels of `obj`, both owned objects, if their shapes are equal."""
+        return result
+
     def label_warnings(self, obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:
         """Return which labels of `obj`, an owned object, a conversion to `target` with `options` loses."""
         return ()

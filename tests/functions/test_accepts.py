@@ -539,3 +539,61 @@ def test_results_return_to_the_device_that_the_argument_was_moved_from(devices: 
     devices[id(there)] = Device(1, 0)
     assert f(there) is there
     assert isinstance(f(np.zeros(2)), np.ndarray)
+
+
+# -- tables and labels ------------------------------------------------------------
+
+
+@zc.accepts("torch", layout="matrix")
+def centred(x: Any) -> Any:
+    return x - x.mean(0)
+
+
+def test_arrays_series_and_frames_are_one_argument() -> None:
+    pd, pl, pa = map(pytest.importorskip, ("pandas", "polars", "pyarrow"))
+    values = np.array([[1.0, 3.0], [2.0, 5.0]])
+    frame = pd.DataFrame(values, index=["u", "v"], columns=["a", "b"])
+    for _ in range(2):  # by the plan, and by routes
+        assert centred(values).tolist() == [[-0.5, -1.0], [0.5, 1.0]]
+        assert centred(values[0]).tolist() == [-1.0, 1.0]
+        assert centred(values[None]).shape == (1, 2, 2)
+        pd.testing.assert_frame_equal(centred(frame), frame - frame.mean())
+        pd.testing.assert_series_equal(centred(frame["b"]), frame["b"] - frame["b"].mean())
+        named = pl.DataFrame(values, schema=["a", "b"])
+        assert centred(named).to_dict(as_series=False) == {"a": [-0.5, 0.5], "b": [-1.0, 1.0]}
+        assert (centred(named["b"]).name, centred(named["b"]).to_list()) == ("b", [-1.0, 1.0])
+        table = pa.table({"a": [1.0, 2.0], "b": [3.0, 5.0]})
+        assert centred(table).to_pydict() == {"a": [-0.5, 0.5], "b": [-1.0, 1.0]}
+    plan = centred.explain(values)["x"]
+    assert plan.zero_copy
+
+
+def test_labels_return_with_results_of_the_same_shape() -> None:
+    pd, xr = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+
+    @zc.accepts("torch")
+    def several(x: Any, y: Any = None) -> Any:
+        return [x * 2, {"first": x[:1], "count": len(x)}]
+
+    series = pd.Series([1.0, 2.0], index=["u", "v"], name="s")
+    for _ in range(2):
+        doubled, rest = several(series, np.ones(2))
+        pd.testing.assert_series_equal(doubled, series * 2)
+        assert (rest["first"].name, list(rest["first"].index), rest["count"]) == (None, [0], 2)
+        labelled = xr.DataArray([1.0, 2.0], dims="t", coords={"t": [5, 6]}, name="s")
+        assert several(labelled)[0].identical(labelled * 2)
+    numbers = pd.DataFrame({0: [1.0, 2.0], (1, 2): [3.0, 4.0]})
+    assert list(centred(numbers)) == [0, (1, 2)]
+
+
+def test_objects_of_the_caller_s_framework_keep_their_own_labels() -> None:
+    pd = pytest.importorskip("pandas")
+    own = pd.Series([3.0, 4.0], index=[8, 9], name="own")
+
+    @zc.accepts("torch")
+    def made(x: Any) -> Any:
+        return own
+
+    for _ in range(2):
+        assert made(pd.Series([1.0, 2.0], name="s")) is own
+    assert (own.name, list(own.index)) == ("own", [8, 9])

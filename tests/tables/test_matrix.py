@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.arrays import aligned
+from helpers.frameworks import HOST
 from helpers.layout_tables import POINTS, STRIDED, TABLES, TENSORS
 from hypothesis import given, settings, strategies as st
 
@@ -260,8 +261,39 @@ def test_columns_of_several_types_are_refused() -> None:
         zc.convert(table, "torch", layout="matrix", columns=["i", "f", "j"])
     assert 'columns=["i", "j"]' in caught.value.remedy
     assert zc.convert(table, "torch", layout="matrix", columns=["j", "i"]).tolist() == [[2, 1]]
-    with pytest.raises(zc.UnsupportedConversionError, match="one column"):
-        zc.convert(table["i"], "torch", layout="matrix")
+
+
+@pytest.mark.parametrize("source", HOST)
+@pytest.mark.parametrize("layout", ["columns", "matrix", "matrix:C", "matrix:F"])
+def test_an_array_stays_itself_and_a_series_is_a_vector(source: str, layout: str) -> None:
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    arrays = [zc.convert(aligned(np.ones(shape, np.float32)), source) for shape in ((4,), (3, 4), (2, 3, 4))]
+    series = [
+        pd.Series([1.0, 2.0]),
+        pl.Series([1.0, 2.0]),
+        pa.array([1.0, 2.0]),
+        pa.chunked_array([[1.0], [2.0]]),
+    ]
+    for x in [*arrays, *series]:
+        for to in ("numpy", "torch"):
+            for _ in range(2):  # by the plan, and by a route
+                result, plain = zc.convert(x, to, layout=layout), zc.convert(x, to)
+                assert type(result) is type(plain)
+                assert zc.view(result).shape == zc.view(plain).shape
+                assert zc.shares_memory(x, result) == zc.shares_memory(x, plain)
+                assert zc.explain(x, to, layout=layout).zero_copy == zc.explain(x, to).zero_copy
+                assert zc.convert(x, to, layout=layout, dtype="float64").tolist() == plain.tolist()
+
+
+def test_records_are_made_of_tables_alone() -> None:
+    for x in (pa.array([1.0]), np.ones(3)):
+        with pytest.raises(zc.UnsupportedConversionError, match="applies to tables only"):
+            zc.convert(x, "numpy", layout="records")
+    # A structured array is a table, with a route for plain arrays of its type too.
+    records = np.zeros(3, [("a", "f4"), ("b", "f4")])
+    for to in ("numpy", "torch"):
+        zc.convert(np.ones(3), to, layout="matrix")
+        assert zc.view(zc.convert(records, to, layout="matrix")).shape == (3, 2)
 
 
 @pytest.mark.parametrize("target", TENSORS)

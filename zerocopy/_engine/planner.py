@@ -117,6 +117,11 @@ class Call:
         return self.description
 
     @property
+    def shapes_arrays(self) -> bool:
+        """Whether an option for tables applies to arrays too."""
+        return self.table_options is not None and not self.table_options.for_tables_only
+
+    @property
     def own_index(self) -> bool | None:
         """The option ``index=`` for the object's own labels of rows, which others passed there replace."""
         index = self.options.get("index")
@@ -165,7 +170,7 @@ def make_plan(call: Call) -> Plan:
         description = call.describe(target)
         if call.cast is not None:
             call.cast.bind(_labels(description))
-        if call.table_options or not isinstance(description, Source) or target.kind == "table":
+        if not isinstance(description, Source) or target.kind == "table" or call.shapes_arrays:
             return _plan_table(call, target, stream)
         copy, writable = options.get("copy"), options.get("writable")
         device = _device(description, target, options.get("device"))

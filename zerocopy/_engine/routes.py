@@ -122,6 +122,8 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
     try:
         given = {name: value for name, value in options.items() if value is not None}
         parts = find_parts(obj, to)
+        if "layout" in given and parts is not None and _ignores_layout(parts, given["layout"]):
+            del given["layout"]
         route = None if parts is None else compose(parts, to, given)
         if parts is not None and core is not None:
             compiled = native_routes.keep(parts, type(obj), to, given, route)
@@ -148,6 +150,13 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
     if generation != recording.generation:
         clear()  # a recorder was set or removed while this route was composed
     return route if compiled is None else compiled
+
+
+def _ignores_layout(parts: Parts, layout: str) -> bool:
+    """Whether objects of the type are never tables for the route, so that ``layout=`` changes nothing."""
+    if layout == "records" or parts.target.tables or (parts.owned and parts.target.has_records):
+        return False
+    return parts.native_table is None and not parts.exporters.keys() & {"columns", "handle"}
 
 
 def by_new_route(obj: Any, to: Any) -> Any:

@@ -38,7 +38,8 @@ def accepts(
     returns : str, module or type, optional
         ``"same"``: results are converted to the framework of the caller, which is that of the first array
         among the positional arguments, and then among the keywords. If that is `to`, or if the caller
-        passed no array, results are returned unchanged. Or the framework of all results, such as
+        passed no array, results are returned unchanged. A result of the shape of that array gets its
+        labels, such as the names of columns. Or the framework of all results, such as
         ``"numpy"``. None: results are returned unchanged.
     device : str, tuple of int, or a framework's device, optional
         The device of the converted arguments. Default: each argument's own, or that of `to` if it does

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from zerocopy import registry
 from zerocopy._engine.container_types import is_container, is_plain_object
 from zerocopy._engine.containers import convert_leaves, format_path, map_leaves
-from zerocopy._engine.convert import convert_slowly
+from zerocopy._engine.convert import convert, convert_slowly
 from zerocopy._engine.explain import explain
 from zerocopy._engine.routes import fastest_routes_of
 from zerocopy._engine.target import resolve, text
@@ -40,10 +41,14 @@ class Leaf(NamedTuple):
 
 
 class ResultConversion(NamedTuple):
-    """How the results of one call are converted. ``to=None`` returns them unchanged."""
+    """How the results of one call are converted. ``to=None`` returns them unchanged.
+
+    Results that have the shape of `labels`, the caller's first array, get its labels.
+    """
 
     to: Any
     options: Mapping[str, Any]
+    labels: Any = None
 
 
 UNCHANGED = ResultConversion(None, {})
@@ -108,7 +113,7 @@ class Conversions:
         self, args: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any], Any]:
         """Do as `enter`, or raise if an argument has no route, or if devices must be compared."""
-        routes, skipped, caller = self.routes, self.skipped, None
+        routes, skipped, caller, first = self.routes, self.skipped, None, None
         converted: list[Any] = []
         for value in args:
             cls = type(value)
@@ -117,7 +122,7 @@ class Conversions:
                 continue
             converted.append(routes[cls](value))
             if caller is None:
-                caller = cls
+                caller, first = cls, value
             elif self.several_devices:
                 raise LookupError("several arrays: the slow path compares their devices")
         skipped_names = self.parameters.skipped_names
@@ -128,10 +133,16 @@ class Conversions:
                 continue
             keywords = {**keywords, name: routes[cls](value)}
             if caller is None:
-                caller = cls
+                caller, first = cls, value
             elif self.several_devices:
                 raise LookupError("several arrays: the slow path compares their devices")
-        return converted, keywords, caller
+        if (
+            caller in self.results
+            or (back := self.back_for_type(caller)).to is None
+            or not _has_labels(caller)
+        ):
+            return converted, keywords, caller
+        return converted, keywords, back._replace(labels=first)
 
     def _slowly(
         self, args: tuple[Any, ...], named: dict[str, Any]
@@ -214,9 +225,8 @@ class Conversions:
         moved = leaf.device is not None and self._is_moved(leaf.array, leaf.device)
         if caller.name == self.target.name.partition(".")[0] and not moved:
             return UNCHANGED
-        return ResultConversion(
-            caller.name, self.back_options | ({"device": str(leaf.device)} if moved else {})
-        )
+        options = self.back_options | ({"device": str(leaf.device)} if moved else {})
+        return ResultConversion(caller.name, options, leaf.array if caller.tables else None)
 
     def _is_moved(self, array: Any, device: Device) -> bool:
         """Whether the conversion of an argument moves it to another device."""
@@ -262,7 +272,10 @@ class Conversions:
                 if isinstance(result, _VALUES):
                     return result
                 raise self._not_an_array(result)
-            converted = _converted(result, back.to, back.options)
+            if back.labels is None:
+                converted = _converted(result, back.to, back.options)
+            else:
+                converted = _labelled(result, back)
         except ZeroCopyError as error:
             raise error.with_context(asked=f"{place}: {error.asked}".removesuffix(": ")) from error.__cause__
         except Exception as error:
@@ -300,8 +313,49 @@ class ResultRoutes(dict[Any, Routes | None]):
 
     def __missing__(self, cls: Any) -> Routes | None:
         back = self._conversions.back_for_type(cls)
+        if back.to is not None and self._conversions.returns == "same" and _has_labels(cls):
+            raise LookupError("results get the labels of the caller's array, which its type does not have")
         self[cls] = routes = None if back.to is None else _routes(back.to, back.options)
         return routes
+
+
+def _has_labels(cls: type) -> bool:
+    """Whether objects of a type can have labels: those of frameworks with tables."""
+    framework = _framework_of(cls)
+    return framework is not None and framework.tables
+
+
+def _labelled(result: Any, back: ResultConversion) -> Any:
+    """Return a result converted; an array of the shape of the caller's gets its labels."""
+    if is_container(result):
+        return map_leaves(result, partial(_labelled_leaf, back), to=back.to)
+    converted = convert(result, back.to, **back.options, **_names_for(result, back.labels))
+    framework = registry.by_type(type(back.labels))
+    if converted is result or framework is None or not framework.owns(type(converted)):
+        return converted
+    return framework.labelled(converted, back.labels)
+
+
+def _labelled_leaf(back: ResultConversion, leaf: Any, path: Any) -> Any:
+    if type(leaf) is bytes or is_plain_object(leaf):
+        return leaf
+    try:
+        return _labelled(leaf, back)
+    except ZeroCopyError as error:
+        raise error.with_context(why=f"at {format_path(path)}: {error.why}") from error.__cause__
+
+
+def _names_for(result: Any, table: Any) -> dict[str, Any]:
+    """Return the option ``names=`` for a matrix of the shape of a table."""
+    shape = tuple(getattr(result, "shape", ()))
+    if len(shape) != 2 or registry.by_type(type(result)) is None:
+        return {}
+    described = describe(table, False)
+    if isinstance(described, Source) or described.single or described.shape != shape:
+        return {}
+    labels = list(described.labels)
+    unique = len({*labels}) == len(labels) and all(type(label) is str for label in labels)
+    return {"names": labels} if unique else {}
 
 
 def _routes(to: Any, options: Mapping[str, Any]) -> Routes:

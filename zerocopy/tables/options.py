@@ -54,6 +54,11 @@ class Options:
         return {name: value for name, value in given.items() if value is not None}
 
     @property
+    def for_tables_only(self) -> bool:
+        """Whether the options change nothing for arrays and single columns: a matrix is made of tables."""
+        return self.explicit.keys() == {"layout"} and self.layout != "records"
+
+    @property
     def explicit(self) -> dict[str, Any]:
         """The options that the caller passed, by name."""
         return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}

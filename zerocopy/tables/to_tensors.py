@@ -29,14 +29,15 @@ def plan(table: Table, request: Request) -> Plan:
 
         return records.unchanged(table, request)
     layout = options.layout or "columns"
-    table = _in_place(table, request, layout)
-    if layout != "columns" and table.single:
+    if table.single and layout == "records":
         raise UnsupportedConversionError(
             "",
-            f"layout={layout!r} applies to tables only, and the object is one column",
+            "layout='records' applies to tables only, and the object is one column",
             code="option-value",
             fixes=[Fix(options={"layout": None})],
         )
+    layout = "columns" if table.single else layout  # a column is a vector, and a table a matrix
+    table = _in_place(table, request, layout)
     if layout == "records":
         from zerocopy.tables import records
 

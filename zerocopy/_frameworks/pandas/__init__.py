@@ -113,6 +113,16 @@ class Pandas(Framework):
         label = getattr(obj, "name", None)
         return Table(name, ["" if label is None else label], [column], len(obj), single=True, obj=obj)
 
+    def labelled(self, result: Any, obj: Any) -> Any:
+        if (
+            getattr(result, "shape", None) != obj.shape
+            or not hasattr(obj, "index")
+            or not hasattr(result, "index")
+        ):
+            return result
+        labelled = result.set_axis(obj.index)
+        return labelled.set_axis(obj.columns, axis=1) if labelled.ndim == 2 else labelled.rename(obj.name)
+
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pd = self.module()
         if cls is pd.Series:

@@ -192,6 +192,12 @@ class Polars(Framework):
             return self.from_table(replace(table, labels=[name or "column_0"]))
         return series_of(self.module(), name, table.columns[0])
 
+    def labelled(self, result: Any, obj: Any) -> Any:
+        series = self.module().Series
+        if isinstance(obj, series) and isinstance(result, series) and result.shape == obj.shape:
+            return result.alias(obj.name)
+        return result
+
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         if self.form == "DataFrame" or not aliases_ndarrays():
             return {}

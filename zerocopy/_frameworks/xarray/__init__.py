@@ -63,6 +63,13 @@ class XArray(Framework):
     def like(self, obj: Any) -> Framework:
         return XArray(self.form, obj)
 
+    def labelled(self, result: Any, obj: Any) -> Any:
+        from zerocopy._frameworks.xarray import building
+
+        if getattr(obj, "shape", None) != getattr(result, "shape", ()):
+            return result
+        return building.like_array(obj, result.data)
+
     # -- source ---------------------------------------------------------------
 
     def source(self, obj: Any) -> Source:
