@@ -65,9 +65,9 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         None: check only lengths, counts and the first and last offsets, in constant time.
     layout : str, optional
         For a table in a tensor framework; arrays and single columns are converted as without it.
-        ``"columns"``, the default: a dict of one tensor a column. ``"matrix"``: one tensor of shape (rows, columns), an alias if the columns are
-        equally spaced in one allocation; ``"matrix:C"`` and ``"matrix:F"`` also choose the
-        memory order of a copy. ``"records"``: one structured array, for NumPy.
+        ``"columns"``, the default: a dict of one tensor a column. ``"matrix"``: one tensor of shape
+        (rows, columns), an alias if the columns are equally spaced in one allocation; ``"matrix:C"`` and
+        ``"matrix:F"`` also choose the memory order of a copy. ``"records"``: one structured array, for NumPy.
     columns : list, optional
         Labels of the table's columns to convert, in this order.
     nulls : str, number or dict, optional

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from zerocopy import registry
 from zerocopy._engine.container_types import is_container, is_plain_object
 from zerocopy._engine.containers import convert_leaves, format_path, map_leaves
-from zerocopy._engine.convert import convert, convert_slowly
+from zerocopy._engine.convert import convert_slowly
 from zerocopy._engine.explain import explain
 from zerocopy._engine.routes import fastest_routes_of
 from zerocopy._engine.target import resolve, text
 from zerocopy.describe import describe
 from zerocopy.device import HOST, Device, same_memory_space
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError, public, shorten
+from zerocopy.functions.labels import framework_of, has_labels, labelled
 from zerocopy.functions.parameters import Parameters
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
@@ -136,13 +136,10 @@ class Conversions:
                 caller, first = cls, value
             elif self.several_devices:
                 raise LookupError("several arrays: the slow path compares their devices")
-        if (
-            caller in self.results
-            or (back := self.back_for_type(caller)).to is None
-            or not _has_labels(caller)
-        ):
+        if caller is None or caller in self.results or not has_labels(caller):
             return converted, keywords, caller
-        return converted, keywords, back._replace(labels=first)
+        back = self.back_for_type(caller)
+        return converted, keywords, back if back.to is None else back._replace(labels=first)
 
     def _slowly(
         self, args: tuple[Any, ...], named: dict[str, Any]
@@ -218,7 +215,7 @@ class Conversions:
             return UNCHANGED
         if self.returns != "same":
             return ResultConversion(self.returns, self.back_options)
-        caller = _framework_of(type(leaves[0].array)) if leaves else None
+        caller = framework_of(type(leaves[0].array)) if leaves else None
         if caller is None:
             return UNCHANGED
         leaf = leaves[0]
@@ -242,7 +239,7 @@ class Conversions:
             return UNCHANGED
         if self.returns != "same":
             return ResultConversion(self.returns, self.back_options)
-        caller = _framework_of(cls)
+        caller = framework_of(cls)
         if caller is None or caller.name == self.target.name.partition(".")[0]:
             return UNCHANGED
         return ResultConversion(caller.name, self.back_options)
@@ -275,7 +272,7 @@ class Conversions:
             if back.labels is None:
                 converted = _converted(result, back.to, back.options)
             else:
-                converted = _labelled(result, back)
+                converted = labelled(result, back.to, back.options, back.labels)
         except ZeroCopyError as error:
             raise error.with_context(asked=f"{place}: {error.asked}".removesuffix(": ")) from error.__cause__
         except Exception as error:
@@ -313,49 +310,10 @@ class ResultRoutes(dict[Any, Routes | None]):
 
     def __missing__(self, cls: Any) -> Routes | None:
         back = self._conversions.back_for_type(cls)
-        if back.to is not None and self._conversions.returns == "same" and _has_labels(cls):
+        if back.to is not None and self._conversions.returns == "same" and has_labels(cls):
             raise LookupError("results get the labels of the caller's array, which its type does not have")
         self[cls] = routes = None if back.to is None else _routes(back.to, back.options)
         return routes
-
-
-def _has_labels(cls: type) -> bool:
-    """Whether objects of a type can have labels: those of frameworks with tables."""
-    framework = _framework_of(cls)
-    return framework is not None and framework.tables
-
-
-def _labelled(result: Any, back: ResultConversion) -> Any:
-    """Return a result converted; an array of the shape of the caller's gets its labels."""
-    if is_container(result):
-        return map_leaves(result, partial(_labelled_leaf, back), to=back.to)
-    converted = convert(result, back.to, **back.options, **_names_for(result, back.labels))
-    framework = registry.by_type(type(back.labels))
-    if converted is result or framework is None or not framework.owns(type(converted)):
-        return converted
-    return framework.labelled(converted, back.labels)
-
-
-def _labelled_leaf(back: ResultConversion, leaf: Any, path: Any) -> Any:
-    if type(leaf) is bytes or is_plain_object(leaf):
-        return leaf
-    try:
-        return _labelled(leaf, back)
-    except ZeroCopyError as error:
-        raise error.with_context(why=f"at {format_path(path)}: {error.why}") from error.__cause__
-
-
-def _names_for(result: Any, table: Any) -> dict[str, Any]:
-    """Return the option ``names=`` for a matrix of the shape of a table."""
-    shape = tuple(getattr(result, "shape", ()))
-    if len(shape) != 2 or registry.by_type(type(result)) is None:
-        return {}
-    described = describe(table, False)
-    if isinstance(described, Source) or described.single or described.shape != shape:
-        return {}
-    labels = list(described.labels)
-    unique = len({*labels}) == len(labels) and all(type(label) is str for label in labels)
-    return {"names": labels} if unique else {}
 
 
 def _routes(to: Any, options: Mapping[str, Any]) -> Routes:
@@ -363,12 +321,6 @@ def _routes(to: Any, options: Mapping[str, Any]) -> Routes:
         return fastest_routes_of(to, options)
     except TypeError:
         return {}  # an option that cannot be hashed, such as a dict
-
-
-def _framework_of(cls: type) -> Any:
-    """Return the framework that owns a type, if it is a target of ``convert``."""
-    framework = registry.by_type(cls)
-    return None if framework is None or registry.find(framework.name) is None else framework
 
 
 def _arrays_in(value: Any) -> Iterator[tuple[str, Any]]:
