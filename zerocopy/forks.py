@@ -18,7 +18,6 @@ from weakref import WeakSet
 
 TYPE_CHECKING = False  # importing typing takes longer than this file
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 _free_in_children: WeakSet[RLock | LockType] = WeakSet()
@@ -96,17 +95,6 @@ def is_imported(name: str) -> bool:
     """
     module = sys.modules.get(name)
     return not (module is None or is_lazy(module) or getattr(spec_of(module), "_initializing", False))
-
-
-def while_forks_wait(load: Callable[[], Any]) -> Any:
-    """Return ``load()``, which imports modules. A fork in another thread waits until it returns."""
-    token = object()
-    with LOADING:  # a fork holds it
-        IMPORTING[token] = get_ident()
-    try:
-        return load()
-    finally:
-        del IMPORTING[token]
 
 
 def installed_version(name: str, distribution: str) -> str | None:

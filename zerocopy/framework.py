@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from _thread import get_ident
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
@@ -26,7 +27,7 @@ from zerocopy.errors import (
     Reason as Reason,
     UnsupportedConversionError as UnsupportedConversionError,
 )
-from zerocopy.forks import is_installed as is_installed, while_forks_wait as while_forks_wait
+from zerocopy.forks import IMPORTING, LOADING, is_installed as is_installed
 from zerocopy.source import (
     FORMS as FORMS,
     Array as Array,
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
 #: Names that a table framework needs, by module of zerocopy.tables; loaded on first use.
 _TABLE_NAMES = {"Table": "column", "Column": "column", "Masked": "result", "Encoded": "result"}
-_TABLE_NAMES |= {"ArrowColumn": "arrow_column", "TensorColumn": "tensor_column"}
-_TABLE_NAMES |= {"Decoder": "decode", "Nulls": "nulls"}
+_TABLE_NAMES |= {"ArrowColumn": "arrow_column", "TensorColumn": "tensor_column", "Decoder": "decode"}
+_TABLE_NAMES["Nulls"] = "nulls"
 
 
 def __getattr__(name: str) -> Any:
@@ -61,8 +62,8 @@ class Framework:
     name : str
         The import name; ``to=`` takes it.
     aliases, types : tuple of str
-        Other names that people write for it, such as ``"np"``, for which an error suggests `name`;
-        attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
+        Other names that people write, such as ``"np"``, for which an error suggests `name`; attributes of
+        its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
     kind : str
         ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays.
     root_modules : tuple of str
@@ -72,7 +73,7 @@ class Framework:
     device_kinds : tuple of str
         Kinds of devices that hold its arrays, the preferred one first: ``("cpu", "cuda")``.
     mutable, marks_readonly : bool
-        Whether callers can write to its arrays; whether it can mark immutable memory as read-only.
+        Whether callers can write to its arrays; whether it can mark memory as read-only.
     aliases_host : bool
         Whether `from_host` aliases memory; if False, it copies, and `copy_reasons` always has a reason.
     can_copy_to_device, can_cast : bool
@@ -90,8 +91,7 @@ class Framework:
     has_dimensions : bool
         Whether columns of one of its tables can have different rows.
     options : tuple of str
-        Options that only some targets have: ``"index"`` for labels of rows, ``"connection"``. `from_table`
-        and `from_column` find their values in ``table.options``.
+        Options of few targets, which `from_table` finds in ``table.options``: ``"index"``, ``"connection"``.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
 
@@ -283,9 +283,7 @@ class Framework:
         return None
 
     def parse_device(self, spec: Any) -> Device:
-        """Return the device that `spec`, the option ``device=``, names.
-
-        Override it to accept the framework's own device objects.
+        """Return the device that `spec`, the option ``device=`` or a device object of the framework, names.
 
         Raises
         ------
@@ -365,10 +363,7 @@ class Framework:
         return metadata
 
     def from_table(self, table: Table) -> Any:
-        """Return a table of the framework over `table`, whose columns passed `column_reasons`.
-
-        It aliases the columns without reasons, and keeps their memory alive.
-        """
+        """Return a table over `table`: it aliases columns without `column_reasons`, and keeps them alive."""
         raise lacking(self.name, "from_table")
 
     def from_column(self, table: Table) -> Any:
@@ -386,6 +381,17 @@ class Framework:
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         """Return importers by form, the cheapest first; each aliases its argument or raises."""
         return {}
+
+
+def while_forks_wait(load: Callable[[], Any]) -> Any:
+    """Return ``load()``, which imports modules. A fork in another thread waits until it returns."""
+    token = object()
+    with LOADING:  # a fork holds it
+        IMPORTING[token] = get_ident()
+    try:
+        return load()
+    finally:
+        del IMPORTING[token]
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

@@ -164,8 +164,8 @@ class DuckDB(Framework):
         _check_names(table)
         warnings = []
         for label, column in zip(table.labels, table.columns, strict=True):
-            changes = dict.fromkeys(text for part in field_type(column).walk() for text in changes(part))
-            warnings += [f"column {label!r}: {text}" for text in changes]
+            texts = dict.fromkeys(text for part in field_type(column).walk() for text in changes(part))
+            warnings += [f"column {label!r}: {text}" for text in texts]
         if table.metadata:
             warnings.append("DuckDB has no metadata: the schema's is lost")
         if table.index:
