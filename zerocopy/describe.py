@@ -69,12 +69,15 @@ def out_of_memory(asked: str, name: str, error: Exception) -> MemoryError:
 
 
 def opened(obj: Any, target: str = "") -> Any:
-    """Return the object that a handle of shared memory locates; any other object itself.
+    """Return the object that a handle of shared memory locates, and NumPy's array of a buffer of records.
 
-    A table of the framework `target` is restored as its own object.
+    Any other object is returned itself. A table of the framework `target` is restored as its own object.
     """
     open_handle = getattr(type(obj), "__zerocopy_open__", None)
-    return obj if open_handle is None else open_handle(obj, target)
+    if open_handle is not None:
+        return open_handle(obj, target)
+    records = producer.records_of(obj) if registry.by_type(type(obj)) is None else None
+    return obj if records is None else records
 
 
 def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> Source | Table:
@@ -112,7 +115,8 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
         from zerocopy.tables import arrow_table
 
         return arrow_table.describe(obj, for_table)
-    return describe_array(obj)
+    records = producer.records_of(obj)
+    return describe_array(obj) if records is None else describe(records, index)
 
 
 def describe_array(obj: Any) -> Source:

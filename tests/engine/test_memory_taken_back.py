@@ -169,3 +169,19 @@ def test_buffers_that_are_converted_cannot_be_resized(run_python, target: str) -
         """
     )
     assert process.returncode == 0, process.stderr
+
+
+def test_hazard_ctypes_resize_frees_memory_under_a_buffer(run_python) -> None:
+    """ctypes does not count exports of its memory, so no guard is possible (docs/hazards.md)."""
+    process = run_python(
+        """
+        import ctypes
+        import zerocopy as zc
+        numbers = (ctypes.c_double * 64)()
+        view, result = memoryview(numbers), zc.convert(numbers, "numpy")
+        assert zc.view(result).ptr == ctypes.addressof(numbers)
+        ctypes.resize(numbers, 1 << 22)  # no BufferError, as bytearray and array.array raise
+        assert zc.view(result).ptr != ctypes.addressof(numbers)
+        """
+    )
+    assert process.returncode == 0, process.stderr

@@ -555,3 +555,16 @@ def test_intervals_of_months_days_and_nanoseconds_are_kept(start: int) -> None:
     for array in [*shapes, pa.ListArray.from_arrays(range(0, 5001, 2), flat)]:
         table = pa.table({"a": array[start:2400]})
         assert zc.convert(zc.convert(table, "duckdb"), "pyarrow")["a"].to_pylist() == table["a"].to_pylist()
+
+
+@pytest.mark.parametrize("source", ["polars", "pyarrow"])
+def test_text_views_with_nulls_and_durations_convert(source: str) -> None:
+    """Durations are inspected in nested types, where pyarrow cannot drop the nulls of views."""
+    views = {"a": pa.array([b"x", None], pa.binary_view()), "b": pa.array([None, "y"], pa.string_view())}
+    struct = pa.StructArray.from_arrays([*views.values(), pa.array([1000, None], pa.duration("ns"))], "abt")
+    for column in (struct, pa.LargeListArray.from_arrays([0, 1, 2], struct)):
+        table = zc.convert(pa.table({"x": column}), source)
+        for _ in range(2):
+            rows = zc.convert(table, "duckdb").fetchall()
+            first, second = (row[0][0] if isinstance(row[0], list) else row[0] for row in rows)
+            assert (first["a"], first["b"], second["a"], second["b"]) == (b"x", None, None, "y")

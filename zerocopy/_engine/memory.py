@@ -9,7 +9,7 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._engine.container_types import is_container, is_plain_object, items_of
-from zerocopy.describe import describe, describe_array, translated_errors
+from zerocopy.describe import describe, describe_array, opened, translated_errors
 from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError, public
@@ -117,9 +117,10 @@ def blocks(obj: Any) -> Iterator[StridedView]:
     try:
         description = describe(obj)
     except ZeroCopyError:
-        if type(obj) is not np.ndarray:
+        array = opened(obj)
+        if type(array) is not np.ndarray:
             raise
-        yield _bytes(obj)  # of a dtype or a shape that only NumPy has
+        yield _bytes(array)  # of a dtype or a shape that only NumPy has
         return
     if description.row_labels is not None:
         yield from blocks(description.row_labels())
@@ -164,16 +165,15 @@ def _parts(obj: Any) -> list[Any] | None:
 
 
 def _column_blocks(column: Any) -> Iterator[StridedView]:
-    if column.reasons:
-        if column.held is not None:
-            yield _bytes(column.held)
+    if column.reasons and column.held is not None:
+        yield _bytes(column.held)
         return
     source = getattr(column, "source", None)
-    if source is not None and not source.reasons:
+    if source is not None and not source.reasons and not column.reasons:
         yield source.view
         return
     device = getattr(column, "device", HOST)
-    for low, high in column.extents():
+    for low, high in column.own_extents() if column.reasons else column.extents():
         yield StridedView(low, (high - low,), (1,), by_name("uint8"), device, True, column)
 
 

@@ -252,6 +252,8 @@ def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route |
     def route(table: Any) -> Any:
         routes = TABLE[to] if not inner else routes_of(to, inner)
         columns = exporter(table)
+        if any(name != name for name, _ in columns):
+            raise ValueError("a label is NaN, which differs from itself: the slow path compares it")
         if chosen is not None:
             columns = _selected(columns, chosen)
         arrays = {name: (routes.get(type(x)) or _kept_route(x, to, inner))(x) for name, x in columns}

@@ -126,6 +126,26 @@ def describe_buffer(obj: Any) -> Source:
     return _host(obj, lambda: np.asarray(buffer), "buffer")
 
 
+def records_of(obj: Any) -> Array | None:
+    """Return NumPy's alias of memory that holds records; None for other objects, also for invalid ones."""
+    cls = type(obj)
+    if hasattr(cls, "__dlpack__") or is_arrow(obj) or _has_interface(obj, "__cuda_array_interface__"):
+        return None
+    try:
+        interface = _interface(obj, "__array_interface__")
+        if interface is None:
+            buffer = memoryview(obj)
+            array = np.asarray(buffer) if "T{" in buffer.format else None
+        else:
+            array = _of_interface(obj, interface) if interface["typestr"][1] == "V" else None
+        if array is None or array.dtype.names is None or array.dtype.hasobject:
+            return None
+        check_layout("", array_interface.address(array), array.shape, array.strides, array.itemsize)
+    except Exception:  # noqa: BLE001
+        return None  # describe() raises it again, or there is no buffer
+    return array
+
+
 def _interface(obj: Any, name: str) -> Any:
     """Return an instance's interface, None if it has none."""
     if isinstance(obj, type):
@@ -143,15 +163,21 @@ class _Interface:
 
 def _array_interface(obj: Any, interface: Any) -> Source:
     data = interface.get("data") if type(interface) is dict else ()
-    # Without "data" the memory is the object's own buffer, which NumPy requests.
-    owner = obj if data is None else _Interface(interface, obj)
-    source = _host(obj, lambda: _within_buffer(obj, data, np.asarray(owner)), "array-interface")
+    source = _host(obj, lambda: _of_interface(obj, interface), "array-interface")
     if data is not None and type(data) is not tuple:
         # The memory is that of a buffer, which the object may create for each caller (Pillow does).
         again = np.asarray(_Interface(_interface(obj, "__array_interface__"), obj))
         if array_interface.address(again) != source.view.ptr:
             source.reasons = (*source.reasons, _COPIES)
     return source
+
+
+def _of_interface(obj: Any, interface: Any) -> Array:
+    """Return the array of an interface; raise if it leaves its buffer."""
+    data = interface.get("data") if type(interface) is dict else ()
+    # Without "data" the memory is the object's own buffer, which NumPy requests.
+    owner = obj if data is None else _Interface(interface, obj)
+    return _within_buffer(obj, data, np.asarray(owner))
 
 
 def _within_buffer(obj: Any, data: Any, array: Array) -> Array:

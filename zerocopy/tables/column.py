@@ -216,6 +216,10 @@ class Column:
         """
         raise NotImplementedError
 
+    def own_extents(self) -> Iterator[tuple[int, int]]:
+        """Yield the blocks, as `extents`, of a column with `reasons` that its own framework aliases."""
+        return iter(())
+
 
 class RefusedColumn(Column):
     """A column that no other framework can hold; conversions that leave it out succeed."""

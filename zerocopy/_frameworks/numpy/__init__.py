@@ -29,7 +29,7 @@ _FIXES = {  # by dtype.kind, or dtype.char for long double
     "U": Fix("numpy.ascontiguousarray({x}).view('uint32').reshape(*{x}.shape, -1)", "gives code points"),
     "T": Fix("{x}.ravel()", "gives a column of text"),
     "O": Fix("{x}.astype('float64')", "if all objects are numbers"),
-    "V": Fix("{x}.ravel()", "gives a table of its fields"),
+    "V": Fix("numpy.ravel({x})", "gives a table of its fields"),
     "g": Fix("{x}.astype('float64')"),
     "G": Fix("{x}.astype('complex128')"),
 }

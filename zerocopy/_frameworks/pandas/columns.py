@@ -16,7 +16,7 @@ import numpy as np
 
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy.device import HOST
-from zerocopy.dtype import by_name, from_numpy
+from zerocopy.dtype import by_name, from_numpy, native_numbers
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
@@ -29,6 +29,7 @@ from zerocopy.tables.padded_text import PaddedColumn, field_of
 from zerocopy.tables.tensor_column import Marks, TensorColumn
 
 _BYTE = by_name("uint8")
+_NUMBERS_OF_NUMPY = native_numbers()
 NAT = np.iinfo(np.int64).min
 _NAME = "pandas.Series"
 _CODES = {"int8": "c", "int16": "s", "int32": "i", "int64": "l"}
@@ -71,7 +72,7 @@ def plain(series: Any) -> Array:
     dtype = series.dtype
     if type(dtype).__module__ != "numpy.dtypes":
         return np.from_dlpack(_in_arrow(series))
-    if dtype.kind not in "iufcb" or not dtype.isnative:
+    if dtype.num not in _NUMBERS_OF_NUMPY or not dtype.isnative:  # longdouble has the kind f too
         raise TypeError("not plain numbers: use the slow path")
     # Only the read-only flag protects pandas' copy-on-write from writes to an alias
     # (pandas-dev/pandas, "Copy-on-Write (CoW)", section "Read-only NumPy arrays").

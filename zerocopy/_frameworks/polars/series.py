@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -25,7 +25,7 @@ from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import MAX_NDIM, address, aligned_copy
 from zerocopy.protocols.arrow_schema import NUMBERS, Field
 from zerocopy.source import Source
-from zerocopy.tables import on_device
+from zerocopy.tables import memory, on_device
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, RefusedColumn
 from zerocopy.tables.decode import refused_by
@@ -88,9 +88,26 @@ class SeriesColumn(ArrowColumn):
         self.arrow_reasons()
         return super().arrow()
 
+    def extents(self) -> Iterator[tuple[int, int]]:
+        if any(part.dictionary for part in walk(self.field)):
+            return column_of(self.series.to_physical()).extents()  # without categories, which the type holds
+        return super().extents()
+
+    def own_extents(self) -> Iterator[tuple[int, int]]:
+        for chunk in arrow_c.read_stream(self.series.to_physical())[1]:
+            yield from _codes(self.field, chunk)
+
     def _in_chunks(self) -> Reason:
         fix = Fix(action="combine-chunks", effect="copies it into one")
         return Reason(f"it is in {len(self.chunks)} chunks", code="chunks", fixes=[fix])
+
+
+def _codes(field: Field, chunk: arrow_c.Memory) -> Iterator[tuple[int, int]]:
+    """Yield the memory of a Categorical's codes, which an export does not alias."""
+    if field.dictionary is not None:
+        yield from memory.extents(chunk, nulls=False)
+    for inner, child in zip(field.children, chunk.children, strict=True):
+        yield from _codes(inner, child)
 
 
 class Objects(UnreadColumn):
@@ -239,6 +256,9 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
     """Return a column as a series."""
     if isinstance(column, OWN):
         return column.series.alias(name)
+    if column.field is not None and column.field.kind == "unknown" and hasattr(column, "series"):
+        # Objects that are copied: the new series holds the same ones.
+        return pl.Series(name, column.series.to_list(), dtype=column.series.dtype)
     source = direct(column)
     if source is not None:
         return _from_ndarray(pl, name, source, column.field)

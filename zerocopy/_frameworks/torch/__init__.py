@@ -164,7 +164,8 @@ class Torch(Framework):
         torch = self.module()
         # A writable alias, because from_numpy warns about read-only memory once per process. The
         # plan has this warning for every conversion.
-        plain = tidy_strides(writable_alias(array))
+        # The view turns a second type of one width (ulonglong), which from_numpy refuses, into the first.
+        plain = tidy_strides(writable_alias(array)).view(dtype.storage)
         if dtype.in_numpy:
             tensor = torch.from_numpy(plain)
         else:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy.device import Device
-from zerocopy.dtype import DType, from_numpy, to_numpy
+from zerocopy.dtype import DType, from_numpy, native_numbers, to_numpy
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols.array_interface import MAX_NDIM
@@ -98,10 +98,12 @@ class XArray(Framework):
 
         if cls is not self.module().DataArray:
             return {}
+        numbers = native_numbers()
 
         def plain(obj: Any) -> Array:
             array = obj.variable._data
-            if type(array) is not np.ndarray or array.dtype.kind not in "iufcb" or not array.dtype.isnative:
+            # By number, because longdouble and types of ml_dtypes have the kinds of numbers too.
+            if type(array) is not np.ndarray or array.dtype.num not in numbers or not array.dtype.isnative:
                 raise TypeError("not plain numbers: use the slow path")
             return array
 
