@@ -81,10 +81,11 @@ LAYERS: dict[str, set[str]] = {
     | {
         "_engine",
         "describe",
-        "formatting",
         "forks",
+        "formatting",
         "framework",
         "layout",
+        "notebooks",
         "pool",
         "protocols",
         "registry",

@@ -12,6 +12,8 @@ import pytest
 
 import zerocopy as zc
 from zerocopy.cli.matrix.result import Matrix
+from zerocopy.loading.loader_plan import LoaderPlan
+from zerocopy.loading.stats import Skipped
 from zerocopy.notebooks import html
 
 EVIL = "<script>alert('x')</script>&\""
@@ -54,6 +56,12 @@ def objects() -> Iterator[tuple[str, Any, str]]:
         yield "pool", pool, "Frameworks"
         yield "report", pool.report(), "Frameworks"
     pool.close()
+    loader = zc.loader({EVIL: x, "late": np.array([True, False])}, to="numpy", batch=1, shuffle=True)
+    yield "loader's plan", loader.explain(), "rows of a window to columns"
+    yield "loader's plan in order", zc.loader(x, to="numpy").explain(), "aliased"
+    yield "loader's stats before a batch", loader.stats(), "No batch has been delivered."
+    list(loader)
+    yield "loader's stats", loader.stats()._replace(skipped=(Skipped(EVIL, 1, 2, EVIL),)), "row group"
     yield "matrix", zc.matrix({EVIL: x}, frameworks=["numpy"]), "Every promise held"
 
 
@@ -69,7 +77,7 @@ def test_tables_are_valid_escaped_and_plain(obj: Any, text: str) -> None:
     # Without colours of their own, tables have the contrast of the notebook's theme.
     assert set(colours) <= {"color:inherit"}
     assert not any("http" in (value or "") for _, value in elements.attributes)
-    if isinstance(obj, (zc.Plan, Matrix)) and EVIL in str(obj):
+    if isinstance(obj, (zc.Plan, Matrix, LoaderPlan)) and EVIL in str(obj):
         assert EVIL in elements.text
 
 

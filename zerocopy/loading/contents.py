@@ -1,4 +1,4 @@
-"""Rows as the sources return them: Arrow tables, dicts of NumPy arrays, or rows on a device."""
+"""Rows as the sources return them: Arrow tables, dicts of NumPy arrays, or objects of a framework."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zerocopy.source import Array
 
 
 class DecodedRows:
-    """Rows that a framework has decoded on a device; a framework's hook has the subclass.
+    """Rows that only their framework slices: decoded on a device, or sparse; its hook has the subclass.
 
     Attributes
     ----------
@@ -37,6 +37,10 @@ class DecodedRows:
 
     def joined(self, others: Sequence[Any]) -> DecodedRows:
         """Return a copy of these rows and those of others."""
+        raise NotImplementedError
+
+    def take(self, rows: Array) -> DecodedRows:
+        """Return a copy of some rows, in any order."""
         raise NotImplementedError
 
 
@@ -72,5 +76,7 @@ def take_rows(contents: Sequence[Any], rows: Array) -> Any:
     content = concatenate(contents)
     if isinstance(content, dict):
         return {name: array[rows] for name, array in content.items()}
+    if isinstance(content, DecodedRows):
+        return content.take(rows)
     # Arrow takes rows from one chunk five times as fast as from several.
     return content.combine_chunks().take(rows)

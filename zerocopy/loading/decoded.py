@@ -13,6 +13,7 @@ from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.contents import DecodedRows
 from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.hook import hook_of
+from zerocopy.loading.messages import opening
 from zerocopy.loading.options import LoaderOptionError, LoaderOptions
 from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources.parquet import ParquetFiles
@@ -69,13 +70,18 @@ class DecodedFiles(Dataset):
 
 
 class DecodedPlan(BatchPlan):
-    """Batches are converted from slices of decoded rows, which are on the device already."""
+    """Batches are converted from slices of rows that their framework makes."""
 
     is_decoded = True
 
-    def __init__(self, content: Any, options: LoaderOptions) -> None:
-        """`content` is an Arrow table without rows; the plan refuses types that the target lacks."""
-        converter = plan_for(content.schema, options.to, **options.conversion)
+    def _prepare(self, content: Any, options: LoaderOptions) -> None:
+        """`content` has no rows: an Arrow table of the types, or `DecodedRows`."""
+        if isinstance(content, DecodedRows):
+            with opening(options, "source"):
+                converter = plan_for(content.table, options.to, **options.conversion)
+                converter(content.table)  # refuses a type that the target lacks
+        else:
+            converter = plan_for(content.schema, options.to, **options.conversion)
         self.to_target = lambda rows: converter(rows.table)
         self.is_matrix = options.is_matrix
         self.template = self.copies = None
@@ -83,7 +89,7 @@ class DecodedPlan(BatchPlan):
 
 def plan_batches(source: Dataset | Stream, content: Any, options: LoaderOptions) -> BatchPlan:
     """Return the plan of a source's batches."""
-    is_decoded = isinstance(source, DecodedFiles)
+    is_decoded = isinstance(source, DecodedFiles) or isinstance(content, DecodedRows)
     return DecodedPlan(content, options) if is_decoded else BatchPlan(content, options)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import LossyConversionError
+from zerocopy.loading.contents import slice_rows
 from zerocopy.loading.dataset import Dataset, Stream
 
 #: Number of unknown words that an error lists.
@@ -142,7 +143,7 @@ def empty_content(source: Any) -> Any:
         return source.schema.empty_table()
     if not source.groups:
         return {}
-    return {name: array[:0] for name, array in source.read(0).items()}
+    return slice_rows(source.read(0), 0, 0)
 
 
 class _Encoder:

@@ -20,9 +20,10 @@ from zerocopy.loading.dataset import Dataset, Stream, file_name
 from zerocopy.loading.decoded import plan_batches
 from zerocopy.loading.dictionaries import digest
 from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, UnknownLengthError
-from zerocopy.loading.explain import LoaderPlan, explain
+from zerocopy.loading.explain import explain
 from zerocopy.loading.hook import hook_of
 from zerocopy.loading.iteration import BatchIterator, Tracker
+from zerocopy.loading.loader_plan import LoaderPlan
 from zerocopy.loading.options import LoaderOptions, check_stream
 from zerocopy.loading.order import Order
 from zerocopy.loading.portion import Layout, Portion

@@ -9,6 +9,8 @@ from zerocopy._engine.target import text
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.options import LoaderOptions
 
+#: The targets of conversions on the host.
+_HOSTS = ("numpy", "pyarrow", "pyarrow.Table")
 _CALL, _LOADER = "zc.convert(x, ", "zc.loader(source, "
 #: ``encode=True`` means bytes for ``convert``, and codes for ``loader``.
 _BYTES, _CODES = "gives its bytes with their offsets", "gives codes of its words"
@@ -25,11 +27,44 @@ def in_terms_of_loader(options: LoaderOptions) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def opening(options: LoaderOptions, source: str, is_whole: bool = True) -> Iterator[None]:
+    """Rewrite errors of conversions on the host, which the caller did not ask for.
+
+    They name the call of ``loader`` and its target; the fixes too, if the object is the whole source.
+    """
+    try:
+        yield
+    except ZeroCopyError as error:
+        if error.asked.startswith("convert("):
+            error.with_context(asked=f"loader({source}, to={text(options.to)})")
+            if is_whole:
+                # A list of arrays, such as the parts of a sparse one, is not a source.
+                _drop(error, [code for code in error.calls if code.startswith("zc.convert([")])
+                error.calls = tuple(_as_loader(code, options) for code in error.calls)
+                error.with_context(remedy=_as_loader(error.remedy, options))
+        raise
+
+
+def _as_loader(code: str, options: LoaderOptions) -> str:
+    """Return a fix whose calls of ``convert`` are calls of ``loader``."""
+    target = text(options.to).replace("'", '"')
+    for host in _HOSTS:
+        code = code.replace(f', "{host}"', f", {target}")
+    return code.replace("zc.convert(", "zc.loader(")
+
+
 def _rewrite(error: ZeroCopyError, options: LoaderOptions) -> None:
     """Replace calls of ``convert`` by calls of ``loader``; leave out fixes that need the table itself."""
-    dropped = [code for code in error.calls if _CALL not in code]
-    parts = [part for part in error.remedy.split("; or ") if not part.startswith(tuple(dropped))]
-    remedy = "; or ".join(parts).replace(_CALL, _LOADER).replace(_BYTES, _CODES)
-    error.calls = tuple(code.replace(_CALL, _LOADER) for code in error.calls if code not in dropped)
+    _drop(error, [code for code in error.calls if _CALL not in code])
+    remedy = error.remedy.replace(_CALL, _LOADER).replace(_BYTES, _CODES)
+    error.calls = tuple(code.replace(_CALL, _LOADER) for code in error.calls)
     passed = "".join(f", {name}={value!r}" for name, value in options.conversion.items())
     error.with_context(asked=f"loader(source, to={text(options.to)}{passed})", remedy=remedy)
+
+
+def _drop(error: ZeroCopyError, calls: list[str]) -> None:
+    """Leave out some of the fixes of an error."""
+    parts = [part for part in error.remedy.split("; or ") if not part.startswith(tuple(calls))]
+    error.with_context(remedy="; or ".join(parts))
+    error.calls = tuple(code for code in error.calls if code not in calls)

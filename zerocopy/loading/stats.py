@@ -112,6 +112,21 @@ class LoaderStats(NamedTuple):
             text += f" {groups} with {rows:,} rows could not be read."
         return textwrap.fill(text, 80)
 
+    def _repr_html_(self) -> str:
+        """Return tables for notebooks: the counts, and the groups that could not be read."""
+        from zerocopy.notebooks import html
+
+        rows = [
+            (name.replace("_", " "), f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")
+            for name, value in self._asdict().items()
+            if name != "skipped"
+        ]
+        tables = [html.table(self.bottleneck, rows)]
+        if self.skipped:
+            skipped = [tuple(map(str, group)) for group in self.skipped]
+            tables.append(html.table("Skipped", skipped, ("file", "row group", "rows", "error")))
+        return "".join(tables)
+
     @property
     def bottleneck(self) -> str:
         """A sentence: which side waited for the other."""

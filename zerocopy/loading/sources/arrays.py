@@ -12,8 +12,9 @@ import numpy as np
 
 from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import UnsupportedConversionError
 from zerocopy.loading.dataset import Dataset
+from zerocopy.loading.messages import opening
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources.files import Files
@@ -38,7 +39,7 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
         raise UnsupportedConversionError(
             "loader({})", "the dict has no arrays", 'pass arrays: {"x": x, "y": y}', code="not-an-array"
         )
-    columns = {label: _rows_of(label, arrays[label]) for label in chosen}
+    columns = {label: _rows_of(label, arrays[label], options) for label in chosen}
     lengths = {label: len(array) for label, array in columns.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{label!r} has {count:,}" for label, count in list(lengths.items())[:8])
@@ -50,18 +51,17 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
     )
     if not needs_table and resolve(options.to).kind == "tensor":
         return ArrayDataset(columns, name)
-    table = convert({str(label): array for label, array in columns.items()}, "pyarrow")
+    with opening(options, name):
+        table = convert({str(label): array for label, array in columns.items()}, "pyarrow")
     opened = fitted(TableDataset(table, None, name), options.columns, options.schema)
     assert isinstance(opened, Dataset)
     return opened
 
 
-def _rows_of(label: Hashable, value: Any) -> Array:
+def _rows_of(label: Hashable, value: Any, options: LoaderOptions) -> Array:
     """Return an array on the host, without a copy where possible."""
-    try:
+    with opening(options, f"{{{label!r}: ...}}", is_whole=False):
         array: Array = value if isinstance(value, np.ndarray) else convert(value, "numpy")
-    except ZeroCopyError as error:
-        raise error.with_context(asked=f"loader(...)[{label!r}]") from error
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:
         why = "it is an array of Python objects" if isinstance(array, np.ndarray) else "it is not an array"
         fix = "pass numbers, booleans, times, or a table with columns of text"

@@ -11,10 +11,11 @@ import numpy as np
 from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy.describe import opened as opened_handle
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import UnsupportedConversionError
 from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.hook import hook_of
-from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.messages import opening
+from zerocopy.loading.options import LoaderOptionError, LoaderOptions
 from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources import huggingface
 from zerocopy.loading.sources.arrays import fields_of, open_arrays, open_numpy_file
@@ -49,7 +50,9 @@ def open_source(source: Any, options: LoaderOptions) -> Dataset | Stream:
         return _open_files(find_files(os.fspath(source)), options)
     if isinstance(source, (list, tuple)):
         return _open_list(list(source), options)
-    if isinstance(source, Mapping):
+    framework = registry.by_type(type(source))
+    is_opened = framework is not None and framework.loading_hook != ""  # SciPy's DOK is a dict
+    if isinstance(source, Mapping) and not is_opened:
         return open_arrays(source, options, "a dict of arrays")
     if isinstance(source, np.ndarray):
         return open_arrays(fields_of(source), options, "numpy.ndarray")
@@ -109,21 +112,34 @@ def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
     for owner in registry.by_root(type(source)):
         opened = hook_of(owner).open(source, columns)
         if opened is not None:
+            _refuse_columns(opened, options)
             return _split(opened, options)
     framework, name = registry.by_type(type(source)), type_name(source)
     if framework is not None and framework.tables:
-        try:
+        with opening(options, name):
             if framework.table(source) is not None:
                 return TableDataset(convert(source, "pyarrow.Table"), None, name)
-        except ZeroCopyError as error:
-            raise error.with_context(asked=f"loader({name})") from error.__cause__
     if hasattr(type(source), "__arrow_c_stream__"):
         return CapsuleStream(source, name)
     if framework is not None:
-        return open_arrays(fields_of(convert(source, "numpy")), options, name)
+        with opening(options, name):
+            array = convert(source, "numpy")
+        return open_arrays(fields_of(array), options, name)
     raise UnsupportedConversionError(
         f"loader({name})",
         "it is not a source of rows",
         'pass a path, a table, a query, a stream, or a dict of arrays: {"x": x, "y": y}',
         code="not-a-source",
     )
+
+
+def _refuse_columns(opened: Dataset | Stream, options: LoaderOptions) -> None:
+    """Refuse options about columns for rows of a framework that have none."""
+    if opened.schema is not None:
+        return
+    given = {name: getattr(options, name) for name in ("columns", "schema", "nulls")}
+    given |= {"encode": options.encode or None, "layout": options.layout if options.is_matrix else None}
+    for name, value in given.items():
+        if value is not None:
+            why = f"{opened.name} has no columns: its batches are arrays"
+            raise LoaderOptionError(f"loader({name}={value!r})", why, f"leave out {name}=")

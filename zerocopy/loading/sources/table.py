@@ -10,7 +10,7 @@ from zerocopy.loading.dataset import Dataset, Group
 from zerocopy.loading.sources.files import digest
 
 #: Most rows of a group, so that the first batch does not wait for the whole table.
-_GROUP_ROWS = 1 << 17
+GROUP_ROWS = 1 << 17
 
 
 class TableDataset(Dataset):
@@ -25,7 +25,7 @@ class TableDataset(Dataset):
         self._starts: list[int] = []
         groups: list[Group] = []
         start = 0
-        for batch in self._table.to_batches(max_chunksize=_GROUP_ROWS):
+        for batch in self._table.to_batches(max_chunksize=GROUP_ROWS):
             groups.append(Group(batch.num_rows, number=len(groups)))
             self._starts.append(start)
             start += batch.num_rows
@@ -53,20 +53,17 @@ class ArrayDataset(Dataset):
         self.name = name
         self._arrays = dict(arrays)
         rows = len(next(iter(self._arrays.values()))) if self._arrays else 0
-        self.groups = [
-            Group(min(_GROUP_ROWS, rows - start), number=k)
-            for k, start in enumerate(range(0, max(rows, 1), _GROUP_ROWS))
-        ]
+        self.groups = groups_of(rows)
 
     def read(self, index: int) -> dict[Hashable, Any]:
         """Return the rows of a group: aliases."""
-        start = index * _GROUP_ROWS
+        start = index * GROUP_ROWS
         return {name: array[start : start + self.groups[index].rows] for name, array in self._arrays.items()}
 
     @cached_property
     def _digest(self) -> str:
         rows = sum(group.rows for group in self.groups)
-        places = _sampled(rows)
+        places = sampled(rows)
         return digest(
             rows,
             [(name, str(array.dtype), array.shape[1:]) for name, array in self._arrays.items()],
@@ -78,17 +75,23 @@ class ArrayDataset(Dataset):
         return self._digest
 
 
+def groups_of(rows: int) -> list[Group]:
+    """Return the groups of arrays in memory: at least one."""
+    starts = range(0, max(rows, 1), GROUP_ROWS)
+    return [Group(min(GROUP_ROWS, rows - start), number=number) for number, start in enumerate(starts)]
+
+
 def table_digest(table: Any) -> str:
     """Return a digest of the types of a table, its number of rows and some of the rows."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        rows = pa.array(_sampled(table.num_rows), pa.int64())  # an empty list has the type null
+        rows = pa.array(sampled(table.num_rows), pa.int64())  # an empty list has the type null
         writer.write_table(table.take(rows).combine_chunks())
     return digest(table.num_rows, sink.getvalue().to_pybytes())
 
 
-def _sampled(rows: int) -> list[int]:
+def sampled(rows: int) -> list[int]:
     """Return the rows that the digest covers: the first, the last and at most seven between."""
     return sorted({rows * part // 8 for part in range(8)} | {rows - 1}) if rows else []

@@ -41,6 +41,7 @@ class SciPy(Framework):
     distribution = "scipy"
     min_version = "1.13"  # the first with coo_array.coords
     compound_hook = "zerocopy._frameworks.scipy:SciPySparse"
+    loading_hook = "zerocopy._frameworks.scipy.loading:SciPyLoading"
     actions: Mapping[str, Fix] = {
         "cast": Fix("{x}.astype('{type}')"),
         "canonical": Fix("{x}.tocoo().tocsr()"),
@@ -112,7 +113,7 @@ class SciPySparse(CompoundHook):
 
     def build(self, layout: SparseLayout, parts: Sequence[Any]) -> Any:
         form = layout.format
-        result = _template(form, layout.shape)
+        result = template(form, layout.shape)
         if form == "coo":
             indices = _split(layout, parts)
             result.data, result.coords = parts[0], indices
@@ -149,7 +150,7 @@ def _split(layout: SparseLayout, parts: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(parts[1] if layout.coords == "by-dimension" else parts[1].T)
 
 
-def _template(form: str, shape: tuple[int, ...]) -> Any:
+def template(form: str, shape: tuple[int, ...]) -> Any:
     """Return an array without elements, to which the parts are assigned.
 
     SciPy's constructors can copy them: they cast int64 indices whose values fit in int32, and copy an
