@@ -277,21 +277,71 @@ def test_the_fast_path_keeps_the_rule_of_index_types(target: str, form: str) -> 
             assert types in ({"int32"}, {"int64"}), (narrow, both, types)
 
 
-@pytest.mark.parametrize("target", ["torch", "sparse"])
-@pytest.mark.parametrize("indices", [[1, 0], [1, 1]])
-def test_targets_that_need_order_refuse_unsorted_and_duplicate_indices(
-    target: str, indices: list[int]
+#: Each place is filled up to three times, in any order.
+UNSORTED = {"csr": (4, 5), "csc": (4, 5), "bsr": (6, 8), "coo": (3, 4, 2)}
+
+
+def unsorted(form: str, dtype: Any, repeated: bool) -> Any:
+    """Return an array of SciPy with unsorted indices; with duplicates if `repeated`."""
+    shape = UNSORTED[form]
+    rng = np.random.default_rng(0)
+    places = np.array(list(np.ndindex(*shape)))
+    places = places[rng.permutation(len(places))[: 3 * len(places) // 4]]
+    if form != "coo":
+        places = places[np.argsort(places[:, 0 if form != "csc" else 1], kind="stable")]
+    places = np.repeat(places, 3, axis=0) if repeated else places
+    values = rng.integers(0, 100, len(places)).astype(dtype)
+    if form == "coo":
+        return sp.coo_array((values, tuple(places.T)), shape=shape)
+    main, other = (1, 0) if form == "csc" else (0, 1)
+    size = shape[main] if form != "bsr" else 3
+    if form == "bsr":
+        places = places[places[:, 0] < 3]
+        places = places[places[:, 1] < 4]
+        values = rng.integers(0, 100, (len(places), 2, 2)).astype(dtype)
+    pointers = np.concatenate([[0], np.cumsum(np.bincount(places[:, main], minlength=size))])
+    parts = (values, places[:, other].copy(), pointers)
+    return getattr(sp, f"{form}_array")(parts, shape=shape)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "int64", "float64", "complex64"])
+@pytest.mark.parametrize(
+    ("target", "form"),
+    [("torch", f) for f in ("csr", "csc", "bsr")] + [("sparse", f) for f in ("csr", "csc", "coo")],
+)
+def test_targets_that_need_order_get_sorted_and_summed_copies(
+    target: str, form: str, dtype: str, repeated: bool
 ) -> None:
+    """In the type of the array: 200 + 100 in uint8 is 44."""
     pytest.importorskip(target)
-    parts = (np.ones(2, "f4"), np.array(indices, "i8"), np.array([0, 2], "i8"))
-    x = sp.csr_array(parts, shape=(1, 2))
-    before = x.indices.copy()
-    with pytest.raises(zc.UnsupportedConversionError, match="sorted and unique") as caught:
-        zc.convert(x, to=target)
-    assert caught.value.code == "not-canonical"
-    fixed = eval(caught.value.calls[0], {"zc": zc, "x": x})
-    np.testing.assert_array_equal(dense(fixed), x.toarray())
-    np.testing.assert_array_equal(x.indices, before)
+    x = unsorted(form, dtype, repeated)
+    parts = [part.copy() for part in hook_of(registry.by_name("scipy")).read(x)[1]]
+    plan = zc.explain(x, target)
+    result = zc.convert(x, target)
+    expected = x.toarray()
+    np.testing.assert_array_equal(dense(result), expected)
+    back = zc.convert(result, "scipy", copy=False)
+    assert back.has_canonical_format
+    assert plan.reasons[0].code == "not-canonical"
+    assert (plan.zero_copy, plan.shares_memory) == (False, zc.shares_memory(x, result))
+    assert plan.leaves[".data"].copied_bytes == back.data.nbytes
+    for part, before in zip(hook_of(registry.by_name("scipy")).read(x)[1], parts, strict=True):
+        np.testing.assert_array_equal(part, before)  # the source is untouched
+    refused = zc.explain(x, target, copy=False)
+    with pytest.raises(zc.CopyRequiredError, match="sorted and unique") as caught:
+        zc.convert(x, target, copy=False)
+    assert refused.error.code == caught.value.code == "not-canonical"
+    if dtype == "uint8":
+        np.testing.assert_array_equal(dense(zc.convert(x, target, dtype="int32")), expected)
+
+
+def test_an_unsorted_array_with_invalid_pointers_is_refused() -> None:
+    pytest.importorskip("torch")
+    x = unsorted("csr", "float32", True)
+    x.indptr[2] = 0
+    with pytest.raises(zc.UnsupportedConversionError, match="indptr goes down"):
+        zc.convert(x, "torch")
 
 
 def test_torch_computes_other_values_with_duplicates() -> None:

@@ -118,7 +118,8 @@ def _fit(call: Call, pair: _Pair) -> tuple[Layout, list[Part]]:
     layout, parts = pair.taker.fit(pair.layout, pair.parts)
     new = None if call.cast is None else call.cast.new_type(dtype)
     if new is not None:
-        pair.layout.check_cast(pair.parts)
+        if parts[0].make is None:  # else its duplicates are summed before the cast
+            pair.layout.check_cast(pair.parts)
         dtype = new
     allowed = pair.taker.value_types(layout)
     if allowed is not None and dtype.name not in allowed:

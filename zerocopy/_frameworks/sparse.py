@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.compound.canonical import canonical
 from zerocopy.compound.coordinates import check_index_type, coordinates, index_parts
 from zerocopy.compound.hook import CompoundHook, Part
-from zerocopy.compound.sparse import SparseLayout, refuse_format, require_canonical
+from zerocopy.compound.sparse import SparseLayout, refuse_format
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework, UnsupportedConversionError
 from zerocopy.source import Source
@@ -91,7 +92,7 @@ class PyDataLayouts(CompoundHook):
     def fit(self, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Part]]:
         if layout.format == "bsr":
             raise refuse_format("sparse", layout, ("csr", "csc", "coo"))
-        layout = require_canonical("sparse", layout, parts)
+        layout, parts = canonical("sparse", layout, parts)
         layout, parts = coordinates(layout, parts, "by-dimension")
         return layout, index_parts("sparse", layout, parts, ("int64", "int32"))
 
@@ -99,7 +100,7 @@ class PyDataLayouts(CompoundHook):
         import sparse
 
         if not layout.is_canonical or layout.coords not in ("", "by-dimension") or layout.format == "bsr":
-            raise ValueError("sparse needs sorted and unique indices: fit() checks them")
+            raise ValueError("sparse needs sorted and unique indices: fit() sorts them")
         check_index_type(parts[1:], _INDEX_TYPES)
         if layout.format == "coo":
             return sparse.COO(parts[1], parts[0], shape=layout.shape, has_duplicates=False, sorted=True)

@@ -125,11 +125,12 @@ class SparseLayout(NamedTuple):
                 "",
                 "it has duplicate indices, whose values add up in its own type, and dtype= casts each first",
                 code="not-canonical",
-                fixes=[Fix(action=self._canonical, effect="adds up duplicates")],
+                fixes=[Fix(action=self.canonical_action, effect="adds up duplicates")],
             )
 
     @property
-    def _canonical(self) -> str:
+    def canonical_action(self) -> str:
+        """The `Fix.action` that sorts indices and adds up duplicates."""
         return "canonical-coo" if self.format == "coo" else "canonical"
 
     def warnings(self, parts: Sequence[Any]) -> tuple[str, ...]:
@@ -208,30 +209,9 @@ def _as_numpy(part: Any) -> Array:
     return source.to_host(None)
 
 
-def require_canonical(target: str, layout: SparseLayout, parts: Sequence[Any]) -> SparseLayout:
-    """Return the layout marked as sorted and unique, after a check of all indices if it is unknown.
-
-    A framework's own arrays are not checked.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The indices are not sorted, or one occurs twice.
-    """
-    if layout.is_canonical:
-        return layout
-    if layout.reader == target:
-        return layout._replace(is_sorted=True, is_unique=True)
-    is_sorted, is_unique = layout.order(parts)
-    if is_sorted and is_unique:
-        return layout._replace(is_sorted=True, is_unique=True)
-    fault = "not sorted" if is_unique else "not unique"
-    raise UnsupportedConversionError(
-        f"to={target!r}",
-        f"{target} needs sorted and unique indices, and these are {fault} within {_ORDERED[layout.format]}",
-        code="not-canonical",
-        fixes=[Fix(action=layout._canonical, effect="sorts them, and adds up duplicates")],
-    )
+def name_of_lines(layout: SparseLayout) -> str:
+    """Return the name of the lines within which indices are sorted, for messages."""
+    return _ORDERED[layout.format]
 
 
 def require_dimension(target: str, layout: SparseLayout) -> None:

@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.compound.canonical import canonical
 from zerocopy.compound.coordinates import check_index_type, coordinates, index_parts
 from zerocopy.compound.hook import CompoundHook, Part
-from zerocopy.compound.sparse import COMPRESSED, SparseLayout, require_canonical
+from zerocopy.compound.sparse import COMPRESSED, SparseLayout
 from zerocopy.errors import Fix, Reason
 from zerocopy.forks import plain_lock
 
@@ -56,7 +57,7 @@ class TorchSparse(CompoundHook):
 
     def fit(self, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Part]]:
         if layout.format in COMPRESSED:
-            layout = require_canonical("torch", layout, parts)
+            layout, parts = canonical("torch", layout, parts)
         layout, parts = coordinates(layout, parts, "by-dimension")
         return layout, index_parts("torch", layout, parts, ("int64", "int32"), coo=("int64",))
 
@@ -73,7 +74,7 @@ class TorchSparse(CompoundHook):
                 indices, data, shape, is_coalesced=layout.is_canonical or None, check_invariants=False
             )
         if not layout.is_canonical:
-            raise ValueError("torch needs sorted and unique indices: fit() checks them")
+            raise ValueError("torch needs sorted and unique indices: fit() sorts them")
         data, indices, indptr = parts
         check_index_type((indices, indptr), (torch.int64, torch.int32))
         return _constructors()[layout.format](indptr, indices, data, size=shape, check_invariants=False)
