@@ -26,7 +26,10 @@ OPTIONS: list[dict[str, Any]] = [
 FILES = {"first": [0, 0, 4, 6], "middle": [4, 0, 6], "last": [4, 6, 0]}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "JSON"])
+# JSON lines without rows are a file of no bytes, and Hugging Face makes no iterable of no rows.
+@pytest.mark.parametrize(
+    "kind", [kind for kind in MAKERS if kind not in ("JSON", "datasets.IterableDataset")]
+)
 def test_a_source_without_rows_has_no_batches_and_a_state(kind: str, tmp_path: Path) -> None:
     for options in OPTIONS:
         loader = zc.loader(MAKERS[kind](tmp_path, EMPTY), **{"to": "numpy", "batch": 4} | options)
