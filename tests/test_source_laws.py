@@ -79,6 +79,60 @@ def test_no_exception_is_swallowed(path: Path) -> None:
             assert not (broad and silent), f"{path.name}:{node.lineno}"
 
 
+#: Packages and modules whose code calls exporters and importers.
+CONVERSIONS = {"_engine", "_frameworks", "protocols", "tables", "casting", "compound", "functions", "frames"}
+CONVERSIONS |= {"describe.py", "framework.py"}
+BROAD = {"Exception", "BaseException", "OSError", "RuntimeError"}
+#: A function in a thread of zerocopy, where no signal handler runs.
+IN_A_THREAD = "_layout_in_this_thread"
+
+
+def handlers_of_outside_exceptions(tree: ast.Module) -> set[int]:
+    """Return the lines of handlers that catch exceptions of signal handlers and do not let them pass."""
+    lines = set()
+    for function in functions(tree):
+        for node in ast.walk(function):
+            if not isinstance(node, ast.ExceptHandler) or function.name == IN_A_THREAD:
+                continue
+            caught = {getattr(part, "id", "") for part in ast.walk(node.type)} if node.type else BROAD
+            passes = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
+            # `Call.translated_errors` asks; `throw` passes the exception on to a generator.
+            asks = {"is_error", "translated_errors", "throw", "athrow"} & {
+                getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node)
+            }
+            if caught & BROAD and not passes and not asks:
+                lines.add(node.lineno)
+    return lines
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if Path(relative(path)).parts[0] in CONVERSIONS], ids=relative
+)
+def test_exceptions_from_outside_pass(path: Path) -> None:
+    """`is_error` tells an error of an exporter from an exception of a signal handler."""
+    assert not handlers_of_outside_exceptions(parse(path))
+
+
+def test_the_check_of_handlers_recognises_them() -> None:
+    source = """
+def f():
+    try: ...
+    except OSError: return None
+    try: ...
+    except (KeyError, pa.Error, RuntimeError) as error: raise Other from error
+    try: ...
+    except Exception as error:
+        if not is_error(error): raise
+    try: ...
+    except BaseException:
+        free()
+        raise
+    try: ...
+    except KeyError: ...
+"""
+    assert handlers_of_outside_exceptions(ast.parse(source)) == {4, 6}
+
+
 def test_the_engine_lists_the_table_options_that_tables_parse() -> None:
     assert tuple(field.name for field in fields(Options)) == options.TABLE_NAMES
 

@@ -41,6 +41,8 @@ class translated_errors:
             return
         if isinstance(error, ZeroCopyError):
             error.with_context(asked=self._asked())
+        elif not is_error(error):
+            return
         elif isinstance(error, RecursionError):
             raise UnsupportedConversionError(
                 self._asked(),
@@ -48,7 +50,7 @@ class translated_errors:
                 "flatten it, or raise the limit with sys.setrecursionlimit",
                 code="nested-too-deep",
             ) from error
-        elif is_error(error):
+        else:
             name = registry.out_of_memory(error)
             if name is not None:
                 raise out_of_memory(self._asked(), name, error) from error

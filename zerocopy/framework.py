@@ -28,6 +28,7 @@ from zerocopy.errors import (
     UnsupportedConversionError as UnsupportedConversionError,
 )
 from zerocopy.forks import IMPORTING, LOADING, is_installed as is_installed
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import (
     FORMS as FORMS,
     Array as Array,
@@ -153,6 +154,8 @@ class Framework:
             # It waits for a thread that is still importing the module; torch crashes if used earlier.
             module: ModuleType = while_forks_wait(partial(importlib.import_module, self.name))
         except Exception as error:  # TensorFlow raises TypeError if protobuf is too new
+            if not is_error(error):
+                raise
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
             raise FrameworkNotInstalledError(
                 f"to={self.name!r}",
@@ -161,11 +164,9 @@ class Framework:
             ) from error
         version = str(getattr(module, "__version__", ""))
         if self.min_version and version_numbers(version) < version_numbers(self.min_version):
-            raise FrameworkNotInstalledError(
-                f"to={self.name!r}",
-                f"{self.name} {version} is installed; the oldest supported version is {self.min_version}",
-                f"pip install '{package}>={self.min_version}'",
-            )
+            why = f"{self.name} {version} is installed; the oldest supported version is {self.min_version}"
+            remedy = f"pip install '{package}>={self.min_version}'"
+            raise FrameworkNotInstalledError(f"to={self.name!r}", why, remedy)
         self._module = module
         return module
 

@@ -13,6 +13,7 @@ from zerocopy._native import core
 from zerocopy.dtype import NATIVE_NAMES, by_name
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import aligned_copy, aligned_empty
+from zerocopy.protocols.exporter_errors import is_error
 
 __all__ = ["aligned_copy", "aligned_empty", "core"]
 
@@ -39,18 +40,19 @@ _Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 
 def require_core() -> None:
-    """Skip the module without the extension; otherwise declare the dtypes and the copy function."""
+    """Skip the module without the extension; otherwise declare the dtypes and the functions."""
     if core is None:
         pytest.skip("needs the compiled core", allow_module_level=True)
     declare()
 
 
 def declare() -> None:
-    """Declare NumPy's numeric dtypes and the copy function to the core, as zerocopy itself does."""
+    """Declare NumPy's numeric dtypes and the functions in Python to the core, as zerocopy itself does."""
     for dtype in [*ALL_DTYPES, *map(np.dtype, "lLqQ")]:
         standard = by_name(dtype.name)
         core.set_dtype(dtype, standard.code, standard.bits)
     core.set_copy_function(aligned_copy)
+    core.set_error_test(is_error)
 
 
 def memory_route(exporter: Any, importer: Any, **options: Any) -> Any:

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.interruptions import raise_by_signal
 from helpers.native_core import aligned_empty, core, exported, keep_capsule, memory_route, require_core
+from helpers.native_programs import check
 
 require_core()
 
@@ -101,9 +103,11 @@ def test_nested_routes_add_to_the_outer_one() -> None:
 
 def test_an_error_of_the_sample_is_dropped_but_not_an_interrupt() -> None:
     array = np.arange(4.0)
-    for error, reaches in ((ValueError, False), (KeyboardInterrupt, True)):
+    for error, reaches in ((ValueError, False), (KeyboardInterrupt, True), (TimeoutError, True)):
 
         def sample(*arguments: Any, error: Any = error) -> None:
+            if error is TimeoutError:
+                raise_by_signal(error())
             raise error
 
         core.stop_recording()
@@ -221,3 +225,22 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="unconsumed DLPack capsule"):
         core.capsule_bytes(got[0])
     assert exported(np.zeros(3)).deleted == 0
+
+
+def test_the_garbage_collector_sees_no_half_built_entries(run_python) -> None:
+    """A collection that starts while the list is built runs callbacks, which may read all objects."""
+    check(
+        run_python,
+        """
+core.start_recording("/no/such/package/", ())
+for i in range(300):
+    core.RecordedRoute(core.IdentityRoute(), ("a", str(i)), print)(0)
+def read(phase, info):
+    for container in gc.get_objects(generation=0):
+        if type(container) in (list, tuple):
+            [item for item in container]
+gc.callbacks.append(read)
+gc.set_threshold(5)
+assert len(core.recorded()) == 300
+""",
+    )

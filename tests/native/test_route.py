@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.interruptions import raise_by_signal
 from helpers.native_core import (
     REFUSED,
     aligned_copy,
@@ -209,6 +210,23 @@ def test_the_fallback_runs_after_an_error_but_not_after_an_interrupt():
     assert route(ValueError()) == "slow"
     with pytest.raises(KeyboardInterrupt):
         route(KeyboardInterrupt())
+
+
+@pytest.mark.parametrize("cls", [TimeoutError, ValueError, TypeError, MemoryError, KeyboardInterrupt])
+def test_the_fallback_does_not_run_after_an_exception_of_a_signal_handler(cls):
+    """In each place where the core tries again after an exception."""
+    failing = core.CapsuleExporter(raise_by_signal)
+    routes = [
+        memory_route(failing, IMPORTER, fallback=lambda x: "slow"),
+        memory_route(core.FirstExporter(failing, core.CapsuleExporter(lambda x: None)), IMPORTER),
+        memory_route(core.ArrayExporter(raise_by_signal), IMPORTER, fallback=lambda x: "slow"),
+    ]
+    routes += [core.RecordedRoute(route, ("a", "b"), lambda *arguments: None) for route in routes]
+    for route in routes:
+        error = cls("from the handler")
+        with pytest.raises(cls) as caught:
+            route(error)
+        assert caught.value is error
 
 
 def test_identity_and_call_routes():

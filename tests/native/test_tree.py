@@ -201,3 +201,23 @@ assert convert([{"x": L(1)}], "a") == [{"x": 1}] and convert({"x": [L(1)]}, to="
 assert convert([3], "a") == "slow"
 """,
     )
+
+
+def test_a_leafs_code_reads_all_objects(run_python):
+    """As memory profilers do in another thread: the collector knows the results that are being built."""
+    check(
+        run_python,
+        TREES
+        + """
+def reads():
+    for container in gc.get_objects():
+        if type(container) in (list, tuple, dict):
+            [item for item in container]
+    return 1
+for count in (1, 3, 8, 9, 100):
+    leaves = [L(reads)] * min(count, 10) + [L(2)] * (count - 10)
+    expected = [1] * min(count, 10) + [2] * (count - 10)
+    assert tree(leaves) == expected and tree(tuple(leaves)) == tuple(expected)
+    assert tree([{"x": leaves}, (leaves,)]) == [{"x": expected}, (expected,)]
+""",
+    )

@@ -13,6 +13,7 @@ from typing import Any
 from zerocopy import registry
 from zerocopy._engine import pytrees
 from zerocopy.errors import Fix, UnsupportedConversionError
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.protocols.producer import exports_arrays
 from zerocopy.protocols.pytree_node import Attribute
 from zerocopy.source import type_name
@@ -86,6 +87,8 @@ def items_of(obj: Any) -> list[tuple[Any, Any]]:
     except (MemoryError, RecursionError):
         raise
     except Exception as error:
+        if not is_error(error):
+            raise
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
             f"reading its items raised {type(error).__name__}: {error}",
@@ -114,7 +117,9 @@ def rebuild(obj: Any, keys: list[Any], values: list[Any]) -> Any:
         return kind(obj, keys, values)
     except (MemoryError, RecursionError):
         raise
-    except Exception as error:  # a type with its own constructor
+    except Exception as error:
+        if not is_error(error):
+            raise  # not of the type's own constructor
         remedy, fixes = _plain_form(obj)
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",

@@ -45,7 +45,7 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
         try:
             return routes[type(leaf)](leaf)
         except BaseException as error:
-            if not isinstance(error, Exception) and not is_error(error):
+            if not is_error(error):
                 raise
             return slowly(leaf, path)
 

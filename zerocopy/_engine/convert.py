@@ -144,7 +144,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
             return TABLE[to][type(obj)](obj)
         return OPTION_TABLES[option_key(options)][to][type(obj)](obj)
     except BaseException as error:
-        if not isinstance(error, Exception) and not is_error(error):
+        if not is_error(error):
             raise
         # A new type, or an object that the fast path cannot take (a lazy conjugate, another
         # device). The slow path starts again, and its errors have this one as context.
@@ -166,7 +166,7 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
         try:
             raise error
         except BaseException:
-            if not isinstance(error, Exception) and not is_error(error):
+            if not is_error(error):
                 raise
             return convert_slowly(obj, to, options)
     except ZeroCopyError as refusal:

@@ -18,6 +18,7 @@ from zerocopy.casting.parse import parse_dtype
 from zerocopy.dtype import ALL, to_numpy
 from zerocopy.framework import identity
 from zerocopy.protocols.array_interface import aligned_copy
+from zerocopy.protocols.exporter_errors import is_error
 
 #: Options that the keys of the compiled table have.
 OPTIONS = frozenset(("copy", "writable", "device", "dtype"))
@@ -70,6 +71,7 @@ def clear() -> None:
 if core is not None:
     # At the exit of the interpreter: frameworks report objects that routes still hold as leaked.
     atexit.register(clear)
+    core.set_error_test(is_error)
 
 
 def declare_dtypes() -> None:

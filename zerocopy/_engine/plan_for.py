@@ -117,7 +117,7 @@ class Converter:
         try:
             return self._routes[type(obj)](obj)
         except BaseException as error:
-            if not isinstance(error, Exception) and not is_error(error):
+            if not is_error(error):
                 raise
             try:
                 return self._convert_slowly(obj)

@@ -13,6 +13,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy.framework import Framework
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.protocols.pytree_node import Attribute, Node, one_level
 
 #: Types with a registration. A registration can come later, so that other types are not remembered.
@@ -31,8 +32,10 @@ def is_registered(obj: Any) -> bool:
             return False
     except (MemoryError, RecursionError):
         raise
-    except Exception:  # noqa: BLE001 - of the registered function; flatten() raises it again
-        return True
+    except Exception as error:
+        if not is_error(error):
+            raise
+        return True  # of the registered function; flatten() raises it again
     _known.add(cls)
     return True
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -25,6 +24,7 @@ from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols import dlpack
+from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.source import Source
 
 Route = Callable[[Any], Any]
@@ -226,7 +226,7 @@ def _record_refusal(active: Any, obj: Any, to: Any, error: BaseException, elapse
 
 
 def _text_of(error: BaseException) -> str:
-    with suppress(Exception):
+    with ignored_errors():
         return str(error)
     return ""
 
@@ -245,7 +245,7 @@ def _sample(
 ) -> None:
     """Keep why a call copied; an error of the explanation leaves the reason empty."""
     reason = None
-    with suppress(Exception):
+    with ignored_errors():
         if observed is not None and observed.plan is not None:
             # Not explained again, because a stream is already consumed.
             reason = _main_reason(resolve_fixes(observed.plan, observed.call))
@@ -289,6 +289,6 @@ def _type_name(cls: type) -> str:
 
 
 def _target_name(to: Any) -> str:
-    with suppress(Exception):  # the call's own error reports it
+    with ignored_errors():  # the call's own error reports it
         return (registry.find(to) or resolve(to)).name
     return to if isinstance(to, str) else text(to)

@@ -127,7 +127,9 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
         route = None if parts is None else compose(parts, to, given)
         if parts is not None and core is not None:
             compiled = native_routes.keep(parts, type(obj), to, given, route)
-    except Exception as error:
+    except BaseException as error:
+        if not is_error(error):
+            raise
         if isinstance(error, MemoryError) or registry.out_of_memory(error) is not None:
             # The conversion has succeeded; a framework lacked memory for an object that it makes
             # once per route. The next conversion tries again.
@@ -297,7 +299,9 @@ def _table_route(
     def arrow_route(obj: Any) -> Any:
         try:
             return importer(export(obj))
-        except ValueError:
+        except ValueError as error:
+            if not is_error(error):
+                raise
             return whole(obj)  # a column has nulls, several chunks, or is not numeric
 
     return arrow_route

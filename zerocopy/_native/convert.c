@@ -98,7 +98,9 @@ call_slow_function(const Arguments *arguments, PyObject *const *values, PyObject
     PyObject *options = options_of(values, names), *result = NULL;
     if (options != NULL) {
         PyObject *values[] = {NULL, arguments->obj, arguments->to, options, error == NULL ? Py_None : error};
-        result = PyObject_Vectorcall(slow_function, values + 1, 4 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        PyObject *function = Py_NewRef(slow_function);
+        result = PyObject_Vectorcall(function, values + 1, 4 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        Py_DECREF(function);
         Py_DECREF(options);
     }
     Py_XDECREF(error);

@@ -64,6 +64,26 @@ refuse_keywords(PyObject *keywords)
     return true;
 }
 
+/* Returns a new list or tuple of `count` objects, and steals them, also on failure. A list or tuple that is filled
+   while Python code runs has slots of NULL, and gc.get_objects() returns it. */
+static inline PyObject *
+sequence_of(bool is_list, PyObject *const *objects, Py_ssize_t count)
+{
+    PyObject *result = is_list ? PyList_New(count) : PyTuple_New(count);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (result == NULL) {
+            Py_DECREF(objects[i]);
+        }
+        else if (is_list) {
+            PyList_SET_ITEM(result, i, objects[i]);
+        }
+        else {
+            PyTuple_SET_ITEM(result, i, objects[i]);
+        }
+    }
+    return result;
+}
+
 /* ---- memory.c: one block of host memory between an exporter and an importer ---- */
 
 typedef struct {
@@ -196,6 +216,9 @@ extern PyTypeObject RouteType; /* abstract base */
 /* The `run` of routes that return the object itself. */
 PyObject *run_identity(Route *self, PyObject *obj);
 
+/* Whether the fallback may run after a failure: there is no exception, or an error of the code that was called, which
+   is cleared. Ctrl-C and exceptions of signal handlers, for example, stay, and must reach the caller. */
+bool clear_error(void);
 /* Runs a route, then its fallback; keeps the route alive meanwhile. */
 PyObject *route_run(Route *route, PyObject *obj);
 /* The slots tp_call and tp_dealloc of route types. */

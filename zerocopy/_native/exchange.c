@@ -153,10 +153,9 @@ export_new_storage(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
         out->owner_is_result = status == 0;
         return status;
     }
-    if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError) || !clear_error()) {
         return -1;
     }
-    PyErr_Clear();
     PyObject *done = call_one(exporter->fix, obj);
     if (done == NULL) {
         return -1;

@@ -247,7 +247,7 @@ first_exporter_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
-/* Runs the second exporter if the first fails with an Exception or without one. */
+/* Runs the second exporter if the first fails. */
 static int
 run_first(Exporter *self, PyObject *obj, Memory *out)
 {
@@ -255,13 +255,7 @@ run_first(Exporter *self, PyObject *obj, Memory *out)
     if (LIKELY(first->run(first, obj, out) == 0)) {
         return 0;
     }
-    if (PyErr_Occurred()) {
-        if (!PyErr_ExceptionMatches(PyExc_Exception)) {
-            return -1;
-        }
-        PyErr_Clear();
-    }
-    return second->run(second, obj, out);
+    return clear_error() ? second->run(second, obj, out) : -1;
 }
 
 /* Parses (first, second). */

@@ -9,18 +9,16 @@ memory_release(Memory *memory)
     /* A deleter may call Python code, which must not run while an exception is set. */
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    Py_CLEAR(memory->owner);
-    if (memory->versioned != NULL) {
-        if (memory->versioned->deleter != NULL) {
-            memory->versioned->deleter(memory->versioned);
-        }
-        memory->versioned = NULL;
+    PyObject *owner = memory->owner;
+    DLManagedTensorVersioned *versioned = memory->versioned;
+    DLManagedTensor *legacy = memory->legacy;
+    memory_init(memory); /* before a deleter runs */
+    Py_XDECREF(owner);
+    if (versioned != NULL && versioned->deleter != NULL) {
+        versioned->deleter(versioned);
     }
-    if (memory->legacy != NULL) {
-        if (memory->legacy->deleter != NULL) {
-            memory->legacy->deleter(memory->legacy);
-        }
-        memory->legacy = NULL;
+    if (legacy != NULL && legacy->deleter != NULL) {
+        legacy->deleter(legacy);
     }
     PyErr_Restore(type, value, traceback);
 }

@@ -49,14 +49,7 @@ run_inner(Route *inner, PyObject *obj, Outcome *bytes)
 {
     Outcome before = *bytes;
     PyObject *result = inner->counted(inner, obj);
-    if (result == NULL && inner->fallback != NULL) {
-        if (PyErr_Occurred()) {
-            if (!PyErr_ExceptionMatches(PyExc_Exception)) {
-                *bytes = before;
-                return NULL; /* KeyboardInterrupt, for example */
-            }
-            PyErr_Clear();
-        }
+    if (result == NULL && inner->fallback != NULL && clear_error()) {
         *bytes = before;
         result = call_one(inner->fallback, obj);
     }
@@ -87,12 +80,8 @@ take_sample(PyObject *sample, PyObject *obj, PyObject *code, int instruction)
         result = PyObject_Vectorcall(sample, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
         Py_DECREF(number);
     }
-    if (result == NULL && PyErr_ExceptionMatches(PyExc_Exception)) {
-        PyErr_Clear();
-        return 0;
-    }
     Py_XDECREF(result);
-    return result == NULL ? -1 : 0;
+    return result == NULL && !clear_error() ? -1 : 0;
 }
 
 /* Runs and records a conversion that is not part of another one. If it fails, the slow path records it. */

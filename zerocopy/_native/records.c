@@ -269,11 +269,18 @@ reset_records(PyObject *module, PyObject *nothing)
 static PyObject *
 entry_tuple(const Entry *entry)
 {
-    return Py_BuildValue("OiO(LLLLLLLLL)", entry->code == NULL ? Py_None : entry->code, entry->instruction,
-                         entry->pair, (long long)entry->calls[ALIASED], (long long)entry->calls[COPIED],
-                         (long long)entry->calls[UNCHANGED], (long long)entry->calls[REFUSED],
-                         (long long)entry->calls[EMPTY], (long long)entry->aliased, (long long)entry->copied,
-                         (long long)entry->unmeasured, (long long)entry->nanoseconds);
+    PyObject *counts = Py_BuildValue("LLLLLLLLL", (long long)entry->calls[ALIASED], (long long)entry->calls[COPIED],
+                                     (long long)entry->calls[UNCHANGED], (long long)entry->calls[REFUSED],
+                                     (long long)entry->calls[EMPTY], (long long)entry->aliased,
+                                     (long long)entry->copied, (long long)entry->unmeasured,
+                                     (long long)entry->nanoseconds);
+    PyObject *instruction = counts == NULL ? NULL : PyLong_FromLong(entry->instruction), *result = NULL;
+    if (instruction != NULL) {
+        result = PyTuple_Pack(4, entry->code == NULL ? Py_None : entry->code, instruction, entry->pair, counts);
+        Py_DECREF(instruction);
+    }
+    Py_XDECREF(counts);
+    return result;
 }
 
 /* Returns all entries as a list. */
@@ -296,15 +303,13 @@ recorded(PyObject *module, PyObject *nothing)
         }
     }
     UNLOCK();
-    PyObject *result = PyList_New(count);
+    PyObject *result = PyList_New(0);
     for (int i = 0; i < count; i++) {
         PyObject *item = result == NULL ? NULL : entry_tuple(&copies[i]);
-        if (item == NULL) {
+        if (item == NULL || PyList_Append(result, item) < 0) {
             Py_CLEAR(result);
         }
-        else {
-            PyList_SET_ITEM(result, i, item);
-        }
+        Py_XDECREF(item);
         Py_XDECREF(copies[i].code);
         Py_DECREF(copies[i].pair);
     }

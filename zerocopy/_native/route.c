@@ -1,18 +1,52 @@
 /* Routes: from an object of one type to a target, with fixed options. */
 #include "core.h"
 
+/* zerocopy.protocols.exporter_errors.is_error: whether an exception is an error of the code that was called. */
+static PyObject *error_test = NULL;
+
+/* Calls `error_test` with the current exception, which stays; false also if the test raises. */
+static bool
+is_error(void)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    if (traceback == NULL || error_test == NULL) { /* without a traceback, no handler in Python has raised it */
+        PyErr_Restore(type, error, traceback);
+        return true;
+    }
+    PyErr_NormalizeException(&type, &error, &traceback);
+    PyException_SetTraceback(error, traceback);
+    PyObject *test = Py_NewRef(error_test), *answer = call_one(test, error);
+    Py_DECREF(test);
+    Py_XDECREF(answer);
+    if (PyErr_Occurred()) { /* Ctrl-C during the test, for example: the later exception replaces the other one */
+        Py_XDECREF(type);
+        Py_XDECREF(error);
+        Py_XDECREF(traceback);
+        return false;
+    }
+    PyErr_Restore(type, error, traceback);
+    return answer == Py_True;
+}
+
+bool
+clear_error(void)
+{
+    if (PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception) || !is_error()) {
+            return false;
+        }
+        PyErr_Clear();
+    }
+    return true;
+}
+
 /* Runs a route, then its fallback. */
 static PyObject *
 run_with_fallback(Route *route, PyObject *obj)
 {
     PyObject *result = route->run(route, obj);
-    if (UNLIKELY(result == NULL && route->fallback != NULL)) {
-        if (PyErr_Occurred()) {
-            if (!PyErr_ExceptionMatches(PyExc_Exception)) {
-                return NULL; /* KeyboardInterrupt, for example */
-            }
-            PyErr_Clear();
-        }
+    if (UNLIKELY(result == NULL && route->fallback != NULL && clear_error())) {
         result = call_one(route->fallback, obj);
     }
     return result;
@@ -155,7 +189,8 @@ copy_memory(Memory *memory)
         Py_XDECREF(array);
         return -1;
     }
-    PyObject *copy = call_one(copy_function, array);
+    PyObject *function = Py_NewRef(copy_function), *copy = call_one(function, array);
+    Py_DECREF(function);
     Py_DECREF(array);
     int status = copy == NULL || !PyArray_CheckExact(copy) ? -1 : export_ndarray(copy, memory);
     Py_XDECREF(copy); /* `memory` holds it */
@@ -338,6 +373,7 @@ int
 visit_route(visitproc visit, void *arg)
 {
     Py_VISIT(copy_function);
+    Py_VISIT(error_test);
     return 0;
 }
 
@@ -345,6 +381,7 @@ void
 clear_route(void)
 {
     Py_CLEAR(copy_function);
+    Py_CLEAR(error_test);
 }
 
 /* Sets the function that copies memory. */
@@ -355,9 +392,19 @@ set_copy_function(PyObject *module, PyObject *function)
     Py_RETURN_NONE;
 }
 
+/* Sets the function that tells errors from other exceptions. */
+static PyObject *
+set_error_test(PyObject *module, PyObject *function)
+{
+    Py_XSETREF(error_test, Py_NewRef(function));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"set_copy_function", set_copy_function, METH_O,
      "set_copy_function(function): the function returns a row-major, 64-byte aligned copy of an ndarray."},
+    {"set_error_test", set_error_test, METH_O,
+     "set_error_test(function): the function returns whether a fallback may follow an exception of a route."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -10,7 +10,7 @@ typedef struct {
 } TreeRoute;
 
 typedef struct {
-    RouteKey key;
+    RouteKey key; /* owns a reference to its type, or NULL: a new type could have the address of a freed one */
     Route *route; /* of the last leaf: most leaves of a tree have one type */
 } Walk;
 
@@ -25,7 +25,7 @@ convert_leaf(PyObject *obj, Walk *walk)
         if (type == &PyDict_Type || type == &PyList_Type || type == &PyTuple_Type) {
             return convert_tree(obj, walk);
         }
-        walk->key.type = type;
+        Py_XSETREF(walk->key.type, (PyTypeObject *)Py_NewRef(type));
         Py_XSETREF(walk->route, (Route *)Py_XNewRef(find_route(&walk->key)));
     }
     return UNLIKELY(walk->route == NULL) ? NULL : route_run(walk->route, obj);
@@ -54,6 +54,22 @@ convert_dict(PyObject *obj, Walk *walk)
     return result;
 }
 
+/* Converts the items of a tuple to `converted`; returns whether all were converted. */
+static bool
+convert_items(PyObject *items, Walk *walk, PyObject **converted)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(items), done = 0;
+    while (done < count && (converted[done] = convert_leaf(PyTuple_GET_ITEM(items, done), walk)) != NULL) {
+        done++;
+    }
+    for (Py_ssize_t i = 0; done < count && i < done; i++) {
+        Py_DECREF(converted[i]);
+    }
+    return done == count;
+}
+
+#define FEW 8 /* items that need no allocation */
+
 /* Converts the items of a list or tuple. */
 static PyObject *
 convert_sequence(PyObject *obj, Walk *walk)
@@ -64,18 +80,15 @@ convert_sequence(PyObject *obj, Walk *walk)
         return NULL;
     }
     Py_ssize_t count = PyTuple_GET_SIZE(items);
-    PyObject *result = is_list ? PyList_New(count) : PyTuple_New(count);
-    for (Py_ssize_t i = 0; result != NULL && i < count; i++) {
-        PyObject *converted = convert_leaf(PyTuple_GET_ITEM(items, i), walk);
-        if (converted == NULL) {
-            Py_CLEAR(result);
-        }
-        else if (is_list) {
-            PyList_SET_ITEM(result, i, converted);
-        }
-        else {
-            PyTuple_SET_ITEM(result, i, converted);
-        }
+    PyObject *few[FEW], **converted = count <= FEW ? few : PyMem_New(PyObject *, (size_t)count), *result = NULL;
+    if (converted == NULL) {
+        PyErr_NoMemory();
+    }
+    else if (convert_items(items, walk, converted)) {
+        result = sequence_of(is_list, converted, count);
+    }
+    if (converted != few) {
+        PyMem_Free(converted);
     }
     Py_DECREF(items);
     return result;
@@ -101,6 +114,7 @@ run_tree(Route *self, PyObject *obj)
     walk.key.type = NULL;
     PyObject *result = convert_tree(obj, &walk);
     Py_XDECREF(walk.route);
+    Py_XDECREF(walk.key.type);
     return result;
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from array import array as numbers
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +18,7 @@ from zerocopy.frames.arrow_writer import Writer
 from zerocopy.frames.header import TABLE, Reader, invalid, start, text
 from zerocopy.frames.hook import hook_of
 from zerocopy.framework import Framework
+from zerocopy.protocols.exporter_errors import ignored_errors, is_error
 from zerocopy.source import Array, type_name
 from zerocopy.tables.hub import hub
 
@@ -86,7 +86,7 @@ def _as_arrow(pa: Any, obj: Any, framework: Framework | None) -> tuple[Any, int]
         return obj, 0
     export = None if hook_of(framework).restores_tables else _fast_exporter(framework, type(obj))  # type: ignore[arg-type]
     if export is not None:
-        with suppress(Exception):  # it raises for tables other than plain numbers
+        with ignored_errors():  # it raises for tables other than plain numbers
             return export(obj), 0
     plan = explain(obj, hub().name)  # it describes the object once, where convert() may do so twice
     if plan.unread:
@@ -150,6 +150,8 @@ def needs_own_framework(header: bytes) -> bool:
     try:
         named = form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
     except (pa.ArrowException, OSError) as error:
+        if not is_error(error):
+            raise
         raise invalid(f"the header has no schema: {error}") from error
     return bool(target and (note or named) and registry.by_name(target).installed())
 
@@ -162,6 +164,8 @@ def build_table(header: bytes, frames: Any, to: Any) -> Any:
     except (ZeroCopyError, MemoryError):
         raise
     except Exception as error:
+        if not is_error(error):
+            raise
         raise invalid(f"the header does not agree with the frames: {error}") from error
 
 

@@ -362,8 +362,10 @@ def _device_of(array: Any) -> Device | None:
         return HOST
     try:
         description = describe(array)
-    except Exception:  # noqa: BLE001  # the conversion raises it again, with its reason
-        return None
+    except Exception as error:
+        if not is_error(error):
+            raise
+        return None  # the conversion raises it again, with its reason
     return description.view.device if isinstance(description, Source) else HOST
 
 

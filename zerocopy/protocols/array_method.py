@@ -15,7 +15,7 @@ from zerocopy.device import HOST
 from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface
-from zerocopy.protocols.exporter_errors import calling, malformed
+from zerocopy.protocols.exporter_errors import calling, is_error, malformed
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView, contiguous_strides
 
@@ -79,7 +79,9 @@ def _attributes(obj: Any) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
         if dtype.kind == "O" and dtype is not obj.dtype:  # a class that NumPy does not know
             return None
         return tuple(int(n) for n in shape), dtype
-    except Exception:  # noqa: BLE001
+    except Exception as error:
+        if not is_error(error):
+            raise
         return None  # reading the array reports the same error, or succeeds
 
 
@@ -104,7 +106,7 @@ def _read(obj: Any, asked: str) -> Array:
         try:
             array, fresh = obj.__array__(copy=True), True
         except TypeError as error:
-            if isinstance(error, UnsupportedConversionError):
+            if isinstance(error, UnsupportedConversionError) or not is_error(error):
                 raise  # of a conversion inside the producer, which a second call would repeat
             array, fresh = obj.__array__(), False  # written before NumPy 2
     if not isinstance(array, np.ndarray):

@@ -18,7 +18,7 @@ from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyErr
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.arrow_array_checks import check_array
 from zerocopy.protocols.arrow_schema import ArrowSchema, Field, pointer, read_schema, read_struct
-from zerocopy.protocols.exporter_errors import calling, malformed, raised
+from zerocopy.protocols.exporter_errors import calling, is_error, malformed, raised
 
 ARRAY, STREAM, DEVICE_ARRAY = b"arrow_array", b"arrow_array_stream", b"arrow_device_array"
 
@@ -171,6 +171,8 @@ def _export(producer: Any, method: str, name: bytes) -> tuple[str, Field, tuple[
     except ZeroCopyError:
         raise
     except Exception as error:
+        if not is_error(error):
+            raise
         raise raised(asked, error) from error
 
 
@@ -193,11 +195,12 @@ class Stream:
     """A stream that was requested from its producer once: first its type, then its arrays.
 
     The type is read in place, so another importer can still take the whole stream from its capsule.
-    Its arrays are checked as those of `batches`; `refusal` is the error of one that is wrong.
+    Its arrays are checked as those of `batches`; `refusal` is the error of one that is wrong,
+    or the exception of a signal handler meanwhile.
     """
 
     def __init__(self, producer: Any) -> None:
-        self.refusal: UnsupportedConversionError | None = None
+        self.refusal: BaseException | None = None
         self._asked = f"{type(producer).__qualname__}.__arrow_c_stream__()"
         with calling(self._asked):
             self._capsule = producer.__arrow_c_stream__()
@@ -206,6 +209,8 @@ class Stream:
         except ZeroCopyError:
             raise
         except Exception as error:
+            if not is_error(error):
+                raise
             raise raised(self._asked, error) from error
         self._check_unread()
         if not (self._exported.get_schema and self._exported.get_next):
@@ -246,10 +251,9 @@ class Stream:
                 return code
             try:
                 _node(self._asked, self.field, array, None, HOST)
-            except Exception as error:  # noqa: BLE001 - C code cannot raise it; the importer's caller does
-                self.refusal = (
-                    error if isinstance(error, UnsupportedConversionError) else raised(self._asked, error)
-                )
+            except BaseException as error:  # noqa: BLE001 - C code cannot raise it; the importer's caller does
+                own = isinstance(error, UnsupportedConversionError) or not is_error(error)
+                self.refusal = error if own else raised(self._asked, error)
                 _Release(array.release)(out)
                 return errno.EINVAL
             return 0

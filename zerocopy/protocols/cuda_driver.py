@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from zerocopy.errors import DeviceError, Reason
+from zerocopy.protocols.exporter_errors import is_error
 
 _DEVICE_ORDINAL = 9  # CUpointer_attribute, cuda.h
 _MAJOR, _MINOR = 75, 76  # CUdevice_attribute, cuda.h: the compute capability
@@ -34,7 +35,9 @@ def driver() -> Any:
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         return ctypes.CDLL(name)
-    except OSError:
+    except OSError as error:
+        if not is_error(error):
+            raise
         return None
 
 

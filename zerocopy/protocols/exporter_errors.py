@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from types import TracebackType
+import weakref
+from types import FrameType, TracebackType
 from typing import TypeGuard
 
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
@@ -14,6 +16,8 @@ MAX_NESTING = 8
 
 _calls = threading.local()
 
+_CO_VARARGS = 0x04  # inspect.CO_VARARGS, whose module takes milliseconds to import
+
 
 def malformed(asked: str, why: str, remedy: str = "fix the exporter") -> UnsupportedConversionError:
     """Return the error for an exporter that violates its protocol."""
@@ -21,12 +25,82 @@ def malformed(asked: str, why: str, remedy: str = "fix the exporter") -> Unsuppo
 
 
 def is_error(error: BaseException) -> TypeGuard[Exception]:
-    """Whether an exception is an error of a library, and not a request to end, such as Ctrl-C.
+    """Whether an exception is an error of the code that was called.
+
+    Only such an error may lead to another attempt or become one of zerocopy's. Requests to end, such as
+    Ctrl-C, must reach the caller unchanged, and so must exceptions that arrive from outside while the code
+    runs: those of signal handlers, of trace functions, and of other threads (``PyThreadState_SetAsyncExc``).
 
     Extensions in Rust raise ``pyo3_runtime.PanicException``, which does not derive from ``Exception``
     (PyO3, "PanicException"), for values that they do not support.
     """
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+    if not isinstance(error, Exception):
+        return type(error).__name__ == "PanicException"
+    last = trace = error.__traceback__
+    if trace is not None and _is_running(trace.tb_frame):
+        trace = trace.tb_next
+    while trace is not None:
+        if _is_handler(trace.tb_frame):
+            return False
+        last, trace = trace, trace.tb_next
+    return last is None or not _is_asynchronous(error, last)
+
+
+def _is_running(frame: FrameType) -> bool:
+    """Whether a frame is among the callers of `is_error`, which handle the exception.
+
+    Their ``f_locals`` would be copies that hold the exception: reference cycles before Python 3.13.
+    """
+    caller = sys._getframe(1).f_back
+    for _ in range(3):
+        if caller is frame:
+            return True
+        caller = caller and caller.f_back
+    return False
+
+
+def _is_handler(frame: FrameType) -> bool:
+    """Whether a signal handler or trace function runs in a frame: it received its caller's frame or code."""
+    caller, code = frame.f_back, frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _CO_VARARGS)
+    if caller is None or count == 0:
+        return False
+    values = frame.f_locals
+    for name in code.co_varnames[:count]:
+        value = values.get(name)
+        for item in value if type(value) is tuple else (value,):
+            if item is caller or item is caller.f_code:
+                return True
+    return False
+
+
+def _is_asynchronous(error: Exception, last: TracebackType) -> bool:
+    """Whether an exception came from another thread: without arguments, after an instruction.
+
+    The interpreter checks for such exceptions after calls and jumps, and when a function starts.
+    """
+    # Functions in C raise the two types without arguments.
+    if error.args or isinstance(error, (MemoryError, StopIteration)):
+        return False
+    from opcode import opname
+
+    code, place = last.tb_frame.f_code.co_code, last.tb_lasti
+    names = ("CALL", "PRECALL", "RESUME", "JUMP", "POP_JUMP")
+    return 0 <= place < len(code) and opname[code[place]].startswith(names)
+
+
+class ignored_errors:
+    """A context that ends at an error of the code that it calls, as ``contextlib.suppress`` does."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> bool:
+        return error is not None and is_error(error)
 
 
 def raised(asked: str, error: BaseException) -> UnsupportedConversionError:
@@ -39,26 +113,29 @@ def raised(asked: str, error: BaseException) -> UnsupportedConversionError:
 class calling:
     """A context for calls of an exporter's methods: it translates exceptions and bounds their nesting."""
 
-    __slots__ = ("_asked",)
+    __slots__ = ("__weakref__", "_asked", "_depth", "_outer")
 
     def __init__(self, asked: str) -> None:
         self._asked = asked
 
     def __enter__(self) -> None:
-        depth = getattr(_calls, "depth", 0)
-        if depth >= MAX_NESTING:
+        # Weak references: if an exception of a signal handler arrives meanwhile, __exit__ may never run.
+        self._outer = getattr(_calls, "innermost", None)
+        outer = self._outer and self._outer()
+        self._depth = 1 if outer is None else outer._depth + 1
+        if self._depth > MAX_NESTING:
             raise UnsupportedConversionError(
                 self._asked,
                 f"the exporter converts another exporter, and so on, more than {MAX_NESTING} times",
                 "export the memory itself from the innermost object: numpy.asarray of its values",
                 code="nested-exporters",
             )
-        _calls.depth = depth + 1
+        _calls.innermost = weakref.ref(self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        _calls.depth -= 1
+        _calls.innermost = self._outer
         if error is None or not is_error(error) or isinstance(error, MemoryError):
             return
         if isinstance(error, ZeroCopyError) and error.code == "nested-exporters":

@@ -18,7 +18,7 @@ from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import SUBBYTE_NAMES, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface, array_method, cuda_array_interface, cuda_driver, dlpack
-from zerocopy.protocols.exporter_errors import calling
+from zerocopy.protocols.exporter_errors import calling, is_error
 from zerocopy.protocols.layout_checks import check_layout
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
@@ -195,7 +195,9 @@ def _has_interface(obj: Any, name: str) -> bool:
     """Whether an instance has an interface; True if the property raises, so that reading reports it."""
     try:
         return hasattr(obj, name) and not isinstance(obj, type)
-    except Exception:  # noqa: BLE001
+    except Exception as error:
+        if not is_error(error):
+            raise
         return True
 
 
@@ -241,6 +243,8 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
     try:
         array = load()
     except Exception as error:
+        if not is_error(error):
+            raise
         raise UnsupportedConversionError(
             asked,
             f"its {protocol} could not be read ({type(error).__name__}: {error})",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 from zerocopy._native import core
@@ -12,6 +11,7 @@ from zerocopy.dtype import SUBBYTE_NAMES, by_name, native_numbers
 from zerocopy.framework import version_numbers
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty
+from zerocopy.protocols.exporter_errors import ignored_errors, is_error
 
 # JAX's public from_dlpack takes 16 us for 1,000 floats, the private import in it 2.5; the public
 # __dlpack__ takes 3.3 us around an export of 0.7. In these versions, and if a trial confirms
@@ -76,8 +76,9 @@ def from_capsule() -> Callable[[Any], Any]:
             trial[:] = 1, 2
             if private(trial.__dlpack__()).unsafe_buffer_pointer() == trial.ctypes.data:
                 _chosen["import"], _chosen["bare import"] = private, (bare, (cpu, None))
-        except (ImportError, AttributeError, TypeError, RuntimeError):
-            pass  # other internals: keep the public function
+        except (ImportError, AttributeError, TypeError, RuntimeError) as error:
+            if not is_error(error):
+                raise  # else other internals: keep the public function
     return _chosen["import"]  # type: ignore[no-any-return]
 
 
@@ -101,8 +102,9 @@ def to_capsule() -> Callable[[Any], Any]:
             exported = dlpack.read(private(trial)).ptr == trial.unsafe_buffer_pointer()
             if exported and shard_of(trial) is not trial:
                 _chosen["export"] = private
-        except (ImportError, AttributeError, TypeError, RuntimeError):
-            pass  # other internals: keep the public function
+        except (ImportError, AttributeError, TypeError, RuntimeError) as error:
+            if not is_error(error):
+                raise  # else other internals: keep the public function
     return _chosen["export"]  # type: ignore[no-any-return]
 
 
@@ -110,7 +112,7 @@ def request_on_host(array: Any) -> Any:
     """Return a legacy capsule of an array in host memory, by the private export where it is known."""
     export = _chosen.get("export")
     if export is not None:
-        with suppress(RuntimeError, ValueError, TypeError):  # the public method reports why
+        with ignored_errors():  # the public method reports why
             return export(array)
     elif _only_host():
         to_capsule()  # for the next array
@@ -146,7 +148,7 @@ class OnDevice:
         try:
             return self._array.__dlpack__(stream=stream, **options)
         except RuntimeError as error:
-            if not str(error).startswith("UNIMPLEMENTED"):
+            if not str(error).startswith("UNIMPLEMENTED") or not is_error(error):
                 raise
         # XLA's TFRT client orders no streams; without one, the host waits for the array.
         return self._array.__dlpack__(stream=None, **options)

@@ -18,6 +18,7 @@ from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, Uns
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import writable_alias
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 
@@ -71,6 +72,8 @@ class MXNet(Framework):
         try:
             return importlib.import_module(self.name)
         except Exception as error:
+            if not is_error(error):
+                raise
             # AttributeError, for example: it reads numpy.bool, which NumPy 1.24 removed.
             why = f"importing it failed: {error}"
             raise FrameworkNotInstalledError(asked, why, _INSTALL, code="not-installed") from error

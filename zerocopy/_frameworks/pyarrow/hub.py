@@ -15,6 +15,7 @@ from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 from zerocopy.tables import on_device
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
@@ -54,6 +55,8 @@ class Hub(Framework):
             raise
         except (pa.ArrowException, OSError, RuntimeError, TypeError, ValueError) as error:
             refusal = None if opened is None else opened.refusal
+            if refusal is None and not is_error(error):
+                raise
             raise _unreadable(obj, error) if refusal is None else refusal from error
 
     def copied(self, array: Any) -> Any:

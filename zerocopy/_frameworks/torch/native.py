@@ -19,6 +19,7 @@ from typing import Any
 from zerocopy._native import core
 from zerocopy.dtype import NATIVE_NAMES, by_name
 from zerocopy.framework import version_numbers
+from zerocopy.protocols.exporter_errors import is_error
 
 _KNOWN = ((2, 9), (3,))
 _FOREIGN = (
@@ -88,7 +89,9 @@ def find_layout(torch: Any) -> dict[str, Any] | None:
     thread = threading.Thread(target=lambda: layouts.append(_layout_in_this_thread(torch)))
     try:
         thread.start()
-    except RuntimeError:
+    except RuntimeError as error:
+        if not is_error(error):
+            raise
         return None  # no thread can start while the interpreter ends
     thread.join()
     return layouts[0] if layouts else None

@@ -1,0 +1,137 @@
+"""Exceptions that arrive from outside during a conversion reach the caller unchanged: those of signal
+handlers, of trace functions and of other threads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.arrays import sample
+from helpers.frameworks import HOST
+from helpers.interruptions import Interruption, places, raise_as_another_thread, raise_by_signal
+
+import zerocopy as zc
+from zerocopy._engine import routes
+from zerocopy.protocols.exporter_errors import MAX_NESTING
+
+
+class TimedOut(Exception):
+    """As the time limits of libraries: their handlers raise classes of their own."""
+
+
+CLASSES = [TimeoutError, TimedOut, ValueError, TypeError, RuntimeError, MemoryError, KeyboardInterrupt]
+
+
+class Producer:
+    """A producer of one array that calls `act` before each export."""
+
+    def __init__(self, array: np.ndarray, act: Callable[[], Any] = lambda: None) -> None:
+        self.array, self.act = array, act
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.act()
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+class Stream:
+    """A producer of one Arrow stream, or of the columns of `__array__`."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self.act = act
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        return self.act()
+
+
+class Columns:
+    """An object that only ``__array__`` exports."""
+
+    shape, dtype, ndim = (3,), np.dtype("f4"), 1
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self.act = act
+
+    def __array__(self, dtype: object = None, copy: object = None) -> Any:
+        return self.act()
+
+
+SOURCES = {
+    "ndarray": lambda: sample("f4"),
+    "reversed": lambda: sample("f4")[::-1],
+    "producer": lambda: Producer(sample("f4")),
+    "tree": lambda: {"x": [sample("f4"), (sample("f4")[::-1],)]},
+    "buffer": lambda: bytearray(8),
+}
+
+
+@pytest.mark.parametrize("to", HOST)
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("warm", [False, True], ids=["first call", "second call"])
+def test_an_exception_at_any_place_reaches_the_caller(
+    monkeypatch: pytest.MonkeyPatch, source: str, to: str, warm: bool
+) -> None:
+    obj, ignored = SOURCES[source](), list[Any]()
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: ignored.append(raised.exc_value))
+
+    def call() -> None:
+        if not warm:
+            routes.clear()
+        zc.convert(obj, to)
+
+    with suppress(zc.ZeroCopyError):
+        call()
+    count = places(call)
+    for number, at in enumerate(range(1, count + 1, 1 + count // 12)):
+        error = CLASSES[number % len(CLASSES)]("from outside")
+        interruption = Interruption(error, at)
+        caught = interruption.run(call)
+        assert caught is error or error in ignored or interruption.places < at, (at, error.__traceback__)
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "pandas"])
+@pytest.mark.parametrize("make", [lambda act: Producer(sample("f4"), act), Stream, Columns])
+@pytest.mark.parametrize("cls", CLASSES)
+def test_an_exception_of_a_signal_handler_is_not_one_of_the_producer(cls: Any, make: Any, to: str) -> None:
+    pytest.importorskip(to)
+    error = cls("from outside")
+    for obj in (make(lambda: raise_by_signal(error)), [make(lambda: raise_by_signal(error))]):
+        with pytest.raises(cls) as caught:
+            zc.convert(obj, to)
+        assert caught.value is error
+
+
+@pytest.mark.parametrize("cls", [TimeoutError, TimedOut, ValueError, RuntimeError, KeyboardInterrupt])
+def test_an_exception_of_another_thread_is_not_one_of_the_producer(cls: Any) -> None:
+    with pytest.raises(cls) as caught:
+        zc.convert(Producer(sample("f4"), lambda: raise_as_another_thread(cls)), "numpy")
+    assert type(caught.value) is cls
+
+
+@pytest.mark.parametrize("cls", [*CLASSES[:5], OSError, StopIteration, KeyError])
+@pytest.mark.parametrize("arguments", [(), ("of the producer",)], ids=["bare", "text"])
+def test_an_exception_of_the_producer_is_translated(cls: Any, arguments: tuple[str, ...]) -> None:
+    def fail() -> None:
+        raise cls(*arguments)
+
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.convert(Producer(sample("f4"), fail), "numpy")
+    assert type(caught.value.__cause__) is cls
+
+
+def test_interruptions_do_not_count_as_nested_producers() -> None:
+    obj = Producer(sample("f4"), lambda: zc.convert(Producer(sample("f4")), "numpy"))
+
+    def call() -> None:
+        zc.convert(obj, "numpy")
+
+    for at in range(1, places(call) + 1, 3):
+        Interruption(TimeoutError("from outside"), at).run(call)
+    for _ in range(2 * MAX_NESTING):
+        call()
