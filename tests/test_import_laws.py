@@ -70,7 +70,8 @@ LAYERS: dict[str, set[str]] = {
     }
     | {"pool", "protocols", "registry", "tables"},
     "_engine": NOUNS
-    | {"_native", "casting", "compound", "describe", "framework", "protocols", "registry", "tables"},
+    | {"_native", "casting", "compound", "describe", "framework", "layout", "protocols", "registry"}
+    | {"tables"},
     "shared": NOUNS
     | {"_engine", "describe", "forks", "frames", "framework", "protocols", "registry", "tables"},
     # One object as a header and frames; it names no framework.

@@ -19,7 +19,7 @@ pd, torch = pytest.importorskip("pandas"), pytest.importorskip("torch")
 MOST = 6
 REVERSED = np.arange(6)[::-1]
 TEXT = pd.DataFrame({"a": ["x"], "b": [1]})
-OTHER_VERSION = pickle.dumps(zc.share(np.arange(3))).replace(b"ZCSH\x01", b"ZCSH\x63")
+NO_HANDLE = pickle.dumps(zc.share(np.arange(3))).replace(b"ZCSH", b"ZCSX")
 
 
 class Raises:
@@ -91,7 +91,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "loader state": _resumed,
     "install_pool": lambda: zc.install_pool("rrm"),
     "monitor": lambda: zc.monitor.snapshot(),
-    "pickling": lambda: pickling.loads(OTHER_VERSION),
+    "pickling": lambda: pickling.loads(NO_HANDLE),
 }
 #: Public functions that raise no error of zerocopy's own.
 NEVER = {"frameworks", "register", "installed_pool"}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from zerocopy._engine.memory import shares_memory as shares_memory, view as view
     from zerocopy._engine.plan_for import plan_for as plan_for
     from zerocopy._engine.signatures import convert as convert
+    from zerocopy._engine.soa_to_aos import soa_to_aos as soa_to_aos
     from zerocopy.cli.matrix.api import matrix as matrix
     from zerocopy.device import Device as Device
     from zerocopy.dtype import DType as DType
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from zerocopy.functions.bridge import bridge as bridge
     from zerocopy.functions.namespace import namespace as namespace
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
-    from zerocopy.layout.soa_to_aos import soa_to_aos as soa_to_aos
     from zerocopy.loading.create import loader as loader
     from zerocopy.loading.options import LoaderOptionError as LoaderOptionError
     from zerocopy.loading.read_error import ReadError as ReadError
@@ -96,7 +96,7 @@ _HOME = {
     "Masked": "tables.result",
     "Encoded": "tables.result",
     "aos_to_soa": "layout.aos_to_soa",
-    "soa_to_aos": "layout.soa_to_aos",
+    "soa_to_aos": "_engine.soa_to_aos",
     "matrix": "cli.matrix.api",
     "accepts": "functions.accepts",
     "namespace": "functions.namespace",

@@ -26,7 +26,8 @@ from functools import partial
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.errors import ZeroCopyError, public
+from zerocopy.errors import ZeroCopyError
+from zerocopy.errors.tracebacks import public
 from zerocopy.frames import from_frames, to_frames
 from zerocopy.frames.hook import FramesHook, hook_of
 

@@ -148,16 +148,31 @@ def refuse_dtype(
     target: str, dtype: DType, remedy: str = "", fixes: Sequence[Fix] = ()
 ) -> UnsupportedConversionError:
     """Return the error for a dtype that a target lacks, by default with a cast to a wider one."""
-    wide = dtype.wider
-    if wide and not fixes and not remedy:
-        fixes = [Fix(options={"dtype": wide}), Fix(action=f"cast:{wide}", effect="casts it")]
+    if not fixes and not remedy:
+        # The calls that the target refuses too are left out of the message.
+        wide = dtype.wider
+        fixes = [Fix(options={"dtype": name}) for name in _casts(dtype)]
+        fixes += [Fix(action=f"cast:{wide}", effect="casts it")] if wide else []
     return UnsupportedConversionError(
         f"to={target!r}",
         f"{target} has no {dtype}",
-        remedy or ("" if fixes else "cast it in the source framework to a dtype that both have"),
+        remedy or ("" if fixes else "leave it out, or convert its parts"),
         code="missing-dtype",
         fixes=fixes,
     )
+
+
+def _casts(dtype: DType) -> list[str]:
+    """Return types that may hold the values of a type that a target lacks, the best first."""
+    if dtype.wider:
+        return [dtype.wider]
+    kind, bits = dtype.storage.kind, dtype.bits
+    if not dtype.in_numpy or kind == "c":
+        return []
+    if kind == "f":
+        return [name for name in ("float32", "float64") if name != dtype.name]
+    wider = [f"int{size}" for size in (8, 16, 32, 64) if size > bits or kind == "b"]
+    return [*(["uint8"] if kind == "b" else []), *wider] or ["int32"]
 
 
 def refuse_ndim(target: str, view: StridedView, limit: int) -> UnsupportedConversionError:

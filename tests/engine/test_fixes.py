@@ -73,6 +73,68 @@ def test_the_fixes_of_tables_work_when_pasted(source: str, to: str) -> None:
     assert not problems, "\n".join(problems)
 
 
+@pytest.mark.parametrize("to", ["torch", "numpy"])
+@pytest.mark.parametrize("source", ["pyarrow", "pandas", "polars"])
+def test_each_fix_of_a_mixed_frame_works_by_itself(source: str, to: str) -> None:
+    problems = [p for case in fix_cases.mixed_cases(source, to) for p in fix_cases.first_fixes(case)]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("options", [{}, {"copy": False}])
+def test_a_cast_that_the_target_needs_is_not_advised_against(options: dict[str, Any]) -> None:
+    plan = zc.explain(np.arange(3.0), "jax", dtype="float32", **options)
+    assert not any('"jax")' in call for call in (plan.error.calls if plan.error else ()))
+    assert not any("keeps float64" in reason.remedy for reason in plan.reasons)
+    assert any(
+        "keeps float64" in r.remedy for r in zc.explain(np.arange(3.0), "torch", dtype="float32").reasons
+    )
+
+
+def test_mappings_without_items_are_read_by_their_own_method() -> None:
+    class SafeOpen:
+        """As ``safetensors.safe_open``, which has neither ``__iter__`` nor ``__getitem__``."""
+
+        def keys(self) -> list[str]:
+            return ["a"]
+
+        def get_tensor(self, name: str) -> np.ndarray:
+            return np.arange(3)
+
+    (call,) = error_of(SafeOpen(), "torch").calls
+    assert pasted(call, SafeOpen())["a"].tolist() == [0, 1, 2]
+
+
+def test_a_type_that_a_plugin_lacks_has_a_fix_by_dtype() -> None:
+    from zerocopy.framework import refuse_dtype
+
+    class Grid(zc.Framework):
+        name, root_modules = "grid", ("grid",)
+
+        def module(self) -> Any:
+            return re
+
+        def copy_reasons(self, view: Any) -> list[zc.Reason]:
+            if view.dtype.name != "float64":
+                raise refuse_dtype("grid", view.dtype)
+            return []
+
+        def from_host(self, array: Any, dtype: Any, device: Any, stream: Any) -> Any:
+            return array
+
+    zc.register(Grid())
+    assert error_of(np.zeros(3, "f2"), "grid").calls == ('zc.convert(x, "grid", dtype="float64")',)
+
+
+def test_rows_with_gaps_are_padded_and_split() -> None:
+    import torch
+
+    values, offsets, lengths = torch.arange(10.0), torch.tensor([0, 3, 6, 10]), torch.tensor([2, 3, 4])
+    x = torch.nested.nested_tensor_from_jagged(values, offsets=offsets, lengths=lengths)
+    padded, parts = (pasted(call, x) for call in error_of(x, "numpy").calls)
+    assert padded.shape == (3, 4)
+    assert parts[0].tolist() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+
+
 def test_the_walk_reaches_most_codes_of_conversions() -> None:
     """From one error of each case, without pasting: the corpus cannot shrink silently."""
     cases = [case for to in ("numpy", "torch", "jax", "polars") for case in fix_cases.array_cases(to)]

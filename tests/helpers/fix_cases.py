@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +18,19 @@ from helpers.table_cases import KINDS, shaped
 from zerocopy import registry
 
 #: The modules that a pasted fix can name.
-MODULES = ("numpy", "pandas", "polars", "pyarrow", "duckdb", "torch", "tensorflow", "jax", "sparse")
+MODULES = (
+    "numpy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "duckdb",
+    "torch",
+    "tensorflow",
+    "jax",
+    "sparse",
+    "scipy",
+    "awkward",
+)
 #: Codes of errors for which no call of the same object helps, each with the reason.
 NO_CALL = {
     "not-installed": "a package must be installed",
@@ -248,6 +261,39 @@ def array_cases(to: str) -> Iterator[Case]:
 
 
 # -- tables -----------------------------------------------------------------------------
+
+
+#: Columns of several types, with nulls.
+_MIXED = {"price": [1.5, 2.5], "qty": [1, None], "name": ["a", None], "vip": [True, False]}
+#: The product of options with which frames of mixed types are converted.
+_PRODUCT = {
+    "layout": (None, "columns", "matrix", "records"),
+    "encode": (None, True),
+    "nulls": (None, 0, "mask"),
+    "dtype": (None, "float32"),
+}
+
+
+def mixed_cases(source: str, to: str) -> Iterator[Case]:
+    """Yield a frame of mixed types of one framework with each combination of options for tables."""
+    pa = importlib.import_module("pyarrow")
+    frame = zc.convert(pa.table(_MIXED), source)
+    for values in itertools.product(*_PRODUCT.values()):
+        options = {name: v for name, v in zip(_PRODUCT, values, strict=True) if v is not None}
+        yield Case(f"{source} mixed", lambda: frame, to, options)
+
+
+def first_fixes(case: Case) -> list[str]:
+    """Paste each fix of a refusal, and return those that do not work by themselves."""
+    error = attempt(lambda: zc.convert(case.make(), case.to, **case.options))
+    if error is None:
+        return []
+    problems = [] if error.calls else [f"{case}: no call: {error}"]
+    for code in error.calls:
+        then = attempt(lambda code=code: paste(code, case.make(), Recorder()))
+        if then is not None or "..." in code:
+            problems.append(f"{case}: {code}\n    {then}")
+    return problems
 
 
 def _targets() -> list[str]:

@@ -126,3 +126,19 @@ def test_a_pipeline_runs_on_torch() -> None:
         timeout=120,
     )
     assert run.stdout == "it ran on torch\n", run.stderr[-3000:]
+
+
+def test_move_to_passes_the_options_of_convert() -> None:
+    from zerocopy.integrations.sklearn.move_to import OPTIONS
+
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": pd.array([1, None], "Int64"), "b": [1, 2]})
+    assert set(MoveTo().get_params()) == {"to", *OPTIONS}
+    with pytest.raises(zc.LossyConversionError, match="nulls=0"):
+        MoveTo("numpy").fit_transform(frame)
+    assert MoveTo("numpy", nulls=0).fit_transform(frame).tolist() == [[1, 1], [0, 2]]
+    chosen = MoveTo("numpy", columns=["b"]).fit(frame)
+    assert chosen.transform(frame).tolist() == [[1], [2]]
+    assert list(chosen.get_feature_names_out()) == ["b"]
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        MoveTo("numpy", stream=1)

@@ -15,7 +15,8 @@ from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_new_route, keep, op
 from zerocopy._engine.target import may_be_compound
 from zerocopy._native import core
 from zerocopy.describe import opened
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError, shorten
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors.tracebacks import shorten
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
 

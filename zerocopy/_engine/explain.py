@@ -14,7 +14,8 @@ from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import may_be_compound, text
 from zerocopy.describe import opened
-from zerocopy.errors import ZeroCopyError, public
+from zerocopy.errors import ZeroCopyError
+from zerocopy.errors.tracebacks import public
 from zerocopy.plan import Plan
 from zerocopy.source import type_name
 

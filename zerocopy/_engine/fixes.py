@@ -2,7 +2,8 @@
 
 An obstacle is removed by one of its fixes (:class:`zerocopy.errors.Fix`), and all obstacles
 must be removed. A call takes one fix of each, so fixes that are all needed make one call, and
-alternatives make several. Only errors and ``explain`` run this module.
+alternatives make several. A call that only changes options is planned before it is named: if it
+would be refused, the fixes of that refusal are added to it. Only errors and ``explain`` run this module.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import io
 import math
 import tokenize
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine import target
 from zerocopy._engine.options import NAMES
+from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import Fix, Reason, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
@@ -29,6 +31,10 @@ Label = tuple[Hashable, ...]
 _MOST = 3
 #: The most columns that a fix lists.
 _WIDEST = 12
+#: The most refusals that follow each other before a call is given up.
+_DEPTH = 4
+#: The most bytes whose cast is checked before a call is named.
+_CHECKED = 1 << 24
 
 
 def compose(error: ZeroCopyError, call: Any) -> None:
@@ -36,29 +42,21 @@ def compose(error: ZeroCopyError, call: Any) -> None:
     if not (error.fixes or error.obstacles):
         return
     composer = _Composer(call)
-    obstacles: list[tuple[Label, Reason]] = error.obstacles or [((), error.reason)]
-    alternatives = [composer.usable(label, reason.fixes) for label, reason in obstacles]
-    calls: dict[str, str] = {}  # code -> effect
-    if all(alternatives):
-        for i in range(max(map(len, alternatives))):
-            chosen = [
-                (label, fixes[min(i, len(fixes) - 1)])
-                for (label, _), fixes in zip(obstacles, alternatives, strict=True)
-            ]
-            calls |= composer.call(chosen)
-    if error.obstacles:
-        labels = [label for label, _ in obstacles]
-        for fix in [*error.fixes, *composer.other_columns(labels, error.code == "out-of-range")]:
-            if composer.accepts(fix):
-                calls |= dict(list(calls.items())[: _MOST - 1])
-                calls |= composer.call([((), fix)])
-    prose = dict.fromkeys(r.remedy for _, r in obstacles if r.remedy != "; or ".join(map(str, r.fixes)))
-    if not calls:
+    later: list[str] = []  # the obstacles that remain when those of the error are removed
+    kept = composer.working(composer.candidates(error), later, {error.why}, _DEPTH)[:_MOST]
+    if not kept:
         return
-    error.calls = tuple(list(calls)[:_MOST])
-    texts = [f"{code} {effect}".rstrip() for code, effect in list(calls.items())[:_MOST]]
+    reasons = [reason for _, reason in _obstacles(error)]
+    prose = dict.fromkeys(r.remedy for r in reasons if r.remedy != "; or ".join(map(str, r.fixes)))
+    error.calls = tuple(each.code for each in kept)
+    texts = [f"{each.code} {each.effect}".rstrip() for each in kept]
     texts += ["; and ".join(prose)] if prose else []
-    error.with_context(remedy=error.preface + "; or ".join(texts))
+    why = "; then ".join([error.why, *later[:1]])
+    error.with_context(why=why, remedy=error.preface + "; or ".join(texts))
+
+
+def _obstacles(error: ZeroCopyError) -> list[tuple[Label, Reason]]:
+    return error.obstacles or [((), error.reason)]
 
 
 def keep_leaves(to: Any, options: dict[str, Any]) -> dict[str, str]:
@@ -111,6 +109,16 @@ def _resolve_reasons(plan: Plan, reasons: tuple[Reason, ...], call: Any) -> None
 _BY_COLUMN = Fix("numpy.asfortranarray({x})", "makes each column contiguous")
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A call that may work: its code, its effect, and its target and options if it only changes these."""
+
+    code: str
+    effect: str
+    to: str = ""
+    options: dict[str, Any] | None = field(default=None, hash=False)
+
+
 class _Composer:
     """One call that failed, and what a fix of it can name."""
 
@@ -120,6 +128,75 @@ class _Composer:
         self.to = call.to if isinstance(call.to, str) else self.target.name
         self.obj, self.description = call.obj, call.description
         self.framework = _framework(call.obj)
+
+    # -- which calls work -----------------------------------------------------
+
+    def candidates(self, error: ZeroCopyError) -> list[_Candidate]:
+        """Return the calls that remove all obstacles of an error, the best first."""
+        obstacles = _obstacles(error)
+        alternatives = [self.usable(label, reason.fixes) for label, reason in obstacles]
+        calls: dict[str, _Candidate] = {}
+        if all(alternatives):
+            for i in range(max(map(len, alternatives))):
+                chosen = [
+                    (label, fixes[min(i, len(fixes) - 1)])
+                    for (label, _), fixes in zip(obstacles, alternatives, strict=True)
+                ]
+                calls |= {each.code: each for each in self.call(chosen)}
+        if error.obstacles:
+            labels = [label for label, _ in obstacles]
+            for fix in [*error.fixes, *self.other_columns(labels, error.code == "out-of-range")]:
+                if self.accepts(fix):
+                    calls |= {each.code: each for each in self.call([((), fix)])}
+        return list(calls.values())
+
+    def working(
+        self, candidates: Sequence[_Candidate], later: list[str], seen: set[str], depth: int
+    ) -> list[_Candidate]:
+        """Return the calls that would work, as far as plans show it.
+
+        `later` gets the obstacles that follow those of the error; `seen` has all obstacles so far.
+        """
+        kept: dict[str, _Candidate] = {}
+        uncertain: list[_Candidate] = []
+        for each in candidates:
+            refused = None if each.options is None else self._refusal(each.to, each.options)
+            if refused is None:
+                kept[each.code] = each
+                continue
+            uncertain.append(each)
+            trial, refusal = refused
+            if not depth or not isinstance(refusal, ZeroCopyError) or refusal.why in seen:
+                continue
+            following = _Composer(trial)
+            further = following.working(following.candidates(refusal), [], seen | {refusal.why}, depth - 1)
+            for other in [other for other in further if other.options is not None][:2]:
+                later.append(refusal.why)
+                kept[other.code] = replace(other, effect=_effects(each, other))
+        if isinstance(self.description, Source):
+            later.clear()  # expressions of one array, such as a global setting, may suffice
+        if later:  # expressions of columns remove only the obstacles of this error
+            return [each for each in kept.values() if each.options is not None]
+        return list(kept.values()) or (uncertain if depth == _DEPTH else [])
+
+    def _refusal(self, to: str, options: dict[str, Any]) -> tuple[Call, Exception] | None:
+        """Return the call with other options and its error; None if it works or a plan does not show it."""
+        if self.description is None or getattr(self.description, "read", None) is not None:
+            return None
+        trial = Call(self.obj, to, options)
+        trial.description = self.description
+        try:
+            make_plan(trial)
+            if trial.cast is not None and _nbytes(self.description) <= _CHECKED:
+                for check in trial.cast.checks:
+                    check()
+        except Exception as error:  # noqa: BLE001 - of the options too
+            return trial, error
+        return None
+
+    def _is_refused(self, fix: Fix) -> bool:
+        options = {name: value for name, value in (self.options | fix.options).items() if value is not None}
+        return fix.source == "{x}" and self._refusal(fix.to or self.to, options) is not None
 
     # -- which fixes apply ----------------------------------------------------
 
@@ -192,6 +269,7 @@ class _Composer:
         tensor = isinstance(self.description, Source)
         by_column = tensor and self.target.kind == "table"  # the columns of one matrix
         fixes = [_BY_COLUMN if by_column and fix.action == "contiguous" else fix for fix in reason.fixes]
+        fixes = [fix for fix in fixes if "dtype" not in fix.options or not self._is_refused(fix)]
         general = tensor or getattr(self.description, "single", False)
         resolved = (_resolve(fix, self.framework, general) for fix in fixes)
         usable = [fix for fix in resolved if fix is not None and self.accepts(fix)]
@@ -203,8 +281,8 @@ class _Composer:
 
     # -- code -----------------------------------------------------------------
 
-    def call(self, chosen: Sequence[tuple[Label, Fix]]) -> dict[str, str]:
-        """Return the code of one call with all of the fixes, and its effect; empty if they contradict."""
+    def call(self, chosen: Sequence[tuple[Label, Fix]]) -> list[_Candidate]:
+        """Return one call with all of the fixes; empty if they contradict."""
         options: dict[str, Any] = {}
         columns: dict[Label, str] = {}
         source, to, before, applied = "x", self.to, list[str](), set[tuple[Label, str]]()
@@ -214,13 +292,14 @@ class _Composer:
                 if name == "nulls" and label and len(chosen) > 1:
                     value = {**options.get(name, {}), label[0]: value}
                 elif options.get(name, value) != value:
-                    return {}
+                    return []
                 options[name] = value
             to = fix.to or to
             before += [fix.before] if fix.before and fix.before not in before else []
             if fix.alone:
                 expression = "x" if not label else self._column(label)
-                return {fix.source.format(x=expression): fix.effect} if len(chosen) == 1 else {}
+                code = fix.source.format(x=expression)
+                return [_Candidate(code, fix.effect)] if len(chosen) == 1 else []
             if fix.source == "{x}" or (label, fix.source) in applied:
                 continue
             applied.add((label, fix.source))
@@ -237,11 +316,13 @@ class _Composer:
             merged["copy"] = None  # shown, because it replaces the value that was passed
         texts = {name: _code(name, value) for name, value in merged.items()}
         if any(texts[name] == name for name in options.keys() & texts.keys()):
-            return {}  # a new value without a literal
+            return []  # a new value without a literal
         arguments = "".join(f", {name}={text}" for name, text in texts.items())
         code = "; ".join([*before, f"zc.convert({source}, {_code('to', to)}{arguments})"])
-        effects = dict.fromkeys(fix.effect for _, fix in chosen if fix.effect)
-        return {code: ", ".join(effects)}
+        effect = ", ".join(dict.fromkeys(fix.effect for _, fix in chosen if fix.effect))
+        plain = source == "x" and not before
+        given = {name: value for name, value in merged.items() if value is not None}
+        return [_Candidate(code, effect, to, given if plain else None)]
 
     def _column(self, label: Label) -> str | None:
         """Return the expression of a column, or None if the object's framework has no such expression."""
@@ -265,6 +346,18 @@ class _Composer:
             if label[0] not in labels[: len(labels) - table.index] or labels.count(label[0]) > 1:
                 return None  # row labels, and columns that a name does not identify
         return template.source.format(x=source, label=repr(label[0]), name=name, value=value)
+
+
+def _effects(first: _Candidate, second: _Candidate) -> str:
+    """Return the effects of a call and the next one, or of the next one if it replaces an option."""
+    before, after = first.options or {}, second.options or {}
+    kept = [] if any(after.get(name) != value for name, value in before.items()) else [first.effect]
+    return ", ".join(dict.fromkeys(filter(None, [*kept, second.effect])))
+
+
+def _nbytes(description: Any) -> int:
+    parts = [description.view] if isinstance(description, Source) else description.columns
+    return sum(part.nbytes for part in parts)
 
 
 def _framework(obj: Any) -> Framework | None:

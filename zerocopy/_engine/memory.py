@@ -12,7 +12,8 @@ from zerocopy._engine.container_types import is_container, is_plain_object, item
 from zerocopy.describe import describe, describe_array, opened, translated_errors
 from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import by_name
-from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError, public
+from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors.tracebacks import public
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView

@@ -17,7 +17,8 @@ from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import fastest_routes_of, keep
 from zerocopy._engine.target import text
 from zerocopy.device import parse_stream
-from zerocopy.errors import ZeroCopyError, public, shorten
+from zerocopy.errors import ZeroCopyError
+from zerocopy.errors.tracebacks import public, shorten
 from zerocopy.plan import Plan
 from zerocopy.protocols.arrow_c import read_field
 from zerocopy.protocols.exporter_errors import is_error

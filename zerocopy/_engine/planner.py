@@ -169,6 +169,7 @@ def make_plan(call: Call) -> Plan:
         target = target.like(call.obj) if native and _keeps_labels(call, target) else target
         description = call.describe(target)
         if call.cast is not None:
+            _check_records(call.cast, options)
             call.cast.bind(_labels(description))
         if not isinstance(description, Source) or target.kind == "table" or call.shapes_arrays:
             return _plan_table(call, target, stream)
@@ -185,6 +186,14 @@ def make_plan(call: Call) -> Plan:
     except ZeroCopyError as error:
         error.with_context(asked=str(call))
         raise
+
+
+def _check_records(cast: DTypeOption, options: dict[str, Any]) -> None:
+    """Refuse a type with fields for a result that is not records."""
+    if cast.record is not None and options.get("layout") != "records":
+        why = "dtype= has fields, and only records have them"
+        fixes = [Fix(options={"layout": "records"}), Fix(options={"dtype": None})]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
 
 
 def _is_native(call: Call, target: Framework) -> bool:

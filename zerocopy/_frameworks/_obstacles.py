@@ -12,7 +12,7 @@ from zerocopy.strided_view import StridedView
 
 #: A new row-major array, aligned to 64 bytes.
 _ALIGN = Fix(action="align", effect="allocates it at a multiple of 64 bytes")
-COPIED = Fix('zc.convert({x}, "numpy", copy=True)', "after one copy", action="copy")
+COPIED = Fix('zc.convert({x}, "numpy", copy=True)', "copies it once", action="copy")
 MISALIGNED = Reason("the memory is not aligned to its item size", code="misaligned", fixes=[COPIED])
 FRACTIONAL_STRIDES = Reason(
     "a stride is not a multiple of the item size (a field of a packed record)",
@@ -41,8 +41,9 @@ def pairs(dtype: DType) -> list[Fix]:
         casts = [Fix(options={"dtype": wide}), Fix(action=f"cast:{wide}", effect="casts it")]
         return casts if wide else []
     half = f"float{dtype.bits // 2}"
-    source = f"numpy.ascontiguousarray({{x}}).view('{half}').reshape(*{{x}}.shape, 2)"
-    return [Fix(source, f"gives pairs of {half}", action="pairs")]
+    # The dtype of the values, which dtype= may cast: a complex type would turn the pairs back.
+    source = "numpy.ascontiguousarray({x}).view({x}.real.dtype).reshape(*{x}.shape, 2)"
+    return [Fix(source, f"gives pairs of {half}", options={"dtype": None}, action="pairs")]
 
 
 def misaligned(target: str, view: StridedView, multiple: int) -> Reason:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any
 
+import numpy as np
+
 from zerocopy.casting.parse import parse_dtype, standard_type
-from zerocopy.dtype import DType
+from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import Fix
 
 
@@ -24,17 +26,22 @@ class DTypeOption:
     ----------
     one : DType or None
         The one type for all values; None for a mapping.
+    record : numpy.dtype or None
+        The type of records, with fields; its fields of numbers are types by label.
     checks : list of callable
         One for each cast that can fail; ``explain`` calls them, and ``convert`` checks while it casts.
     """
 
-    __slots__ = ("_entries", "_labels", "checks", "one")
+    __slots__ = ("_entries", "_labels", "checks", "one", "record")
 
     def __init__(self, spec: Any, labels: Collection[Hashable] = ()) -> None:
         self.one: DType | None = None
         self._entries: dict[Hashable, tuple[DType | None, DType]] = {}
         self._labels = frozenset(labels)
         self.checks: list[Callable[[], None]] = []
+        self.record = _record(spec)
+        if self.record is not None:
+            spec = {name: field for name in self.record.names or () if _is_number(field := self.record[name])}
         if not isinstance(spec, Mapping):
             self.one = parse_dtype(spec)
             return
@@ -51,7 +58,7 @@ class DTypeOption:
         """
         self._labels = frozenset(labels or ())
         for key, (old, _) in self._entries.items():
-            if labels is not None and old is None and key not in self._labels:
+            if labels is not None and old is None and key not in self._labels and self.record is None:
                 listed = ", ".join(map(repr, list(labels)[:8])) + (", ..." if len(labels) > 8 else "")
                 columns = f", nor one of the columns {listed}" if labels else ""
                 raise ValueError(f"dtype: the key {key!r} is not the name of a dtype{columns}")
@@ -71,6 +78,11 @@ class DTypeOption:
             new = next((new for _, key_type, new in entries if key_type is old), None)
         return None if new is old else new
 
+    def without(self, label: Hashable) -> Fix:
+        """Return the option that leaves the column `label` alone."""
+        names = {_text(key, kind): new.name for key, (kind, new) in self._entries.items() if key != label}
+        return Fix(options={"dtype": names or None}, effect="keeps its type")
+
     def fix(self, label: Hashable, old: DType, wider: DType) -> Fix:
         """Return the option that casts values of the type `old` in a column to `wider`."""
         if self.one is not None:
@@ -82,6 +94,17 @@ class DTypeOption:
         if self.named(label):
             names[label] = wider.name
         return Fix(options={"dtype": names}, effect="holds it")
+
+
+def _record(spec: Any) -> np.dtype[Any] | None:
+    """Return a structured dtype, or the one that a list of fields describes; None for other types."""
+    if isinstance(spec, list):
+        spec = np.dtype(spec)
+    return spec if isinstance(spec, np.dtype) and spec.names is not None else None
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    return from_numpy(dtype.newbyteorder("=")) is not None
 
 
 def _text(key: Hashable, key_type: DType | None) -> Hashable:

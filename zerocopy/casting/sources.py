@@ -12,7 +12,7 @@ from zerocopy import registry
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.values import always_fits, can_cast, cast_block, fitting, why_not
 from zerocopy.dtype import DType, to_numpy
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import contiguous_strides
@@ -61,8 +61,8 @@ def cast_source(
     cast = _Cast(source, new, option, (label, rows), nulls, pieces)
     why = Reason(
         f"dtype= casts the values from {old} to {new}",
-        f"leave dtype out to keep {old}",
         code="dtype-requested",
+        fixes=[Fix(options={"dtype": None}, effect=f"keeps {old}")],
     )
     shape = source.view.shape
     view = replace(source.view, ptr=0, strides=contiguous_strides(shape, new.itemsize), dtype=new)

@@ -13,7 +13,7 @@ from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy.device import HOST
 from zerocopy.dtype import DType
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.frames.dtypes import describe_dtype, parse_dtype
 from zerocopy.frames.header import ARRAY, Reader, invalid, start, text
 from zerocopy.protocols.array_interface import MAX_NDIM, aligned_copy, host_view
@@ -53,8 +53,8 @@ def array_frame(array: Array, name: str, standard: DType | None = None) -> tuple
         raise UnsupportedConversionError(
             f"to_frames({name})",
             why,
-            "cast it first: x.astype(...)",
             code="python-objects",
+            fixes=[Fix("{x}.astype('float64')", "casts it, if all objects are numbers", alone=True)],
         )
     copied = 0
     order: tuple[int, ...] = ()

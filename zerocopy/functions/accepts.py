@@ -9,7 +9,8 @@ from typing import Any, TypeVar, Unpack
 
 from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.target import resolve
-from zerocopy.errors import UnknownFrameworkError, public
+from zerocopy.errors import UnknownFrameworkError
+from zerocopy.errors.tracebacks import public
 from zerocopy.functions.calls import wrap
 from zerocopy.functions.conversions import Conversions
 

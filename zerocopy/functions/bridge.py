@@ -9,7 +9,8 @@ from typing import Any
 from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
-from zerocopy.errors import DeviceError, UnsupportedConversionError, public
+from zerocopy.errors import DeviceError, UnsupportedConversionError
+from zerocopy.errors.tracebacks import public
 from zerocopy.framework import Framework
 from zerocopy.functions.arguments import Arguments, Results, unflatten
 from zerocopy.functions.gradients import GradientsHook, Pullback, Spec, hook_of

@@ -15,7 +15,8 @@ from zerocopy._engine.routes import fastest_routes_of
 from zerocopy._engine.target import resolve, text
 from zerocopy.describe import describe
 from zerocopy.device import HOST, Device, same_memory_space
-from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError, public, shorten
+from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors.tracebacks import public, shorten
 from zerocopy.functions.labels import framework_of, has_labels, labelled
 from zerocopy.functions.parameters import Parameters
 from zerocopy.plan import Plan

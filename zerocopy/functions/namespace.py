@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.errors import Fix, FrameworkNotInstalledError, UnsupportedConversionError, public
+from zerocopy.errors import Fix, FrameworkNotInstalledError, UnsupportedConversionError
+from zerocopy.errors.tracebacks import public
 from zerocopy.framework import while_forks_wait
 from zerocopy.protocols.producer import exports_arrays
 from zerocopy.source import type_name

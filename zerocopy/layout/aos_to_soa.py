@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import public
+from zerocopy.errors.tracebacks import public
 from zerocopy.layout import on_device, outputs
 from zerocopy.layout.arena import allocate_columns
 from zerocopy.layout.options import AOS_TO_SOA, check_options, copy_required, refuse_stream

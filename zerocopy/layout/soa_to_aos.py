@@ -1,4 +1,4 @@
-"""Columns to records: the public ``soa_to_aos``."""
+"""Columns to records: ``soa_to_aos`` for arrays."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import LossyConversionError, UnsupportedConversionError, public
+from zerocopy.errors import Fix, LossyConversionError, UnsupportedConversionError
 from zerocopy.layout import on_device, outputs
+from zerocopy.layout.fixed_text import fixed_text, holds_text
 from zerocopy.layout.options import SOA_TO_AOS, check_options, copy_required, refuse_stream
 from zerocopy.layout.record_source import has_table
 from zerocopy.layout.record_type import RecordType, record_type, view_of
@@ -20,7 +21,6 @@ from zerocopy.source import Array
 _CONVERT = 'zc.convert(x, to="numpy", layout="records") converts tables and dicts of their columns'
 
 
-@public
 def soa_to_aos(
     columns: Mapping[str, Any],
     dtype: Any = None,
@@ -30,54 +30,9 @@ def soa_to_aos(
     threads: int | None = None,
     stream: Any = None,
 ) -> Array:
-    """Return columns as the fields of records: SoA to AoS, the inverse of :func:`aos_to_soa`.
+    """Return arrays as the fields of records, as the public function does; tables are refused.
 
     Records are assembled in the first-level cache and written one cache line at a time.
-
-    Parameters
-    ----------
-    columns : mapping of str to array or mapping
-        As :func:`aos_to_soa` returns them: the first dimension is the rows, and all columns have
-        the same length n. A mapping is a nested record. Contiguous columns are the fastest. They
-        may be on a CUDA device. For columns of tables, which may have nulls, use
-        ``convert(x, "numpy", layout="records")``.
-    dtype : numpy.dtype, optional
-        The type of the records, with fields of the same names: its offsets, padding and byte orders
-        are kept. None: that of `out`, or the columns' types in order, without padding.
-    out : numpy.ndarray, shape (n,), optional
-        Memory for the result: of the records' type, and overlapping no column. Its padding becomes
-        zero.
-    copy : bool, optional
-        False: the result is a view, which is possible if the columns are the fields of existing
-        records, as ``aos_to_soa(records, copy=False)`` returns them; otherwise CopyRequiredError
-        is raised. True: the result never aliases the columns. None: it aliases them in that case.
-    threads : int, optional
-        Maximum number of threads. None: one for each core that this process may use.
-    stream : int or stream object, optional
-        For columns on a CUDA device: see :func:`aos_to_soa`.
-
-    Returns
-    -------
-    numpy.ndarray, shape (n,)
-        At a multiple of 64 bytes, with zero padding; or `out`; or, if the columns are the fields of
-        existing records, an alias of their memory. For columns on a CUDA device, a Numba device array.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The columns differ in length, or their names are not those of the fields; `out` does not fit.
-    LossyConversionError
-        A field's type cannot hold its column's values.
-    CopyRequiredError
-        With ``copy=False``: the columns are not the fields of existing records.
-    ValueError
-        `threads` or `copy` has a value that is not allowed.
-
-    Examples
-    --------
-    >>> import numpy as np, zerocopy as zc
-    >>> zc.soa_to_aos({"id": np.array([1, 2]), "x": np.array([0.5, 1.5])})
-    array([(1, 0.5), (2, 1.5)], dtype=[('id', '<i8'), ('x', '<f8')])
     """
     check_options(SOA_TO_AOS, threads, copy)
     if _on_device(columns):
@@ -219,10 +174,15 @@ def _cast(column: Array, leaf: FieldLeaf) -> Array:
         raise UnsupportedConversionError(SOA_TO_AOS, why, remedy, code="shape-mismatch")
     if column.dtype == leaf.dtype:
         return column
+    if holds_text(column, leaf.dtype):
+        try:
+            values = fixed_text(column.reshape(-1).tolist(), leaf.dtype, f"column {leaf.name!r}")
+        except LossyConversionError as error:
+            raise error.with_context(asked=SOA_TO_AOS) from error.__cause__
+        return values.reshape(column.shape)
     if not np.can_cast(column.dtype, leaf.dtype, "safe"):
         why = f"field {leaf.name!r} is {leaf.dtype}, which cannot hold {column.dtype}"
-        remedy = "cast the column first: column.astype(...)"
-        raise LossyConversionError(SOA_TO_AOS, why, remedy, code="lossy-cast")
+        raise LossyConversionError(SOA_TO_AOS, why, code="lossy-cast", fixes=_casts(leaf))
     lossy = LossyConversionError(
         SOA_TO_AOS,
         f"field {leaf.name!r} is {leaf.dtype}, which cannot hold all values of its {column.dtype} column",
@@ -236,6 +196,15 @@ def _cast(column: Array, leaf: FieldLeaf) -> Array:
     if not _values_kept(column, cast):
         raise lossy
     return cast
+
+
+def _casts(leaf: FieldLeaf) -> list[Fix]:
+    """Return the fix that casts a column, and checks its values, if the field has numbers."""
+    if leaf.dtype.kind not in "biufc" or leaf.dtype.char in "gG":
+        return []
+    column = "x" + "".join(f"[{name!r}]" for name in leaf.path)
+    code = f'zc.convert({column}, "numpy", dtype="{leaf.dtype.name}")'
+    return [Fix(code, "casts the column, and checks its values", alone=True)]
 
 
 def _values_kept(column: Array, cast: Array) -> bool:

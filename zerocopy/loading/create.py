@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from zerocopy.errors import public
+from zerocopy.errors.tracebacks import public
 from zerocopy.framework import while_forks_wait
 from zerocopy.loading.decoded import check_decode, decode_source
 from zerocopy.loading.dictionaries import encode_source

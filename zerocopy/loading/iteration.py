@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from zerocopy import forks
-from zerocopy.errors import public
+from zerocopy.errors.tracebacks import public
 from zerocopy.loading.ahead import Ahead, Step
 from zerocopy.loading.chunks import Chunk
 from zerocopy.loading.device import DeviceCopies

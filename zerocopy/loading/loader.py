@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from zerocopy import forks
 from zerocopy._engine.target import resolve, text
-from zerocopy.errors import public
+from zerocopy.errors.tracebacks import public
 from zerocopy.loading import assembly, live, state as states
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.chunks import Chunk

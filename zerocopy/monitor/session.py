@@ -10,7 +10,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import forks
-from zerocopy.errors import public
+from zerocopy.errors.tracebacks import public
 from zerocopy.formatting.printable import printable
 from zerocopy.monitor.errors import MonitorNotStartedError, MonitorOptionError, MonitorRunningError
 from zerocopy.monitor.process_record import Sources, make_record, own_sources

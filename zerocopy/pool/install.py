@@ -16,8 +16,8 @@ from zerocopy.errors import (
     PoolUnavailableError,
     Reason,
     ZeroCopyError,
-    public,
 )
+from zerocopy.errors.tracebacks import public
 from zerocopy.forks import LOADING
 from zerocopy.pool import hooks, host, limits, settings
 from zerocopy.pool.attachment import Attachment, Status

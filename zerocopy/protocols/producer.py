@@ -212,7 +212,8 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
     elif hasattr(type(obj), "state_dict") and hasattr(type(obj), "named_parameters"):  # a torch.nn.Module
         remedy, fixes = "", (Fix("{x}.state_dict()", "converts its parameters as a dict"),)
     elif hasattr(type(obj), "keys"):  # groups in files
-        remedy, fixes = "", (Fix("{{name: {x}[name] for name in {x}}}"),)
+        item = "[name]" if hasattr(type(obj), "__getitem__") else ".get_tensor(name)"  # safetensors.safe_open
+        remedy, fixes = "", (Fix(f"{{{{name: {{x}}{item} for name in {{x}}.keys()}}}}"),)
     elif dense := [name for name in ("todense", "toarray") if hasattr(type(obj), name)]:
         remedy, fixes = "", _sparse(obj, dense[-1])
     elif hasattr(type(obj), "__len__") and hasattr(type(obj), "__getitem__") and not isinstance(obj, str):

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from zerocopy import registry
 from zerocopy.describe import describe_array
-from zerocopy.errors import ZeroCopyError, public
+from zerocopy.errors import ZeroCopyError
+from zerocopy.errors.tracebacks import public
 from zerocopy.framework import Framework
 from zerocopy.shared import figures
 from zerocopy.shared.errors import StaleHandleError

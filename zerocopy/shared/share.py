@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError, public
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors.tracebacks import public
 from zerocopy.frames import Frames, to_frames
 from zerocopy.frames.header import ARRAY, kind_of
 from zerocopy.protocols.array_interface import address

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy.device import HOST
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.protocols.exporter_errors import malformed
@@ -127,7 +127,8 @@ def table_of_chunks(
         return Table(name, [field.name], [whole], whole.length, single=True, obj=obj)
     if whole.null_count:
         why = f"{whole.null_count:,} of its rows are null, and a table has no null rows"
-        raise UnsupportedConversionError("", why, "drop them first", code="nulls")
+        fixes = [Fix(action="drop-nulls", effect="drops them")]
+        raise UnsupportedConversionError("", why, code="nulls", fixes=fixes)
     columns = [_child(whole, i) for i in range(len(field.children))]
     labels = [child.name for child in field.children]
     return Table(name, labels, columns, whole.length, metadata=field.metadata, obj=obj)

@@ -9,7 +9,7 @@ from functools import cache
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
 from zerocopy.dtype import DType, by_name
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.source import Array, Source
 from zerocopy.tables import memory, on_device
@@ -147,19 +147,18 @@ def _refuse_meaning(
     if not named and not keeps_columns and not request.target.has_datetime64:
         return
     kind = "objects" if column.refusal is not None else field
-    if named:
-        remedy = f"leave {label!r} out of dtype"
-    else:
-        remedy = _fix(table, option)
-        if not keeps_columns:
-            remedy = f"encode=True gives integers, which keep their type; or {remedy}"
+    encoded = Fix(options={"encode": True}, effect="gives integers, which keep their type")
+    fixes = [] if named or keeps_columns else [encoded]
+    fixes.append(option.without(label) if named else _numbers_alone(table, option))
     why = f"it is {kind}, and dtype= casts numbers and booleans"
-    raise UnsupportedConversionError("", why, remedy, code="not-numbers")
+    raise UnsupportedConversionError("", why, code="not-numbers", fixes=fixes)
 
 
-def _fix(table: Table, option: DTypeOption) -> str:
+def _numbers_alone(table: Table, option: DTypeOption) -> Fix:
     """Return the option that casts the columns of numbers alone."""
     types = {dtype.name for column in table.columns if (dtype := _type(column)) is not None}
     if not types or option.one is None:
-        return "leave dtype out"
-    return f"dtype={dict.fromkeys(sorted(types), option.one.name)!r} casts the numbers alone"
+        return Fix(options={"dtype": None}, effect="keeps the types")
+    return Fix(
+        options={"dtype": dict.fromkeys(sorted(types), option.one.name)}, effect="casts the numbers alone"
+    )

@@ -205,7 +205,7 @@ class Decoder:
         assert inner is not None
         if inner.kind not in ("number", "bool") or (inner.extension and inner.extension != "arrow.bool8"):
             why = f"it is {column.field}, whose elements are not numbers"
-            raise UnsupportedConversionError("", why, "flatten it first", code="no-tensor-type")
+            raise UnsupportedConversionError("", why, code="no-tensor-type", fixes=(_OBJECTS, _JOINED))
         _refuse_inner_nulls(column, [*outer, elements])
         is_bool = inner.extension or inner.kind == "bool"
         flat = elements.values(_BOOL if is_bool else by_name(inner.dtype))
@@ -228,10 +228,9 @@ def _encode(effect: str) -> tuple[Fix, ...]:
 
 
 _INTEGERS = _encode("gives integers with their unit")
-_TEXT = (
-    *_encode("gives its bytes with their offsets"),
-    Fix(action="objects", alone=True, effect="gives Python objects"),
-)
+_OBJECTS = Fix(action="objects", alone=True, effect="gives Python objects")
+_JOINED = Fix(action="join-lists", alone=True, effect="joins its lists")
+_TEXT = (*_encode("gives its bytes with their offsets"), _OBJECTS)
 _LIST = _encode("gives its elements with their offsets")
 #: The kinds that need encode=True, with fixes, and the kinds that have no encoding, with a remedy.
 _ENCODED: dict[str, tuple[Fix, ...]] = {
@@ -302,8 +301,7 @@ def refused_by(refusal: Reason) -> UnsupportedConversionError:
 
 def _no_tensor_type(field: Field, fixes: Sequence[Fix]) -> UnsupportedConversionError:
     why = f"it is {field}, which tensors do not have"
-    remedy = "" if fixes else "cast it first, or leave it out"
-    return UnsupportedConversionError("", why, remedy, code="no-tensor-type", fixes=fixes)
+    return UnsupportedConversionError("", why, code="no-tensor-type", fixes=fixes or [_OBJECTS])
 
 
 def _refuse_inner_nulls(column: Column, levels: Sequence[Column]) -> None:
@@ -318,7 +316,7 @@ def _refuse_inner_nulls(column: Column, levels: Sequence[Column]) -> None:
         count = int(np.count_nonzero(np.logical_or.reduce(rows) & ~hidden))
     if count:
         noun = "nulls inside its lists" if hidden is None else "lists with nulls inside"
-        raise LossyConversionError("", f"it has {noun}: {count:,}", "fill them first", code="nulls")
+        raise LossyConversionError("", f"it has {noun}: {count:,}", code="nulls", fixes=(_OBJECTS, _JOINED))
 
 
 def _each(tree: Any, change: Callable[[TensorLeaf], Any]) -> Any:

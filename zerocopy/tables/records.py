@@ -12,6 +12,7 @@ import numpy as np
 from zerocopy.device import HOST
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.layout.fixed_text import fixed_text
 from zerocopy.layout.soa_to_aos import soa_to_aos
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
@@ -64,6 +65,9 @@ def plan(table: Table, request: Request) -> Plan:
                 raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
         return unchanged(table, request)
     dtype, columns, sources = _fields(table, request)
+    if (record := None if request.cast is None else request.cast.record) is not None:
+        _check_names(dtype, record)
+        dtype = record
 
     def host() -> Array:
         if not dtype.itemsize:  # without columns soa_to_aos does not know the number of rows
@@ -90,6 +94,15 @@ def plan(table: Table, request: Request) -> Plan:
     warnings = (*plan.warnings, *text_warnings(request.target.name, table.labels))
     whole = replace(plan, source=f"{table.name} {table.shape}", steps=steps or plan.steps)
     return replace(whole, warnings=warnings, run=records)
+
+
+def _check_names(dtype: np.dtype[Any], record: np.dtype[Any]) -> None:
+    """Refuse a type of records whose fields are not the columns."""
+    names, fields = dtype.names or (), record.names or ()
+    if {*names} != {*fields}:
+        why = f"dtype= has the fields {', '.join(map(repr, fields))}, and the columns are {listed(names)}"
+        fixes = [Fix(options={"dtype": None}, effect="gives the fields the columns' types")]
+        raise UnsupportedConversionError("", why, code="unknown-name", fixes=fixes)
 
 
 def _existing(table: Table, dtype: np.dtype[Any], sources: list[Source | None]) -> Source | None:
@@ -160,6 +173,7 @@ def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, An
         fixes = [Fix(options={"encode": None})]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     names = _unique([str(label) for label in table.labels])
+    record = None if request.cast is None else request.cast.record
     formats: list[Any] = []
     columns: dict[str, Any] = {}
     sources: list[Source | None] = []
@@ -167,7 +181,8 @@ def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, An
     for name, label, column in zip(names, table.labels, table.columns, strict=True):
         policy = nulls.parse(request.options.nulls, label)
         try:
-            kind, columns[name], source = _field(column, policy)
+            wanted = record[name] if record is not None and name in (record.names or ()) else None
+            kind, columns[name], source = _text(column, wanted, policy) or _field(column, policy)
             formats.append(kind)
             sources.append(source)
         except ZeroCopyError as error:
@@ -220,6 +235,18 @@ def _field(column: Column, policy: Nulls) -> _Described:
     leaf = Decoder(policy, datetimes=True).decode(column)
     assert isinstance(leaf, TensorLeaf)
     return _plain(leaf)
+
+
+def _text(column: Column, wanted: np.dtype[Any] | None, policy: Nulls) -> _Described | None:
+    """Return text as the field of ``S`` or ``U`` that the caller wants; None for other columns and fields."""
+    kinds = ("string", "binary", "string_view", "binary_view", "fixed_binary")
+    if wanted is None or wanted.kind not in "SU" or column.field is None or column.field.kind not in kinds:
+        return None
+    policy.refuse(column)
+    native = wanted.newbyteorder("=")
+    # Without rows it may be a column that has not been read, which has only a type.
+    values = fixed_text(column.arrow().to_pylist() if column.length else [], native, "it")
+    return native, lambda: values, None
 
 
 def _bytes(column: Column, field: Field, policy: Nulls) -> _Described:

@@ -191,4 +191,5 @@ def _in_unit(array: Array, dtype: np.dtype[Any]) -> Array:
 
 def _out_of_range(array: Array, dtype: np.dtype[Any]) -> UnsupportedConversionError:
     why = f"it is {array.dtype} with values that do not fit in {dtype}"
-    return UnsupportedConversionError("", why, "drop or clip those values first", code="out-of-range")
+    fixes = [Fix("{x}.view('int64')", "gives integers without their unit")]
+    return UnsupportedConversionError("", why, code="out-of-range", fixes=fixes)

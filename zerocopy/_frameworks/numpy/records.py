@@ -22,7 +22,7 @@ from zerocopy._frameworks.numpy.columns import (
 )
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.layout.aos_to_soa import aos_to_soa
 from zerocopy.layout.record_source import record_source
 from zerocopy.layout.schema import parts
@@ -187,8 +187,8 @@ def _leaf(
     error = UnsupportedConversionError(
         "",
         f"it is {dtype}, which no other framework has",
-        "cast it, x.astype('float64'), or leave it out",
         code="missing-dtype",
+        fixes=[Fix(action="cast:float64", effect="rounds to floats")],
     )
     return RefusedColumn(name, shape[0], error)
 

@@ -70,6 +70,8 @@ class Pandas(Framework):
         "cast:bool8": Fix("{x}.astype('boolean')"),
         "objects": Fix("{x}.tolist()"),
         "fill-nulls": Fix("{x}.fillna(0)"),
+        "drop-nulls": Fix("{x}.dropna()"),
+        "join-lists": Fix("{x}.explode()"),
     }
 
     def __init__(self, form: str | None = None) -> None:

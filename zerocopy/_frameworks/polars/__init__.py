@@ -67,6 +67,8 @@ class Polars(Framework):
         "cast:bool8": Fix("{x}.cast(polars.UInt8)"),
         "objects": Fix("{x}.to_list()"),
         "fill-nulls": Fix("{x}.fill_null(0)"),
+        "drop-nulls": Fix("{x}.drop_nulls()"),
+        "join-lists": Fix("{x}.explode()"),
         "combine-chunks": Fix("{x}.rechunk()"),
     }
 

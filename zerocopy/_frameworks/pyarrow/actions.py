@@ -11,6 +11,7 @@ ACTIONS = {
     "cast:bool8": Fix("{x}.cast(pyarrow.bool8())"),
     "objects": Fix("{x}.to_pylist()"),
     "fill-nulls": Fix("{x}.fill_null(0)"),
+    "drop-nulls": Fix("{x}.drop_null()"),
     "decode-runs": Fix("pyarrow.compute.run_end_decode({x})"),
     "decode-dictionary": Fix("{x}.cast({x}.type.value_type)"),
     "lists": Fix("pyarrow.array({x}.to_pylist(), pyarrow.large_list({x}.type.value_type))"),

@@ -278,8 +278,10 @@ def _text_of(value: Any, cls: type) -> str:
 def _refusal(torch: Any, obj: Any) -> Reason | None:
     """Return why no block of memory holds a tensor's values; None if one does."""
     if obj.is_nested and obj.layout is not torch.strided:
-        pad = Fix("torch.nested.to_padded_tensor({x}, 0)", "pads its rows")
-        return Reason("it is ragged", code="not-an-array", fixes=[pad, Fix("[{x}.values(), {x}.offsets()]")])
+        # contiguous() copies rows with gaps, which cannot be padded, and returns others as they are.
+        pad = Fix("torch.nested.to_padded_tensor({x}.contiguous(), 0)", "pads its rows")
+        split = Fix("[{x}.contiguous().values(), {x}.contiguous().offsets()]", "converts its parts")
+        return Reason("it is ragged", code="not-an-array", fixes=[pad, split])
     if obj.layout is not torch.strided:
         coo = obj.layout is torch.sparse_coo
         pair = "[{x}.coalesce().indices(), {x}.coalesce().values()]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zerocopy.errors import public
+from zerocopy.errors.tracebacks import public
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

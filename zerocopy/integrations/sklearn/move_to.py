@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from inspect import Parameter, Signature
+from typing import Any, Self, Unpack
 
+import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from zerocopy import registry
 from zerocopy._engine.convert import convert
+from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions
 from zerocopy._engine.target import text
+
+#: Options that belong to one call: scikit-learn sets parameters before it has data.
+_OF_ONE_CALL = frozenset(("stream", "leaves", "out", "connection"))
+OPTIONS = tuple(name for name in NAMES if name not in _OF_ONE_CALL)
 
 
 class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -23,12 +30,9 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
     ----------
     to : str, module or type
         The target, as for :func:`zerocopy.convert`.
-    device : str, tuple of int, or a framework's device, optional
-        Default: the device of the data, or the target's own if it does not support that one.
-    dtype : str or dtype, optional
-        Cast on the way, such as ``"float32"`` for a GPU.
-    copy : bool, optional
-        As for :func:`zerocopy.convert`.
+    device, copy, writable, dtype, validate, layout, columns, nulls, encode, names, index : optional
+        The options of :func:`zerocopy.convert`. The default of `layout` is ``"matrix"`` for a table whose
+        target has tensors.
 
     Attributes
     ----------
@@ -52,11 +56,22 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
     tensor([[1., 2.]], dtype=torch.float64)
     """
 
-    def __init__(self, to: Any = "torch", *, device: Any = None, dtype: Any = None, copy: Any = None) -> None:
+    def __init__(self, to: Any = "torch", **options: Unpack[ConvertOptions]) -> None:
+        for name in options:
+            if name not in OPTIONS:
+                raise TypeError(f"MoveTo() got an unexpected keyword argument {name!r}; it takes {OPTIONS}")
         self.to = to
-        self.device = device
-        self.dtype = dtype
-        self.copy = copy
+        for name in OPTIONS:
+            setattr(self, name, options.get(name))
+
+    # scikit-learn reads the names of the parameters from the signature.
+    __init__.__signature__ = Signature(  # type: ignore[attr-defined]
+        [
+            Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),
+            Parameter("to", Parameter.POSITIONAL_OR_KEYWORD, default="torch"),
+            *(SIGNATURE.parameters[name] for name in OPTIONS),
+        ]
+    )
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Store the number and the names of the columns; `y` is not used.
@@ -99,10 +114,25 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
             As :func:`zerocopy.convert`.
         """
         data, is_table = self._checked(X, reset=False)
-        options = {"device": self.device, "dtype": self.dtype, "copy": self.copy}
+        options = {name: value for name in OPTIONS if (value := getattr(self, name)) is not None}
         if is_table and not registry.by_name(text(self.to).strip("'")).tables:
-            options["layout"] = "matrix"
-        return convert(data, self.to, **{name: value for name, value in options.items() if value is not None})
+            options.setdefault("layout", "matrix")
+        return convert(data, self.to, **options)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the result's columns, for ``set_output`` and later steps.
+
+        Parameters
+        ----------
+        input_features : array-like of str, optional
+            Names of the columns, if the data in `fit` had none.
+
+        Returns
+        -------
+        numpy.ndarray of str
+        """
+        names = super().get_feature_names_out(input_features)
+        return names if self.columns is None else np.asarray(self.columns, object)
 
     def _checked(self, X: Any, reset: bool) -> tuple[Any, bool]:
         """Return the data after scikit-learn's checks, and whether it is a table."""

@@ -1,18 +1,14 @@
 """The errors of zerocopy. Exceptions of frameworks are translated into them (promise P9).
 
-A message has three parts: the call, why it failed, and how to fix it. Each class also
-derives from the built-in exception that a caller would catch: ``except ImportError``
-catches a framework that is not installed.
+A message has three parts: the call, why it failed, and how to fix it. Each class also derives from the
+built-in exception that a caller would catch: ``except ImportError`` catches one that is not installed.
 """
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from zerocopy.formatting.printable import printable
 
@@ -51,7 +47,7 @@ class Fix:
     alone: bool = False
 
     def __str__(self) -> str:
-        parts = [f"{name}={value!r}" for name, value in self.options.items()]
+        parts = [f"{n}={v!r}" for n, v in self.options.items() if v is not None or self.source == "{x}"]
         parts += [f"to={self.to!r}"] * bool(self.to)
         if self.source != "{x}" or not (parts or self.action or self.before):
             parts.append(self.source.format(x="x"))
@@ -91,9 +87,8 @@ class Reason:
     def __post_init__(self) -> None:
         object.__setattr__(self, "fixes", tuple(self.fixes))
         if self.fixes and not self.remedy:
-            object.__delattr__(
-                self, "remedy"
-            )  # composed when it is first read, because few plans are printed
+            # Composed when it is first read, because few plans are printed.
+            object.__delattr__(self, "remedy")
 
     def __getattr__(self, name: str) -> str:  # for a slot that is not set
         if name != "remedy":
@@ -152,7 +147,7 @@ class ZeroCopyError(Exception):
         return type(self), (self.asked, self.why, self.remedy), self.__dict__
 
     def __str__(self) -> str:
-        text = f"{self.asked}: {self.why.rstrip('.')}." if self.asked else f"{self.why.rstrip('.')}."
+        text = f"{self.asked}: {self.why.rstrip('.')}.".removeprefix(": ")
         return printable(f"{text}\n  To fix: {self.remedy}" if self.remedy else text, "\n")
 
     def with_context(
@@ -403,55 +398,3 @@ class PoolLimitError(ZeroCopyError, MemoryError):
     ) -> None:
         super().__init__(asked, why, remedy)
         self.requested, self.in_use, self.limit, self.source = requested, in_use, limit, source
-
-
-# -- tracebacks -----------------------------------------------------------------------------
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def shorten(error: BaseException) -> None:
-    """Remove zerocopy's own frames and attempts from the traceback of a refusal.
-
-    A public function calls it in its ``except`` clause and then uses a bare ``raise``, to which CPython
-    adds no frame, so the traceback ends at the caller's line. With the environment variable
-    ``ZEROCOPY_TRACEBACK=full``, the traceback stays as it is.
-    """
-    if os.environ.get("ZEROCOPY_TRACEBACK") == "full":
-        return
-    error.__traceback__ = None
-    link: BaseException | None = error
-    seen: set[int] = set()
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
-        context = link.__context__
-        while context is not None and _is_own(context.__traceback__):
-            context = context.__context__
-        if context is None:
-            link.__suppress_context__ = True
-        else:
-            link.__context__ = context  # what the caller was handling
-        link = link.__cause__
-        while link is not None and (frames := link.__traceback__) is not None and _is_own(frames):
-            link.__traceback__ = frames.tb_next
-
-
-def public(function: _Function) -> _Function:
-    """Return a public function whose refusals have short tracebacks."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        try:
-            return function(*args, **options)
-        except ZeroCopyError as error:
-            shorten(error)
-            raise
-
-    return call  # type: ignore[return-value]
-
-
-def _is_own(traceback: TracebackType | None) -> bool:
-    """Whether zerocopy caught an exception: a traceback begins with the frame that caught it."""
-    if traceback is None:
-        return True  # caught by the compiled core
-    return str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0] == "zerocopy"

@@ -1,0 +1,64 @@
+"""Tracebacks of refusals: they end at the caller's line.
+
+Each public function that can refuse removes zerocopy's own frames, and the attempts that preceded the
+refusal. Exceptions of frameworks, and those that the caller handles, stay in the chain.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from zerocopy.errors import ZeroCopyError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def shorten(error: BaseException) -> None:
+    """Remove zerocopy's own frames and attempts from the traceback of a refusal.
+
+    A public function calls it in its ``except`` clause and then uses a bare ``raise``, to which CPython
+    adds no frame, so the traceback ends at the caller's line. With the environment variable
+    ``ZEROCOPY_TRACEBACK=full``, the traceback stays as it is.
+    """
+    if os.environ.get("ZEROCOPY_TRACEBACK") == "full":
+        return
+    error.__traceback__ = None
+    link: BaseException | None = error
+    seen: set[int] = set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        context = link.__context__
+        while context is not None and _is_own(context.__traceback__):
+            context = context.__context__
+        if context is None:
+            link.__suppress_context__ = True
+        else:
+            link.__context__ = context  # what the caller was handling
+        link = link.__cause__
+        while link is not None and (frames := link.__traceback__) is not None and _is_own(frames):
+            link.__traceback__ = frames.tb_next
+
+
+def public(function: _Function) -> _Function:
+    """Return a public function whose refusals have short tracebacks."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except ZeroCopyError as error:
+            shorten(error)
+            raise
+
+    return call  # type: ignore[return-value]
+
+
+def _is_own(traceback: TracebackType | None) -> bool:
+    """Whether zerocopy caught an exception: a traceback begins with the frame that caught it."""
+    if traceback is None:
+        return True  # caught by the compiled core
+    return str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0] == "zerocopy"
