@@ -23,6 +23,7 @@ from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import Fix, Reason, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source
 
 Label = tuple[Hashable, ...]
@@ -190,7 +191,9 @@ class _Composer:
             if trial.cast is not None and _nbytes(self.description) <= _CHECKED:
                 for check in trial.cast.checks:
                     check()
-        except Exception as error:  # noqa: BLE001 - of the options too
+        except Exception as error:  # of the options too
+            if not is_error(error):
+                raise
             return trial, error
         return None
 
