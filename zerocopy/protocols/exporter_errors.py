@@ -79,8 +79,8 @@ def _is_asynchronous(error: Exception, last: TracebackType) -> bool:
 
     The interpreter checks for such exceptions after calls and jumps, and when a function starts.
     """
-    # Functions in C raise the two types without arguments.
-    if error.args or isinstance(error, (MemoryError, StopIteration)):
+    # Functions in C raise the two types without arguments; TensorFlow's errors have text, but no arguments.
+    if error.args or isinstance(error, (MemoryError, StopIteration)) or str(error):
         return False
     from opcode import opname
 
