@@ -135,3 +135,22 @@ def test_interruptions_do_not_count_as_nested_producers() -> None:
         Interruption(TimeoutError("from outside"), at).run(call)
     for _ in range(2 * MAX_NESTING):
         call()
+
+
+class TextWithoutArguments(Exception):
+    """An error that keeps its text outside ``args``, as those of TensorFlow do."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def test_an_error_of_the_producer_may_have_text_without_arguments() -> None:
+    def fail() -> None:
+        raise TextWithoutArguments("strides")
+
+    with pytest.raises(zc.UnsupportedConversionError, match="strides"):
+        zc.convert(Producer(sample("f4"), fail), "numpy")
