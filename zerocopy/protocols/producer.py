@@ -141,7 +141,9 @@ def records_of(obj: Any) -> Array | None:
         if array is None or array.dtype.names is None or array.dtype.hasobject:
             return None
         check_layout("", array_interface.address(array), array.shape, array.strides, array.itemsize)
-    except Exception:  # noqa: BLE001
+    except Exception as error:
+        if not is_error(error):
+            raise
         return None  # describe() raises it again, or there is no buffer
     return array
 
