@@ -85,16 +85,18 @@ def _bytes(obj: Any) -> Iterator[Extent]:
 
 
 def _torch(tensor: Any) -> Iterator[Extent]:
-    if tensor.layout is not sys.modules["torch"].strided or not tensor.is_cpu:
-        return
-    storage = tensor.untyped_storage()
+    torch = sys.modules["torch"]
+    with torch._C.DisableTorchFunctionSubclass():
+        if tensor.layout is not torch.strided or not tensor.is_cpu:
+            return
+        storage = tensor.untyped_storage()
     yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
 def _jax(array: Any) -> Iterator[Extent]:
     for shard in array.addressable_shards:
         start = shard.data.unsafe_buffer_pointer()
-        yield start, start + shard.data.nbytes
+        yield start, start + shard.data.on_device_size_in_bytes()  # int2 and int4 are packed
 
 
 def _tensorflow(tensor: Any) -> Iterator[Extent]:

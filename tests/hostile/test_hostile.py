@@ -15,8 +15,8 @@ from helpers.hostile.generate import case
 
 COUNT, PARTS = 2_000, 4
 
-#: Seeds that found bugs: NULL as a name, format strings, page-locked memory, seconds into polars.
-FOUND = [500591, 504270, 505499, 508121, 509649, 700475]
+#: Seeds that found bugs: NULL as a name, format strings, offsets, page-locked memory, seconds into polars.
+FOUND = [500591, 501594, 503304, 504270, 504776, 505499, 508121, 509649, 700475, 808564]
 
 
 def _first(part: int) -> int:

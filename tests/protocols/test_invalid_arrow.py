@@ -104,7 +104,7 @@ INVALID = [
     *(f"+u{mode}:{number}" for mode in "ds" for number in NUMBERS if number),
     *("+us:0,", "+us:,0", "+ud:128", "+ud:0,0", "+ud:0,,1"),
     *("tt", "ttx", "ttss", "ts", "tss", "tsx:", "tD", "tDx", "tDss", "td", "tdx", "ti", "tix", ""),
-    *("ii", "i ", "g1", "uu", "n0", "+", "+ll", "+x", "d", "w", "vx"),
+    *("ii", "i ", "g1", "uu", "n0", "+", "+ll", "+x", "d", "w", "vx", "x", " i"),
 ]
 
 

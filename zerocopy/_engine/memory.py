@@ -187,13 +187,14 @@ def _has_bytes(obj: Any) -> bool:
     """Whether an object shares memory with itself; True unless it is known to have none."""
     if type(obj) is StridedView:
         return obj.size != 0
-    items = _items(obj)
-    if items is not None:
-        return any(_has_bytes(item) for item in items if not is_plain_object(item))
     try:
-        description = describe(obj)
+        with translated_errors(lambda: ""):
+            items = _items(obj)
+            description = describe(obj) if items is None else None
     except ZeroCopyError:
         return True  # sparse, sharded, traced: not one block of memory, but not empty
+    if description is None:
+        return any(_has_bytes(item) for item in items or () if not is_plain_object(item))
     if isinstance(description, Source):
         return description.view.size != 0
     columns = description.columns

@@ -37,7 +37,7 @@ def resolve(to: Any, obj: Any = None) -> Framework:
     if framework is not None:
         return framework
     if not isinstance(to, (str, ModuleType, type)):
-        swapped = isinstance(obj, (str, ModuleType, type)) and _find(obj) is not None
+        swapped = issubclass(type(obj), (str, ModuleType, type)) and _find(obj) is not None
         raise UnknownFrameworkError(
             f"to={_short(to)}",
             "the arguments are swapped" if swapped else "it is not a name, a module or a type of a framework",

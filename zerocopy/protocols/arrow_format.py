@@ -38,9 +38,6 @@ _PARAMETRIC = tuple(
 #: Most decimal digits of each width in bits (Columnar Format, "Decimal").
 _DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 
-#: With these begin all format strings of the specification.
-_LETTERS = "nbcCsSiIlLefgzZuUvdwt+"
-
 _CHILDREN = {"list": 1, "list_view": 1, "fixed_list": 1, "map": 1, "run_end_encoded": 2}
 _INTEGERS = ("c", "C", "s", "S", "i", "I", "l", "L")
 _RUN_ENDS = ("s", "i", "l")
@@ -85,8 +82,8 @@ def check_type(format: str, kind: str, children: Sequence[str], has_dictionary: 
     UnsupportedConversionError
         They violate the specification.
     """
-    # Types that are unknown have names outside of Arrow's letters, such as polars' "_pli128".
-    if not is_valid(format) or (kind == "unknown" and format[0] in _LETTERS):
+    # Producers' own types begin with an underscore: polars' int128 is "_pli128".
+    if not is_valid(format) or (kind == "unknown" and format[0] != "_"):
         raise malformed("", f"format {format!r} is not one of Arrow's")
     if has_dictionary:
         if format not in _INTEGERS:

@@ -38,6 +38,7 @@ def describe(obj: Any, for_table: bool = False) -> Table:
     chunk = _chunk(obj)
     if for_table:
         _check_names(chunk.field)
+        _check_offsets(chunk)
     return table_of_chunks(obj, [chunk], arrow=lambda: hub().read_all(chunk.owner))
 
 
@@ -45,6 +46,15 @@ def _check_names(field: Field | None) -> None:
     """Refuse children whose names are NULL: Arrow's C++ library, which reads tables, does not import them."""
     if field is not None and not all(part.named for child in field.children for part in child.walk()):
         raise malformed("", "a child of its schema has no name: it is NULL")
+
+
+def _check_offsets(chunk: arrow_c.Memory) -> None:
+    """Refuse arrays without rows whose offsets are NULL: Arrow's C++ library does not import them."""
+    has_offsets = chunk.field.kind in ("string", "binary", "list", "map")
+    if has_offsets and not chunk.length and not chunk.buffers[1]:
+        raise malformed("", f"the {chunk.field} array has no rows, and its offsets are NULL, not one element")
+    for part in (*chunk.children, *((chunk.dictionary,) if chunk.dictionary is not None else ())):
+        _check_offsets(part)
 
 
 def as_array(obj: Any) -> Source:

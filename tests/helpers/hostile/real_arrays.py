@@ -151,7 +151,7 @@ def _tensorflow(rng: Random, x: np.ndarray) -> Any:
 def _pyarrow(rng: Random, x: np.ndarray) -> Any:
     import pyarrow as pa
 
-    if x.dtype.kind in "SUMmVgG" or x.dtype.name in _ML:
+    if x.dtype.kind in "SUMmVgG" or x.dtype.name in _ML or not x.dtype.isnative:  # a Tensor drops the order
         raise TypeError("not a number")
     return pa.Tensor.from_numpy(x) if rng.random() < 0.5 else pa.array(x)
 
