@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from helpers.loader_sources import MAKERS, WRITERS
-from helpers.source_data import ROWS, columns_of, small_table
+from helpers.source_data import ROWS, columns_of, open_files, small_table
 
 import zerocopy as zc
 
@@ -102,3 +102,4 @@ def test_a_file_of_no_bytes_is_refused_at_creation(extension: str, place: int, t
     with pytest.raises(zc.ReadError, match="0 bytes") as caught:
         zc.loader(tmp_path, to="numpy")
     assert (caught.value.code, caught.value.file) == ("unreadable-file", str(empty))
+    assert not [path for path in open_files() if path.startswith(str(tmp_path))]

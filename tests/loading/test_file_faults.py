@@ -19,7 +19,7 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 from helpers.failing_filesystem import FailingHandler
-from helpers.source_data import read, small_table, write_files
+from helpers.source_data import open_files, read, small_table, write_files
 
 import zerocopy as zc
 from zerocopy.loading.loader import Loader
@@ -44,13 +44,6 @@ def failed(loader: Any) -> ReadError:
         list(loader)
     assert isinstance(raised.value, OSError)
     return raised.value
-
-
-def open_files() -> list[str]:
-    """Return the data files that this process has open."""
-    folder = Path("/proc/self/fd")
-    links = [os.readlink(link) for link in folder.iterdir() if link.is_symlink() and os.path.lexists(link)]
-    return [link for link in links if link.endswith((".parquet", ".feather"))]
 
 
 def corrupt(path: str, row_group: int) -> None:

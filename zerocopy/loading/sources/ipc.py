@@ -26,8 +26,7 @@ class IpcFiles(Dataset):
         self._open: tuple[int, Any] = (-1, None)
         for file, path in enumerate(files.paths):
             with files.reading(file):
-                source = self._source(file)
-                here, rows = source.schema, [batch.num_rows for batch in _all_batches(source)]
+                here, rows = self._contents(file)
             if self.schema is None:
                 self.schema = here
             if not here.equals(self.schema):
@@ -65,6 +64,11 @@ class IpcFiles(Dataset):
             # 1,000,000 rows takes 4 ms (14 MB of text), 7 ms (104 MB of text) or 0.00 ms (numbers).
             batch.validate(full=True)
         return pa.table(batch)
+
+    def _contents(self, file: int) -> tuple[Any, list[int]]:
+        """Return a file's schema and the rows of its batches; the file is closed then."""
+        source = self._source(file)  # not in `__init__`: an error of the next file would keep it open
+        return source.schema, [batch.num_rows for batch in _all_batches(source)]
 
     def _source(self, file: int) -> Any:
         """Return an open file with the method ``get_batch``."""
