@@ -217,7 +217,13 @@ class Column:
         raise NotImplementedError
 
     def own_extents(self) -> Iterator[tuple[int, int]]:
-        """Yield the blocks, as `extents`, of a column with `reasons` that its own framework aliases."""
+        """Return the blocks of a column with `reasons` that its own framework aliases.
+
+        Returns
+        -------
+        iterator of tuple of int
+            As `extents` yields them.
+        """
         return iter(())
 
 
