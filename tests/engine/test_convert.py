@@ -211,7 +211,7 @@ def test_signature_is_the_documented_one() -> None:
     parameters = inspect.signature(zc.convert).parameters
     tensors = ["device", "copy", "stream", "writable", "dtype", "leaves", "validate"]
     tables = ["layout", "columns", "nulls", "encode"]
-    assert list(parameters) == ["obj", "to", *tensors, *tables, "names", "index"]
+    assert list(parameters) == ["obj", "to", *tensors, *tables, "names", "index", "connection"]
     assert list(parameters) == list(inspect.signature(zc.explain).parameters)
     assert all(parameters[n].kind is inspect.Parameter.KEYWORD_ONLY for n in list(parameters)[2:])
     with pytest.raises(TypeError):

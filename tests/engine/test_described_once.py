@@ -129,7 +129,7 @@ CASES = {
     "failing description": (FailingBoxes, "numpy", {}, "UnsupportedConversionError"),
     "copy=False": (CopiedBoxes, "numpy", {"copy": False}, "CopyRequiredError"),
     "no such device": (CountedBoxes, "numpy", {"device": "cuda"}, "DeviceError"),
-    "option for tables": (CountedBoxes, "numpy", {"layout": "matrix"}, "UnsupportedConversionError"),
+    "option for tables": (CountedBoxes, "numpy", {"nulls": 0}, "UnsupportedConversionError"),
     "its own framework": (CountedBoxes, "boxes", {}, None),
     "a column of a table target": (CountedBoxes, "pyarrow", {}, None),
 }

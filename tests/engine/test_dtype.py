@@ -66,7 +66,7 @@ def test_other_names_of_types_are_parsed() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["flaot32", "string", "datetime64[ns]", np.dtype("U3"), object, 3, [], "float32 "]
+    "spec", ["flaot32", "string", "datetime64[ns]", np.dtype("U3"), object, 3, [], [3], "float32 "]
 )
 def test_other_objects_are_not_dtypes(spec: object) -> None:
     for function in (zc.convert, zc.explain):

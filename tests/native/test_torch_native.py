@@ -335,16 +335,17 @@ def test_types_of_ml_dtypes_are_fast_after_other_types(run_python) -> None:
     process = run_python(
         """
 import sys
-import numpy as np, torch, zerocopy as zc
+import numpy as np, torch, zerocopy
+from zerocopy import convert
 for _ in range(2):
-    zc.convert(torch.zeros(3), "numpy")
+    convert(torch.zeros(3), "numpy")
 assert "ml_dtypes" not in sys.modules
 tensor = torch.tensor([1.0, 2.0], dtype=torch.bfloat16)
 for _ in range(2):
-    zc.convert(tensor, "numpy")
+    convert(tensor, "numpy")
 calls = []
 sys.setprofile(lambda frame, event, arg: calls.append(frame.f_code) if event == "call" else None)
-result = zc.convert(tensor, "numpy")
+result = convert(tensor, "numpy")
 sys.setprofile(None)
 assert not [code for code in calls if "zerocopy" in code.co_filename], calls
 tensor[0] = 7

@@ -99,8 +99,11 @@ class DTypeOption:
 def _record(spec: Any) -> np.dtype[Any] | None:
     """Return a structured dtype, or the one that a list of fields describes; None for other types."""
     if isinstance(spec, list):
-        spec = np.dtype(spec)
-    return spec if isinstance(spec, np.dtype) and spec.names is not None else None
+        try:
+            spec = np.dtype(spec)
+        except (TypeError, ValueError):
+            return None  # the caller refuses it, as other objects that name no type
+    return spec if isinstance(spec, np.dtype) and spec.names else None
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:

@@ -118,7 +118,7 @@ def connect_worker(worker: Any, pool: Mapping[str, Any] | None, same_host: bool)
     from zerocopy.integrations.dask.registration import register_all
     from zerocopy.integrations.dask.serializers import users
     from zerocopy.shared import idle
-    from zerocopy.shared.share import set_limit
+    from zerocopy.shared.reuse import set_limit
 
     if pool is not None:
         _install_pool(pool)
