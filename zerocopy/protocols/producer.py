@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from inspect import getattr_static
+from types import GetSetDescriptorType, NoneType
 from typing import Any
 
 import numpy as np
@@ -128,15 +130,18 @@ def describe_buffer(obj: Any) -> Source:
 
 def records_of(obj: Any) -> Array | None:
     """Return NumPy's alias of memory that holds records; None for other objects, also for invalid ones."""
-    cls = type(obj)
-    if hasattr(cls, "__dlpack__") or is_arrow(obj) or _has_interface(obj, "__cuda_array_interface__"):
+    if hasattr(type(obj), "__dlpack__") or is_arrow(obj):
+        return None
+    # An interface that Python code computes may convert another producer: only `describe` reads it, once.
+    on_device, interface = (getattr_static(obj, name, None) for name in _INTERFACES)
+    if on_device is not None or not isinstance(interface, (dict, NoneType, GetSetDescriptorType)):
         return None
     try:
-        interface = _interface(obj, "__array_interface__")
         if interface is None:
             buffer = memoryview(obj)
             array = np.asarray(buffer) if "T{" in buffer.format else None
         else:
+            interface = _interface(obj, "__array_interface__")
             array = _of_interface(obj, interface) if interface["typestr"][1] == "V" else None
         if array is None or array.dtype.names is None or array.dtype.hasobject:
             return None
