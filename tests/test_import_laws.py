@@ -47,7 +47,7 @@ LAYERS: dict[str, set[str]] = {
     "protocols": NOUNS | {"_native"},
     "layout": NOUNS | {"_native", "forks", "protocols"},
     "pool": NOUNS | {"formatting", "_native", "forks", "framework", "notebooks", "protocols", "registry"},
-    "framework": NOUNS | {"forks"},
+    "framework": NOUNS | {"forks", "protocols"},
     # It loads a framework's file when an object or a target needs it.
     "registry": NOUNS | {"_frameworks", "forks", "framework"},
     "casting": NOUNS | {"protocols", "registry"},

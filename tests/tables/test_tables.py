@@ -280,7 +280,7 @@ def test_invalid_options_are_refused(option: dict) -> None:
 
 
 def test_options_for_tables_are_refused_for_tensors() -> None:
-    for option in ({"nulls": 0}, {"layout": "matrix"}, {"encode": True}, {"columns": ["a"]}):
+    for option in ({"nulls": 0}, {"layout": "records"}, {"encode": True}, {"columns": ["a"]}):
         with pytest.raises(zc.UnsupportedConversionError, match="applies to tables"):
             zc.convert(np.ones(3), to="torch", **option)
     with pytest.raises(zc.UnsupportedConversionError, match="names"):

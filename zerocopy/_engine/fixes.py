@@ -52,7 +52,8 @@ def compose(error: ZeroCopyError, call: Any) -> None:
     error.calls = tuple(each.code for each in kept)
     texts = [f"{each.code} {each.effect}".rstrip() for each in kept]
     texts += ["; and ".join(prose)] if prose else []
-    why = "; then ".join([error.why, *later[:1]])
+    new = [why for why in later if why not in error.why]  # one of several obstacles can remain
+    why = "; then ".join([error.why, *new[:1]])
     error.with_context(why=why, remedy=error.preface + "; or ".join(texts))
 
 

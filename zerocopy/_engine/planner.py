@@ -122,6 +122,13 @@ class Call:
         return self.table_options is not None and not self.table_options.for_tables_only
 
     @property
+    def ignores_layout(self) -> bool:
+        """Whether the only option for tables is ``layout=``, and the object is one column."""
+        options = self.table_options
+        is_column = not isinstance(self.description, Source) and self.description.single
+        return options is not None and options.for_tables_only and is_column
+
+    @property
     def own_index(self) -> bool | None:
         """The option ``index=`` for the object's own labels of rows, which others passed there replace."""
         index = self.options.get("index")
@@ -168,6 +175,10 @@ def make_plan(call: Call) -> Plan:
             return _plan_unchanged(call, target)
         target = target.like(call.obj) if native and _keeps_labels(call, target) else target
         description = call.describe(target)
+        if native and call.ignores_layout:
+            plain = Call(call.obj, call.to, {k: v for k, v in options.items() if k != "layout"}, call.reports)
+            plain.description = description
+            return make_plan(plain)
         if call.cast is not None:
             _check_records(call.cast, options)
             call.cast.bind(_labels(description))

@@ -260,7 +260,7 @@ class LossyConversionError(ZeroCopyError, ValueError):
     Traceback (most recent call last):
         ...
     zerocopy.errors.LossyConversionError: soa_to_aos(columns): field 'id' is uint8, which cannot hold int64.
-      To fix: cast the column first: column.astype(...)
+      To fix: zc.convert(x['id'], "numpy", dtype="uint8") casts the column, and checks its values
     """
 
     code = "lossy"
