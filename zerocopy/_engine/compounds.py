@@ -18,6 +18,7 @@ from zerocopy.dtype import DType
 from zerocopy.errors import CopyRequiredError, Fix, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import refuse_dtype, type_name
 
 Convert = Callable[[Any, Any, dict[str, Any]], Any]
@@ -240,7 +241,9 @@ def _keep(call: Call, pair: _Pair) -> None:
     read, build = pair.reader.read, pair.taker.build
     try:
         kept, routes = routes_of(call.to, {}), routes_of(pair.target, {})
-    except TypeError:
+    except TypeError as error:
+        if not is_error(error):
+            raise
         return
     if type(call.obj) in kept:
         return  # the route of dense arrays of this type

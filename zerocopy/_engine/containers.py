@@ -36,7 +36,9 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
     of_leaf = leaf_options(options, lambda: _keys(obj))
     try:
         routes = routes_of(to, options)
-    except TypeError:
+    except TypeError as error:
+        if not is_error(error):
+            raise
         routes = {}  # the leaves' options can differ
 
     def visit(leaf: Any, path: Any) -> Any:

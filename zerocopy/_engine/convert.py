@@ -166,8 +166,8 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
             return convert_slowly(obj, to, options)
         try:
             raise error
-        except BaseException:
-            if not is_error(error):
+        except BaseException as raised:
+            if raised is not error or not is_error(error):
                 raise
             return convert_slowly(obj, to, options)
     except ZeroCopyError as refusal:

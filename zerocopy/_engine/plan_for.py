@@ -158,7 +158,9 @@ class Converter:
 def _routes(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
     try:
         return fastest_routes_of(to, options)
-    except TypeError:
+    except TypeError as error:
+        if not is_error(error):
+            raise
         return {}  # no routes exist for an option that cannot be hashed, such as a dict
 
 

@@ -111,7 +111,9 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
     """
     try:
         routes = routes_of(to, options)
-    except TypeError:
+    except TypeError as error:
+        if not is_error(error):
+            raise
         return None  # a mapping or another value that cannot be hashed
     kept = routes.get(type(obj))  # one lookup: another thread can drop the routes in between
     if kept is not None:  # the route exists: only this object needed the slow path

@@ -63,13 +63,14 @@ def _is_handler(frame: FrameType) -> bool:
     """Whether a signal handler or trace function runs in a frame: it received its caller's frame or code."""
     caller, code = frame.f_back, frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _CO_VARARGS)
-    if caller is None or count == 0:
+    if count == 0:
         return False
     values = frame.f_locals
     for name in code.co_varnames[:count]:
         value = values.get(name)
         for item in value if type(value) is tuple else (value,):
-            if item is caller or item is caller.f_code:
+            # A trace function that ends the first frame of a call from C has no caller afterwards.
+            if type(item) is FrameType if caller is None else item is caller or item is caller.f_code:
                 return True
     return False
 
