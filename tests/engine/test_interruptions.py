@@ -104,10 +104,13 @@ def test_an_exception_at_any_place_reaches_the_caller(
     step = 1 if to == "numpy" else 1 + count // 12
     for number, at in enumerate(range(1, count + 1, step)):
         for cls in CLASSES if step == 1 else [CLASSES[number % len(CLASSES)]]:
+            if source == "producer" and cls is TypeError:
+                continue  # NumPy's from_dlpack calls __dlpack__ again without keywords
             error = cls("from outside")
             interruption = Interruption(error, at)
             caught = interruption.run(call)
             assert caught is error or error in ignored or interruption.places < at, (at, error.__traceback__)
+            caught = None  # its traceback keeps the objects of an interrupted call alive
 
 
 @pytest.mark.parametrize("to", ["numpy", "torch", "pandas"])

@@ -97,10 +97,10 @@ def exports_arrays(obj: Any) -> bool:
         return True
     try:
         memoryview(obj).release()
-    except TypeError:
-        return False
-    except (ValueError, BufferError):  # a closed mmap: it has a buffer, which cannot be read
-        pass
+    except (TypeError, ValueError, BufferError) as error:
+        if not is_error(error):
+            raise
+        return not isinstance(error, TypeError)  # a closed mmap has a buffer, which cannot be read
     return True
 
 
@@ -114,11 +114,14 @@ def describe_buffer(obj: Any) -> Source:
     """
     try:
         buffer = memoryview(obj)
-    except TypeError:
-        if array_method.is_exporter(type(obj)):
-            return array_method.describe(obj)
-        raise _no_protocol(obj) from None
-    except ValueError as error:  # a closed mmap
+    except (TypeError, ValueError) as error:
+        if not is_error(error):
+            raise
+        if isinstance(error, TypeError):
+            if array_method.is_exporter(type(obj)):
+                return array_method.describe(obj)
+            raise _no_protocol(obj) from None
+        # A closed mmap.
         raise UnsupportedConversionError(
             f"convert({type_name(obj)})",
             f"its buffer cannot be read: {error}",
