@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         UnsupportedConversionError as UnsupportedConversionError,
         ZeroCopyError as ZeroCopyError,
     )
-    from zerocopy.framework import Framework as Framework
+    from zerocopy.framework import Framework as Framework, FrameworkName as FrameworkName
     from zerocopy.functions.accepts import accepts as accepts
     from zerocopy.functions.bridge import bridge as bridge
     from zerocopy.functions.namespace import namespace as namespace
@@ -90,6 +90,7 @@ _HOME = {
     "register": "registry",
     "FrameworkInfo": "registry",
     "Framework": "framework",
+    "FrameworkName": "framework",
     "Source": "source",
     "Table": "tables.column",
     "Column": "tables.column",

@@ -14,7 +14,7 @@ from _thread import get_ident
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NewType
 
 from zerocopy.device import HOST as HOST, Device as Device, parse_device
 from zerocopy.dtype import DType as DType, by_name as by_name, from_numpy as from_numpy
@@ -42,6 +42,9 @@ from zerocopy.strided_view import StridedView as StridedView
 
 if TYPE_CHECKING:
     from zerocopy.tables.column import Column, Table
+
+#: A name that a program reads or computes, for type checkers: ``to=FrameworkName(name)``.
+FrameworkName = NewType("FrameworkName", str)
 
 #: Names that a table framework needs, by module of zerocopy.tables; loaded on first use.
 _TABLE_NAMES = {"Table": "column", "Column": "column", "Masked": "result", "Encoded": "result"}

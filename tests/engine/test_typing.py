@@ -9,9 +9,11 @@ import inspect
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -23,17 +25,28 @@ from zerocopy import registry
 from zerocopy._engine import options
 
 STUB = ROOT / "zerocopy" / "_engine" / "signatures.pyi"
-SAMPLE = ROOT / "tests" / "typed_calls" / "sample.py"
+CALLS = ROOT / "tests" / "typed_calls"
 
 
-def check(command: list[str], folder: Path) -> None:
-    """Run a type checker on the sample in a folder of its own, as in a user's project."""
-    shutil.copy(SAMPLE, folder)
+def check(command: list[str], folder: Path) -> Counter[int]:
+    """Run a type checker on the calls in a folder of its own, as in a user's project.
+
+    Check that it reports all wrong calls and no other; return the number of errors of each line.
+    """
+    files = [str(shutil.copy(CALLS / name, folder)) for name in ("sample.py", "wrong.py")]
     environment = {**os.environ, "MYPYPATH": str(ROOT)}
     process = subprocess.run(
-        command, capture_output=True, text=True, timeout=900, cwd=folder, env=environment
+        [*command, *files], capture_output=True, text=True, timeout=900, cwd=folder, env=environment
     )
-    assert process.returncode == 0, (process.stdout + process.stderr)[-4000:]
+    report = process.stdout + process.stderr
+    assert "overload variant" not in report
+    errors = re.findall(r"(\w+\.pyi?):(\d+).*error: ", report)
+    assert {file for file, _ in errors} == {"wrong.py"}, report[-4000:]
+    lines = (CALLS / "wrong.py").read_text(encoding="utf-8").splitlines()
+    first = lines.index("# one a line") + 2
+    counts = Counter(int(line) for _, line in errors)
+    assert counts.keys() == {*range(first, len(lines) + 1)}, report[-4000:]
+    return counts
 
 
 def test_mypy_knows_the_types_of_results(tmp_path: Path) -> None:
@@ -44,7 +57,8 @@ def test_mypy_knows_the_types_of_results(tmp_path: Path) -> None:
     (tmp_path / "mypy.ini").write_text(config, encoding="utf-8")
     # A kept cache: the first run reads all of torch and JAX, which takes half a minute.
     cache = ROOT / ".mypy_cache" / "typed_calls"
-    check([sys.executable, "-m", "mypy", "--cache-dir", str(cache), SAMPLE.name], tmp_path)
+    counts = check([sys.executable, "-m", "mypy", "--cache-dir", str(cache)], tmp_path)
+    assert {*counts.values()} == {1}
 
 
 def test_pyright_knows_the_types_of_results(tmp_path: Path) -> None:
@@ -59,13 +73,20 @@ def test_pyright_knows_the_types_of_results(tmp_path: Path) -> None:
         "reportUnnecessaryTypeIgnoreComment": "error",
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(config), encoding="utf-8")
-    check([pyright, "--pythonpath", sys.executable, SAMPLE.name], tmp_path)
+    counts = check([pyright, "--pythonpath", sys.executable], tmp_path)
+    # For a wrong value it reports the call and the argument, for a wrong keyword the argument alone.
+    assert {*counts.values()} <= {1, 2}
+    lines = (CALLS / "wrong.py").read_text(encoding="utf-8").splitlines()
+    assert all(counts[number] == 1 for number, line in enumerate(lines, 1) if "coppy" in line)
 
 
 def literals() -> set[str]:
     """Return the targets that the stub names."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(STUB.read_text(encoding="utf-8"))):
+    aliases = [
+        node for node in ast.parse(STUB.read_text(encoding="utf-8")).body if isinstance(node, ast.AnnAssign)
+    ]
+    for node in (inner for alias in aliases for inner in ast.walk(alias)):
         if isinstance(node, ast.Subscript) and getattr(node.value, "id", "") == "Literal":
             names |= {
                 constant.value for constant in ast.walk(node.slice) if isinstance(constant, ast.Constant)
@@ -80,19 +101,20 @@ def test_every_target_of_the_stub_exists() -> None:
         assert not form or form in framework.types or framework.variant(form) is not None, name
 
 
-def test_the_stub_names_every_framework_with_arrays() -> None:
-    """Frameworks with arrays and tables have results of several kinds, which are ``Any``."""
-    arrays = {name for name in registry.frameworks() if registry.by_name(name).kind == "tensor"}
-    assert arrays <= literals()
-    for name in arrays - {"mxnet"}:
-        public = [form for form in registry.by_name(name).types if form[0].isupper() and "Impl" not in form]
-        public = [form for form in public if form != "EagerTensor"]
-        assert {f"{name}.{form}" for form in public} <= literals()
+def test_the_stub_names_every_target() -> None:
+    names = literals()
+    for name in registry._builtin_names():
+        framework = registry.by_name(name)
+        forms = [form for form in framework.types if form not in ("ArrayImpl", "EagerTensor")]
+        if framework.installed():
+            forms += [form for form in dir(framework.module()) if registry.find(f"{name}.{form}") is not None]
+        assert {name, *(f"{name}.{form}" for form in forms)} <= names, name
 
 
-def test_the_stub_lists_no_options() -> None:
-    text = STUB.read_text(encoding="utf-8")
-    assert not [name for name in options.NAMES if f"{name}:" in text]
+def test_the_overload_of_wrong_calls_has_every_option() -> None:
+    *_, last = ast.parse(STUB.read_text(encoding="utf-8")).body
+    assert isinstance(last, ast.FunctionDef)
+    assert tuple(argument.arg for argument in last.args.kwonlyargs) == options.NAMES
 
 
 def test_help_shows_the_types_of_options() -> None:

@@ -12,7 +12,7 @@ import zerocopy as zc
 x = np.arange(3.0)
 frame = pl.DataFrame({"a": [1.0]})
 tensor = torch.ones(2)
-name: str = "my_plugin"
+name = str(x.dtype)
 unknown: Any = x
 
 # names
@@ -41,19 +41,16 @@ assert_type(zc.convert(frame, "polars"), pl.DataFrame)
 assert_type(zc.convert(frame, "polars.DataFrame", columns=["a"]), pl.DataFrame)
 assert_type(zc.convert(x, "pandas"), Any)
 
-# plugins, other text, objects of unknown types
-assert_type(zc.convert(x, name), Any)
-assert_type(zc.convert(x, "my_plugin", nulls="mask"), Any)
+# names that a program computes, plugins, objects of unknown types
+assert_type(zc.convert(x, zc.FrameworkName(name)), Any)
+assert_type(zc.convert(x, zc.FrameworkName("my_plugin"), nulls="mask"), Any)
+assert_type(zc.convert(frame, "pyarrow.Table"), Any)
 zc.convert(unknown, "torch").sum()
 
 # explain
 assert_type(zc.explain(x, "torch", dtype="float32"), zc.Plan)
 
-# errors: each line has one, or the ignore itself is an error
-zc.convert(x, "torch", coppy=True)  # type: ignore[call-overload]
-zc.convert(x)  # type: ignore[call-overload]
-zc.convert(x, "torch", leaves="drop")  # type: ignore[call-overload]
-zc.explain(x, "torch", copy="yes")  # type: ignore[arg-type]
+zc.explain(x, zc.FrameworkName(name), copy=True)
 
 
 # functions
@@ -79,4 +76,3 @@ async def call_later() -> None:
 
 assert_type(halves(tensor, parts=3), list[torch.Tensor])
 assert_type(Scale().scaled(tensor), torch.Tensor)
-halves(tensor, parts="3")  # type: ignore[arg-type]

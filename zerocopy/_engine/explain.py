@@ -10,7 +10,7 @@ from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import leaf_calls
 from zerocopy._engine.fixes import compose, keep_leaves, prepend, relocate, resolve
 from zerocopy._engine.memory import shares_memory
-from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
+from zerocopy._engine.options import SIGNATURE, ConvertOptions, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import may_be_compound, text
 from zerocopy.describe import opened
@@ -21,7 +21,7 @@ from zerocopy.source import type_name
 
 
 @public
-def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
+def explain(obj: Any, to: Target, **options: Unpack[ConvertOptions]) -> Plan:
     """Describe how :func:`zerocopy.convert` would convert an object; convert nothing.
 
     Parameters

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from inspect import Parameter, Signature
 from types import ModuleType
-from typing import Any, Literal, TypedDict, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
+
+if TYPE_CHECKING:  # with the known names as literals: a misspelled name is an error
+    from zerocopy._engine.signatures import Target as Target
+else:
+    Target = str | ModuleType | type[Any]
 
 
 class ArrayOptions(TypedDict, total=False):
@@ -38,12 +43,11 @@ HELD = frozenset(("index", "connection"))
 TABLE_NAMES = tuple(name for name in NAMES if name not in ArrayOptions.__annotations__)
 
 _TYPES = get_type_hints(ConvertOptions)
-_TO = str | ModuleType | type[Any]
 _POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
 
 #: For ``help()`` and ``inspect.signature``: functions take the options as one dictionary.
 SIGNATURE = Signature(
-    [Parameter("obj", _POSITIONAL, annotation=Any), Parameter("to", _POSITIONAL, annotation=_TO)]
+    [Parameter("obj", _POSITIONAL, annotation=Any), Parameter("to", _POSITIONAL, annotation=Target)]
     + [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_TYPES[name]) for name in NAMES],
     return_annotation=Any,
 )

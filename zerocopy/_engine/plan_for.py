@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import Parameter
-from types import ModuleType
 from typing import Any, Unpack
 
 from zerocopy import registry
@@ -12,7 +11,7 @@ from zerocopy._engine.convert import convert_slowly
 from zerocopy._engine.explain import explain
 from zerocopy._engine.fixes import compose
 from zerocopy._engine.option_routes import Route
-from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
+from zerocopy._engine.options import SIGNATURE, ConvertOptions, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import fastest_routes_of, keep
 from zerocopy._engine.target import text
@@ -28,7 +27,7 @@ from zerocopy.tables.column import Table
 
 
 @public
-def plan_for(schema: Any, to: Any, **options: Unpack[ConvertOptions]) -> Converter:
+def plan_for(schema: Any, to: Target, **options: Unpack[ConvertOptions]) -> Converter:
     """Return a function that converts objects to one target with the same options, for loops.
 
     Parameters
@@ -108,7 +107,7 @@ class Converter:
 
     __slots__ = ("_options", "_routes", "_to")
 
-    def __init__(self, to: str | ModuleType | type[Any], options: Mapping[str, Any]) -> None:
+    def __init__(self, to: Target, options: Mapping[str, Any]) -> None:
         self._to = to
         self._options = dict(options)
         self._routes = _routes(to, self._options)
@@ -134,7 +133,7 @@ class Converter:
         return result
 
     @property
-    def to(self) -> str | ModuleType | type[Any]:
+    def to(self) -> Target:
         """The target, as it was passed."""
         return self._to
 

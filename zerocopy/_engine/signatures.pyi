@@ -1,15 +1,16 @@
 """The types of ``convert`` for type checkers; nothing imports this file at run time.
 
 ``Literal`` targets give the target's type. Options for tables change the kind of the result, so calls
-with them give ``Any``, as do tables in tensor frameworks, targets with several kinds of results, plugins
-and other text. tests/test_typing.py compares the targets with the registry.
+with them give ``Any``, as do tables in tensor frameworks, targets with several kinds of results, and
+names in variables. tests/engine/test_typing.py compares the targets and the options with the package.
 """
 
 # mypy reports overlaps of a container, or a table, with any object; the first overload that fits counts.
 # mypy: disable-error-code="overload-overlap"
 
+from collections.abc import Hashable, Sequence
 from types import ModuleType
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Literal, Never, Protocol, TypeAlias, TypeVar, Unpack, overload
 
 import duckdb
 import jax
@@ -20,10 +21,12 @@ import tensorflow
 import torch
 
 from zerocopy._engine.options import ArrayOptions, ConvertOptions
+from zerocopy.framework import FrameworkName
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _T = TypeVar("_T")
+_R = TypeVar("_R", covariant=True)
 
 class _Table(Protocol):
     """A table of any framework: a series has no ``columns``."""
@@ -31,27 +34,55 @@ class _Table(Protocol):
     @property
     def columns(self) -> Any: ...
 
+class Mismatch(Protocol[_R]):
+    """``Mismatch[Never]``: no object has this type, but mypy considers it similar to every type.
+
+    mypy then reports the one argument that does not match, instead of all overloads (``check_overload_call``:
+    ``erased_targets``). pyright reports the overload that takes all keywords. Values of type Any match.
+    """
+
+    def __str__(self) -> _R: ...  # type: ignore[override]  # pyright: ignore
+
+class NotAnOption(Mismatch[_R], Protocol[_R]):
+    """The type of options that do not exist."""
+
 _NumPy: TypeAlias = Literal["numpy", "numpy.ndarray"]
 _Torch: TypeAlias = Literal["torch", "torch.Tensor"]
 _Jax: TypeAlias = Literal["jax", "jax.Array", "jax.numpy"]
 _TensorFlow: TypeAlias = Literal["tensorflow", "tensorflow.Tensor"]
 # Frameworks without types, or that few machines have: pyright reports Unknown where an import is missing.
-_OnDevices: TypeAlias = Literal["cupy", "cupy.ndarray", "mxnet", "numba", "numba.cuda", "warp", "warp.array"]
+_OnDevices: TypeAlias = Literal["cupy", "cupy.ndarray", "numba", "numba.cuda", "warp", "warp.array"]
 _Others: TypeAlias = Literal[
-    "awkward", "awkward.Array", "mlx", "mlx.core", "onnxruntime", "onnxruntime.OrtValue",
-    "paddle", "paddle.Tensor", "tvm_ffi", "tvm_ffi.Tensor",
+    "awkward", "awkward.Array", "mlx", "mlx.array", "mlx.core", "mlx.core.array", "mxnet", "mxnet.NDArray",
+    "mxnet.nd", "mxnet.nd.NDArray", "onnxruntime", "onnxruntime.OrtValue", "paddle", "paddle.Tensor",
+    "tvm_ffi", "tvm_ffi.Tensor",
 ]  # fmt: skip
 _Untyped: TypeAlias = _OnDevices | _Others
 _Tensors: TypeAlias = _NumPy | _Torch | _Jax | _TensorFlow | _Untyped
+_Tables: TypeAlias = Literal[
+    "cudf", "datasets", "datasets.Dataset", "duckdb", "duckdb.DuckDBPyRelation", "nanoarrow",
+    "nanoarrow.Array", "nanoarrow.ArrayStream", "pandas", "pandas.DataFrame", "pandas.Series", "polars",
+    "polars.DataFrame", "polars.Series", "pyarrow", "pyarrow.Array", "pyarrow.ChunkedArray",
+    "pyarrow.FixedShapeTensorArray", "pyarrow.RecordBatch", "pyarrow.RecordBatchReader", "pyarrow.Table",
+    "pyarrow.Tensor", "pylibcudf", "pylibcudf.Column", "pylibcudf.Table", "xarray", "xarray.DataArray",
+    "xarray.Dataset",
+]  # fmt: skip
+_Compounds: TypeAlias = Literal[
+    "scipy", "scipy.sparse.bsr_array", "scipy.sparse.coo_array", "scipy.sparse.csc_array",
+    "scipy.sparse.csr_array", "sparse", "sparse.COO", "sparse.GCXS",
+]  # fmt: skip
+
+#: The argument ``to`` of all functions.
+Target: TypeAlias = _Tensors | _Tables | _Compounds | FrameworkName | ModuleType | type[Any]
 
 @overload
 def convert(obj: dict[_K, _V], to: _Tensors, **options: Unpack[ArrayOptions]) -> dict[_K, Any]:
     """Hand an array or a table to another framework: see ``help(zerocopy.convert)``."""
 
 @overload
-def convert(obj: list[Any], to: object, **options: Unpack[ConvertOptions]) -> list[Any]: ...
+def convert(obj: list[Any], to: Target, **options: Unpack[ConvertOptions]) -> list[Any]: ...
 @overload
-def convert(obj: tuple[Any, ...], to: object, **options: Unpack[ConvertOptions]) -> tuple[Any, ...]: ...
+def convert(obj: tuple[Any, ...], to: Target, **options: Unpack[ConvertOptions]) -> tuple[Any, ...]: ...
 @overload
 def convert(obj: _Table, to: _Tensors, **options: Unpack[ConvertOptions]) -> Any: ...
 @overload
@@ -88,5 +119,26 @@ def convert(obj: object, to: ModuleType, **options: Unpack[ConvertOptions]) -> A
 def convert(obj: dict[Any, Any] | _Table, to: type[Any], **options: Unpack[ConvertOptions]) -> Any: ...
 @overload
 def convert(obj: object, to: type[_T], **options: Unpack[ArrayOptions]) -> _T: ...
+
+# Also the overload of wrong calls. It lists the options, since a TypedDict has no other keys (PEP 728).
 @overload
-def convert(obj: object, to: str | type[Any], **options: Unpack[ConvertOptions]) -> Any: ...
+def convert(
+    obj: object,
+    to: Target | Mismatch[Never],
+    *,
+    device: Any = ...,
+    copy: bool | Mismatch[Never] | None = ...,
+    stream: Any = ...,
+    writable: bool | Mismatch[Never] | None = ...,
+    dtype: Any = ...,
+    leaves: Literal["keep", "error"] | Mismatch[Never] | None = ...,
+    validate: Literal["full"] | Mismatch[Never] | None = ...,
+    layout: str | Mismatch[Never] | None = ...,
+    columns: Sequence[Hashable] | Mismatch[Never] | None = ...,
+    nulls: Any = ...,
+    encode: bool | Mismatch[Never] | None = ...,
+    names: Sequence[str] | Mismatch[Never] | None = ...,
+    index: Any = ...,
+    connection: Any = ...,
+    **unknown: NotAnOption[Never],
+) -> Any: ...

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from types import FunctionType, ModuleType
-from typing import Any, TypeVar, Unpack
+from types import FunctionType
+from typing import Any, Literal, TypeVar, Unpack
 
-from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions, check_options
+from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions, Target, check_options
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnknownFrameworkError
 from zerocopy.errors.tracebacks import public
@@ -20,10 +20,10 @@ _Function = TypeVar("_Function")
 
 @public
 def accepts(
-    to: str | ModuleType | type[Any],
+    to: Target,
     *,
     arguments: str | Sequence[str] | None = None,
-    returns: str | ModuleType | type[Any] | None = "same",
+    returns: Target | Literal["same"] | None = "same",
     **options: Unpack[ConvertOptions],
 ) -> Callable[[_Function], _Function]:
     """Return a decorator: the function is written for one framework and takes arrays of any framework.

@@ -8,6 +8,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine.convert import convert
+from zerocopy._engine.options import Target
 from zerocopy._engine.target import resolve
 from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.errors.tracebacks import public
@@ -17,7 +18,7 @@ from zerocopy.functions.gradients import GradientsHook, Pullback, Spec, hook_of
 
 
 @public
-def bridge(fn: Callable[..., Any], to: Any, *, source: Any = None) -> Callable[..., Any]:
+def bridge(fn: Callable[..., Any], to: Target, *, source: Target | None = None) -> Callable[..., Any]:
     """Return a function of one framework, with its gradients, as a function of another.
 
     Parameters

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from zerocopy._engine.options import Target
 from zerocopy.errors.tracebacks import public
 from zerocopy.framework import while_forks_wait
 from zerocopy.loading.decoded import check_decode, decode_source
@@ -19,7 +20,7 @@ from zerocopy.loading.sources.opening import open_source
 @public
 def loader(
     source: Any,
-    to: Any,
+    to: Target,
     *,
     batch: int = 8192,
     columns: Sequence[Hashable] | None = None,

@@ -21,6 +21,7 @@ from zerocopy.cli.matrix.checks import sharing
 from zerocopy.cli.matrix.row import Attempt, Progress, Row, fill_cells
 from zerocopy.cli.matrix.timing import time_conversion
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
+from zerocopy.framework import FrameworkName
 from zerocopy.source import Array
 
 
@@ -98,7 +99,7 @@ def _find_obstacle(name: str) -> Reason | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # frameworks warn at import
-            zerocopy.convert(np.zeros(1, np.float32), to=name, copy=True)
+            zerocopy.convert(np.zeros(1, np.float32), to=FrameworkName(name), copy=True)
     except (DeviceError, FrameworkNotInstalledError) as error:
         return error.reason
     except Exception:  # noqa: BLE001 - the cells raise it again, and report it
@@ -124,7 +125,8 @@ class ArrayRow(Row[ArrayCell]):
     def make_source(self) -> list[str]:
         # Copy with NumPy, because users' arrays are usually not 64-byte aligned, unlike the data.
         native = registry.by_name(self.origin) is registry.by_type(type(self.data))
-        self.source = self.data.copy() if native else zerocopy.convert(self.data, to=self.origin, copy=True)
+        to = FrameworkName(self.origin)
+        self.source = self.data.copy() if native else zerocopy.convert(self.data, to=to, copy=True)
         differences = _find_differences(self.data, self.source)
         shares = sharing(self.data, self.source)
         return [*differences, "copy=True aliases"] if shares is not None and shares.some else differences

@@ -18,6 +18,7 @@ from zerocopy.cli.matrix.checks import block_bounds
 from zerocopy.cli.matrix.row import Failure, Progress, Row, fill_cells, plan_reasons
 from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
+from zerocopy.framework import FrameworkName
 from zerocopy.tables.column import Table
 from zerocopy.tables.result import to_pylist
 
@@ -91,8 +92,9 @@ class ColumnRow(Row[ColumnCell]):
     def make_source(self) -> list[str]:
         table = comparison.table_of_column(self.expected)
         # With the default copy=None: some frameworks alias Arrow's own memory, and users' tables do.
-        source = zerocopy.convert(table, to=self.origin)
-        plan = zerocopy.explain(table, self.origin)
+        origin = FrameworkName(self.origin)
+        source = zerocopy.convert(table, to=origin)
+        plan = zerocopy.explain(table, origin)
         column = comparison.column_of(source)
         allow_type_change = bool(plan.warnings or plan_reasons(plan)) or comparison.changes_type(source)
         differences = comparison.column_differences(self.expected, column, allow_type_change)

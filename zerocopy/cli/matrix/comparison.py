@@ -8,11 +8,12 @@ from typing import Any
 import zerocopy
 from zerocopy import registry
 from zerocopy.cli.matrix.row import plan_reasons
+from zerocopy.framework import FrameworkName
 
 #: The label of the only column of each table.
 LABEL = "x"
 
-_HUB = "pyarrow"
+_HUB = FrameworkName("pyarrow")
 
 
 def table_of_column(column: Any) -> Any:

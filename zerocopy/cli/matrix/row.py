@@ -13,6 +13,7 @@ from zerocopy.cli.matrix import checks
 from zerocopy.cli.matrix.cell import Cell
 from zerocopy.cli.matrix.checks import Sharing, first_line
 from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
+from zerocopy.framework import FrameworkName
 
 C = TypeVar("C", bound=Cell)
 
@@ -153,9 +154,10 @@ class Row(ABC, Generic[C]):
     def _convert(self, cell: C, options: dict[str, Any]) -> Attempt:
         """Call ``explain`` and ``convert`` once; record where they disagree."""
         call = "".join(f" with {name}={value!r}" for name, value in options.items())
-        plan = zerocopy.explain(self.source, cell.target, **options)
+        target = FrameworkName(cell.target)
+        plan = zerocopy.explain(self.source, target, **options)
         try:
-            result = zerocopy.convert(self.source, cell.target, **options)
+            result = zerocopy.convert(self.source, target, **options)
         except ZeroCopyError as error:
             # The plan of a query does not know its values: nulls, dates out of range.
             if plan.possible and checks.block_bounds(self.source) is not None:

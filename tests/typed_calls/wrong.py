@@ -1,0 +1,35 @@
+"""Calls with one mistake each, which tests/engine/test_typing.py expects mypy and pyright to report."""
+
+import numpy as np
+import torch
+
+import zerocopy as zc
+
+x = np.arange(3.0)
+name = str(x.dtype)
+
+
+@zc.accepts("torch")
+def halves(x: torch.Tensor, parts: int = 2) -> list[torch.Tensor]:
+    return list(x.chunk(parts))
+
+
+# one a line
+zc.convert(x, "troch")
+zc.convert([x], "troch")
+zc.convert(x, name)
+zc.convert(x, 3)
+zc.convert(x, "torch", coppy=True)
+zc.convert(x, "pandas", copy=True, indx=False)
+zc.convert(x, zc.FrameworkName(name), coppy=True)
+zc.convert(x, "torch", leaves="drop")
+zc.convert(x, "torch", copy="yes")
+zc.explain(x, "troch")
+zc.explain(x, "torch", copy="yes")
+zc.explain(x, "torch", coppy=True)
+zc.plan_for(x, "troch")
+zc.loader(x, "troch", batch=2)
+zc.bridge(np.sum, "troch")
+zc.accepts("troch")
+zc.accepts("torch", returns="troch")
+halves(x=torch.ones(2), parts="3")
