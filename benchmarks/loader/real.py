@@ -73,6 +73,7 @@ def _flights(name: str, settings: Settings) -> list[Case]:
     table = flights()
     columns = numeric(table) if name == FLIGHTS_NUMBERS else table.column_names
     options: dict[str, Any] = {"nulls": 0} if name == FLIGHTS_NUMBERS else {"nulls": "mask", "encode": True}
+    text = {"encode": "bytes"} if "encode" in options else {}
     check = count_rows(file.rows, _rows)
     bound = partial(row_groups, file.path, columns)
 
@@ -87,7 +88,8 @@ def _flights(name: str, settings: Settings) -> list[Case]:
         one(OURS, "ours", loader()),
         one("zc.loader, shuffled", "reference", loader(shuffle=True)),
         one("pandas, batch by batch", "idiom", lambda: _pandas(file, columns, masks=name == FLIGHTS_ALL)),
-        one("zc.convert of iter_batches", "idiom", lambda: _recipe(file, columns, options)),
+        # The codes of single batches would differ between them.
+        one("zc.convert of iter_batches", "idiom", lambda: _recipe(file, columns, options | text)),
     ]
     return [contest(name, contenders, settings)]
 

@@ -187,9 +187,9 @@ def questions() -> list[Question]:
             ("pyarrow", "numpy"),
         ),
         Question(
-            "all 19 columns, encode=True -> numpy",
+            'all 19 columns, encode="bytes" -> numpy',
             flights,
-            [ours('zc.convert(t, "numpy", encode=True, nulls="mask")'), *_ENCODED],
+            [ours('zc.convert(t, "numpy", encode="bytes", nulls="mask")'), *_ENCODED],
             _encoded,
             ("pyarrow", "numpy"),
             lambda table: {"by_hand": by_hand},

@@ -170,7 +170,7 @@ def test_nulls_have_one_policy_per_column_if_columns_need_different_ones() -> No
 def test_the_calls_repeat_the_options_that_were_passed() -> None:
     table = pa.table({"a": ["x"], "b": [1]})
     call = error_of(table, "torch", columns=["a", "b"], copy=False).calls[0]
-    assert call == 'zc.convert(x, "torch", columns=["a", "b"], copy=False, encode=True)'
+    assert call == 'zc.convert(x, "torch", columns=["a", "b"], copy=False, encode="bytes")'
 
 
 @pytest.mark.parametrize("make", [lambda: np.arange(6)[::-1], lambda: pa.chunked_array([["a"], ["b"]])])

@@ -254,12 +254,12 @@ def test_categorical_column_is_codes_and_categories() -> None:
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 def test_text_is_encoded_as_bytes_with_offsets(machine, kind) -> None:
     source = series(pa.array(["zero", "", "två", "three"], kind))
-    result = zc.convert(source, to="cupy", encode=True)
+    result = zc.convert(source, to="cupy", encode="bytes")
     col, _ = source.to_pylibcudf()
     assert zc.view(result.values).ptr == col.data().ptr
     assert zc.view(result.offsets).ptr == col.child(0).data().ptr
     assert result.to_pylist() == ["zero", "", "två", "three"]
-    part = zc.convert(source[1:3], to="cupy", encode=True)
+    part = zc.convert(source[1:3], to="cupy", encode="bytes")
     assert zc.view(part.offsets).ptr == col.child(0).data().ptr + (8 if kind == pa.large_string() else 4)
     assert part.to_pylist() == ["", "två"]
     wide = 8 if kind == pa.large_string() else 4

@@ -120,7 +120,7 @@ def test_tensors_need_no_pyarrow(run_python) -> None:
         import sys, numpy as np, polars as pl, torch, zerocopy as zc
         frame = pl.DataFrame({"a": [1, 2], "b": [1.5, 2.5], "s": ["x", "y"], "e": [True, None]})
         zc.convert(frame, "torch", columns=["a", "b"])
-        zc.convert(frame, "numpy", encode=True, nulls="mask")
+        zc.convert(frame, "numpy", encode="bytes", nulls="mask")
         zc.convert(frame["a"], "torch")
         made = zc.convert({"a": np.arange(3), "b": torch.ones(3, 2), "c": np.zeros(3, bool)}, "polars")
         assert made.schema == {"a": pl.Int64, "b": pl.Array(pl.Float32, 2), "c": pl.Boolean}, made

@@ -137,7 +137,7 @@ def test_types_without_tensors_are_encoded(cudf, target: str) -> None:
     frame = cudf.DataFrame.from_arrow(table)
     with pytest.raises(zc.UnsupportedConversionError, match="column 't'"):
         zc.convert(frame, to=target)
-    result = zc.convert(frame, to=target, encode=True)
+    result = zc.convert(frame, to=target, encode="bytes")
     same(framework, result["t"].values, np.array([0, 10**9]))
     assert (result["t"].unit, result["d"].unit) == ("ns", "ms")
     same(framework, result["d"].values, np.array([5, 7]))
@@ -146,7 +146,7 @@ def test_types_without_tensors_are_encoded(cudf, target: str) -> None:
     assert framework.values(result["v"].offsets).tolist() == [0, 2, 3]
     same(framework, result["r"].values["x"], np.array([1.0, 2.0]))
     assert result["c"].to_pylist() == ["b", "a"]
-    assert zc.explain(frame, target, encode=True).copied_bytes == 0
+    assert zc.explain(frame, target, encode="bytes").copied_bytes == 0
 
 
 def test_decimals_are_scaled_integers(cudf) -> None:

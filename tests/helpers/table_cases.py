@@ -132,7 +132,7 @@ def rows(result: Any) -> list[Any]:
     inner = rows(result.values)
     if result.categories is not None:
         names = rows(result.categories)
-        return [names[code] if code is not None else None for code in inner]
+        return [names[code] if code is not None and code < len(names) else None for code in inner]
     if result.scale is not None:
         return [_integer(v) for v in inner]
     if result.offsets is None:

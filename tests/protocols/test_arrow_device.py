@@ -113,7 +113,12 @@ def test_booleans_are_unpacked() -> None:
 
 def test_text_lists_and_tensors(machine) -> None:
     text = pa.array(["zero", "one", "two"])[1:]
-    result = zc.convert(OnDevice(text), to="cupy", encode=True)
+    result = zc.convert(OnDevice(text), to="cupy", encode="bytes")
+    with pytest.raises(
+        zc.UnsupportedConversionError, match="codes of words are computed on the host"
+    ) as caught:
+        zc.convert(OnDevice(text), to="cupy", encode=True)
+    assert caught.value.calls == ('zc.convert(x, "cupy", encode="bytes")',)
     assert zc.view(result.values).ptr == text.buffers()[2].address
     assert result.to_pylist() == ["one", "two"]
     fixed = pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.int32(), 2))[1:]

@@ -75,9 +75,11 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         Tensors have no nulls: a column with nulls is refused unless this is ``"mask"``
         (:class:`zerocopy.Masked`), ``"nan"`` (NaN in floats) or a number that replaces them.
         A dict has one of these for each column. NaN counts as null in pandas' float columns.
-    encode : bool, optional
+    encode : bool, "bytes" or dict, optional
         True: dates, times, decimals, categories, text and lists become
-        :class:`zerocopy.Encoded` numbers, since tensors have no such types.
+        :class:`zerocopy.Encoded` numbers, since tensors have no such types; text becomes codes of its
+        sorted distinct words, a copy. ``"bytes"``: the same, with UTF-8 bytes and offsets of text, which
+        can be aliases. A dict has for each column True, a list of its words, or False for its bytes.
     names : list of str, optional
         Labels for the columns of a 2-D tensor.
     index : bool or sequence, optional

@@ -238,7 +238,7 @@ class _Composer:
                 return False
             if name == "layout" and self.target.kind == "table":
                 return False
-            if layout not in (None, "columns") and (name, value) in (("nulls", "mask"), ("encode", True)):
+            if layout not in (None, "columns") and (name == "encode" or (name, value) == ("nulls", "mask")):
                 return False  # one array holds neither masks nor encoded columns
         return True
 

@@ -31,7 +31,7 @@ class ConvertOptions(ArrayOptions, total=False):
     layout: str | None
     columns: Sequence[Hashable] | None
     nulls: Any
-    encode: bool | None
+    encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None
     names: Sequence[str] | None
     index: Any
     connection: Any

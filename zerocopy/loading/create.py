@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from zerocopy._engine.options import Target
 from zerocopy.errors.tracebacks import public
@@ -25,7 +25,7 @@ def loader(
     batch: int = 8192,
     columns: Sequence[Hashable] | None = None,
     nulls: Any = None,
-    encode: bool | Mapping[Hashable, Any] | None = None,
+    encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None = None,
     layout: str | None = None,
     dtype: Any = None,
     shuffle: bool | int | str = False,
@@ -59,10 +59,11 @@ def loader(
         only these columns.
     nulls : str, number, bool or dict, optional
         Replacement of nulls, as in `convert`: ``"mask"``, ``"nan"``, a value, or a dict by column.
-    encode : bool or dict, optional
+    encode : bool, "bytes" or dict, optional
         Represent dates, categories and text as numbers, as in `convert`. The code of a word is the same in
         all batches. True collects the words in one pass over the source. A dict gives the words of a column
-        as a sequence, True to collect them, or False for the bytes of the text.
+        as a sequence, True to collect them, or False for the bytes of the text. ``"bytes"`` gives the bytes
+        of all text.
     layout : {"columns", "matrix"}, optional
         ``"columns"``, the default, gives a dict of columns, or a table if `to` is a table framework.
         ``"matrix"`` gives one tensor of shape (rows, columns).

@@ -7,15 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zerocopy._engine.target import resolve
-from zerocopy.errors import LossyConversionError, UnsupportedConversionError
+from zerocopy.errors import LossyConversionError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.dataset import Dataset, Stream
-from zerocopy.loading.encoded import Codes, EncodedDataset, EncodedStream, empty_content, used_words
+from zerocopy.loading.encoded import EncodedDataset, EncodedStream, empty_content
 from zerocopy.loading.options import LoaderOptionError, LoaderOptions
 from zerocopy.loading.progress import progress
-
-#: Least number of pending words, with duplicates, at which they are merged into the distinct words.
-_PENDING_WORDS = 1 << 16
+from zerocopy.tables.codes import Codes, Distinct, given_words, is_dictionary, value_type
 
 
 def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset | Stream:
@@ -32,7 +30,7 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
     LoaderOptionError
         ``encode=`` names a column that does not exist, or its words have nulls or duplicates.
     """
-    if not options.is_encoded or resolve(options.to).kind != "tensor":
+    if not options.is_encoded or resolve(options.to).kind == "table":
         return source  # the plan refuses the option for other targets
     content = empty_content(source)
     types = _types_of(content)
@@ -48,15 +46,15 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
     decoded: set[str] = set()
     wanted: list[str] = []
     for name, type_ in types.items():
-        choice = given.get(name, True)
-        value_type = _value_type(type_)
+        choice = given.get(name, options.encode != "bytes" or is_dictionary(type_) or None)
+        words_type = value_type(type_)
         if choice is False:
-            decoded.update({name} if _is_dictionary(type_) else ())
-        elif choice is not True:
-            words[name] = _given_words(name, choice, value_type or type_)
-        elif value_type is not None:
+            decoded.update({name} if is_dictionary(type_) else ())
+        elif choice is not True and choice is not None:
+            words[name] = _given_words(name, choice, words_type or type_)
+        elif words_type is not None and choice:
             wanted.append(name)
-    ordered = {name for name, type_ in types.items() if _is_dictionary(type_) and type_.ordered}
+    ordered = {name for name, type_ in types.items() if is_dictionary(type_) and type_.ordered}
     if wanted:
         _check_plan(source, types, words, wanted, decoded, ordered, options)
         words |= _collect(source, {name: types[name] for name in wanted}, options.progress)
@@ -107,41 +105,12 @@ def _types_of(content: Any) -> dict[str, Any]:
     return {name: pa.string() if array.dtype.kind in "UT" else None for name, array in content.items()}
 
 
-def _is_dictionary(type_: Any) -> bool:
-    import pyarrow as pa
-
-    return type_ is not None and bool(pa.types.is_dictionary(type_))
-
-
-def _value_type(type_: Any) -> Any:
-    """Return the type of the words of text and dictionaries; None for another type."""
-    import pyarrow as pa
-
-    if _is_dictionary(type_):
-        inner = type_.value_type
-        return pa.string() if pa.types.is_string_view(inner) else inner
-    if type_ is None:
-        return None
-    if pa.types.is_string_view(type_):
-        return pa.string()  # Arrow has no lookup of string views
-    return type_ if pa.types.is_string(type_) or pa.types.is_large_string(type_) else None
-
-
 def _given_words(name: str, choice: Any, type_: Any) -> Any:
     """Return the words that the caller passed as an array without nulls and duplicates."""
-    import pyarrow as pa
-
     try:
-        words = choice.combine_chunks() if isinstance(choice, pa.ChunkedArray) else choice
-        words = words if isinstance(words, pa.Array) else pa.array(words, type_)
-        words = words if type_ is None else words.cast(type_)
-        fault = "has nulls" if words.null_count else "has a word twice"
-        if not words.null_count and len(words.unique()) == len(words):
-            return words
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        fault = f"is not a list of words of type {type_}"
-        raise _words_error(name, fault) from error
-    raise _words_error(name, fault)
+        return given_words(choice, type_)
+    except ValueError as error:
+        raise _words_error(name, str(error)) from error.__cause__
 
 
 def _words_error(name: str, fault: str) -> LoaderOptionError:
@@ -172,7 +141,7 @@ def _check_plan(
             f"pass them: encode={{{listed}}}; False in place of words gives the text's bytes",
             code="words-unknown",
         )
-    empty = {name: pa.array([], _value_type(types[name])) for name in wanted}
+    empty = {name: pa.array([], value_type(types[name])) for name in wanted}
     codes = {name: Codes(name, each, name in ordered) for name, each in {**words, **empty}.items()}
     BatchPlan(empty_content(_encoded(source, codes, frozenset(decoded))), options)
 
@@ -180,13 +149,16 @@ def _check_plan(
 def _collect(source: Dataset | Stream, types: Mapping[str, Any], show: bool | None) -> dict[str, Any]:
     """Return the distinct words of columns in sorted order, from one pass over the source."""
     collectors = {
-        name: _Ordered(name, type_) if _is_dictionary(type_) and type_.ordered else _Distinct(type_)
+        name: _Ordered(name, type_) if is_dictionary(type_) and type_.ordered else Distinct(type_)
         for name, type_ in types.items()
     }
     for content in _contents(source, list(types), show):
         for name, collector in collectors.items():
             collector.add(content[name])
-    return {name: collector.words() for name, collector in collectors.items()}
+    try:
+        return {name: collector.words() for name, collector in collectors.items()}
+    except ZeroCopyError as error:
+        raise error.with_context(asked="loader(encode=True)") from error.__cause__
 
 
 def _contents(source: Dataset | Stream, names: list[str], show: bool | None) -> Iterator[Any]:
@@ -201,54 +173,6 @@ def _contents(source: Dataset | Stream, names: list[str], show: bool | None) -> 
         columns.close()
 
 
-class _Distinct:
-    """The distinct words of one column."""
-
-    def __init__(self, type_: Any) -> None:
-        import pyarrow as pa
-
-        self._type = _value_type(type_)
-        self._known = pa.array([], self._type)
-        self._pending: list[Any] = []
-        self._count = 0
-
-    def add(self, column: Any) -> None:
-        """Add the words of a column of a group."""
-        import pyarrow as pa
-
-        if not isinstance(column, pa.ChunkedArray):
-            column = pa.chunked_array([pa.array(column, from_pandas=True)])
-        for chunk in column.chunks:
-            is_dictionary = pa.types.is_dictionary(chunk.type)
-            words = used_words(chunk) if is_dictionary else chunk.cast(self._type).unique()
-            self._pending.append(words.cast(self._type))
-            self._count += len(words)
-        # A merge hashes all words, so it waits until their number may have doubled.
-        if self._count > max(len(self._known), _PENDING_WORDS):
-            self._merge()
-
-    def _merge(self) -> None:
-        import pyarrow as pa
-
-        self._known = pa.chunked_array([self._known, *self._pending], self._type).unique()
-        self._pending, self._count = [], 0
-
-    def words(self) -> Any:
-        """Return the words in sorted order."""
-        import pyarrow as pa
-
-        self._merge()
-        try:
-            return self._known.drop_null().sort()
-        except pa.ArrowNotImplementedError as error:
-            raise UnsupportedConversionError(
-                "loader(encode=True)",
-                f"Arrow cannot sort the dictionary's values of type {self._type}",
-                "pass False for the column, which gives its values: encode={name: False}",
-                code="words-unknown",
-            ) from error
-
-
 class _Ordered:
     """The words of an ordered dictionary, which must be the same in all groups."""
 
@@ -259,7 +183,7 @@ class _Ordered:
     def add(self, column: Any) -> None:
         """Keep the words of the first group; refuse a group with other words."""
         for chunk in column.chunks:
-            words = chunk.dictionary.cast(_value_type(self._type))
+            words = chunk.dictionary.cast(value_type(self._type))
             if self._words is None:
                 self._words = words
             elif not words.equals(self._words):
@@ -274,4 +198,4 @@ class _Ordered:
         """Return the words in their order."""
         import pyarrow as pa
 
-        return pa.array([], _value_type(self._type)) if self._words is None else self._words
+        return pa.array([], value_type(self._type)) if self._words is None else self._words

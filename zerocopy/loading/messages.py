@@ -12,8 +12,6 @@ from zerocopy.loading.options import LoaderOptions
 #: The targets of conversions on the host.
 _HOSTS = ("numpy", "pyarrow", "pyarrow.Table")
 _CALL, _LOADER = "zc.convert(x, ", "zc.loader(source, "
-#: ``encode=True`` means bytes for ``convert``, and codes for ``loader``.
-_BYTES, _CODES = "gives its bytes with their offsets", "gives codes of its words"
 
 
 @contextmanager
@@ -57,7 +55,7 @@ def _as_loader(code: str, options: LoaderOptions) -> str:
 def _rewrite(error: ZeroCopyError, options: LoaderOptions) -> None:
     """Replace calls of ``convert`` by calls of ``loader``; leave out fixes that need the table itself."""
     _drop(error, [code for code in error.calls if _CALL not in code])
-    remedy = error.remedy.replace(_CALL, _LOADER).replace(_BYTES, _CODES)
+    remedy = error.remedy.replace(_CALL, _LOADER)
     error.calls = tuple(code.replace(_CALL, _LOADER) for code in error.calls)
     passed = "".join(f", {name}={value!r}" for name, value in options.conversion.items())
     error.with_context(asked=f"loader(source, to={text(options.to)}{passed})", remedy=remedy)

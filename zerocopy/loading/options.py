@@ -86,8 +86,8 @@ class LoaderOptions:
         )
         known = self.on_error in ("raise", "skip")
         check("on_error", self.on_error, known, 'it must be "raise" or "skip"', 'on_error="skip"')
-        known = self.encode in (None, True, False) if not isinstance(self.encode, Mapping) else True
-        why = "it must be True, False or a dict of words by column"
+        known = isinstance(self.encode, Mapping) or self.encode in (None, True, False, "bytes")
+        why = 'it must be True, False, "bytes" or a dict of words by column'
         check("encode", self.encode, known, why, 'encode=True, or encode={"city": ["Bern", "Oslo"]}')
         is_list = self.columns is None or (_is_sized(self.columns) and len(self.columns) > 0)
         check("columns", self.columns, is_list, "it must be a list of labels", 'labels: columns=["x", "y"]')
@@ -115,7 +115,10 @@ class LoaderOptions:
     @property
     def decoding(self) -> dict[str, Any]:
         """Options of the conversion of columns to arrays on the host."""
-        options = {"nulls": self.nulls, "encode": self.is_encoded or None, "dtype": self.dtype}
+        encode = self.encode if self.is_encoded else None
+        if isinstance(encode, Mapping):  # the source has the codes; text of other columns stays bytes
+            encode = {name: False for name, choice in encode.items() if choice is False} or True
+        options = {"nulls": self.nulls, "encode": encode, "dtype": self.dtype}
         return {name: value for name, value in options.items() if value is not None}
 
     @property

@@ -142,7 +142,7 @@ def _refuse_meaning(
     if option.one is None and not named:
         return
     datetimes = field is not None and field.kind in ("date", "timestamp", "duration")
-    if not named and not keeps_columns and (request.options.encode or not datetimes):
+    if not named and not keeps_columns and (request.options.is_encoded or not datetimes):
         return  # encoded numbers keep their type; without encode=True decoding refuses the column
     if not named and not keeps_columns and not request.target.has_datetime64:
         return

@@ -2,7 +2,7 @@
 
 A leaf is a :class:`TensorLeaf`: a :class:`Source` that is planned and run like any other
 tensor's. The nodes are the classes of :mod:`zerocopy.tables.result`. Types that tensors
-lack are refused, unless ``encode=True`` asks for the numbers that represent them.
+lack are refused, unless ``encode=`` asks for the numbers that represent them.
 """
 
 from __future__ import annotations
@@ -230,7 +230,8 @@ def _encode(effect: str) -> tuple[Fix, ...]:
 _INTEGERS = _encode("gives integers with their unit")
 _OBJECTS = Fix(action="objects", alone=True, effect="gives Python objects")
 _JOINED = Fix(action="join-lists", alone=True, effect="joins its lists")
-_TEXT = (*_encode("gives its bytes with their offsets"), _OBJECTS)
+_TEXT = (*_encode("gives codes of its words"), _OBJECTS)
+_BYTES = (*_encode("gives its bytes with their offsets"), _OBJECTS)
 _LIST = _encode("gives its elements with their offsets")
 #: The kinds that need encode=True, with fixes, and the kinds that have no encoding, with a remedy.
 _ENCODED: dict[str, tuple[Fix, ...]] = {
@@ -242,7 +243,8 @@ _ENCODED: dict[str, tuple[Fix, ...]] = {
     "interval": (Fix(action="seconds", effect="gives seconds"),),
     "null": (Fix(action="cast:float64", effect="gives floats, all null"),),
     "run_end_encoded": (Fix(action="decode-runs", effect="decodes its runs"),),
-    **dict.fromkeys(("string", "binary", "string_view", "binary_view"), _TEXT),
+    **dict.fromkeys(("string", "string_view"), _TEXT),
+    **dict.fromkeys(("binary", "binary_view"), _BYTES),
     **dict.fromkeys(("list", "list_view", "map"), _LIST),
 }
 _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
@@ -263,7 +265,7 @@ _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
 def decode(table: Table, request: Request) -> dict[str, Any]:
     """Return each column's tree by its path; raise one error for all columns that are refused."""
     options, target = request.options, request.target
-    encode, datetimes = bool(options.encode), target.has_datetime64
+    encode, datetimes = options.is_encoded, target.has_datetime64
     if not isinstance(options.nulls, dict):  # one policy, and so one decoder, for all columns
         decoder = Decoder(nulls.parse(options.nulls, None), encode, datetimes)
         return map_columns(table, lambda label, path, column: decoder.decode(column))

@@ -20,12 +20,15 @@ _NAT = np.iinfo(np.int64).min
 _MASK = Fix(options={"nulls": "mask"}, effect="gives a mask with the values")
 _NAN = Fix(options={"nulls": "nan"}, effect="fills them with NaN")
 _ZERO = Fix(options={"nulls": 0}, effect="fills them with 0")
+#: For codes of categories, of which 0 is the first one's.
+_NO_CODE = Fix(options={"nulls": -1}, effect="gives them the code -1")
 #: For frameworks that have no tensors, and so no option for nulls.
 _FILLED = Fix(action="fill-nulls", effect="fills them with 0")
 #: For results without masks: matrices and records.
 NO_MASK = (_ZERO, _NAN, Fix(options={"layout": "columns"}, effect="gives masks"))
 _FLOATS: tuple[Fix, ...] = (_MASK, _NAN)
 _OTHERS: tuple[Fix, ...] = (_MASK, _ZERO)
+_CODES: tuple[Fix, ...] = (_MASK, _NO_CODE)
 #: NaN in place of nulls needs floats; for integers and booleans.
 _AS_FLOATS = Fix(options={"nulls": "nan", "dtype": "float32"}, effect="fills them with NaN, in floats")
 
@@ -57,7 +60,8 @@ class Nulls:
             return values
         if self.mode == "refuse":
             floats = values.view.dtype.storage.kind in "fc" or datetimes
-            fixes = _FLOATS if floats else _OTHERS
+            is_codes = column.field is not None and column.field.kind == "dictionary"
+            fixes = _FLOATS if floats else _CODES if is_codes else _OTHERS
             if column.field is None or (column.field.kind == "number" and not column.field.extension):
                 fixes = (*fixes, *(() if floats else (_AS_FLOATS,)), _FILLED)
             raise LossyConversionError("", _count(column), code="nulls", fixes=fixes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ class Options:
     layout: str | None = None
     columns: Sequence[Hashable] | None = None
     nulls: Any = None
-    encode: bool | None = None
+    encode: bool | str | Mapping[Hashable, Any] | None = None
     names: Sequence[str] | None = None
     index: Any = None
     connection: Any = None
@@ -36,8 +36,8 @@ class Options:
                 raise ValueError(f"{name} is a list of names, not {value!r}")
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
-        if self.encode not in (None, True, False):
-            raise ValueError(f"encode is True, False or None, not {self.encode!r}")
+        if not isinstance(self.encode, Mapping) and self.encode not in (None, True, False, "bytes"):
+            raise ValueError(f"encode is True, False, 'bytes' or a dict of words, not {self.encode!r}")
         if not (self.index is None or isinstance(self.index, bool) or _is_list(self.index)):
             raise ValueError(f"index is True, False, None or the labels of the rows, not {self.index!r}")
         if self.nulls is not None:
@@ -45,6 +45,11 @@ class Options:
 
             for value in self.nulls.values() if isinstance(self.nulls, dict) else [self.nulls]:
                 nulls.parse(value, None)
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether types that tensors lack become numbers."""
+        return self.encode is not None and self.encode is not False
 
     @property
     def of_target(self) -> dict[str, Any]:

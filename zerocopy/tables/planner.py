@@ -79,6 +79,11 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
         keeps_columns or request.options.layout not in (None, "columns")
     ):
         _check_rows(chosen)
+    if request.options.is_encoded and not keeps_columns:
+        from zerocopy.tables import encoding
+
+        encoding.check_names(table, request.options.encode)
+        chosen = encoding.encode_columns(chosen, request, unread)
     if request.cast is not None:
         chosen = cast_columns(chosen, request, keeps_columns, unread)
     if keeps_columns:

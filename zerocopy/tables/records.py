@@ -168,8 +168,8 @@ def unchanged(table: Table, request: Request) -> Plan:
 
 def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, Any], list[Source | None]]:
     """Return the records' dtype, each field's loader, and each field's source."""
-    if request.options.encode:
-        why = "encode=True adds units and categories to numbers, and a record cannot hold them"
+    if request.options.is_encoded:
+        why = "encode= adds units and categories to numbers, and a record cannot hold them"
         fixes = [Fix(options={"encode": None})]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     names = _unique([str(label) for label in table.labels])

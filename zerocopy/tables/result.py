@@ -106,8 +106,8 @@ class Encoded:
             return [None if row is None else _decimal(row, self.scale) for row in rows]
         if self.categories is not None:
             names = to_pylist(self.categories)
-            # nulls=-1 fills nulls with the code -1.
-            return [None if code is None or code < 0 else names[code] for code in rows]
+            # nulls=-1 fills nulls with the code -1; codes of nulls under a mask are undefined.
+            return [None if code is None or not 0 <= code < len(names) else names[code] for code in rows]
         return rows
 
     def _slices(self) -> list[Any]:

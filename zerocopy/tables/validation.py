@@ -41,14 +41,15 @@ def _check(label: Hashable, path: str, column: Column) -> None:
     for chunk in _chunks(column.arrow()):
         # pyarrow 26 rejects valid empty slices of string views.
         if len(chunk):
-            _validate(pa, chunk)
+            validate(pa, chunk)
 
 
 def _chunks(array: Any) -> list[Any]:
     return list(array.chunks) if hasattr(array, "chunks") else [array]
 
 
-def _validate(pa: Any, chunk: Any) -> None:
+def validate(pa: Any, chunk: Any) -> None:
+    """Check the content of an array."""
     try:
         chunk.validate(full=True)
     except (pa.ArrowException, ValueError, IndexError) as error:

@@ -28,7 +28,7 @@ _NAT = Reason(
 OBJECTS = Reason(
     "it holds Python objects, which tensors do not have",
     code="python-objects",
-    fixes=[Fix(options={"encode": True}, effect="gives their values as bytes or integers")],
+    fixes=[Fix(options={"encode": True}, effect="gives their values as codes or integers")],
 )
 
 
@@ -98,7 +98,7 @@ def is_foreign_type(dtype: np.dtype[Any]) -> bool:
 def text_refusal(dtype: np.dtype[Any]) -> Reason:
     """Return why tensors cannot hold NumPy's text or bytes, with NumPy's calls as remedy."""
     bytes_ = dtype.kind in "SV"
-    effect = "gives its bytes, (rows, width)" if bytes_ else "gives its UTF-8 bytes with their offsets"
+    effect = "gives its bytes, (rows, width)" if bytes_ else "gives codes of its words"
     fixes = [Fix(options={"encode": True}, effect=effect)]
     if dtype.kind == "U":
         view = "numpy.ascontiguousarray({x}).view('uint32').reshape(*{x}.shape, -1)"

@@ -50,7 +50,7 @@ _EXPORT = Reason(
     code="exporter-copies",
     fixes=[Fix("{x}.copy()", "makes them contiguous")],
 )
-_ENCODED = Fix(options={"encode": True}, effect="gives their values as bytes or integers")
+_ENCODED = Fix(options={"encode": True}, effect="gives their values as codes or integers")
 _OBJECTS = Reason(
     "it holds Python objects, which tensors do not have",
     code="python-objects",
@@ -61,7 +61,7 @@ _TEXT = Reason(
     "it is text, which tensors do not have",
     code="no-tensor-type",
     fixes=[
-        Fix(options={"encode": True}, effect="gives its bytes with their offsets"),
+        Fix(options={"encode": True}, effect="gives codes of its words"),
         Fix(action="objects", alone=True, effect="gives Python objects"),
     ],
 )

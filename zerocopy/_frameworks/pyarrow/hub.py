@@ -127,6 +127,12 @@ class Hub(Framework):
             return "" if name in _REGISTERED else name
         return "" if isinstance(column.arrow().type, self.module().BaseExtensionType) else name
 
+    def compute(self) -> Any:
+        """Return Arrow's module of functions, such as the lookup of words."""
+        import pyarrow.compute
+
+        return pyarrow.compute
+
     def memory(self, nbytes: int) -> Array:
         """Return uninitialised bytes of Arrow's pool, aligned to 64 bytes."""
         import numpy as np
@@ -151,6 +157,14 @@ class Hub(Framework):
         return pa.Array.from_buffers(
             kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(values)], null_count=0
         )
+
+    def text(self, offsets: Array, values: Array, nulls: Array | None) -> Any:
+        """Return bytes of UTF-8 and their offsets as an array of text, which aliases them."""
+        pa = self.module()
+        kind = pa.string() if offsets.dtype.itemsize == 4 else pa.large_string()
+        bitmap = None if nulls is None else _bitmap(pa, nulls)
+        buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(values)]
+        return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
     def nested(self, field: Field, parts: list[Any], length: int) -> Any:
         """Return arrays as the fields of structs, or as the elements of lists of one length."""

@@ -25,7 +25,7 @@ STYLES = {
     "zero-copy": CellStyle("zero_copy", "green", "zero-copy", "the result is in the source's memory"),
     "empty": CellStyle("empty", "dim", "empty", "a zero-size array: nothing to share or copy"),
     "copy": CellStyle("copy", "yellow", "copy", "the result has its own memory"),
-    "encoded": CellStyle("e", "green", "encoded", "refused by default; encode=True returns numbers"),
+    "encoded": CellStyle("e", "green", "encoded", 'refused by default; encode="bytes" returns numbers'),
     "masked": CellStyle("m", "green", "masked", 'refused by default; nulls="mask" returns a mask as well'),
     "refused": CellStyle("refused", "cyan", "refused", "an error with the reason and the fix"),
     "no source": CellStyle("no_source", "dim", "no source", "the source's framework cannot hold the data"),

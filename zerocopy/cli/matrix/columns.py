@@ -24,9 +24,9 @@ from zerocopy.tables.result import to_pylist
 
 #: The options that a refused conversion is tried with, in this order.
 _OPTIONS: tuple[dict[str, Any], ...] = (
-    {"encode": True},
+    {"encode": "bytes"},
     {"nulls": "mask"},
-    {"encode": True, "nulls": "mask"},
+    {"encode": "bytes", "nulls": "mask"},
 )
 
 

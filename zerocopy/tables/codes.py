@@ -1,0 +1,226 @@
+"""Columns as codes of a dictionary of words: ``encode=`` of ``convert`` and of the loader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from zerocopy.errors import Fix, LossyConversionError, UnsupportedConversionError
+from zerocopy.tables.hub import hub
+
+#: Number of unknown words that an error lists.
+_NAMED_WORDS = 3
+#: Ratio of all words to those of a group from which a Python dict is faster than Arrow's lookup, which
+#: hashes all words in each call.
+_MANY_WORDS = 8
+#: Least number of pending words, with duplicates, at which they are merged into the distinct words.
+_PENDING_WORDS = 1 << 16
+
+
+class Codes:
+    """Encodes the rows of one column.
+
+    Parameters
+    ----------
+    name : str
+        The column's name; empty if the caller's error has it.
+    words : pyarrow.Array
+        Its dictionary, without nulls.
+    ordered : bool
+        Whether the order of the words has a meaning.
+    refuses_nulls : bool
+        Whether nulls are an error.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> codes = Codes("city", pa.array(["Bern", "Oslo"]))
+    >>> codes.encode(pa.chunked_array([["Oslo", None]]), "row group 0").chunk(0).indices.to_pylist()
+    [1, None]
+    """
+
+    def __init__(self, name: str, words: Any, ordered: bool = False, refuses_nulls: bool = False) -> None:
+        pa = hub().module()
+        self.name, self.words, self.refuses_nulls = name, words, refuses_nulls
+        self.type = pa.dictionary(pa.int32(), words.type, ordered)
+        self._last: tuple[Any, Any] | None = None  # the source's last dictionary, and the codes of its words
+        self._places: dict[Any, int] | None = None
+
+    def encode(self, column: Any, place: str = "") -> Any:
+        """Return a chunked array as codes; nulls stay nulls.
+
+        Raises
+        ------
+        LossyConversionError
+            The dictionary lacks a word; the message names it and `place`.
+        """
+        pa = hub().module()
+        # A column without rows has the dictionary too.
+        chunks = [self._chunk(chunk, place) for chunk in column.chunks or [pa.array([], self.words.type)]]
+        return pa.chunked_array(chunks, self.type)
+
+    def encode_array(self, array: Any, place: str) -> Any:
+        """Return a NumPy array of text as a ``pyarrow.DictionaryArray``."""
+        return self._chunk(hub().module().array(array, from_pandas=True), place)
+
+    def _chunk(self, chunk: Any, place: str) -> Any:
+        pa, pc = hub().module(), hub().compute()
+        if pa.types.is_dictionary(chunk.type):
+            own = chunk.dictionary.cast(self.words.type)
+            positions = chunk.indices
+            if own.null_count:  # a row whose word is null is null
+                positions = pc.if_else(own.is_valid().take(positions), positions, None)
+            codes = self._of_words(own).take(positions)
+            missing = codes.null_count - positions.null_count
+        else:
+            own = chunk.cast(self.words.type)
+            codes = pc.index_in(own, self.words)
+            missing = codes.null_count - own.null_count
+        if missing:
+            raise self._error(chunk, place)
+        if codes.null_count and self.refuses_nulls:
+            raise self._null_error(codes.null_count, len(codes), place)
+        # safe=False, because the codes are valid by construction and a check takes time.
+        return pa.DictionaryArray.from_arrays(codes, self.words, ordered=self.type.ordered, safe=False)
+
+    def _of_words(self, own: Any) -> Any:
+        """Return the codes of the words of a dictionary of the source: int32, null for unknown words."""
+        pa = hub().module()
+        if self._last is not None and self._last[0].equals(own):
+            return self._last[1]
+        if len(self.words) > _MANY_WORDS * len(own) and (
+            pa.types.is_string(own.type) or pa.types.is_large_string(own.type)
+        ):
+            if self._places is None:
+                self._places = {word: code for code, word in enumerate(self.words.to_pylist())}
+            codes = pa.array([self._places.get(word) for word in own.to_pylist()], pa.int32())
+        else:
+            codes = hub().compute().index_in(own, self.words)
+        self._last = (own, codes)
+        return codes
+
+    def _null_error(self, count: int, rows: int, place: str) -> LossyConversionError:
+        return LossyConversionError(
+            f"reading {place}",
+            f"column {self.name!r} has {count:,} null{'s' if count > 1 else ''} in {rows:,} rows",
+            f'pass nulls={{{self.name!r}: -1}} for the code -1, or nulls="mask" for a mask',
+            code="nulls",
+        )
+
+    def _error(self, chunk: Any, place: str) -> LossyConversionError:
+        pa, pc = hub().module(), hub().compute()
+        values = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
+        distinct = values.cast(self.words.type).unique().drop_null()
+        unknown = distinct.filter(pc.invert(pc.is_in(distinct, self.words))).to_pylist()
+        named = ", ".join(map(repr, unknown[:_NAMED_WORDS]))
+        more = f" and {len(unknown) - _NAMED_WORDS:,} more" if len(unknown) > _NAMED_WORDS else ""
+        verb = "are" if len(unknown) > 1 else "is"
+        why = f"has {named}{more}, which {verb} not among its {len(self.words):,} words"
+        if not place:
+            collect = Fix(options={"encode": True}, effect="collects the words")
+            return LossyConversionError("", f"it {why}", code="unknown-word", fixes=[collect])
+        return LossyConversionError(
+            f"reading {place}",
+            f"column {self.name!r} {why}",
+            f"add to the words: encode={{{self.name!r}: [*words, {unknown[0]!r}]}}; "
+            "or collect those of this source: encode=True",
+            code="unknown-word",
+        )
+
+
+class Distinct:
+    """The distinct words of one column.
+
+    Parameters
+    ----------
+    type_ : pyarrow.DataType
+        The type of the column: text, or a dictionary.
+    """
+
+    def __init__(self, type_: Any) -> None:
+        pa = hub().module()
+        self._type = value_type(type_)
+        self._known = pa.array([], self._type)
+        self._pending: list[Any] = []
+        self._count = 0
+
+    def add(self, column: Any) -> None:
+        """Add the words of an array, a chunked array or a NumPy array."""
+        pa = hub().module()
+        if not isinstance(column, pa.ChunkedArray):
+            column = pa.chunked_array([pa.array(column, from_pandas=True)])
+        for chunk in column.chunks:
+            is_dictionary = pa.types.is_dictionary(chunk.type)
+            words = used_words(chunk) if is_dictionary else chunk.cast(self._type).unique()
+            self._pending.append(words.cast(self._type))
+            self._count += len(words)
+        # A merge hashes all words, so it waits until their number may have doubled.
+        if self._count > max(len(self._known), _PENDING_WORDS):
+            self._merge()
+
+    def _merge(self) -> None:
+        pa = hub().module()
+        self._known = pa.chunked_array([self._known, *self._pending], self._type).unique()
+        self._pending, self._count = [], 0
+
+    def words(self) -> Any:
+        """Return the words in sorted order."""
+        self._merge()
+        try:
+            return self._known.drop_null().sort()
+        except hub().module().ArrowNotImplementedError as error:
+            raise UnsupportedConversionError(
+                "",
+                f"Arrow cannot sort the dictionary's values of type {self._type}",
+                "pass False for the column, which gives its values: encode={name: False}",
+                code="words-unknown",
+            ) from error
+
+
+def used_words(chunk: Any) -> Any:
+    """Return the words of a dictionary array that occur in its rows."""
+    used = np.zeros(len(chunk.dictionary), bool)
+    used[np.asarray(chunk.indices.drop_null())] = True
+    return chunk.dictionary if used.all() else chunk.dictionary.filter(used)
+
+
+def is_dictionary(type_: Any) -> bool:
+    """Whether a type is a dictionary; False for None."""
+    return type_ is not None and bool(hub().module().types.is_dictionary(type_))
+
+
+def value_type(type_: Any) -> Any:
+    """Return the type of the words of text and dictionaries; None for another type."""
+    pa = hub().module()
+    if is_dictionary(type_):
+        inner = type_.value_type
+        return pa.string() if pa.types.is_string_view(inner) else inner
+    if type_ is None:
+        return None
+    if pa.types.is_string_view(type_):
+        return pa.string()  # Arrow has no lookup of string views
+    return type_ if pa.types.is_string(type_) or pa.types.is_large_string(type_) else None
+
+
+def given_words(choice: Any, type_: Any) -> Any:
+    """Return the words that the caller passed as an array without nulls and duplicates.
+
+    Raises
+    ------
+    ValueError
+        They are not; the message is the end of a sentence.
+    """
+    pa = hub().module()
+    try:
+        if isinstance(choice, (str, bytes)):
+            raise TypeError("the elements of text are its characters")
+        words = choice.combine_chunks() if isinstance(choice, pa.ChunkedArray) else choice
+        words = words if isinstance(words, pa.Array) else pa.array(words, type_)
+        words = words if type_ is None else words.cast(type_)
+        fault = "has nulls" if words.null_count else "has a word twice"
+        if not words.null_count and len(words.unique()) == len(words):
+            return words
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise ValueError(f"is not a list of words of type {type_}") from error
+    raise ValueError(fault)
