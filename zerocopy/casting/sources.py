@@ -149,7 +149,9 @@ class _Cast:
             return self._pieces()
         source = self._source
         if source.view.device.is_host:
-            return [source.host()]
+            # host() consumes a producer's capsule, which `explain` must not.
+            is_read = source.framework is None and source.protocol == "dlpack" and not source.reasons
+            return [source.view.numpy() if is_read else source.host()]
         fetch = source.to_host
         if fetch is None:
             relay = registry.relay(source.view)

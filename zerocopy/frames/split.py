@@ -114,6 +114,8 @@ def _array(obj: Any, framework: Framework | None) -> Frames:
     if framework is not None and framework.has_records:  # NumPy: tensors lack some of its types
         plain = _plain_ndarray(obj)
         return _slowly(obj, name, None) if plain is None else Frames(*array_frame(plain, name))
+    if framework is None and hasattr(type(obj), "__dlpack__"):
+        return _slowly(obj, name, None)  # described once: it may have one capsule only
     try:
         # The compiled route takes 250 ns. It raises if the memory does not hold the values.
         array = convert(obj, "numpy", copy=False)

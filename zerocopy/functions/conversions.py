@@ -20,7 +20,9 @@ from zerocopy.errors.tracebacks import public, shorten
 from zerocopy.functions.labels import framework_of, has_labels, labelled
 from zerocopy.functions.parameters import Parameters
 from zerocopy.plan import Plan
+from zerocopy.protocols.dlpack import device_of
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.protocols.producer import is_arrow
 from zerocopy.source import Source, type_name
 
 #: Types whose objects are neither converted nor searched for arrays.
@@ -357,11 +359,18 @@ def _with_leaves(value: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _device_of(array: Any) -> Device | None:
-    """Return the device of an array or table; None if it cannot be described."""
-    framework = registry.by_type(type(array))
+    """Return the device of an array or table; None if it cannot be described.
+
+    The conversion exports it: a producer may have one capsule only.
+    """
+    framework, cls = registry.by_type(type(array)), type(array)
     if framework is not None and framework.device_kinds == ("cpu",):
         return HOST
     try:
+        if framework is None and hasattr(cls, "__dlpack__"):
+            return device_of(array)
+        if framework is None and is_arrow(array) and not hasattr(cls, "__arrow_c_device_array__"):
+            return HOST
         description = describe(array)
     except Exception as error:
         if not is_error(error):

@@ -305,7 +305,8 @@ def _dlpack(obj: Any) -> Source:
     if dlpack.is_copy(capsule):  # DLPACK_FLAG_BITMASK_IS_COPIED: not the producer's own memory
         reasons = (_COPIES,)
     host: Callable[[], Array] = dlpack.HostImport(capsule, view)
-    if view.dtype.name == "bool" and array_interface.has_other_booleans(array := host()):
+    # Read without consuming the capsule: a description converts nothing, and the producer may have one only.
+    if view.dtype.name == "bool" and array_interface.has_other_booleans(array := view.numpy()):
         reasons = (*reasons, _BOOLEANS["from_dlpack"])
         host = partial(array_interface.plain_booleans, array)
     return Source(type_name(obj), view, host, "dlpack", reasons, obj=obj)
