@@ -95,7 +95,7 @@ class Framework:
     has_dimensions : bool
         Whether columns of one of its tables can have different rows.
     options : tuple of str
-        Options of few targets, which `from_table` finds in ``table.options``: ``"index"``, ``"connection"``.
+        Options that few targets support, such as ``"connection"``; `from_table` reads ``table.options``.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
 
@@ -330,7 +330,7 @@ class Framework:
         return list(self.device_kinds)
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        """Whether `error`, never a ``MemoryError``, means so: ``convert`` raises ``MemoryError`` from it."""
+        """Whether `error`, never a ``MemoryError``, means out of memory; ``convert`` then raises that."""
         return False
 
     def column_reasons(self, column: Column) -> list[Reason]:

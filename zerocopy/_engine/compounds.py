@@ -119,7 +119,7 @@ def _fit(call: Call, pair: _Pair) -> tuple[Layout, list[Part]]:
     layout, parts = pair.taker.fit(pair.layout, pair.parts)
     new = None if call.cast is None else call.cast.new_type(dtype)
     if new is not None:
-        if parts[0].make is None:  # else its duplicates are summed before the cast
+        if parts[0].make is None:  # otherwise duplicates are summed before the cast
             pair.layout.check_cast(pair.parts)
         dtype = new
     allowed = pair.taker.value_types(layout)

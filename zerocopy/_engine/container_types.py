@@ -119,7 +119,7 @@ def rebuild(obj: Any, keys: list[Any], values: list[Any]) -> Any:
         raise
     except Exception as error:
         if not is_error(error):
-            raise  # not of the type's own constructor
+            raise  # the type's constructor did not raise it
         remedy, fixes = _plain_form(obj)
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",

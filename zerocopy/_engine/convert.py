@@ -65,10 +65,11 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         dictionaries, run ends, UTF-8. Use it for data from untrusted sources. It reads all of it.
         None: check only lengths, counts and the first and last offsets, in constant time.
     layout : str, optional
-        For a table in a tensor framework; arrays and single columns are converted as without it.
-        ``"columns"``, the default: a dict of one tensor a column. ``"matrix"``: one tensor of shape
-        (rows, columns), an alias if the columns are equally spaced in one allocation; ``"matrix:C"`` and
-        ``"matrix:F"`` also choose the memory order of a copy. ``"records"``: one structured array, for NumPy.
+        The form of a table in a tensor framework. ``"columns"``, the default: a dict with one tensor for
+        each column. ``"matrix"``: one tensor of shape (rows, columns), an alias if the columns are equally
+        spaced in one known allocation; ``"matrix:C"`` and ``"matrix:F"`` also choose the memory order of a
+        copy. These have no effect on arrays and single columns. ``"records"``: one structured array, for
+        tables in NumPy.
     columns : list, optional
         Labels of the table's columns to convert, in this order.
     nulls : str, number or dict, optional
@@ -83,10 +84,10 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     names : list of str, optional
         Labels for the columns of a 2-D tensor.
     index : bool or sequence, optional
-        Whether pandas' index is converted too. None: if it has a name or is not the default one. For a
-        pandas result also its labels, one for each row: ``index=frame.index`` for predictions of its rows.
+        Whether pandas' index is converted too. None: if it has a name or is not the default one. A
+        sequence sets the labels of a pandas result, one for each row, such as ``index=frame.index``.
     connection : object, optional
-        The DuckDB connection on which the result is a relation. Default: the default connection.
+        The DuckDB connection of the relation that results. None: DuckDB's default connection.
 
     Returns
     -------
@@ -189,7 +190,7 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         options = check_options("convert", passed) if passed else {}
         call = Call(obj, to, options, reports=observed is not None)
     except Exception as error:
-        shorten(error)  # options too, whose errors are Python's
+        shorten(error)  # also errors of options, which are Python's TypeError and ValueError
         raise
     try:
         call.obj = opened(obj, call.target.name)

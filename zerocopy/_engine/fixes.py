@@ -2,8 +2,9 @@
 
 An obstacle is removed by one of its fixes (:class:`zerocopy.errors.Fix`), and all obstacles
 must be removed. A call takes one fix of each, so fixes that are all needed make one call, and
-alternatives make several. A call that only changes options is planned before it is named: if it
-would be refused, the fixes of that refusal are added to it. Only errors and ``explain`` run this module.
+alternatives make several. A call that only changes options is planned before a message names it:
+if the plan refuses the call, the fixes of that refusal are added to it. Only errors and ``explain`` run this
+module.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ Label = tuple[Hashable, ...]
 _MOST = 3
 #: The most columns that a fix lists.
 _WIDEST = 12
-#: The most refusals that follow each other before a call is given up.
+#: The maximum number of successive refusals whose fixes are added to one call.
 _DEPTH = 4
-#: The most bytes whose cast is checked before a call is named.
+#: The maximum number of bytes of an object whose cast is checked before a message names a call.
 _CHECKED = 1 << 24
 
 
@@ -122,7 +123,7 @@ class _Candidate:
 
 
 class _Composer:
-    """One call that failed, and what a fix of it can name."""
+    """Composes the fixes of one call that failed."""
 
     def __init__(self, call: Any) -> None:
         self.options = call.options
@@ -155,9 +156,9 @@ class _Composer:
     def working(
         self, candidates: Sequence[_Candidate], later: list[str], seen: set[str], depth: int
     ) -> list[_Candidate]:
-        """Return the calls that would work, as far as plans show it.
+        """Return the candidates that their plans do not refuse.
 
-        `later` gets the obstacles that follow those of the error; `seen` has all obstacles so far.
+        The obstacles that follow those of the error are appended to `later`; `seen` has all earlier ones.
         """
         kept: dict[str, _Candidate] = {}
         uncertain: list[_Candidate] = []
@@ -176,13 +177,13 @@ class _Composer:
                 later.append(refusal.why)
                 kept[other.code] = replace(other, effect=_effects(each, other))
         if isinstance(self.description, Source):
-            later.clear()  # expressions of one array, such as a global setting, may suffice
-        if later:  # expressions of columns remove only the obstacles of this error
+            later.clear()  # for one array, a fix that is not planned, such as a global setting, may suffice
+        if later:  # an expression of a column removes only an obstacle of this error
             return [each for each in kept.values() if each.options is not None]
         return list(kept.values()) or (uncertain if depth == _DEPTH else [])
 
     def _refusal(self, to: str, options: dict[str, Any]) -> tuple[Call, Exception] | None:
-        """Return the call with other options and its error; None if it works or a plan does not show it."""
+        """Return the call with other options and its error; None if its plan has no error or is unknown."""
         if self.description is None or getattr(self.description, "read", None) is not None:
             return None
         trial = Call(self.obj, to, options)
@@ -192,7 +193,7 @@ class _Composer:
             if trial.cast is not None and _nbytes(self.description) <= _CHECKED:
                 for check in trial.cast.checks:
                     check()
-        except Exception as error:  # of the options too
+        except Exception as error:  # options can be invalid too
             if not is_error(error):
                 raise
             return trial, error
@@ -286,7 +287,7 @@ class _Composer:
     # -- code -----------------------------------------------------------------
 
     def call(self, chosen: Sequence[tuple[Label, Fix]]) -> list[_Candidate]:
-        """Return one call with all of the fixes; empty if they contradict."""
+        """Return one call with all of the fixes; empty if they contradict each other."""
         options: dict[str, Any] = {}
         columns: dict[Label, str] = {}
         source, to, before, applied = "x", self.to, list[str](), set[tuple[Label, str]]()
@@ -320,7 +321,7 @@ class _Composer:
             merged["copy"] = None  # shown, because it replaces the value that was passed
         texts = {name: _code(name, value) for name, value in merged.items()}
         if any(texts[name] == name for name in options.keys() & texts.keys()):
-            return []  # a new value without a literal
+            return []  # a new value has no literal
         arguments = "".join(f", {name}={text}" for name, text in texts.items())
         code = "; ".join([*before, f"zc.convert({source}, {_code('to', to)}{arguments})"])
         effect = ", ".join(dict.fromkeys(fix.effect for _, fix in chosen if fix.effect))

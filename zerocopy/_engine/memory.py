@@ -121,7 +121,7 @@ def blocks(obj: Any) -> Iterator[StridedView]:
         array = opened(obj)
         if type(array) is not np.ndarray:
             raise
-        yield _bytes(array)  # of a dtype or a shape that only NumPy has
+        yield _bytes(array)  # only NumPy has its dtype or shape
         return
     if description.row_labels is not None:
         yield from blocks(description.row_labels())

@@ -57,7 +57,7 @@ def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
             route = recording.recorded(active, route, cls, to, options)
         core.set_route(to, cls, route, **options)
         if generation != recording.generation:
-            clear()  # as in `routes.keep`
+            clear()  # a recorder was set or removed while this route was composed
 
 
 def clear() -> None:

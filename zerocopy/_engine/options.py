@@ -7,7 +7,7 @@ from inspect import Parameter, Signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
 
-if TYPE_CHECKING:  # with the known names as literals: a misspelled name is an error
+if TYPE_CHECKING:  # the known names are literals, so that type checkers report misspelled names
     from zerocopy._engine.signatures import Target as Target
 else:
     Target = str | ModuleType | type[Any]
@@ -38,7 +38,7 @@ class ConvertOptions(ArrayOptions, total=False):
 
 
 NAMES = tuple(ConvertOptions.__annotations__)
-#: Options with objects of the caller: a route would keep them alive, so none is kept for these options.
+#: Options whose values are the caller's objects. A route would keep them alive, so none is kept.
 HELD = frozenset(("index", "connection"))
 TABLE_NAMES = tuple(name for name in NAMES if name not in ArrayOptions.__annotations__)
 

@@ -130,7 +130,7 @@ class Call:
 
     @property
     def own_index(self) -> bool | None:
-        """The option ``index=`` for the object's own labels of rows, which others passed there replace."""
+        """The option ``index=`` for the object's own row labels; labels from the caller replace them."""
         index = self.options.get("index")
         return index if index is None or isinstance(index, bool) else False
 
@@ -144,7 +144,7 @@ class Call:
 
 
 def _shown(value: Any) -> str:
-    """Return an option as text: of an array or another large object, the type."""
+    """Return an option as text; for an array or another object with a long text, its type."""
     shown = repr(value)
     return shown if len(shown) <= _WIDEST and "\n" not in shown else f"<{type_name(value)}>"
 
@@ -200,7 +200,7 @@ def make_plan(call: Call) -> Plan:
 
 
 def _check_records(cast: DTypeOption, options: dict[str, Any]) -> None:
-    """Refuse a type with fields for a result that is not records."""
+    """Refuse a structured dtype for a result that is not records."""
     if cast.record is not None and options.get("layout") != "records":
         why = "dtype= has fields, and only records have them"
         fixes = [Fix(options={"layout": "records"}), Fix(options={"dtype": None})]

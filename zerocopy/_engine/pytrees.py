@@ -35,7 +35,7 @@ def is_registered(obj: Any) -> bool:
     except Exception as error:
         if not is_error(error):
             raise
-        return True  # of the registered function; flatten() raises it again
+        return True  # the registered function failed; flatten() raises its error again
     _known.add(cls)
     return True
 

@@ -157,7 +157,7 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
 
 
 def _ignores_layout(parts: Parts, layout: str) -> bool:
-    """Whether objects of the type are never tables for the route, so that ``layout=`` changes nothing."""
+    """Whether the route never treats objects of the type as tables, so that ``layout=`` has no effect."""
     if layout == "records" or parts.target.tables or (parts.owned and parts.target.has_records):
         return False
     return parts.native_table is None and not parts.exporters.keys() & {"columns", "handle"}

@@ -50,7 +50,7 @@ _NumPy: TypeAlias = Literal["numpy", "numpy.ndarray"]
 _Torch: TypeAlias = Literal["torch", "torch.Tensor"]
 _Jax: TypeAlias = Literal["jax", "jax.Array", "jax.numpy"]
 _TensorFlow: TypeAlias = Literal["tensorflow", "tensorflow.Tensor"]
-# Frameworks without types, or that few machines have: pyright reports Unknown where an import is missing.
+# Frameworks without annotations or that few machines have: pyright reports a missing import as Unknown.
 _OnDevices: TypeAlias = Literal["cupy", "cupy.ndarray", "numba", "numba.cuda", "warp", "warp.array"]
 _Others: TypeAlias = Literal[
     "awkward", "awkward.Array", "mlx", "mlx.array", "mlx.core", "mlx.core.array", "mxnet", "mxnet.NDArray",
@@ -120,7 +120,7 @@ def convert(obj: dict[Any, Any] | _Table, to: type[Any], **options: Unpack[Conve
 @overload
 def convert(obj: object, to: type[_T], **options: Unpack[ArrayOptions]) -> _T: ...
 
-# Also the overload of wrong calls. It lists the options, since a TypedDict has no other keys (PEP 728).
+# This overload also takes wrong calls. It lists the options: a TypedDict takes no further keys (PEP 728).
 @overload
 def convert(
     obj: object,

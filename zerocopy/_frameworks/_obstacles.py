@@ -41,7 +41,7 @@ def pairs(dtype: DType) -> list[Fix]:
         casts = [Fix(options={"dtype": wide}), Fix(action=f"cast:{wide}", effect="casts it")]
         return casts if wide else []
     half = f"float{dtype.bits // 2}"
-    # The dtype of the values, which dtype= may cast: a complex type would turn the pairs back.
+    # The real dtype of x itself, which dtype= may cast. A complex dtype= would undo the pairs.
     source = "numpy.ascontiguousarray({x}).view({x}.real.dtype).reshape(*{x}.shape, 2)"
     return [Fix(source, f"gives pairs of {half}", options={"dtype": None}, action="pairs")]
 

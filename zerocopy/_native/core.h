@@ -64,8 +64,8 @@ refuse_keywords(PyObject *keywords)
     return true;
 }
 
-/* Returns a new list or tuple of `count` objects, and steals them, also on failure. A list or tuple that is filled
-   while Python code runs has slots of NULL, and gc.get_objects() returns it. */
+/* Returns a new list or tuple of `count` objects; steals their references, also on failure. Code that converts items
+   must not see a list or tuple with NULL slots, which gc.get_objects() returns, so it is made after the last item. */
 static inline PyObject *
 sequence_of(bool is_list, PyObject *const *objects, Py_ssize_t count)
 {
@@ -217,7 +217,7 @@ extern PyTypeObject RouteType; /* abstract base */
 PyObject *run_identity(Route *self, PyObject *obj);
 
 /* Whether the fallback may run after a failure: there is no exception, or an error of the code that was called, which
-   is cleared. Ctrl-C and exceptions of signal handlers, for example, stay, and must reach the caller. */
+   is cleared. Other exceptions, such as Ctrl-C and those of signal handlers, stay set and must reach the caller. */
 bool clear_error(void);
 /* Runs a route, then its fallback; keeps the route alive meanwhile. */
 PyObject *route_run(Route *route, PyObject *obj);

@@ -4,7 +4,7 @@
 /* zerocopy.protocols.exporter_errors.is_error: whether an exception is an error of the code that was called. */
 static PyObject *error_test = NULL;
 
-/* Calls `error_test` with the current exception, which stays; false also if the test raises. */
+/* Calls `error_test` with the current exception, which stays set; false also if the test raises. */
 static bool
 is_error(void)
 {
@@ -392,7 +392,7 @@ set_copy_function(PyObject *module, PyObject *function)
     Py_RETURN_NONE;
 }
 
-/* Sets the function that tells errors from other exceptions. */
+/* Sets the function that distinguishes errors from other exceptions. */
 static PyObject *
 set_error_test(PyObject *module, PyObject *function)
 {

@@ -68,7 +68,7 @@ convert_items(PyObject *items, Walk *walk, PyObject **converted)
     return done == count;
 }
 
-#define FEW 8 /* items that need no allocation */
+#define FEW 8 /* the most items whose results are kept on the stack */
 
 /* Converts the items of a list or tuple. */
 static PyObject *

@@ -79,7 +79,7 @@ class DTypeOption:
         return None if new is old else new
 
     def without(self, label: Hashable) -> Fix:
-        """Return the option that leaves the column `label` alone."""
+        """Return the option that keeps the type of the column `label`."""
         names = {_text(key, kind): new.name for key, (kind, new) in self._entries.items() if key != label}
         return Fix(options={"dtype": names or None}, effect="keeps its type")
 
@@ -102,7 +102,7 @@ def _record(spec: Any) -> np.dtype[Any] | None:
         try:
             spec = np.dtype(spec)
         except (TypeError, ValueError):
-            return None  # the caller refuses it, as other objects that name no type
+            return None  # the caller refuses it, like any object that does not name a type
     return spec if isinstance(spec, np.dtype) and spec.names else None
 
 

@@ -42,7 +42,7 @@ _ASCII = Signs("=", "+", "-", ".", "!", "x", "+", "-", "u", "from \\ to", "...",
 
 
 class Printable:
-    """A part of the output, without unprintable characters whatever names it contains."""
+    """A part of the output; unprintable characters of the names in it are escaped."""
 
     def __init__(self, part: RenderableType) -> None:
         self._part = part

@@ -17,15 +17,15 @@ from zerocopy.source import Source
 
 
 def canonical(target: str, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Any]]:
-    """Return a layout with sorted and unique indices, and its parts, of which `Part` objects are computed.
+    """Return a layout with sorted and unique indices, and its parts; computed parts are `Part` objects.
 
-    All indices are checked if their order is unknown, but not those of a framework's own arrays. COO arrays
-    whose indices are computed have one array of coordinates, of shape (ndim, count).
+    All indices are read if their order is unknown, except those of the target's own arrays. Computed
+    coordinates of COO are one array, of shape (ndim, count).
 
     Raises
     ------
     UnsupportedConversionError
-        The indices are not sorted or not unique, and lie on another device.
+        The indices are not sorted or not unique, and are on a device or have values that NumPy lacks.
     """
     known = layout._replace(is_sorted=True, is_unique=True)
     if layout.is_canonical or layout.reader == target:
@@ -84,12 +84,12 @@ def _coo(layout: SparseLayout, data: Array, sources: Sequence[Source], is_unique
 
 
 def _starts(keys: Array) -> Array:
-    """Return the position of the first element of each place; `keys` has the sorted places as columns."""
+    """Return where each run of equal columns of `keys`, the sorted indices, starts."""
     changes = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
     return np.flatnonzero(np.concatenate([[True], changes]))
 
 
 def _summed(data: Array, starts: Array) -> Array:
-    # In the type of the array, as SciPy and torch add up duplicates; NumPy's default is a wider one.
+    # SciPy and torch add up duplicates in the array's type; NumPy's default is a wider one.
     summed: Array = np.add.reduceat(data, starts, axis=0, dtype=data.dtype)
     return summed

@@ -32,7 +32,7 @@ class Layout(Protocol):
         """Raise `UnsupportedConversionError` if a value of the parts is invalid; reads all indices."""
 
     def check_cast(self, parts: Sequence[Any]) -> None:
-        """Raise `UnsupportedConversionError` if a cast of each value changes the array's values otherwise."""
+        """Raise `UnsupportedConversionError` if a cast of the stored values gives another array."""
 
     def warnings(self, parts: Sequence[Any]) -> tuple[str, ...]:
         """Return properties of the content that a consumer may not expect."""

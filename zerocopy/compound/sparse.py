@@ -123,7 +123,7 @@ class SparseLayout(NamedTuple):
         if self.is_unique is not True and not self.order(parts)[1]:
             raise UnsupportedConversionError(
                 "",
-                "it has duplicate indices, whose values add up in its own type, and dtype= casts each first",
+                "it has duplicate indices, whose values add up in its own type, but dtype= casts each first",
                 code="not-canonical",
                 fixes=[Fix(action=self.canonical_action, effect="adds up duplicates")],
             )

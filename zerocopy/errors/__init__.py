@@ -1,7 +1,7 @@
 """The errors of zerocopy. Exceptions of frameworks are translated into them (promise P9).
 
 A message has three parts: the call, why it failed, and how to fix it. Each class also derives from the
-built-in exception that a caller would catch: ``except ImportError`` catches one that is not installed.
+built-in exception that a caller would catch: ``except ImportError`` catches `FrameworkNotInstalledError`.
 """
 
 from __future__ import annotations

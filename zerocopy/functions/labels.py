@@ -28,7 +28,7 @@ def has_labels(cls: type) -> bool:
 
 
 def labelled(result: Any, to: Any, options: Mapping[str, Any], caller: Any) -> Any:
-    """Return a result converted; arrays of the shape of `caller`, an array or table, get its labels."""
+    """Return a converted result; arrays of the shape of `caller`, an array or table, get its labels."""
     if is_container(result):
 
         def leaf(value: Any, path: Any) -> Any:

@@ -1,7 +1,7 @@
 """Text and bytes of any length as NumPy's ``S`` and ``U``, which have one length.
 
 A value is refused if the type would change it. ``S`` holds bytes, and text as UTF-8; ``U`` holds text, and
-bytes that are UTF-8. NumPy itself cuts longer values, drops NULs at the end, and encodes text as ASCII.
+bytes that are UTF-8. NumPy itself truncates longer values, drops NULs at the end, and encodes text as ASCII.
 """
 
 from __future__ import annotations

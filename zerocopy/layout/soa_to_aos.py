@@ -208,7 +208,7 @@ def _casts(leaf: FieldLeaf) -> list[Fix]:
 
 
 def _values_kept(column: Array, cast: Array) -> bool:
-    """Whether a cast that NumPy calls safe kept all values: casts to floats and of dates may not."""
+    """Whether a safe cast (NumPy's term) kept all values: casts to floats and of dates can change them."""
     if not column.size:
         return True
     if column.dtype.kind in "iu" and cast.dtype.kind in "fc":

@@ -11,7 +11,7 @@ from zerocopy.source import Array
 
 
 class DecodedRows:
-    """Rows that only their framework slices: decoded on a device, or sparse; its hook has the subclass.
+    """Rows that their framework slices: decoded on a device, or sparse. Its hook has a subclass.
 
     Attributes
     ----------

@@ -75,7 +75,7 @@ class DecodedPlan(BatchPlan):
     is_decoded = True
 
     def _prepare(self, content: Any, options: LoaderOptions) -> None:
-        """`content` has no rows: an Arrow table of the types, or `DecodedRows`."""
+        """`content` is an Arrow table of the types, or `DecodedRows`; neither has rows."""
         if isinstance(content, DecodedRows):
             with opening(options, "source"):
                 converter = plan_for(content.table, options.to, **options.conversion)

@@ -20,7 +20,7 @@ class LoadingHook:
     can_allocate = False
     #: Whether it has `decoder`, for ``decode=``.
     can_decode = False
-    #: Whether the framework has worker processes, and how to save states and begin epochs with them.
+    #: Whether the framework has worker processes; remedies for states and for epochs that new workers repeat.
     has_workers = False
     state_fix = repeat_fix = ""
 
@@ -40,7 +40,7 @@ class LoadingHook:
         return ()
 
     def worker(self) -> tuple[int, int] | None:
-        """Return the number of this worker process of the framework, and the number of all; else None."""
+        """Return the number of this worker process and the number of workers; None in other processes."""
         return None
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], index: int) -> tuple[Any, int]:

@@ -39,9 +39,9 @@ class Loader:
     """The batches of a source; returned by :func:`zerocopy.loader`.
 
     Each ``iter(loader)`` starts the next epoch; the first one after `load_state_dict` continues at the
-    saved position. Several iterators may be in use: each delivers its own epoch, and `state_dict` is that
-    of the last one. A loader can be copied and pickled if its source can be read again; the copy continues
-    where the last iterator is, or begins the next epoch if that is exhausted.
+    saved position. Several iterators may be in use: each delivers its own epoch, and `state_dict` returns
+    the position of the last one. A loader can be copied and pickled if its source can be read again. The
+    copy continues where the last iterator is, or begins the next epoch if that iterator is exhausted.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Loader:
             if self._pid != os.getpid():
                 # The parent's threads may hold locks of the open files.
                 self._source, self._pid = _without_files(self._source), os.getpid()
-                self._counters = Counters()  # the parent has the counts of its iterators
+                self._counters = Counters()  # the others count batches of the parent's iterators
                 live.add(self)
             worker = self._worker()
             progress = part_of_worker(self._next_progress(), self._source, worker)
@@ -124,10 +124,10 @@ class Loader:
         return batches
 
     def __getitem__(self, index: Any) -> Any:
-        """Refuse an index; libraries ask for one if they take the loader for a sequence."""
+        """Refuse an index, which libraries request if they treat the loader as a sequence."""
         raise LoaderIterationError(
             f"loader[{index!r}]",
-            "the batches of a loader have an order, and no indices",
+            "the batches of a loader have no indices",
             "iterate: for batch in loader. A DataLoader of torch iterates over a loader with "
             'to="torch": DataLoader(zc.loader(source, to="torch"), batch_size=None)',
             code="no-indices",
@@ -167,7 +167,7 @@ class Loader:
         return states.Progress(self._fresh._replace(epoch=epoch), 0, epoch + self._options.epochs)
 
     def _worker(self) -> tuple[int, int] | None:
-        """Return the number of this worker process, and of all; None in another process."""
+        """Return the number of this worker process and the number of workers; None in other processes."""
         return self._hook.worker() if self._is_divisible else None
 
     def _move(self, tracker: Tracker, is_begun: bool) -> None:
@@ -302,7 +302,7 @@ class Loader:
         Raises
         ------
         LoaderStateError
-            Workers of a ``DataLoader`` iterate over copies of this loader, whose positions are theirs.
+            Workers of a ``DataLoader`` iterate over copies of this loader, and only they know the position.
         """
         if self._worker() is None:
             self._use.check_state()
@@ -384,5 +384,5 @@ def _restored(
 
 
 def _without_files(source: Dataset | Stream) -> Dataset | Stream:
-    """Return the same source, with its own open files: a copy of a loader has a lock of its own."""
+    """Return the source with its own open files, because each loader locks only its own reads."""
     return source if isinstance(source, Stream) else copy.copy(source)

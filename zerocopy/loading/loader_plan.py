@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from zerocopy.errors import Reason
 from zerocopy.formatting.printable import printable
 
-#: Groups of equal columns that the text lists.
+#: The most groups of columns with equal plans that the text lists.
 _LISTED = 20
 _WIDTH = 80
 

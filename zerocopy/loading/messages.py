@@ -29,7 +29,8 @@ def in_terms_of_loader(options: LoaderOptions) -> Iterator[None]:
 def opening(options: LoaderOptions, source: str, is_whole: bool = True) -> Iterator[None]:
     """Rewrite errors of conversions on the host, which the caller did not ask for.
 
-    They name the call of ``loader`` and its target; the fixes too, if the object is the whole source.
+    The message names the call of ``loader`` and its target. If the object is the whole source, so do the
+    fixes.
     """
     try:
         yield

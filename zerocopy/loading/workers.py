@@ -11,15 +11,15 @@ from zerocopy.loading.errors import LoaderIterationError
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.state import LoaderStateError, Progress
 
-#: Places in the shared numbers: whether workers have begun since the loader got its position; the process of
-#: worker 0, and the epoch after the last one that it began; whether a warning was given.
+#: Indices of the shared numbers: whether workers have begun since the loader got its position, the process of
+#: worker 0, the epoch after the last one that it began, and whether a warning was given.
 _BEGUN, _FIRST, _UNTIL, _WARNED = range(4)
 
 
 class WorkerUse:
-    """Whether workers have iterated over copies of a loader, in memory that the processes share.
+    """Records, in memory that the processes share, whether workers have iterated over copies of a loader.
 
-    A loader gets no call when processes are forked, and its copies' positions are in the workers.
+    A fork calls no method of the loader, and the positions of its copies are in the workers.
     """
 
     def __init__(self, hook: LoadingHook, numbers: Any = (0, 0, 0, 0)) -> None:
@@ -37,7 +37,7 @@ class WorkerUse:
                 self._numbers = RawArray("q", numbers)
 
     def for_copy(self) -> Any:
-        """Return the numbers for a copy of the loader, which a process that starts shares."""
+        """Return the numbers for a copy of the loader; a copy in a process that starts shares them."""
         return self._numbers if is_starting_process() else (self._numbers[_BEGUN], 0, 0, 0)
 
     def begin(self, number: int, epoch: int) -> None:
@@ -83,7 +83,7 @@ def is_starting_process() -> bool:
 
 
 def part_of_worker(progress: Progress, source: Dataset | Stream, worker: tuple[int, int] | None) -> Progress:
-    """Return the part of a worker process that iterates over a copy of the loader; else all."""
+    """Return the part that a worker process delivers, or `progress` if there are no other workers."""
     number, workers = worker or (0, 1)
     if workers == 1:
         return progress

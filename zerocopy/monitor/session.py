@@ -173,14 +173,14 @@ class Session:
             return
         self._warned.add(part)
         if part.startswith("writing"):
-            text = f"the monitor of this process cannot go on {part}: {error}\n"
+            text = f"the monitor of this process cannot continue {part}: {error}\n"
             remedy = (
-                "  Recording goes on; other processes do not see it. To fix: free space there, or set "
+                "  Recording continues, but other processes do not see it. To fix: free space there, or set "
                 "ZEROCOPY_MONITOR_DIR to a directory of your own"
             )
         else:
             text = f"the monitor cannot read {part}: {type(error).__name__}: {error}\n"
-            remedy = "  The program goes on, and this part stays empty"
+            remedy = "  The program continues, and this part stays empty"
         try:
             warnings.warn(printable(text + remedy, "\n"), RuntimeWarning, stacklevel=2)
         except RuntimeWarning as warning:  # the program turns warnings into errors

@@ -133,7 +133,7 @@ def has_other_booleans(array: Array) -> bool:
 
 
 def plain_booleans(array: Array) -> Array:
-    """Return booleans of any bytes as a copy with the bytes 0 and 1; without dimensions, an array too."""
+    """Return an array with the bytes 0 and 1 for booleans of any bytes; also without dimensions."""
     out = np.empty(array.shape, np.bool_)
     return np.not_equal(array.view(np.uint8), 0, out=out)
 

@@ -60,7 +60,7 @@ def _is_running(frame: FrameType) -> bool:
 
 
 def _is_handler(frame: FrameType) -> bool:
-    """Whether a signal handler or trace function runs in a frame: it received its caller's frame or code."""
+    """Whether a frame is of a signal handler or trace function: its caller's frame or code is an argument."""
     caller, code = frame.f_back, frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & _CO_VARARGS)
     if count == 0:
@@ -69,7 +69,7 @@ def _is_handler(frame: FrameType) -> bool:
     for name in code.co_varnames[:count]:
         value = values.get(name)
         for item in value if type(value) is tuple else (value,):
-            # A trace function that ends the first frame of a call from C has no caller afterwards.
+            # After a trace function has raised in the first frame of a call from C, its frame has no caller.
             if type(item) is FrameType if caller is None else item is caller or item is caller.f_code:
                 return True
     return False
@@ -80,7 +80,7 @@ def _is_asynchronous(error: Exception, last: TracebackType) -> bool:
 
     The interpreter checks for such exceptions after calls and jumps, and when a function starts.
     """
-    # Functions in C raise the two types without arguments; TensorFlow's errors have text, but no arguments.
+    # C code raises MemoryError and StopIteration without arguments; TensorFlow's errors have text instead.
     if error.args or isinstance(error, (MemoryError, StopIteration)) or str(error):
         return False
     from opcode import opname

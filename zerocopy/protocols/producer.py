@@ -121,7 +121,7 @@ def describe_buffer(obj: Any) -> Source:
             if array_method.is_exporter(type(obj)):
                 return array_method.describe(obj)
             raise _no_protocol(obj) from None
-        # A closed mmap.
+        # The object has a buffer, but cannot export it: a closed mmap, for example.
         raise UnsupportedConversionError(
             f"convert({type_name(obj)})",
             f"its buffer cannot be read: {error}",
@@ -152,7 +152,7 @@ def records_of(obj: Any) -> Array | None:
     except Exception as error:
         if not is_error(error):
             raise
-        return None  # describe() raises it again, or there is no buffer
+        return None  # describe() raises the error again if the object has a buffer
     return array
 
 

@@ -54,7 +54,7 @@ class Broker:
     def __init__(self, folder: str | None) -> None:
         self.address = address(host_id(), broker_number(), folder)
         self._listener = _listen(self.address)
-        self._clients: dict[socket.socket, float] = {}  # and when each is closed
+        self._clients: dict[socket.socket, float] = {}  # with the time at which each is closed
         try:
             self._wake, self._stop = socket.socketpair()
             self._thread = Thread(target=self._run, name="zerocopy-broker", daemon=True)
@@ -183,7 +183,7 @@ def _listen(name: str) -> socket.socket:
 
 def _remove_dead(folder: str) -> None:
     """Remove the sockets that killed processes of this user and machine have left in a folder."""
-    start = prefix(host_id())  # the folder may be that of a network, and a connection ends at the machine
+    start = prefix(host_id())  # on a network file system, a socket of another machine refuses connections too
     for name in os.listdir(folder):
         if not name.startswith(start) or name.endswith(".new"):
             continue
@@ -221,12 +221,12 @@ def start_broker(directory: str | os.PathLike[str] | None = None) -> None:
     Raises
     ------
     OSError
-        The socket or the thread cannot be made.
+        The socket or the thread cannot be created.
 
     Notes
     -----
     With the environment variable ``ZEROCOPY_BROKER=1``, or a directory in it, the first ``share`` in a
-    process starts the broker; if that fails, ``share`` warns and goes on without a broker. A forked child
+    process starts the broker; if that fails, ``share`` warns and continues without a broker. A forked child
     has no broker until it calls this function, or calls ``share`` with the variable set.
 
     The socket has a random name, which handles carry, and each side checks that the other is a process of

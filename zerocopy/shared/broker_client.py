@@ -29,7 +29,7 @@ def directory() -> str | None:
 
 
 def prefix(host: bytes) -> str:
-    """Return the start of the names of all brokers of a machine, since its start."""
+    """Return the common prefix of the names of a machine's brokers, which changes at a reboot."""
     return f"zerocopy-{host[:4].hex()}-"
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-#: Bytes that are kept, by default; fewer if `_PART` of the free memory is less.
+#: Bytes that are kept by default, or the free memory divided by `_PART` if that is less.
 LIMIT = 64_000_000
 _PART = 8
-#: Of these, for slabs without blocks in use: one for each of the 11 sizes of blocks.
+#: The most of these bytes for slabs without blocks in use: one slab for each of the 11 sizes of blocks.
 _SLABS = 11 << 20
 _chosen: int | None = None
 _free = 1 << 62
 
 
 def limit() -> int:
-    """Return the bytes of unused segments to keep, now."""
+    """Return the current limit: the bytes of unused segments to keep."""
     return min(LIMIT, _free // _PART) if _chosen is None else _chosen
 
 
@@ -22,7 +22,7 @@ def limit_of_slabs() -> int:
 
 
 def remember_free(nbytes: int) -> None:
-    """Remember how many bytes were free when a segment was made: to read it takes 0.3 ms, a `share` 10 us."""
+    """Keep the number of free bytes at the last new segment: reading it takes 0.3 ms, a `share` 10 us."""
     global _free
     _free = nbytes
 

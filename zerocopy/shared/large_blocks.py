@@ -85,7 +85,7 @@ class LargeBlocks:
             self.shrink()
 
     def shrink(self) -> None:
-        """Free idle segments beyond the limit; at most 64 are kept, and fewer with few descriptors."""
+        """Free idle segments beyond the limit; at most 64 are kept, or fewer if descriptors are few."""
         self.trim(idle.limit() - idle.limit_of_slabs(), _most())
 
     def trim(self, limit: int = 0, count: int = 0) -> int:
@@ -129,7 +129,7 @@ class LargeBlocks:
             if segment.is_open():
                 if segment.claim(generation):
                     return entry
-                segments.append(entry)  # behind the others
+                segments.append(entry)  # a reader still uses it: try others first
         return None
 
     def _count_fork(self) -> None:

@@ -114,7 +114,7 @@ def _configure() -> None:
             warnings.warn(
                 f"{VARIABLE}={value}: the broker does not start, so that processes in other PID namespaces "
                 f"cannot open this process's handles: {error}\n  To fix: pass a directory in which this "
-                "user can make a socket, with a path of at most 60 bytes, or unset the variable",
+                "user can create a socket, with a path of at most 60 bytes, or unset the variable",
                 RuntimeWarning,
                 stacklevel=3,
             )

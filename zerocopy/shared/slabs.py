@@ -49,7 +49,7 @@ class Slabs:
     """The small blocks of this process. Taking and dropping one needs no lock, as in `LargeBlocks`."""
 
     def __init__(self) -> None:
-        #: The slabs with free blocks, by the size of these; a slab whose last block was taken may be left.
+        #: The slabs with free blocks, by block size; a slab whose last block was taken can remain listed.
         self._slabs: dict[int, dict[Slab, None]] = {}
         #: The slab without blocks in use that is kept, by size.
         self._spare: dict[int, Slab] = {}
@@ -86,7 +86,7 @@ class Slabs:
         return block
 
     def add(self, slab: Slab) -> None:
-        """Note that a slab has a free block more, and free a slab if too many have no block in use."""
+        """Record that a slab has one more free block, and free a slab if too many have no block in use."""
         self._slabs.setdefault(slab.size, {})[slab] = None
         if not slab.is_idle:
             return

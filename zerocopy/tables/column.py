@@ -286,7 +286,7 @@ class Table:
     obj : object
         The object itself, for a target that returns it unchanged.
     row_labels : callable, optional
-        ``row_labels() -> object``: labels of rows that are not columns, and are with ``index=True``.
+        ``row_labels() -> object``: row labels that become columns only with ``index=True``.
     options : mapping of str to object
         For `from_table`: the options of the call that the target lists in ``Framework.options``.
 

@@ -186,7 +186,7 @@ def _strides(views: list[StridedView]) -> tuple[int, int] | None:
         return stride, size if stride != size else rows * size
     (step,) = steps
     by_column = stride == size and 0 <= step - rows * size < _PAGE
-    # Row after row: the columns are within one row of a 2-D array, whose other values are its own.
+    # Row-major: all columns lie within the row stride of one 2-D array, so the gaps belong to that array.
     by_row = size <= step and (len(views) - 1) * step + size <= stride
     whole = replace(views[0], shape=(rows, len(views)), strides=(stride, step))
     return (stride, step) if (by_column or by_row) and in_one_allocation(whole, views[0]) else None

@@ -60,7 +60,7 @@ class Options:
 
     @property
     def for_tables_only(self) -> bool:
-        """Whether the options change nothing for arrays and single columns: a matrix is made of tables."""
+        """Whether the options have no effect on arrays and single columns."""
         return self.explicit.keys() == {"layout"} and self.layout != "records"
 
     @property

@@ -21,7 +21,7 @@ from zerocopy.tables.options import DEFAULTS, Options, Request
 from zerocopy.tables.summary import copy_required, run
 from zerocopy.tables.tensor_table import table_of_tensor
 
-#: What a framework lacks that does not list an option in ``Framework.options``.
+#: The feature that a framework lacks if ``Framework.options`` does not have the option.
 _LACKING = {"index": "labels of rows", "connection": "connections"}
 
 
@@ -92,7 +92,7 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
 
 
 def _check_labels(labels: Any, table: Table) -> None:
-    """Refuse row labels that are not one for each row."""
+    """Refuse row labels whose number is not the number of rows."""
     if len(labels) != table.length:
         why = f"index= has {len(labels):,} labels, and the object has {table.length:,} rows"
         fixes = [Fix(options={"index": None}, effect="gives the default index")]

@@ -244,7 +244,7 @@ def _text(column: Column, wanted: np.dtype[Any] | None, policy: Nulls) -> _Descr
         return None
     policy.refuse(column)
     native = wanted.newbyteorder("=")
-    # Without rows it may be a column that has not been read, which has only a type.
+    # A column without rows can be one that has not been read, which has a type and no values.
     values = fixed_text(column.arrow().to_pylist() if column.length else [], native, "it")
     return native, lambda: values, None
 

@@ -39,9 +39,9 @@ _LIVE = (
 class DuckDB(Framework):
     """``DuckDBPyRelation``, which is a table. Each result is on a cursor of its own.
 
-    It is a cursor of the default connection, or of the option ``connection=``: queries of that connection
-    find the relation by its Python name, and two threads never use one connection, which DuckDB
-    refuses. A relation cannot be read by a connection to another database.
+    The cursor belongs to the default connection or to the option ``connection=``, whose queries find the
+    relation by its Python name. DuckDB refuses a connection that two threads use at once, so relations
+    do not share one. A connection to another database cannot read the relation.
     """
 
     name = "duckdb"
@@ -145,7 +145,7 @@ class DuckDB(Framework):
         return super().table_reasons(table)
 
     def _cursor(self, table: Table) -> Any:
-        """Return a cursor for the result: of the option ``connection=``, or of the default connection."""
+        """Return a cursor of the option ``connection=``, or of the default connection."""
         duckdb = self.module()
         connection = table.options.get("connection")
         if connection is None:

@@ -28,7 +28,7 @@ class DuckDBLoading(LoadingHook):
             names = choose(columns, obj.columns)
             relation = obj.project(", ".join('"' + str(name).replace('"', '""') + '"' for name in names))
         schema = relation.limit(0).to_arrow_table().schema
-        why = "belongs to a connection, which two loaders cannot read"
+        why = "belongs to a connection, which two loaders cannot use"
         return BatchStream("duckdb.DuckDBPyRelation", schema, partial(_batches, relation), only_here=why)
 
 

@@ -1,4 +1,4 @@
-"""DuckDB's types and Arrow's: the Arrow type of a relation's column, what DuckDB lacks, and what is lost."""
+"""DuckDB's types and Arrow's: Arrow types of relations, missing types, and properties that are lost."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty
 from zerocopy.protocols.exporter_errors import ignored_errors, is_error
 
-# JAX's public from_dlpack takes 16 us for 1,000 floats, the private import in it 2.5; the public
-# __dlpack__ takes 3.3 us around an export of 0.7. In these versions, and if a trial confirms
+# JAX's public from_dlpack takes 16 us for 1,000 floats, and its private import takes 2.5; the public
+# __dlpack__ takes 3.3 us, and its private export 0.7. In these versions, and if a trial confirms
 # them, the private functions are used (law 6; compared in test_routes).
 _KNOWN = ((0, 7), (0, 13))
 

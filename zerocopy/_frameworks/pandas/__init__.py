@@ -177,7 +177,7 @@ class Pandas(Framework):
             raise UnsupportedConversionError(
                 "", why, 'pass to="pandas", or pick one with columns=[...]', code="option-value"
             )
-        row_labels(self.module(), table)  # refuses labels of which pandas cannot make an index
+        row_labels(self.module(), table)  # refuses labels that pandas cannot make an index from
         metadata = meta.read(table.metadata)
         levels = [] if metadata is None else [entry for entry in metadata.index if isinstance(entry, str)]
         places = places_of(table, levels)

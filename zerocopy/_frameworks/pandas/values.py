@@ -214,7 +214,7 @@ def places_of(table: Table, levels: list[str]) -> list[int]:
 def index_from(pd: Any, table: Table, metadata: meta.IndexMetadata | None) -> tuple[list[int], Any]:
     """Return the positions of the index's columns, and the index: the default one without metadata.
 
-    Labels that the caller passes, for which the table has no columns, are the index.
+    If the caller passes labels, they are the index, and no columns belong to it.
     """
     if (labels := row_labels(pd, table)) is not None:
         return [], labels
@@ -240,7 +240,7 @@ def row_labels(pd: Any, table: Table) -> Any:
     try:
         return pd.Index(labels)
     except (TypeError, ValueError) as error:
-        why = f"pandas cannot make an index of index=: {error}"
+        why = f"pandas cannot make an index from index=: {error}"
         fixes = [Fix(options={"index": None}, effect="gives the default index")]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes) from error
 

@@ -54,7 +54,7 @@ _OBJECTS = "convert the objects to numbers or text first, or leave it out with c
 
 def columns_of(frame: Any) -> list[Any]:
     """Return the series of a frame, whose memory the frame keeps."""
-    # get_columns() writes a column of one repeated value (pl.lit) anew in each call; to_series()
+    # get_columns() writes a column of one repeated value (pl.lit) again in each call; to_series()
     # writes it once, into the frame (docs/hazards.md, "Scalar columns").
     return [frame.to_series(position) for position in range(frame.width)]
 
@@ -90,7 +90,9 @@ class SeriesColumn(ArrowColumn):
 
     def extents(self) -> Iterator[tuple[int, int]]:
         if any(part.dictionary for part in walk(self.field)):
-            return column_of(self.series.to_physical()).extents()  # without categories, which the type holds
+            return column_of(
+                self.series.to_physical()
+            ).extents()  # without the categories, which belong to the type
         return super().extents()
 
     def own_extents(self) -> Iterator[tuple[int, int]]:
@@ -257,7 +259,7 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
     if isinstance(column, OWN):
         return column.series.alias(name)
     if column.field is not None and column.field.kind == "unknown" and hasattr(column, "series"):
-        # Objects that are copied: the new series holds the same ones.
+        # Python objects are not copied: the new series refers to the same ones.
         return pl.Series(name, column.series.to_list(), dtype=column.series.dtype)
     source = direct(column)
     if source is not None:

@@ -19,12 +19,12 @@ class SciPyLoading(LoadingHook):
     """Sparse arrays of two dimensions, whose batches are sparse arrays of the target."""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
-        """Return the rows of an array; another format than CSR is converted once."""
+        """Return the rows of an array, which is converted to CSR once if it has another format."""
         return SparseDataset(obj) if obj.ndim == 2 else None
 
 
 class SparseDataset(Dataset):
-    """The rows of a sparse array; `read` aliases the values of CSR, and its columns' numbers."""
+    """The rows of a sparse array; `read` aliases the values and column indices of CSR."""
 
     in_memory = True
 
@@ -50,7 +50,7 @@ class SparseDataset(Dataset):
 
 
 class SparseRows(DecodedRows):
-    """Some rows of an array in CSR format, which become batches in COO format if the source has it."""
+    """Some rows in CSR format; batches are in COO format if the source is."""
 
     def __init__(self, csr: Any, is_coo: bool) -> None:
         self.csr, self._is_coo = csr, is_coo
@@ -69,14 +69,14 @@ class SparseRows(DecodedRows):
         return int(self.csr.data.nbytes + self.csr.indices.nbytes + self.csr.indptr.nbytes)
 
     def slice(self, start: int, length: int) -> SparseRows:
-        """Return an alias of some rows; only their pointers are new. SciPy's slices are copies."""
+        """Return an alias of some rows; only `indptr` is new. SciPy's own slices are copies."""
         csr = self.csr
         pointers = csr.indptr[start : start + length + 1]
         low, high = int(pointers[0]), int(pointers[-1])
         part = template("csr", (length, csr.shape[1]))
         part.data, part.indices = csr.data[low:high], csr.indices[low:high]
         part.indptr = pointers - pointers.dtype.type(low)
-        # SciPy computes the flags of a whole array once; those of a part follow from them.
+        # A part inherits the flags of the whole array, which SciPy computes once.
         if csr.has_canonical_format:
             part.has_canonical_format = True
         elif csr.has_sorted_indices:

@@ -164,7 +164,7 @@ class Torch(Framework):
         torch = self.module()
         # A writable alias, because from_numpy warns about read-only memory once per process. The
         # plan has this warning for every conversion.
-        # The view turns a second type of one width (ulonglong), which from_numpy refuses, into the first.
+        # from_numpy refuses NumPy's second type of a width (ulonglong), which the view replaces by the first.
         plain = tidy_strides(writable_alias(array)).view(dtype.storage)
         if dtype.in_numpy:
             tensor = torch.from_numpy(plain)

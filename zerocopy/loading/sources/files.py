@@ -123,7 +123,7 @@ class Files:
         return ReadError(f"reading {place}", why, fix, file=path, row_group=row_group)
 
     def refuse_empty(self) -> None:
-        """Raise `ReadError` if a file has no bytes."""
+        """Raise `ReadError` if a file has a size of 0 bytes."""
         for file, (size, _) in enumerate(self._marks):
             if size == 0:
                 raise self.unreadable(file, EOFError("the file has no bytes"))

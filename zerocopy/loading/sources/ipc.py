@@ -66,8 +66,8 @@ class IpcFiles(Dataset):
         return pa.table(batch)
 
     def _contents(self, file: int) -> tuple[Any, list[int]]:
-        """Return a file's schema and the rows of its batches; the file is closed then."""
-        source = self._source(file)  # not in `__init__`: an error of the next file would keep it open
+        """Return a file's schema and the rows of its batches, and close the file."""
+        source = self._source(file)  # in `__init__`, the traceback of a later error would keep it open
         return source.schema, [batch.num_rows for batch in _all_batches(source)]
 
     def _source(self, file: int) -> Any:

@@ -51,7 +51,7 @@ def open_source(source: Any, options: LoaderOptions) -> Dataset | Stream:
     if isinstance(source, (list, tuple)):
         return _open_list(list(source), options)
     framework = registry.by_type(type(source))
-    is_opened = framework is not None and framework.loading_hook != ""  # SciPy's DOK is a dict
+    is_opened = framework is not None and framework.loading_hook != ""  # SciPy's DOK array is a dict too
     if isinstance(source, Mapping) and not is_opened:
         return open_arrays(source, options, "a dict of arrays")
     if isinstance(source, np.ndarray):

@@ -39,7 +39,7 @@ class BatchStream(Stream):
         only_here: str = "",
     ) -> None:
         self.name, self.schema, self.once, self._start = name, schema, once, start
-        self.only_here = "can be read only once, so two loaders cannot read it" if once else only_here
+        self.only_here = "can be read only once, and not by two loaders" if once else only_here
 
     def batches(self) -> Iterator[Any]:
         """Return the rows as tables of the stream's schema."""
@@ -83,7 +83,7 @@ class CapsuleStream(BatchStream):
         super().__init__(name, self._first.schema, self._export)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a pickle: the copy exports its rows itself."""
+        """Return the state for a pickle without the open stream: the copy requests another one."""
         return {**self.__dict__, "_first": None}
 
     def _export(self) -> Iterator[Any]:
@@ -151,10 +151,10 @@ class FileStream(Stream):
                 with self._files.reading(file):
                     here = self._dataset.format.inspect(path, self._files.filesystem)
                 known = pa.schema([here.field(name) for name in unknown if here.names.count(name) == 1])
-                with suppress(pa.ArrowTypeError):  # reading the file then raises an error
+                with suppress(pa.ArrowTypeError):  # reading this file raises the error later
                     schema = pa.unify_schemas([schema, known], promote_options="permissive")
         if any(_has_null(field.type) for field in schema) and not self._has_rows():
-            # Without rows, each type is right; every target has this one.
+            # Without rows any type is right, and every target has float64.
             types = [pa.float64() if pa.types.is_null(field.type) else field.type for field in schema]
             schema = pa.schema(zip(schema.names, types, strict=True))
         return schema
