@@ -27,6 +27,11 @@ from helpers import cuda_stubs
 from helpers.cuda_stubs import Machine
 from helpers.frameworks import HOST, registry_restored
 from helpers.paths import ROOT
+from helpers.tiers import (
+    pytest_addoption as pytest_addoption,
+    pytest_collection_modifyitems as pytest_collection_modifyitems,
+    pytest_configure as pytest_configure,
+)
 
 
 def pytest_collection_finish() -> None:
