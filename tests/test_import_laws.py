@@ -49,7 +49,7 @@ LAYERS: dict[str, set[str]] = {
     "pool": NOUNS | {"formatting", "_native", "forks", "framework", "notebooks", "protocols", "registry"},
     "framework": NOUNS | {"forks", "protocols"},
     # It loads a framework's file when an object or a target needs it.
-    "registry": NOUNS | {"_frameworks", "forks", "framework"},
+    "registry": NOUNS | {"_frameworks", "forks", "framework", "notebooks"},
     "casting": NOUNS | {"protocols", "registry"},
     # Arrays of several buffers: sparse, ragged.
     "compound": NOUNS | {"describe", "framework", "protocols", "registry"},

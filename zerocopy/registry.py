@@ -71,6 +71,24 @@ class FrameworkInfo:
     install: str
 
 
+class Frameworks(dict[str, FrameworkInfo]):
+    """The known frameworks by name; notebooks show a table."""
+
+    def _repr_html_(self) -> str:
+        from zerocopy.notebooks import html
+
+        rows = [
+            (
+                each.name,
+                each.kind,
+                ", ".join(each.devices),
+                (each.version or "yes") if each.installed else each.install,
+            )
+            for each in self.values()
+        ]
+        return html.table(f"{len(self)} frameworks", rows, ("name", "kind", "devices", "installed"))
+
+
 def register(framework: Framework) -> None:
     """Add a framework, or replace the one with the same name.
 
@@ -382,7 +400,7 @@ def frameworks() -> dict[str, FrameworkInfo]:
     """
     _load_all()
     # Reading the metadata of distributions imports modules.
-    return while_forks_wait(lambda: {n: _info(f) for n, f in sorted(_known.items())})  # type: ignore[no-any-return]
+    return while_forks_wait(lambda: Frameworks((n, _info(f)) for n, f in sorted(_known.items())))  # type: ignore[no-any-return]
 
 
 def _info(framework: Framework) -> FrameworkInfo:

@@ -100,7 +100,7 @@ def test_json_is_a_sample_with_the_version(recorded: str) -> None:
     document = json.loads(invoke("--once", "--json").stdout)
     assert document["zerocopy"] == zerocopy.__version__
     assert document["processes"][0]["process"]["pid"] == os.getpid()
-    assert set(document) == {"zerocopy", "time", "processes", "cards", "machine", "problems"}
+    assert set(document) == {"zerocopy", "time", "processes", "cards", "machine", "problems", "order"}
 
 
 def test_the_report_is_text(recorded: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,33 @@ def test_the_call_site_that_copies_most_comes_first_with_its_fix() -> None:
     site = text.index("train.py:42 train  polars.DataFrame -> torch")
     assert site < text.index("fix: x.rechunk()") < text.index("data.py:7")
     assert "# pool used 20 GiB  = pool free 12 GiB  + outside pool 8 GiB" in text
+
+
+def test_the_order_of_time_shows_times_and_the_slowest_line_first() -> None:
+    slow = replace(ROWS[1], seconds=3.5)
+    for order, first in (("bytes", "train.py:42"), ("time", "data.py:7")):
+        shown = sample(process(conversions=[as_dict(row) for row in (ROWS[0], slow)]))
+        shown["order"] = order
+        for lines in (screen(shown, None, 80, 24, "title"), report(shown, None, 80, "title")):
+            text = text_of(lines)  # type: ignore[arg-type]
+            assert min(["train.py:42", "data.py:7"], key=text.index) == first
+            assert max(map(len, text.split("\n"))) <= 80
+        assert ("3.5 s" in screen_text(shown)) == (order == "time")
+
+
+def test_bytes_that_were_not_measured_are_not_zero() -> None:
+    unknown = replace(ROWS[1], aliased_bytes=0, aliased_calls=0, empty_calls=1000, unmeasured_calls=1000)
+    partly = replace(ROWS[0], unmeasured_calls=3)
+    shown = sample(process(conversions=[as_dict(row) for row in (partly, unknown)]))
+    for text in (screen_text(shown), text_of(report(shown, None, 80, "title"))):  # type: ignore[arg-type]
+        first, note, *_, last, last_note = [
+            line for line in text.split("\n") if re.search(r"\.py:|measured:", line)
+        ]
+        assert first.split()[-2:][-1] in ("GiB+?", "ms") or "GiB+?" in first
+        assert note.strip() == "not measured: the bytes of 3 of 40 calls"
+        assert "0 B" not in last
+        assert last.count("?") == 2
+        assert last_note.strip() == "not measured: the bytes of 1,000 of 1,000 calls"
 
 
 def test_without_a_process_the_screen_says_how_to_monitor_one() -> None:

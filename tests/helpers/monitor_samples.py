@@ -223,12 +223,20 @@ def sample(*processes: ProcessRecord, gpus: Cards | None = None, time: float = B
         "cards": cards() if gpus is None else gpus,
         "machine": machine(),
         "problems": [],
+        "order": "bytes",
     }
 
 
 def empty_sample(time: float = BEGIN) -> Sample:
     """Return a sample of a machine on which no process is monitored."""
-    return {"time": time, "processes": [], "cards": cards(), "machine": machine(), "problems": []}
+    return {
+        "time": time,
+        "processes": [],
+        "cards": cards(),
+        "machine": machine(),
+        "problems": [],
+        "order": "bytes",
+    }
 
 
 #: Samples by name, for tests of everything that displays one.

@@ -11,6 +11,7 @@ import pytest
 from helpers.monitor_recorders import no_sources, row
 
 from zerocopy.monitor import run_files
+from zerocopy.monitor.errors import MonitorOptionError
 from zerocopy.monitor.observer import Observer, no_cards, no_machine
 from zerocopy.monitor.process_record import make_record
 from zerocopy.monitor.requirements import MonitorPackageError
@@ -19,7 +20,7 @@ from zerocopy.monitor.run_directory import FileName, write
 
 
 def put(folder: Path, pid: int, parent: int, **changes: Any) -> None:
-    record: Any = make_record([row(1), row(2)], no_sources(), 1.0)
+    record: Any = make_record([row(1), row(2, seconds=0.5)], no_sources(), 1.0)
     record |= {"process": {**record["process"], "pid": pid, "parent": parent}} | changes
     write(str(folder), FileName(pid, 7), record)
 
@@ -52,6 +53,18 @@ def test_processes_of_a_family(folder: Path) -> None:
 def test_parents_that_are_not_monitored_are_followed(folder: Path) -> None:
     put(folder, 2_000_000_005, os.getpid())
     assert pids(observer(folder, pid=os.getppid()).read()) == [2_000_000_005]
+
+
+def test_the_order_of_conversions(folder: Path) -> None:
+    put(folder, 5, 1)
+    orders = []
+    for order in ("bytes", "time"):
+        sample = observer(folder, order=order).read()
+        assert sample["order"] == order
+        orders.append([row["line"] for row in sample["processes"][0]["conversions"]])
+    assert orders[0] == orders[1][::-1]
+    with pytest.raises(MonitorOptionError):
+        observer(folder, order="calls")
 
 
 def test_history_has_sums(folder: Path) -> None:

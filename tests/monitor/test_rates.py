@@ -25,7 +25,9 @@ def sample(time: float, *processes: Any, disk: int | None = None, links: Any = (
         "cards": [{"index": "0", "uuid": "GPU-a", "nvlinks": list(links)}] if links else [],
     }
     machine = {**no_machine(), "disk_read": disk}
-    return Sample(time=time, processes=list(processes), cards=cards, machine=machine, problems=[])
+    return Sample(
+        time=time, processes=list(processes), cards=cards, machine=machine, problems=[], order="bytes"
+    )
 
 
 def test_bytes_are_divided_by_the_time_between_the_records() -> None:

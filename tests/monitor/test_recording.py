@@ -10,7 +10,7 @@ from helpers.monitor_recorders import recorder_of, row
 
 import zerocopy as zc
 from zerocopy.monitor import conversion_table
-from zerocopy.monitor.errors import MonitorRunningError
+from zerocopy.monitor.errors import MonitorOptionError, MonitorRunningError
 from zerocopy.monitor.recording import Recording
 from zerocopy.monitor.totals import COUNT_FIELDS, limited, sum_rows
 
@@ -35,6 +35,43 @@ def finished(*rows: object) -> Recording:
 
 def test_rows_are_sorted_by_copied_bytes_then_refusals() -> None:
     assert finished(row(), REFUSED, COPIED).rows == [COPIED, REFUSED, row()]
+
+
+def test_rows_in_the_order_of_time() -> None:
+    rows = [row(line, seconds=seconds) for line, seconds in enumerate((None, 1.0, 0.5, 2.0))]
+    recording = finished(*rows)
+    assert [each.seconds for each in recording] == [None, 1.0, 0.5, 2.0]  # equal bytes: as they came
+    recording.order = "time"
+    assert [each.seconds for each in recording] == [2.0, 1.0, 0.5, None]
+    assert str(recording).index("2.0 s") < str(recording).index("1.0 s")
+    assert recording.to_arrow()["seconds"].to_pylist() == [2.0, 1.0, 0.5, None]
+    assert [each["seconds"] for each in recording.as_dict()["rows"]] == [2.0, 1.0, 0.5, None]
+    assert zc.monitor.record(order="time").order == "time"
+    for wrong in ("calls", None, []):
+        with pytest.raises(MonitorOptionError, match="pass order='bytes' or order='time'"):
+            zc.monitor.record(order=wrong)  # type: ignore[arg-type]
+
+
+def test_figures_that_were_not_measured_are_named_in_text_and_html() -> None:
+    partly, unknown = (
+        row(7, calls=3, unmeasured_calls=1),
+        row(8, aliased_bytes=0, unmeasured_calls=1, seconds=None),
+    )
+    recording = finished(partly, unknown)
+    for text in (str(recording), recording._repr_html_()):
+        assert "not measured: the bytes of 1 of 3 calls" in text
+        assert "not measured: the bytes of 1 of 1 call, the time" in text
+        assert "+?" in text
+    line = next(line for line in str(recording).split("\n") if "train.py:8" in line)
+    assert "0 B" not in line
+    assert line.split()[-3:] == ["?", "?", "?"]
+
+
+def test_limited_rows_have_those_that_took_longest() -> None:
+    rows = [row(line, copied_bytes=1000 - line, seconds=float(line)) for line in range(20)]
+    shown, others = limited(rows, 6)
+    assert [each.line for each in shown] == [0, 1, 2, 17, 18, 19, 0]
+    assert (others, shown[-1].calls) == (14, sum(each.calls for each in rows[3:17]))
 
 
 def test_text_has_the_summary_and_each_reason_with_its_fix() -> None:

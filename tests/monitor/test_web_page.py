@@ -103,6 +103,17 @@ def test_the_line_that_copies_is_shown_with_its_fix(server: Server, open_page: A
     assert opened.hosts == {f"127.0.0.1:{server.port}"}
 
 
+def test_the_slowest_lines_come_first_on_their_page(server: Server, open_page: Any) -> None:
+    opened = open_page(server.url + "conversions-by-time")
+    text = opened.text(contains="train.py:42")
+    assert "Call sites, longest time first" in text
+    # The place of a line of code is one line of text, however wide the other columns are.
+    heights = opened.page.locator("td code").evaluate_all(
+        "all => all.map(each => each.getClientRects().length)"
+    )
+    assert {*heights} == {1}
+
+
 def test_figures_change_while_the_page_is_open(server: Server, open_page: Any) -> None:
     opened = open_page(server.url + "conversions")
     opened.text(contains="train.py:42")

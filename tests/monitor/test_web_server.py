@@ -7,21 +7,24 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import pytest
-from helpers.monitor_samples import HOSTILE, SAMPLES, ChangingObserver
+from helpers.monitor_samples import HOSTILE, ROWS, SAMPLES, ChangingObserver, process, sample
 
 pytest.importorskip("bokeh")
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.sample import Sample
-from zerocopy.monitor.web import gpu_pages
+from zerocopy.monitor.totals import as_dict
+from zerocopy.monitor.web import gpu_pages, process_pages
 from zerocopy.monitor.web.access import HEADERS
 from zerocopy.monitor.web.charts import MOST_LABELS, Chart, ChartView
 from zerocopy.monitor.web.feed import Feed, Moment
 from zerocopy.monitor.web.pages import PAGES
 from zerocopy.monitor.web.server import ServeError, Server, serve
+from zerocopy.monitor.web.tables import TableView
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +55,19 @@ def test_each_page_is_sent(server: Server, page) -> None:
     assert status == 200
     assert f"zerocopy monitor: {page.title}" in text
     assert 'aria-current="page"' in text
+
+
+def test_figures_that_were_not_measured_are_named_on_the_pages() -> None:
+    unknown = replace(ROWS[1], aliased_bytes=0, unmeasured_calls=1000, seconds=None)
+    shown = sample(process(conversions=[as_dict(row) for row in (ROWS[0], unknown)]))
+    for table in (process_pages.SITES, process_pages.SLOW_SITES, process_pages.WORST_SITES):
+        rows = TableView(table).html(Moment(1, shown, None)).split("<tr")
+        number = next(number for number, row in enumerate(rows) if "data.py:7" in row)
+        assert rows[number].count(">?<") == 4
+        assert "0 B" not in rows[number]
+        assert "Not measured: the bytes of 1,000 of 1,000 calls, the time." in rows[number + 1]
+    (totals,) = process_pages.TOTALS.lines(Moment(1, shown, None))
+    assert "1,000 not measured" in totals
 
 
 def test_token_is_long_random_and_in_the_address() -> None:

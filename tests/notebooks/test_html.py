@@ -15,6 +15,9 @@ from zerocopy.cli.matrix.result import Matrix
 from zerocopy.loading.loader_plan import LoaderPlan
 from zerocopy.loading.stats import Skipped
 from zerocopy.notebooks import html
+from zerocopy.pool.host.mode import HostFigures, HostStats
+from zerocopy.pool.stats import Stats
+from zerocopy.registry import Frameworks
 
 EVIL = "<script>alert('x')</script>&\""
 
@@ -55,6 +58,14 @@ def objects() -> Iterator[tuple[str, Any, str]]:
     with zc.install_pool(host="off") as pool:
         yield "pool", pool, "Frameworks"
         yield "report", pool.report(), "Frameworks"
+        yield "process's stats", pool.stats(), "current bytes"
+        yield "stats of no mode", pool.host_stats(), "Host memory"
+    stats = Stats(1 << 20, 2 << 20, None, 3, None, None)
+    yield "pool's stats", stats, "not counted"
+    yield "host memory", HostFigures({EVIL: HostStats(1, None, 3)}), "not counted"
+    info = zc.FrameworkInfo(EVIL, "tensor", False, None, (EVIL,), f"pip install {EVIL}")
+    yield "frameworks", Frameworks({EVIL: info}), EVIL
+    yield "installed frameworks", zc.frameworks(), np.__version__
     pool.close()
     loader = zc.loader({EVIL: x, "late": np.array([True, False])}, to="numpy", batch=1, shuffle=True)
     yield "loader's plan", loader.explain(), "rows of a window to columns"

@@ -80,6 +80,8 @@ def _sampling_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of processes and times of samples."""
     import click
 
+    from zerocopy.monitor.totals import ORDERS
+
     options = [
         click.option(
             "--every",
@@ -96,6 +98,12 @@ def _sampling_options(command: Callable[..., None]) -> Callable[..., None]:
             help="Only this process and its descendants; end with it.",
         ),
         click.option("--directory", metavar="DIR", help="The run directory. Default: that of this user."),
+        click.option(
+            "--order",
+            type=click.Choice(ORDERS),
+            default=ORDERS[0],
+            help="Lines of code with most copied bytes first, or the longest time. The page has both.",
+        ),
     ]
     return _with(command, options)
 

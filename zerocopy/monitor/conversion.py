@@ -79,6 +79,21 @@ class ConversionRow:
     code: str = ""
 
     @property
+    def not_measured(self) -> str:
+        """Which figures of the calls are unknown, as text; ``""`` if all are known.
+
+        Examples
+        --------
+        >>> ConversionRow("a.py", 1, "f", "torch.Tensor", "cupy", 3, unmeasured_calls=2).not_measured
+        'the bytes of 2 of 3 calls, the time'
+        """
+        calls = "call" if self.calls == 1 else "calls"
+        parts = [f"the bytes of {self.unmeasured_calls:,} of {self.calls:,} {calls}"] * bool(
+            self.unmeasured_calls
+        )
+        return ", ".join(parts + ["the time"] * (self.seconds is None and bool(self.file)))
+
+    @property
     def place(self) -> str:
         """The file and the line in the form ``file:line``; ``""`` if call sites are not recorded."""
         return f"{self.file}:{self.line}" if self.file else ""

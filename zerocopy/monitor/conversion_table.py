@@ -58,8 +58,8 @@ def text_table(rows: Sequence[ConversionRow], width: int | None = None) -> str:
     lines = _lines(titles, widths, texts)
     for row, cells in zip(rows, table, strict=False):
         lines += _lines(cells, widths, texts)
-        for name in ("why", "fix"):
-            lines += _wrapped(name, printable(getattr(row, name)), width)
+        for name in ("not_measured", "why", "fix"):
+            lines += _wrapped(name.replace("_", " "), printable(getattr(row, name)), width)
     if len(rows) > _MOST:
         lines.append(f"and {format_count(len(rows) - _MOST, 'more row')}: see .rows")
     return "\n".join(lines)
@@ -72,11 +72,14 @@ def html_table(caption: str, rows: Sequence[ConversionRow]) -> str:
     if not rows:
         return html.table(caption, [])
     titles, table = _cells(rows[:_MOST])
-    cells = [
-        (*line, row.why + (f"\nfix: {row.fix}" if row.fix else ""))
-        for row, line in zip(rows, table, strict=False)
-    ]
+    cells = [(*line, "\n".join(_notes(row))) for row, line in zip(rows, table, strict=False)]
     return html.table(caption, cells, (*titles, "why"))
+
+
+def _notes(row: ConversionRow) -> list[str]:
+    """Return which figures are unknown, the reason and the fix, as far as the row has them."""
+    notes = [f"not measured: {row.not_measured}"] * bool(row.not_measured)
+    return notes + [row.why] * bool(row.why) + [f"fix: {row.fix}"] * bool(row.fix)
 
 
 def arrow_table(rows: Iterable[ConversionRow]) -> Any:
@@ -109,12 +112,23 @@ def _cells(rows: Sequence[ConversionRow]) -> tuple[list[str], list[list[str]]]:
     for row in rows:
         place = f"{short_path(row.file)}:{row.line} {row.function}" if row.file else "(other call sites)"
         pair = f"{row.source} -> {row.target}" if row.source else "(all others)"
-        calls = f"{row.calls:,}" + (" refused" if row.refused_calls == row.calls else "")
-        seconds = "" if row.seconds is None else format_seconds(row.seconds)
-        counts = [calls, format_bytes(row.aliased_bytes), format_bytes(row.copied_bytes), seconds]
-        table.append([printable(text) for text in (place, pair, *counts)])
+        calls, *figures = count_cells(row)
+        calls += " refused" if row.refused_calls == row.calls else ""
+        table.append([printable(text) for text in (place, pair, calls, *figures)])
     kept = [i for i in range(6) if (i or with_sites) and (i < 5 or with_time)]
     return [titles[i] for i in kept], [[cells[i] for i in kept] for cells in table]
+
+
+def count_cells(row: ConversionRow) -> tuple[str, str, str, str]:
+    """Return calls, aliased and copied bytes and time; a question mark stands for what was not measured."""
+    seconds = "?" if row.seconds is None else format_seconds(row.seconds)
+    return f"{row.calls:,}", _bytes(row.aliased_bytes, row), _bytes(row.copied_bytes, row), seconds
+
+
+def _bytes(count: int, row: ConversionRow) -> str:
+    if not row.unmeasured_calls:
+        return format_bytes(count)
+    return f"{format_bytes(count)}+?" if count else "?"
 
 
 def short_path(file: str) -> str:

@@ -13,8 +13,8 @@ _KEY = ("file", "line", "function", "source", "target")
 _REASON = ("why", "fix", "code")
 
 
-def merged_rows(records: Iterable[ProcessRecord]) -> list[ConversionRow]:
-    """Return rows with the sums of all processes, most copied bytes first.
+def merged_rows(records: Iterable[ProcessRecord], order: str = "bytes") -> list[ConversionRow]:
+    """Return rows with the sums of all processes, in one of the orders of `sort`.
 
     The reason and the fix are those of the first process that has a reason.
     """
@@ -26,7 +26,7 @@ def merged_rows(records: Iterable[ProcessRecord]) -> list[ConversionRow]:
                 _add(known, row)
             else:
                 known.update(row)
-    return sort(ConversionRow(**row) for row in merged.values())
+    return sort((ConversionRow(**row) for row in merged.values()), order)
 
 
 def _add(known: dict[str, Any], row: dict[str, Any]) -> None:

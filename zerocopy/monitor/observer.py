@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 
 from zerocopy.errors import ZeroCopyError
+from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.process_info import parent_of
 from zerocopy.monitor.rates import Rates, rates
 from zerocopy.monitor.ring import Ring
 from zerocopy.monitor.run_directory import default_directory
 from zerocopy.monitor.run_files import SHOWN, RunFiles
 from zerocopy.monitor.sample import Cards, Machine, ProcessRecord, Sample
-from zerocopy.monitor.totals import summarized
+from zerocopy.monitor.totals import as_dict, check_order, sort, summarized
 
 #: Seconds between the samples of `Observer.rates`: processes write their records once a second.
 WINDOW = 2.0
@@ -32,6 +33,8 @@ class Observer:
         Seconds of samples in `history`.
     shown : float
         Seconds for which a process that has ended is in the samples, at most 3600.
+    order : {"bytes", "time"}
+        The order of conversions in the samples: most copied bytes first, or the longest time first.
     cards, machine : callable, optional
         Return the GPUs and the machine. Default: read with NVML and psutil.
 
@@ -50,11 +53,12 @@ class Observer:
         keep: float = 300.0,
         *,
         shown: float = SHOWN,
+        order: str = "bytes",
         cards: Callable[[], Cards] | None = None,
         machine: Callable[[], Machine] | None = None,
     ) -> None:
         self.directory = default_directory() if directory is None else os.path.abspath(os.fspath(directory))
-        self.pid = pid
+        self.pid, self.order = pid, check_order(order)
         #: The samples of the last seconds. Each has one row of conversions a process, with the sums.
         self.history: Ring[Sample] = Ring(keep)
         self._files = RunFiles(self.directory, shown)
@@ -68,6 +72,10 @@ class Observer:
         records, problems = self._files.read(now)
         if self.pid is not None:
             records = self._of_family(records)
+        if self.order != "bytes":  # the order of the files
+            for record in records:
+                rows = sort((ConversionRow(**row) for row in record["conversions"]), self.order)
+                record["conversions"] = list(map(as_dict, rows))
         cards, machine = no_cards(), no_machine()
         try:
             self._cards = self._cards or _cards_reader()
@@ -80,7 +88,9 @@ class Observer:
             machine = self._machine()
         except Exception as error:  # noqa: BLE001 - as above
             problems.append(_one_line("the machine", error))
-        sample = Sample(time=now, processes=records, cards=cards, machine=machine, problems=problems)
+        sample = Sample(
+            time=now, processes=records, cards=cards, machine=machine, problems=problems, order=self.order
+        )
         self.history.add(now, {**sample, "processes": [summarized(record) for record in records]})
         return sample
 

@@ -10,7 +10,7 @@ from zerocopy.monitor.checked_record import FORMAT
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.process_info import describe_process, resident_bytes
 from zerocopy.monitor.sample import LoaderRecord, PoolRecord, ProcessRecord, SharedRecord
-from zerocopy.monitor.totals import as_dict, limited, sort
+from zerocopy.monitor.totals import as_dict, limited
 
 #: Call sites of a record; the others are summed. 500 take 0.3 MB.
 MOST_SITES = 500
@@ -89,7 +89,7 @@ def make_record(
     on_error : callable, optional
         Receives the name and the exception of a part that cannot be read.
     """
-    shown, others = limited(sort(rows), MOST_SITES)
+    shown, others = limited(rows, MOST_SITES)
 
     def read(name: str, function: Callable[[], Any], default: Any) -> Any:
         try:

@@ -12,7 +12,7 @@ from zerocopy.monitor.errors import MonitorRunningError
 from zerocopy.monitor.process_record import RowRecorder
 from zerocopy.monitor.report import ConversionReport
 from zerocopy.monitor.sample import ProcessRecord
-from zerocopy.monitor.totals import as_dict, sort, sum_rows
+from zerocopy.monitor.totals import as_dict, sum_rows
 
 
 def new_recorder(sites: bool) -> RowRecorder:
@@ -23,13 +23,16 @@ def new_recorder(sites: bool) -> RowRecorder:
     return Recorder(sites=sites)
 
 
-def record(sites: bool = True) -> Recording:
+def record(sites: bool = True, order: str = "bytes") -> Recording:
     """Record the conversions of a block of code, in all threads of this process.
 
     Parameters
     ----------
     sites : bool, default True
         Record the line of code of each conversion, its time and why it copies.
+    order : {"bytes", "time"}
+        The order of the rows: most copied bytes first, or the longest time first. The attribute `order` of
+        the result changes it.
 
     Returns
     -------
@@ -44,7 +47,9 @@ def record(sites: bool = True) -> Recording:
     >>> r.totals.calls, r.totals.copied_bytes
     (1, 24)
     """
-    return Recording(sites)
+    recording = Recording(sites)
+    recording.order = order
+    return recording
 
 
 class Recording(ConversionReport):
@@ -62,7 +67,7 @@ class Recording(ConversionReport):
     def __init__(self, sites: bool = True, *, recorder: Callable[[bool], RowRecorder] = new_recorder) -> None:
         self._sites, self._new_recorder = sites, recorder
         self._recorder: RowRecorder | None = None
-        self._rows: list[ConversionRow] = []
+        self._rows: Sequence[ConversionRow] = []
 
     def __enter__(self) -> Recording:
         if self._recorder is not None:
@@ -78,13 +83,11 @@ class Recording(ConversionReport):
         recorder = self._recorder
         if recorder is not None:
             recorder.stop()
-            self._rows, self._recorder = sort(recorder.rows()), None
+            self._rows, self._recorder = recorder.rows(), None
 
-    @property
-    def rows(self) -> list[ConversionRow]:
-        """The counts of each call site and pair, most copied bytes first."""
+    def _unsorted(self) -> Sequence[ConversionRow]:
         recorder = self._recorder
-        return list(self._rows) if recorder is None else sort(recorder.rows())
+        return self._rows if recorder is None else recorder.rows()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the sums and the rows as JSON types.
@@ -118,12 +121,10 @@ class Snapshot(ConversionReport):
     """
 
     def __init__(self, rows: Sequence[ConversionRow], record: ProcessRecord) -> None:
-        self._rows, self.record = sort(rows), record
+        self._rows, self.record = rows, record
 
-    @property
-    def rows(self) -> list[ConversionRow]:
-        """The counts of each call site and pair since the start, most copied bytes first."""
-        return list(self._rows)
+    def _unsorted(self) -> Sequence[ConversionRow]:
+        return self._rows
 
     def as_dict(self) -> ProcessRecord:
         """Return the record, in JSON types.

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from zerocopy.monitor import conversion_table
 from zerocopy.monitor.conversion import ConversionRow
-from zerocopy.monitor.totals import Totals, sum_rows
+from zerocopy.monitor.totals import ORDERS, Totals, check_order, sort, sum_rows
 
 
 class ConversionReport:
-    """Base of `Recording` and `Snapshot`, whose property `rows` has the counts."""
+    """Base of `Recording` and `Snapshot`, which have the counts."""
+
+    _order = ORDERS[0]
+
+    def _unsorted(self) -> Iterable[ConversionRow]:
+        """Return the counts of each call site and pair."""
+        raise NotImplementedError
 
     @property
     def rows(self) -> list[ConversionRow]:
-        """The counts of each call site and pair, most copied bytes first."""
-        raise NotImplementedError
+        """The counts of each call site and pair, in `order`."""
+        return sort(self._unsorted(), self._order)
+
+    @property
+    def order(self) -> str:
+        """The order of the rows: ``"bytes"``, most copied bytes first, or ``"time"``, longest first."""
+        return self._order
+
+    @order.setter
+    def order(self, order: str) -> None:
+        self._order = check_order(order)
 
     @property
     def totals(self) -> Totals:

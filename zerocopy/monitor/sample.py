@@ -170,3 +170,4 @@ class Sample(TypedDict):
     cards: Cards
     machine: Machine
     problems: list[str]  # what could not be read, and why
+    order: str  # of conversions: "bytes" or "time"

@@ -8,9 +8,12 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from zerocopy.monitor.conversion import ConversionRow
+from zerocopy.monitor.errors import MonitorOptionError
 from zerocopy.monitor.sample import ProcessRecord
 
 NAMES = tuple(field.name for field in fields(ConversionRow))
+#: The orders of rows.
+ORDERS = ("bytes", "time")
 #: The fields that are counts or bytes.
 COUNT_FIELDS = tuple(name for name in NAMES if name.endswith(("calls", "_bytes")))
 
@@ -38,11 +41,25 @@ def as_dict(row: ConversionRow) -> dict[str, Any]:
     return dict(zip(NAMES, _values(row), strict=True))
 
 
-def sort(rows: Iterable[ConversionRow]) -> list[ConversionRow]:
-    """Return the rows with most copied bytes first, then those with most refusals and calls."""
-    return sorted(
-        rows, key=lambda row: (-row.copied_bytes, -row.refused_calls, -row.aliased_bytes, -row.calls)
-    )
+def check_order(order: str) -> str:
+    """Return an order of rows; raise `MonitorOptionError` for other values."""
+    if order in ORDERS:
+        return order
+    fix = f"pass order={' or order='.join(map(repr, ORDERS))}"
+    raise MonitorOptionError(f"order={order!r}", "it is not an order of rows", fix)
+
+
+def sort(rows: Iterable[ConversionRow], order: str = "bytes") -> list[ConversionRow]:
+    """Return the rows with most copied bytes first, then those with most refusals and calls.
+
+    With the order "time", the rows that took longest come first.
+    """
+
+    def key(row: ConversionRow) -> tuple[float, ...]:
+        seconds = (row.seconds or 0.0) if order == "time" else 0.0
+        return -seconds, -row.copied_bytes, -row.refused_calls, -row.aliased_bytes, -row.calls
+
+    return sorted(rows, key=key)
 
 
 def sum_rows(rows: Sequence[ConversionRow]) -> Totals:
@@ -65,10 +82,18 @@ def without_place(totals: Totals) -> ConversionRow:
     return ConversionRow(file="", line=0, function="", source="", target="", **totals._asdict())
 
 
-def limited(rows: Sequence[ConversionRow], most: int) -> tuple[list[ConversionRow], int]:
-    """Return the first `most` rows and one row with the sums of the others, and the number of others."""
-    others = rows[most:]
-    return [*rows[:most], *([without_place(sum_rows(others))] if others else [])], len(others)
+def limited(rows: Iterable[ConversionRow], most: int) -> tuple[list[ConversionRow], int]:
+    """Return `most` rows and one row with the sums of the others, and the number of others.
+
+    Half of the rows are those that took longest, the rest those with most copied bytes.
+    """
+    by_bytes = sort(rows)
+    if len(by_bytes) <= most:
+        return by_bytes, 0
+    slow = set(map(id, sort(by_bytes, "time")[: most // 2]))
+    by_bytes.sort(key=lambda row: id(row) not in slow)
+    others = by_bytes[most:]
+    return [*sort(by_bytes[:most]), without_place(sum_rows(others))], len(others)
 
 
 def summarized(record: ProcessRecord) -> ProcessRecord:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zerocopy.pool.host.mode import HostStats
+from zerocopy.pool.host.mode import HostFigures, HostStats
 from zerocopy.pool.pool_base import PoolBase
 from zerocopy.pool.report import Report
 from zerocopy.pool.stats import Stats, process_stats
@@ -100,7 +100,7 @@ class PoolFigures:
         (True, True)
         >>> pool.close()
         """
-        figures: dict[str, HostStats] = {}
+        figures = HostFigures()
         counted: set[str] = set()
         for mode in self._host:
             figures[mode.name] = HostStats() if mode.memory in counted else mode.stats()

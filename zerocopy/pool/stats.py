@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from zerocopy import forks
@@ -48,6 +48,17 @@ class Stats:
         if self.reserved_bytes is not None:
             text += f", {format_bytes(self.reserved_bytes)} reserved"
         return text
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        from zerocopy.notebooks import html
+
+        rows = []
+        for field in fields(self):
+            value, is_bytes = getattr(self, field.name), field.name.endswith("_bytes")
+            text = "not counted" if value is None else format_bytes(value) if is_bytes else f"{value:,}"
+            rows.append((field.name.replace("_", " "), text))
+        return html.table(str(self), rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ class Options:
     count: int | None = None
     pid: int | None = None
     directory: str | None = None
+    order: str = "bytes"
     once: bool = False
     as_json: bool = False
     csv_path: str | None = None

@@ -46,7 +46,7 @@ def run(options: Options) -> int:
 
         return run_program(options)
     process = _find(options) if options.pid is not None else None
-    observer = Observer(options.directory, options.pid)
+    observer = Observer(options.directory, options.pid, order=options.order)
     if options.once or options.prometheus == "-":
         return _print_once(observer, options)
     with terminated_as_exit(), open_outputs(options) as outputs:

@@ -27,7 +27,7 @@ def run_program(options: Options) -> int:
     folder = contextlib.nullcontext(options.directory) if options.directory else private_directory()
     with folder as directory:
         program = Program(options.program, str(directory))
-        observer, page = (Observer(directory, shown=_SHOWN) for _ in range(2))
+        observer, page = (Observer(directory, shown=_SHOWN, order=options.order) for _ in range(2))
         with open_outputs(options) as outputs, contextlib.ExitStack() as stack:
             with program:
                 stack.enter_context(served(page, options))

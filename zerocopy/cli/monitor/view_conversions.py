@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
 from zerocopy.cli.monitor.view_lines import labelled
 from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes
 from zerocopy.monitor.conversion import ConversionRow
-from zerocopy.monitor.conversion_table import summary, text_table
+from zerocopy.monitor.conversion_table import count_cells, summary, text_table
 from zerocopy.monitor.merged_rows import merged_rows
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.totals import sum_rows
 
-#: Widths of the columns after the call site.
-_NUMBERS = (9, 10, 10)
+#: The columns after the call site, and their widths. The time is shown only in its order: it is narrow here.
+_NUMBERS = {"calls": 9, "aliased": 10, "copied": 10, "time": 7}
 
 
 def conversion_lines(
     sample: Sample, rates: Rates | None, width: int, height: int | None = None
 ) -> list[Text]:
     """Return at most `height` lines; without it, all rows with reasons that are not cut."""
-    rows = merged_rows(sample["processes"])
+    rows = merged_rows(sample["processes"], sample["order"])
     lines = [_rates(rates)] if rates is not None else []
     label = "" if lines else "Conversions"
     lines.append(labelled(label, summary(sum_rows(rows))))
     if height is None:
         table = text_table(rows, width)
         return [*lines, *map(Text, table.split("\n"))] if table else lines
-    return (lines + _table(rows, width, height - len(lines)))[:height]
+    titles = list(_NUMBERS)[: 4 if sample["order"] == "time" else 3]
+    return (lines + _table(rows, titles, width, height - len(lines)))[:height]
 
 
 def _rates(rates: Rates) -> Text:
@@ -44,14 +47,14 @@ def _rates(rates: Rates) -> Text:
     return line
 
 
-def _table(rows: list[ConversionRow], width: int, height: int) -> list[Text]:
+def _table(rows: list[ConversionRow], titles: list[str], width: int, height: int) -> list[Text]:
     """Return a title, and rows with their reason and fix, as many as fit."""
     if not rows or height < 2:
         return []
-    room = width - sum(_NUMBERS) - len(_NUMBERS)
-    lines = [Text(_columns("call site", ("calls", "aliased", "copied"), room), "dim")]
+    room = width - sum(_NUMBERS[title] + 1 for title in titles)
+    lines = [Text(_columns("call site", titles, room), "dim")]
     for number, row in enumerate(rows):
-        block = _row(row, room)
+        block = _row(row, room, len(titles))
         left = height - len(lines)
         is_last = number == len(rows) - 1
         if len(block) > left - (not is_last):
@@ -64,10 +67,10 @@ def _table(rows: list[ConversionRow], width: int, height: int) -> list[Text]:
     return lines
 
 
-def _row(row: ConversionRow, room: int) -> list[Text]:
-    counts = (f"{row.calls:,}", format_bytes(row.aliased_bytes), format_bytes(row.copied_bytes))
+def _row(row: ConversionRow, room: int, columns: int) -> list[Text]:
     style = "yellow" if row.copied_bytes else "red" if row.refused_calls else ""
-    lines = [Text(_columns(_place(row, room), counts, room), style)]
+    lines = [Text(_columns(_place(row, room), count_cells(row)[:columns], room), style)]
+    lines += [Text(f"    not measured: {row.not_measured}", "dim")] * bool(row.not_measured)
     lines += [Text(f"    why: {printable(row.why)}", "dim")] * bool(row.why)
     lines += [Text(f"    fix: {printable(row.fix)}")] * bool(row.fix)
     return lines
@@ -84,8 +87,8 @@ def _place(row: ConversionRow, room: int) -> str:
     return next((text for text in texts if len(text) <= room), texts[-1])
 
 
-def _columns(text: str, numbers: tuple[str, ...], room: int) -> str:
+def _columns(text: str, numbers: Sequence[str], room: int) -> str:
     shown = printable(text)
     shown = shown if len(shown) <= room else f"{shown[: room - 2]}.."
-    cells = [f" {number:>{width}}" for number, width in zip(numbers, _NUMBERS, strict=True)]
+    cells = [f" {number:>{width}}" for number, width in zip(numbers, _NUMBERS.values(), strict=False)]
     return shown.ljust(room) + "".join(cells)

@@ -10,6 +10,7 @@ p { margin: 4px 0; overflow-wrap: anywhere }
 table { border-collapse: collapse; width: 100%; max-width: 1100px }
 th, td { text-align: left; vertical-align: top; padding: 3px 12px 3px 0; overflow-wrap: anywhere }
 th { font-weight: 600; border-bottom: 1px solid #80808080; overflow-wrap: normal }
+td code { white-space: nowrap }
 td.number, th.number { text-align: right; white-space: nowrap }
 tr.note td { padding: 0 0 8px 12px; border-bottom: 1px solid #80808040 }
 code { font-family: ui-monospace, monospace; font-size: 13px }
@@ -22,6 +23,7 @@ code { font-family: ui-monospace, monospace; font-size: 13px }
 @media (max-width: 640px) {
   thead { display: none }
   table, tbody, tr, td { display: block }
+  td code { white-space: normal }
   td.number { display: inline-block; text-align: left; white-space: normal }
   td[data-title]::before { content: attr(data-title) ": "; opacity: 0.75 }
   td:empty { display: none }

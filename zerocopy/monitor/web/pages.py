@@ -45,6 +45,7 @@ PAGES = (
          gpu.MACHINE_MEMORY),
     ),
     Page("conversions", "Conversions", (ours.STATE, ours.TOTALS, ours.BYTES, ours.CALLS, ours.SITES)),
+    Page("conversions-by-time", "Conversions by time", (ours.STATE, ours.TOTALS, ours.SLOW_SITES)),
     Page("pool", "Pool", (ours.STATE, ours.FRAMEWORKS, ours.HOST_MODES, ours.POOLS, ours.ATTACHED)),
     Page("processes", "Processes", (ours.STATE, ours.PROCESSES, ours.RESIDENT)),
     Page("loader", "Loader", (ours.STATE, ours.LOADERS, ours.DEPTH)),

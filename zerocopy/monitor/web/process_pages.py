@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
-from zerocopy.formatting.units import format_seconds
-from zerocopy.monitor.conversion_table import short_path
+from zerocopy.formatting.units import format_bytes, format_seconds
+from zerocopy.monitor.conversion import ConversionRow
+from zerocopy.monitor.conversion_table import count_cells, short_path, summary
 from zerocopy.monitor.sample import ProcessRecord
+from zerocopy.monitor.totals import sort, sum_rows
 from zerocopy.monitor.web.charts import COLORS, Chart, Values, show
 from zerocopy.monitor.web.feed import Moment
 from zerocopy.monitor.web.tables import Cell, Row, Table, Text
@@ -65,56 +66,43 @@ BYTES = Chart(
 CALLS = Chart("Conversions: calls per second", _calls, "count", absent=_SOON)
 
 
-def _sum(moment: Moment, name: str) -> float:
-    return sum(row[name] or 0 for record in _records(moment) for row in record["conversions"])
+def _rows(moment: Moment) -> list[ConversionRow]:
+    return [ConversionRow(**row) for record in _records(moment) for row in record["conversions"]]
 
 
 def _totals(moment: Moment) -> list[str]:
-    if not _records(moment):
-        return []
-    calls, refused = int(_sum(moment, "calls")), int(_sum(moment, "refused_calls"))
-    aliased, copied = (
-        show(_sum(moment, "aliased_bytes"), "bytes"),
-        show(_sum(moment, "copied_bytes"), "bytes"),
-    )
-    sums = f"{calls:,} calls, {aliased} aliased, {copied} copied, {refused:,} refused"
-    return [f"Since recording began: {sums}."]
+    return [f"Since recording began: {summary(sum_rows(_rows(moment)))}."] if _records(moment) else []
 
 
 TOTALS = Text("", _totals)
 
 
-def _sites(most: int) -> Callable[[Moment], list[Row]]:
+def _sites(most: int, order: str) -> Callable[[Moment], list[Row]]:
     def rows(moment: Moment) -> list[Row]:
-        sites = [row for record in _records(moment) for row in record["conversions"]]
-        sites.sort(key=_worst_first)
-        return [line for row in sites[:most] for line in _site(row)]
+        return [line for row in sort(_rows(moment), order)[:most] for line in _site(row)]
 
     return rows
 
 
-def _worst_first(row: Mapping[str, Any]) -> tuple[int, ...]:
-    return tuple(-row[name] for name in ("copied_bytes", "refused_calls", "aliased_bytes", "calls"))
-
-
-def _site(row: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the row of a call site, and a note with the reason and the fix."""
-    place = f"{short_path(row['file'])}:{row['line']}" if row["file"] else "other call sites"
-    pair = f"{row['source']} -> {row['target']}" if row["source"] else ""
+def _site(row: ConversionRow) -> Iterator[Row]:
+    """Yield the row of a call site, and a note: what was not measured, the reason and the fix."""
+    calls, aliased, copied, seconds = count_cells(row)
     yield [
-        Cell(place, "code"),
-        row["function"],
-        pair,
-        f"{row['calls']:,}",
-        show(row["aliased_bytes"], "bytes"),
-        Cell(show(row["copied_bytes"], "bytes"), "bad" if row["copied_bytes"] else ""),
-        show(row["copied_bytes"] / row["calls"], "bytes") if row["calls"] else "",
-        Cell(f"{row['refused_calls']:,}", "bad" if row["refused_calls"] else ""),
-        "" if row["seconds"] is None else format_seconds(row["seconds"]),
+        Cell(f"{short_path(row.file)}:{row.line}" if row.file else "other call sites", "code"),
+        row.function,
+        f"{row.source} -> {row.target}" if row.source else "",
+        calls,
+        aliased,
+        Cell(copied, "bad" if row.copied_bytes else ""),
+        "?" if row.unmeasured_calls else format_bytes(round(row.copied_bytes / max(row.calls, 1))),
+        Cell(f"{row.refused_calls:,}", "bad" if row.refused_calls else ""),
+        seconds,
     ]
-    if row["why"]:
-        fix = f" Fix (x is the object): {row['fix']}" if row["fix"] else ""
-        yield [f"Why: {row['why']}.{fix}"]
+    notes = [f"Not measured: {row.not_measured}."] * bool(row.not_measured)
+    notes += [f"Why: {row.why}."] * bool(row.why)
+    notes += [f"Fix (x is the object): {row.fix}"] * bool(row.fix)
+    if notes:
+        yield [" ".join(notes)]
 
 
 _HEADS = (
@@ -122,8 +110,9 @@ _HEADS = (
     *("#refused", "#time"),
 )
 _NOTHING = "no conversion was recorded yet"
-SITES = Table("Call sites, most copied bytes first", _HEADS, _sites(_SITES), _NOTHING)
-WORST_SITES = Table("The 5 call sites with most copied bytes", _HEADS, _sites(5), _NOTHING)
+SITES = Table("Call sites, most copied bytes first", _HEADS, _sites(_SITES, "bytes"), _NOTHING)
+SLOW_SITES = Table("Call sites, longest time first", _HEADS, _sites(_SITES, "time"), _NOTHING)
+WORST_SITES = Table("The 5 call sites with most copied bytes", _HEADS, _sites(5, "bytes"), _NOTHING)
 
 
 def _frameworks(moment: Moment) -> Values:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import ClassVar
 
 from zerocopy import forks
 from zerocopy.errors import PoolUnavailableError, Reason
+from zerocopy.formatting.units import format_bytes
 
 #: Held while modes are installed and restored, because they change the whole process.
 CHANGING = forks.lock()
@@ -35,6 +36,19 @@ class HostStats:
     in_use: int | None = None
     kept: int | None = None
     peak: int | None = None
+
+
+class HostFigures(dict[str, HostStats]):
+    """The figures by the name of the mode; notebooks show a table."""
+
+    def _repr_html_(self) -> str:
+        from zerocopy.notebooks import html
+
+        rows = [
+            (name, *("not counted" if n is None else format_bytes(n) for n in astuple(each)))
+            for name, each in self.items()
+        ]
+        return html.table("Host memory", rows, ("mode", "in use", "kept", "peak"))
 
 
 class Mode(ABC):
