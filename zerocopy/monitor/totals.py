@@ -52,7 +52,7 @@ def check_order(order: str) -> str:
 def sort(rows: Iterable[ConversionRow], order: str = "bytes") -> list[ConversionRow]:
     """Return the rows with most copied bytes first, then those with most refusals and calls.
 
-    With the order "time", the rows that took longest come first.
+    With the order "time", the rows with the longest time come first.
     """
 
     def key(row: ConversionRow) -> tuple[float, ...]:

@@ -204,12 +204,12 @@ def value_type(type_: Any) -> Any:
 
 
 def given_words(choice: Any, type_: Any) -> Any:
-    """Return the words that the caller passed as an array without nulls and duplicates.
+    """Return the caller's words as an array without nulls and duplicates.
 
     Raises
     ------
     ValueError
-        They are not; the message is the end of a sentence.
+        The words are invalid; the message completes a sentence about them.
     """
     pa = hub().module()
     try:

@@ -84,7 +84,7 @@ def _codes(column: Column, choice: Any, unread: bool) -> Column:
     pa = hub().module()
     array = _array(column, unread)
     if choice is None:
-        # One pass that hashes the rows: the words and the codes are made of the dictionary.
+        # Only this call hashes all rows: words and codes are computed from the dictionary.
         array = array.dictionary_encode()
         distinct = Distinct(array.type)
         distinct.add(array)
@@ -105,7 +105,7 @@ def _given(choice: Any, type_: Any) -> Any:
 
 
 def _decoded(column: Column, unread: bool) -> Column:
-    """Return a dictionary as the values of its rows; another column itself."""
+    """Return a dictionary as the values of its rows, and any other column unchanged."""
     field = column.field
     if field is None or field.kind != "dictionary" or field.extension:
         return column
