@@ -237,7 +237,7 @@ def test_labels_that_do_not_fit_are_refused() -> None:
     x = torch.arange(3.0)
     frame = pd.DataFrame({"x": range(4)})
     for labels, why in [
-        (frame.index, "index= has 4 labels, and the object has 3 rows"),
+        (frame.index, "index= has length 4, but the object has 3 rows"),
         (frame[:3], "pandas cannot make an index"),
         (np.ones((3, 1)), "pandas cannot make an index"),
     ]:

@@ -94,7 +94,7 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
 def _check_labels(labels: Any, table: Table) -> None:
     """Refuse row labels whose number is not the number of rows."""
     if len(labels) != table.length:
-        why = f"index= has {len(labels):,} labels, and the object has {table.length:,} rows"
+        why = f"index= has length {len(labels):,}, but the object has {table.length:,} rows"
         fixes = [Fix(options={"index": None}, effect="gives the default index")]
         raise UnsupportedConversionError("", why, code="different-lengths", fixes=fixes)
 
