@@ -123,7 +123,7 @@ def test_every_framework_has_distinct_aliases() -> None:
 
 
 @pytest.mark.parametrize(
-    "to", [[1], {}, None, 3, 1.5, object(), np.zeros(3), b"torch", {"torch"}, ("torch",)]
+    "to", [[1], {}, None, 3, 1.5, object(), memoryview(b"torch"), b"torch", {"torch"}, ("torch",)]
 )
 def test_other_objects_are_refused_with_the_names(to: object) -> None:
     for function in (zc.convert, zc.explain):

@@ -28,6 +28,13 @@ assert_type(zc.convert(x, torch.Tensor), torch.Tensor)
 assert_type(zc.convert(frame["a"], pl.Series), pl.Series)
 assert_type(zc.convert(x, torch), Any)
 
+# an object of the target
+assert_type(zc.convert(x, tensor), torch.Tensor)
+assert_type(zc.convert(x, frame), pl.DataFrame)
+assert_type(zc.convert(frame, tensor), Any)
+assert_type(zc.convert([tensor], tensor), list[Any])
+assert_type(zc.explain(x, tensor), zc.Plan)
+
 # containers, if the types of their leaves are known: those of x contain Any
 assert_type(zc.convert({"a": tensor}, "numpy"), dict[str, Any])
 assert_type(zc.convert([tensor, tensor], "numpy"), list[Any])

@@ -12,7 +12,7 @@ from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_new_route, keep, option_key
-from zerocopy._engine.target import may_be_compound
+from zerocopy._engine.target import is_named, may_be_compound, of_object
 from zerocopy._native import core
 from zerocopy.describe import opened
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
@@ -33,14 +33,15 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         buffer protocol; or a dict, list, tuple, dataclass, mapping, mutable sequence or pytree of
         these, which is converted leaf by leaf into the same container. For a table framework,
         a dict or mapping of columns is a table.
-    to : str, module or type
+    to : str, module, type or object
         A framework's import name, such as ``"torch"``; :func:`zerocopy.frameworks`
         lists them. Or its module, or its type of arrays or tables: ``torch``, ``torch.Tensor``,
-        ``"torch.Tensor"``, ``jax.numpy``. ``pyarrow.Tensor`` is one of several forms.
+        ``"torch.Tensor"``, ``jax.numpy``. ``pyarrow.Tensor`` is one of several forms. Or an array or a
+        table of it, whose device is then the default of `device`.
     device : str, tuple of int, or a framework's device, optional
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``, a DLPack ``(type, id)`` pair, a ``torch.device``.
-        Default: the source's device, or the target's own if it does not support that one
-        (CuPy and Numba have only arrays on CUDA devices).
+        Default: the device of the object passed as `to`; otherwise the source's device, or the
+        target's own if it does not support that one (CuPy and Numba have only arrays on CUDA devices).
     copy : bool, optional
         False: alias or raise. True: never alias. None: alias where possible.
     stream : int or stream object, optional
@@ -180,6 +181,9 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
 
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
+    if type(to) is not str and not is_named(to):
+        to, passed = of_object(to, obj, passed)
+        return convert(obj, to, **passed)
     if recording.counters is None:
         return _convert_slowly(obj, to, passed, None)
     return recording.observe(_convert_slowly, obj, to, passed)

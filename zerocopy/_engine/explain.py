@@ -10,9 +10,9 @@ from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import leaf_calls
 from zerocopy._engine.fixes import compose, keep_leaves, prepend, relocate, resolve
 from zerocopy._engine.memory import shares_memory
-from zerocopy._engine.options import SIGNATURE, ConvertOptions, Target, check_options
+from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.target import may_be_compound, text
+from zerocopy._engine.target import is_named, may_be_compound, of_object, text
 from zerocopy.describe import opened
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
@@ -21,14 +21,14 @@ from zerocopy.source import type_name
 
 
 @public
-def explain(obj: Any, to: Target, **options: Unpack[ConvertOptions]) -> Plan:
+def explain(obj: Any, to: Target | Like, **options: Unpack[ConvertOptions]) -> Plan:
     """Describe how :func:`zerocopy.convert` would convert an object; convert nothing.
 
     Parameters
     ----------
     obj : object
         The object to convert.
-    to : str, module or type
+    to : str, module, type or object
         The target.
     device, copy, stream, writable, dtype, leaves, validate : optional
         The options of :func:`zerocopy.convert`. ``validate="full"`` reads the data here too.
@@ -59,7 +59,10 @@ def explain(obj: Any, to: Target, **options: Unpack[ConvertOptions]) -> Plan:
       fix: pass an array: an object with __dlpack__, __cuda_array_interface__, \
 __array_interface__, __arrow_c_array__ or the buffer protocol
     """
-    call = Call(obj, to, check_options("explain", options) if options else {}, reports=True)
+    checked = check_options("explain", options) if options else {}
+    if not is_named(to):
+        to, checked = of_object(to, obj, checked)
+    call = Call(obj, to, checked, reports=True)
     try:
         call.obj = opened(obj, call.target.name)
         return _explain_tree(call) if call.is_tree() else resolve(_explain(call), call)

@@ -8,9 +8,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
 
 if TYPE_CHECKING:  # the known names are literals, so that type checkers report misspelled names
-    from zerocopy._engine.signatures import Target as Target
+    from zerocopy._engine.signatures import Like as Like, Target as Target
 else:
-    Target = str | ModuleType | type[Any]
+    Target, Like = str | ModuleType | type[Any], Any
 
 
 class ArrayOptions(TypedDict, total=False):
@@ -47,7 +47,7 @@ _POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
 
 #: For ``help()`` and ``inspect.signature``: functions take the options as one dictionary.
 SIGNATURE = Signature(
-    [Parameter("obj", _POSITIONAL, annotation=Any), Parameter("to", _POSITIONAL, annotation=Target)]
+    [Parameter("obj", _POSITIONAL, annotation=Any), Parameter("to", _POSITIONAL, annotation=Target | Like)]
     + [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_TYPES[name]) for name in NAMES],
     return_annotation=Any,
 )

@@ -11,10 +11,10 @@ from zerocopy._engine.convert import convert_slowly
 from zerocopy._engine.explain import explain
 from zerocopy._engine.fixes import compose
 from zerocopy._engine.option_routes import Route
-from zerocopy._engine.options import SIGNATURE, ConvertOptions, Target, check_options
+from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import fastest_routes_of, keep
-from zerocopy._engine.target import text
+from zerocopy._engine.target import is_named, of_object, text
 from zerocopy.device import parse_stream
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public, shorten
@@ -27,7 +27,7 @@ from zerocopy.tables.column import Table
 
 
 @public
-def plan_for(schema: Any, to: Target, **options: Unpack[ConvertOptions]) -> Converter:
+def plan_for(schema: Any, to: Target | Like, **options: Unpack[ConvertOptions]) -> Converter:
     """Return a function that converts objects to one target with the same options, for loops.
 
     Parameters
@@ -37,7 +37,7 @@ def plan_for(schema: Any, to: Target, **options: Unpack[ConvertOptions]) -> Conv
         is made. Or an object with ``__arrow_c_schema__``, such as ``pyarrow.Schema``, ``pyarrow.DataType``,
         ``polars.Schema`` or ``nanoarrow.Schema``, whose types the target must support. The result does not
         keep `schema`, and converts objects of other types and schemas too.
-    to : str, module or type
+    to : str, module, type or object
         The target, as for :func:`zerocopy.convert`.
     device, copy, stream, writable, dtype, leaves, validate : optional
         Options of :func:`zerocopy.convert`.
@@ -80,14 +80,17 @@ def plan_for(schema: Any, to: Target, **options: Unpack[ConvertOptions]) -> Conv
     zerocopy.errors.UnsupportedConversionError: convert(pyarrow.lib.Schema..., to='numpy'): ...
     """
     checked = {name: _copy_of(value) for name, value in check_options("plan_for", options).items()}
+    named: Any = to
+    if not is_named(to):
+        named, checked = of_object(to, None, checked)
     obj = None if isinstance(schema, type) else schema
-    call = Call(obj, to, checked)
+    call = Call(obj, named, checked)
     target = call.target
     target.module()
     parse_stream(checked.get("stream"))
     if "device" in checked:
         target.check_device(target.parse_device(checked["device"]))
-    converter = Converter(to, checked)
+    converter = Converter(named, checked)
     if obj is not None and not _check_schema(call):
         _keep_route(call)
     return converter

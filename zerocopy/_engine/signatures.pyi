@@ -8,7 +8,7 @@ names in variables. tests/engine/test_typing.py compares the targets and the opt
 # mypy reports overlaps of a container, or a table, with any object; the first overload that fits counts.
 # mypy: disable-error-code="overload-overlap"
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Literal, Never, Protocol, TypeAlias, TypeVar, Unpack, overload
 
@@ -72,6 +72,18 @@ _Compounds: TypeAlias = Literal[
     "scipy.sparse.csr_array", "sparse", "sparse.COO", "sparse.GCXS",
 ]  # fmt: skip
 
+class _Array(Protocol):
+    def __dlpack__(self, *, stream: Any = ...) -> Any: ...
+
+class _Series(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
+
+#: An object of the target in the argument ``to``. By protocols alone: a framework that is not installed, or
+#: has no types, is Any for type checkers, which every name would match.
+Like: TypeAlias = _Array | _Table | _Series
+_TensorObject = TypeVar("_TensorObject", bound=_Array)
+_TableObject = TypeVar("_TableObject", bound=_Table | _Series)
+
 #: The argument ``to`` of all functions.
 Target: TypeAlias = _Tensors | _Tables | _Compounds | FrameworkName | ModuleType | type[Any]
 
@@ -80,9 +92,11 @@ def convert(obj: dict[_K, _V], to: _Tensors, **options: Unpack[ArrayOptions]) ->
     """Hand an array or a table to another framework: see ``help(zerocopy.convert)``."""
 
 @overload
-def convert(obj: list[Any], to: Target, **options: Unpack[ConvertOptions]) -> list[Any]: ...
+def convert(obj: list[Any], to: Target | Like, **options: Unpack[ConvertOptions]) -> list[Any]: ...
 @overload
-def convert(obj: tuple[Any, ...], to: Target, **options: Unpack[ConvertOptions]) -> tuple[Any, ...]: ...
+def convert(
+    obj: tuple[Any, ...], to: Target | Like, **options: Unpack[ConvertOptions]
+) -> tuple[Any, ...]: ...
 @overload
 def convert(obj: _Table, to: _Tensors, **options: Unpack[ConvertOptions]) -> Any: ...
 @overload
@@ -119,12 +133,22 @@ def convert(obj: object, to: ModuleType, **options: Unpack[ConvertOptions]) -> A
 def convert(obj: dict[Any, Any] | _Table, to: type[Any], **options: Unpack[ConvertOptions]) -> Any: ...
 @overload
 def convert(obj: object, to: type[_T], **options: Unpack[ArrayOptions]) -> _T: ...
+@overload
+def convert(obj: dict[Any, Any] | _Table, to: _Array, **options: Unpack[ConvertOptions]) -> Any: ...
+@overload
+def convert(
+    obj: object, to: np.ndarray[Any, Any], **options: Unpack[ArrayOptions]
+) -> np.ndarray[Any, Any]: ...
+@overload
+def convert(obj: object, to: _TensorObject, **options: Unpack[ArrayOptions]) -> _TensorObject: ...
+@overload
+def convert(obj: object, to: _TableObject, **options: Unpack[ConvertOptions]) -> _TableObject: ...
 
 # This overload also takes wrong calls. It lists the options: a TypedDict takes no further keys (PEP 728).
 @overload
 def convert(
     obj: object,
-    to: Target | Mismatch[Never],
+    to: Target | Like | Mismatch[Never],
     *,
     device: Any = ...,
     copy: bool | Mismatch[Never] | None = ...,
@@ -136,7 +160,7 @@ def convert(
     layout: str | Mismatch[Never] | None = ...,
     columns: Sequence[Hashable] | Mismatch[Never] | None = ...,
     nulls: Any = ...,
-    encode: bool | Mismatch[Never] | None = ...,
+    encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | Mismatch[Never] | None = ...,
     names: Sequence[str] | Mismatch[Never] | None = ...,
     index: Any = ...,
     connection: Any = ...,

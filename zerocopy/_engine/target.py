@@ -1,8 +1,9 @@
-"""``resolve``: the framework that the argument ``to`` names, as text, as a module or as a type."""
+"""The framework that the argument ``to`` names: as text, as a module, as a type or by an object."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -36,19 +37,62 @@ def resolve(to: Any, obj: Any = None) -> Framework:
     framework = _find(to)
     if framework is not None:
         return framework
-    if not isinstance(to, (str, ModuleType, type)):
-        swapped = issubclass(type(obj), (str, ModuleType, type)) and _find(obj) is not None
-        raise UnknownFrameworkError(
-            f"to={_short(to)}",
-            "the arguments are swapped" if swapped else "it is not a name, a module or a type of a framework",
-            f"the object comes first: zc.convert(x, {text(obj)})" if swapped else registry.suggest(""),
-        )
+    if not is_named(to):
+        raise _not_a_target(to, obj, "it is not a name, a module or a type of a framework")
     if isinstance(to, type):
         why = "it is not a type that convert makes"
         owner = _owner(to)
         remedy = f"pass to={owner.name!r}" if owner is not None else registry.suggest(text(to))
         raise UnknownFrameworkError(f"to={text(to)}", why, remedy)
     return registry.by_name(text(to).strip("'"))  # raises, with the nearest names
+
+
+def is_named(to: Any) -> bool:
+    """Whether ``to`` is a name, a module or a type, and not an object of the target."""
+    return issubclass(type(to), (str, ModuleType, type))  # not isinstance, which reads __class__
+
+
+def of_object(to: Any, obj: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the name of the framework of an object passed as ``to``, and the options with its device.
+
+    Raises
+    ------
+    UnknownFrameworkError
+        No framework has such objects, or the arguments were swapped.
+    """
+    framework = registry.by_type(type(to))
+    if framework is None or registry.find(framework.name) is None or (is_named(obj) and _find(obj)):
+        why = "it is not a name, a module, a type or an object of a framework"
+        raise _not_a_target(to, obj, why)
+    own = _of_type(type(to))
+    # A table's type is one of several forms; a route by the name is the one of ``to="torch"``.
+    named = framework.name if own is None or own.kind == "tensor" else type(to)
+    given = dict(options)
+    if given.get("device") is None and framework.device_kinds != ("cpu",):
+        device = device_of(framework, to)
+        given |= {} if device is None else {"device": device}
+    return named, given
+
+
+def _not_a_target(to: Any, obj: Any, why: str) -> UnknownFrameworkError:
+    if is_named(obj) and _find(obj) is not None:
+        remedy = f"the object comes first: zc.convert(x, {text(obj)})"
+        return UnknownFrameworkError(f"to={_short(to)}", "the arguments are swapped", remedy)
+    return UnknownFrameworkError(f"to={_short(to)}", why, registry.suggest(""))
+
+
+def device_of(framework: Framework, obj: Any) -> str | None:
+    """Return the device of a framework's object as the option ``device=``; None if it has not one device."""
+    try:
+        table = framework.table(obj)
+        columns = None if table is None else table.columns
+        devices = {framework.source(obj).view.device} if columns is None else {c.device for c in columns}
+    except ZeroCopyError:
+        return None  # several buffers or devices
+    if len(devices) != 1:
+        return None
+    device = devices.pop()
+    return device.kind if device.is_host else f"{device.kind}:{device.id}"
 
 
 def may_be_compound(obj: Any, target: Framework) -> bool:
