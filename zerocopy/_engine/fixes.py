@@ -54,7 +54,7 @@ def compose(error: ZeroCopyError, call: Any) -> None:
     texts = [f"{each.code} {each.effect}".rstrip() for each in kept]
     texts += ["; and ".join(prose)] if prose else []
     new = [why for why in later if why not in error.why]  # one of several obstacles can remain
-    why = "; then ".join([error.why, *new[:1]])
+    why = "; also, ".join([error.why, *new[:1]])
     error.with_context(why=why, remedy=error.preface + "; or ".join(texts))
 
 

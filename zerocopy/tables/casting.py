@@ -155,10 +155,10 @@ def _refuse_meaning(
 
 
 def _numbers_alone(table: Table, option: DTypeOption) -> Fix:
-    """Return the option that casts the columns of numbers alone."""
+    """Return the option that casts only the columns of numbers."""
     types = {dtype.name for column in table.columns if (dtype := _type(column)) is not None}
     if not types or option.one is None:
         return Fix(options={"dtype": None}, effect="keeps the types")
     return Fix(
-        options={"dtype": dict.fromkeys(sorted(types), option.one.name)}, effect="casts the numbers alone"
+        options={"dtype": dict.fromkeys(sorted(types), option.one.name)}, effect="casts only the numbers"
     )
