@@ -36,8 +36,8 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     to : str, module, type or object
         A framework's import name, such as ``"torch"``; :func:`zerocopy.frameworks`
         lists them. Or its module, or its type of arrays or tables: ``torch``, ``torch.Tensor``,
-        ``"torch.Tensor"``, ``jax.numpy``. ``pyarrow.Tensor`` is one of several forms. Or an array or a
-        table of it, whose device is then the default of `device`.
+        ``"torch.Tensor"``, ``jax.numpy``. ``pyarrow.Tensor`` is one of several forms. Or one of
+        its arrays or tables, whose device is then the default of `device`.
     device : str, tuple of int, or a framework's device, optional
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``, a DLPack ``(type, id)`` pair, a ``torch.device``.
         Default: the device of the object passed as `to`; otherwise the source's device, or the

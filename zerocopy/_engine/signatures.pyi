@@ -78,8 +78,8 @@ class _Array(Protocol):
 class _Series(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
 
-#: An object of the target in the argument ``to``. By protocols alone: a framework that is not installed, or
-#: has no types, is Any for type checkers, which every name would match.
+#: An object of the target in the argument ``to``, described by protocols: a class of a framework that is not
+#: installed or not annotated is Any for type checkers, and every name would match it.
 Like: TypeAlias = _Array | _Table | _Series
 _TensorObject = TypeVar("_TensorObject", bound=_Array)
 _TableObject = TypeVar("_TableObject", bound=_Table | _Series)

@@ -65,7 +65,7 @@ def of_object(to: Any, obj: Any, options: Mapping[str, Any]) -> tuple[Any, dict[
         why = "it is not a name, a module, a type or an object of a framework"
         raise _not_a_target(to, obj, why)
     own = _of_type(type(to))
-    # A table's type is one of several forms; a route by the name is the one of ``to="torch"``.
+    # The type of a table selects one of several forms. A tensor's name reuses the routes of ``to="torch"``.
     named = framework.name if own is None or own.kind == "tensor" else type(to)
     given = dict(options)
     if given.get("device") is None and framework.device_kinds != ("cpu",):
@@ -82,7 +82,7 @@ def _not_a_target(to: Any, obj: Any, why: str) -> UnknownFrameworkError:
 
 
 def device_of(framework: Framework, obj: Any) -> str | None:
-    """Return the device of a framework's object as the option ``device=``; None if it has not one device."""
+    """Return the device of a framework's object as the option ``device=``; None without a single device."""
     try:
         table = framework.table(obj)
         columns = None if table is None else table.columns
