@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.monitor_samples import card, cards, process, sample
+from helpers.paths import ROOT
 
 import zerocopy as zc
 from zerocopy.formatting.printable import printable
@@ -145,6 +147,89 @@ def pool() -> Any:
     row = Attachment(HOSTILE, Status.TOO_LATE, HOSTILE, HOSTILE)
     check(str(row))
     return Report("none", "auto", [HOSTILE], [HOSTILE], [row], [HOSTILE])
+
+
+def representations() -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield the names of methods of the package that return text, and a text of each with hostile names."""
+    from zerocopy.loading.dataset import Group
+    from zerocopy.pool.pool import Pool
+    from zerocopy.pool.tracker import Leak
+    from zerocopy.shared.objects import Shared
+    from zerocopy.tables.result import Encoded
+
+    hostile = {"_describe": lambda self: HOSTILE, "closed": False, "__init__": lambda self: None}
+    yield "pool/pool.py Pool", lambda: repr(type("Hostile", (Pool,), hostile)())
+    names = {
+        "framework": HOSTILE,
+        "closed": False,
+        "nbytes": 1,
+        "__init__": lambda self: None,
+        "__del__": lambda self: None,
+    }
+    yield "shared/objects.py Shared", lambda: repr(type("Hostile", (Shared,), names)())
+    yield "pool/tracker.py Leak", lambda: str(Leak(1, 0, None, HOSTILE, HOSTILE))
+    yield "tables/result.py Encoded", lambda: repr(Encoded(HOSTILE, Text()))
+    yield (
+        "_engine/plan_for.py Converter",
+        lambda: repr(zc.plan_for(np.zeros(2), "numpy", dtype={HOSTILE: "f4"})),
+    )
+    yield "loading/loader.py Loader", loader
+    yield "loading/dataset.py Group", lambda: str(Group(1, HOSTILE))
+
+
+class Text:
+    def __repr__(self) -> str:
+        return HOSTILE
+
+
+def loader() -> str:
+    made = zc.loader(np.zeros(8), "numpy", batch=4)
+    made._source.name = HOSTILE
+    return repr(made)
+
+
+@pytest.mark.parametrize("text", [pytest.param(make, id=name) for name, make in representations()])
+def test_representations(text: Callable[[], str]) -> None:
+    check(text())
+
+
+#: Methods whose texts have no names of others, are checked above, or are parts of texts that are.
+WITHOUT_NAMES = {
+    "_engine/planner.py Call",
+    "audit/report.py Audit",
+    "audit/wrapper.py Wrapper",
+    "cli/matrix/result.py Matrix",
+    "device.py Device",
+    "dtype.py DType",
+    "errors/__init__.py Fix",
+    "errors/__init__.py Reason",
+    "errors/__init__.py ZeroCopyError",
+    "loading/loader_plan.py LoaderPlan",
+    "loading/stats.py LoaderStats",
+    "monitor/holder.py Holders",
+    "monitor/recording.py Snapshot",
+    "monitor/report.py ConversionReport",
+    "monitor/run_directory.py FileName",
+    "plan.py Plan",
+    "pool/attachment.py Attachment",
+    "pool/limits.py Limit",
+    "pool/report.py Report",
+    "pool/settings.py Settings",
+    "pool/stats.py Stats",
+    "protocols/arrow_schema.py Field",
+    "strided_view.py StridedView",
+}
+
+
+def test_every_representation_is_checked() -> None:
+    representing = set()
+    for path in (ROOT / "zerocopy").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            body = node.body if isinstance(node, ast.ClassDef) else []
+            if {getattr(each, "name", "") for each in body} & {"__repr__", "__str__"}:
+                assert isinstance(node, ast.ClassDef)
+                representing.add(f"{path.relative_to(ROOT / 'zerocopy').as_posix()} {node.name}")
+    assert representing == WITHOUT_NAMES | {name for name, _ in representations()}
 
 
 @pytest.mark.parametrize("text", [pytest.param(make, id=name) for name, make in reports()])

@@ -39,7 +39,7 @@ NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
 LAYERS: dict[str, set[str]] = {
     **dict.fromkeys(NOUNS, NOUNS | {"formatting", "notebooks"}),
     # The compiled core and its loader.
-    "_native": set(),
+    "_native": {"errors"},
     "forks": set(),
     "notebooks": {"formatting"},
     # Sizes, times, counts and names as text.
@@ -53,7 +53,8 @@ LAYERS: dict[str, set[str]] = {
     "casting": NOUNS | {"protocols", "registry"},
     # Arrays of several buffers: sparse, ragged.
     "compound": NOUNS | {"describe", "framework", "protocols", "registry"},
-    "tables": NOUNS | {"_native", "casting", "forks", "framework", "layout", "protocols", "registry"},
+    "tables": NOUNS
+    | {"_native", "casting", "forks", "formatting", "framework", "layout", "protocols", "registry"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
     "_frameworks": NOUNS
     | {
@@ -70,10 +71,11 @@ LAYERS: dict[str, set[str]] = {
     }
     | {"pool", "protocols", "registry", "tables"},
     "_engine": NOUNS
-    | {"_native", "casting", "compound", "describe", "framework", "layout", "protocols", "registry"}
-    | {"tables"},
+    | {"_native", "casting", "compound", "describe", "formatting", "framework", "layout", "protocols"}
+    | {"registry", "tables"},
     "shared": NOUNS
-    | {"_engine", "describe", "forks", "frames", "framework", "protocols", "registry", "tables"},
+    | {"_engine", "describe", "forks", "formatting", "frames", "framework", "protocols", "registry"}
+    | {"tables"},
     # One object as a header and frames; it names no framework.
     "frames": NOUNS | {"_engine", "describe", "framework", "protocols", "registry", "tables"},
     "pickling": {"errors", "frames", "registry"},

@@ -100,8 +100,9 @@ def test_a_process_that_is_not_a_worker_leaves_the_state_of_its_parent(
 def test_new_workers_that_repeat_an_epoch_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loader = loader_of()
     begin_epoch(monkeypatch, loader, 10**7)
-    with pytest.warns(RuntimeWarning, match=r"epoch 0 .* again; call loader.set_epoch"):
+    with pytest.warns(RuntimeWarning, match=r"epoch 0 .* again; call loader.set_epoch") as caught:
         begin_epoch(monkeypatch, loader, 10**8)
+    assert caught[0].filename == __file__
     begin_epoch(monkeypatch, loader, 10**9)  # a warning would be an error
 
 

@@ -318,8 +318,12 @@ def test_deallocate_error_is_printed(capsys) -> None:
 def test_leak_in_scope_warns(install, track: bool) -> None:
     pool = install(track=track)
     before = pool.allocate(1 << 16)
-    with pytest.warns(ResourceWarning, match=r"outstanding at the end of the block:\n.*100 B"), pool:
+    with (
+        pytest.warns(ResourceWarning, match=r"outstanding at the end of the block:\n.*100 B") as caught,
+        pool,
+    ):
         ptr = pool.allocate(100)
+    assert caught[0].filename == __file__
     assert [leak.nbytes for leak in pool.scopes[0].leaks] == [100]
     pool.deallocate(ptr, 100)
     pool.deallocate(before, 1 << 16)
@@ -603,10 +607,11 @@ def test_strict_raises_if_attach_fails(host, monkeypatch) -> None:
 
     monkeypatch.setattr(RMMHook, "attach", fail)
     with (
-        pytest.warns(RuntimeWarning, match="it will not"),
+        pytest.warns(RuntimeWarning, match="it will not") as caught,
         pytest.raises(zc.PoolUnavailableError, match="it will not"),
     ):
         zc.install_pool(allocator=host, frameworks="rmm", strict=True)
+    assert {warning.filename for warning in caught} == {__file__}
     assert installed_pool() is None
 
 

@@ -18,6 +18,7 @@ from zerocopy._engine.target import is_named, of_object, text
 from zerocopy.device import parse_stream
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public, shorten
+from zerocopy.formatting.printable import printable
 from zerocopy.plan import Plan
 from zerocopy.protocols.arrow_c import read_field
 from zerocopy.protocols.exporter_errors import is_error
@@ -151,7 +152,7 @@ class Converter:
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self._options.items())
-        return f"<converter to {text(self._to)}{options}>"
+        return printable(f"<converter to {text(self._to)}{options}>")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Converter, (self._to, self._options)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 import os
-import warnings
 from typing import Any
+
+from zerocopy.errors.warning import warn
 
 _MODULE = "zerocopy._native._core"
 
@@ -39,7 +40,7 @@ def _load() -> Any:
             f"ZEROCOPY_NATIVE=1 is set, but the compiled core cannot be loaded: {why_not}"
         ) from cause
     if why_not and module is not None:
-        warnings.warn(f"zerocopy runs without its compiled core: {why_not}", RuntimeWarning, stacklevel=2)
+        warn(f"zerocopy runs without its compiled core: {why_not}")
     return None if why_not else module
 
 

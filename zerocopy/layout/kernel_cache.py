@@ -11,12 +11,12 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import warnings
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from zerocopy.errors.warning import warn
 from zerocopy.layout import cache_folder
 
 _HERE = Path(__file__).parent
@@ -156,10 +156,8 @@ def _store(folders: list[str], file: str, code: bytes) -> None:
             refusals.append(str(error) if isinstance(error, cache_folder.UntrustedError) else folder)
         else:
             return
-    warnings.warn(
+    warn(
         "the kernels of aos_to_soa are compiled in each process, which takes some seconds, because no "
         f"cache folder is writable by this user alone: {', '.join(refusals)}; "
-        "set NUMBA_CACHE_DIR to a folder that only this user can write, as an absolute path",
-        RuntimeWarning,
-        stacklevel=3,
+        "set NUMBA_CACHE_DIR to a folder that only this user can write, as an absolute path"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy.errors.warning import warn
 from zerocopy.forks import LOADING
 from zerocopy.layout import threads
 from zerocopy.layout.arena import page_aligned_zeros
@@ -153,9 +153,5 @@ def _kernel(name: str) -> Callable[..., None] | None:
         except Exception as error:  # noqa: BLE001 - the warning shows it
             # At import, Numba refuses NumPy versions that are newer than it supports. In a zip archive
             # there are no source files from which to compute the cache key.
-            warnings.warn(
-                f"zerocopy converts records with NumPy, because Numba fails: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warn(f"zerocopy converts records with NumPy, because Numba fails: {error}")
             return None

@@ -13,6 +13,7 @@ from typing import Any, cast
 from zerocopy import forks
 from zerocopy._engine.target import resolve, text
 from zerocopy.errors.tracebacks import public
+from zerocopy.formatting.printable import printable
 from zerocopy.loading import assembly, live, state as states
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.chunks import Chunk
@@ -285,7 +286,8 @@ class Loader:
         options = self._options
         order = "" if not options.is_shuffled else f", shuffle={options.shuffle!r}, seed={options.seed}"
         shard = "" if options.shard == (0, 1) else f", shard={options.shard}"
-        return f"<Loader: {self._source.name} -> {text(options.to)}, batch={options.batch}{order}{shard}>"
+        target = text(options.to)
+        return printable(f"<Loader: {self._source.name} -> {target}, batch={options.batch}{order}{shard}>")
 
     # -- state ----------------------------------------------------------------------------
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from os import getpid
 from typing import Any
 
+from zerocopy.errors.warning import warn
 from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.errors import LoaderIterationError
 from zerocopy.loading.hook import LoadingHook
@@ -52,7 +52,7 @@ class WorkerUse:
                 text = (
                     f"new worker processes begin epoch {epoch} of the loader again; {self._hook.repeat_fix}"
                 )
-                warnings.warn(text, RuntimeWarning, stacklevel=3)
+                warn(text)
 
     def move(self, number: int | None) -> None:
         """Record that the loader was given a position: in worker `number`, or in a process of its own."""

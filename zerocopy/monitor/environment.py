@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
+
+from zerocopy.errors.warning import warn
 
 VARIABLE = "ZEROCOPY_MONITOR"
 #: Prefix of the reader's value; the ID of the monitored process follows. The reader ends after that process.
@@ -26,7 +27,7 @@ def start_from_environment() -> None:
     try:
         _start(value)
     except Exception as error:  # noqa: BLE001 - an import must not fail because of the monitor
-        _warn(f"{VARIABLE}={value!r}: {error}")
+        warn(f"{VARIABLE}={value!r}: {error}", raises=False)
 
 
 def _start(value: str) -> None:
@@ -35,7 +36,8 @@ def _start(value: str) -> None:
         return
     command = None if value == "1" else reader_command(value)
     if value != "1" and command is None:
-        _warn(f"{VARIABLE}={value!r} is not valid, and nothing is recorded. To fix: use one of {_VALUES}")
+        fix = f"To fix: use one of {_VALUES}"
+        warn(f"{VARIABLE}={value!r} is not valid, and nothing is recorded. {fix}", raises=False)
         return
     from zerocopy.monitor.session import start_from_environment as start_session
 
@@ -102,10 +104,3 @@ def _is_reader_command() -> bool:
         return arguments[2:3] == ["monitor"]
     names = [os.path.basename(argument) for argument in arguments[:2]]
     return names in (["zerocopy", "monitor"], ["zerocopy.exe", "monitor"])
-
-
-def _warn(text: str) -> None:
-    try:
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
-    except RuntimeWarning as warning:  # the program turns warnings into errors
-        print(f"zerocopy: {warning}", file=sys.stderr)

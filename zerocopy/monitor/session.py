@@ -6,12 +6,11 @@ import atexit
 import os
 import sys
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import forks
 from zerocopy.errors.tracebacks import public
-from zerocopy.formatting.printable import printable
+from zerocopy.errors.warning import warn
 from zerocopy.monitor.errors import MonitorNotStartedError, MonitorOptionError, MonitorRunningError
 from zerocopy.monitor.process_record import Sources, make_record, own_sources
 from zerocopy.monitor.recording import Snapshot, new_recorder
@@ -181,10 +180,7 @@ class Session:
         else:
             text = f"the monitor cannot read {part}: {type(error).__name__}: {error}\n"
             remedy = "  The program continues, and this part stays empty"
-        try:
-            warnings.warn(printable(text + remedy, "\n"), RuntimeWarning, stacklevel=2)
-        except RuntimeWarning as warning:  # the program turns warnings into errors
-            print(f"zerocopy: {warning}", file=sys.stderr)
+        warn(text + remedy, raises=False)
 
     def _begin_in_child(self) -> None:
         """Continue in a forked child with a separate file, counts and history."""

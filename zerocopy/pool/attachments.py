@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from zerocopy.errors import Reason
+from zerocopy.errors.warning import warn
 from zerocopy.forks import LOADING
 from zerocopy.pool import imports
 from zerocopy.pool.attachment import Attachment, Status
@@ -123,9 +123,7 @@ class Attachments:
         except Exception as error:  # noqa: BLE001 - the other frameworks keep the pool
             why = f"{type(error).__name__}: {error}"
             self._rows[hook.name] = Attachment(hook.name, Status.UNSUPPORTED, why)
-            warnings.warn(
-                f"zerocopy's pool is not attached to {hook.name}: {why}", RuntimeWarning, stacklevel=2
-            )
+            warn(f"zerocopy's pool is not attached to {hook.name}: {why}")
         else:
             detail = detail or self._rows[hook.name].detail
             self._rows[hook.name] = Attachment(hook.name, Status.INSTALLED, detail)

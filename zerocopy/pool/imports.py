@@ -12,14 +12,15 @@ import importlib.abc
 import importlib.util
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 from zerocopy import forks
+from zerocopy.errors.warning import warn
 from zerocopy.forks import is_imported as is_imported, is_lazy, spec_of
+from zerocopy.formatting.printable import printable
 
 _waiting: dict[str, list[Callable[[], None]]] = {}
 
@@ -88,17 +89,11 @@ def _call_back(name: str) -> None:
         try:
             callback()
         except Exception as error:  # noqa: BLE001 - the caller's import must not fail
-            _warn(error, f"zerocopy's pool could not be attached to {name}: {error}")
-
-
-def _warn(error: Exception, message: str) -> None:
-    """Warn without raising, also where filters turn warnings into errors (``python -W error``)."""
-    try:
-        if isinstance(error, Warning):
-            raise error
-        warnings.warn(message, RuntimeWarning, stacklevel=3)
-    except Warning as warning:
-        warnings.showwarning(warning, type(warning), __file__, 0, line="")
+            text = f"zerocopy's pool could not be attached to {name}: {error}"
+            if isinstance(error, Warning):  # filters turned a warning of the callback into this error
+                print(f"zerocopy: {printable(text)}", file=sys.stderr)
+            else:
+                warn(text, raises=False)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from zerocopy.errors import (
     ZeroCopyError,
 )
 from zerocopy.errors.tracebacks import public
+from zerocopy.errors.warning import warn
 from zerocopy.forks import LOADING
 from zerocopy.pool import hooks, host, limits, settings
 from zerocopy.pool.attachment import Attachment, Status
@@ -262,11 +262,11 @@ def preview(requested: Settings | None = None) -> Report:
     requested = replace(requested or Settings.from_environment() or Settings(), strict=False)
     modes = host.parse(requested.host)
     base = _prepare(requested, modes)
-    _add_notes(base, warn=False)
+    _add_notes(base, warns=False)
     return Report.of(base, modes)
 
 
-def _add_notes(pool: PoolBase, *, warn: bool = True) -> None:
+def _add_notes(pool: PoolBase, *, warns: bool = True) -> None:
     """Note, and warn, of other processes on the GPUs and of limits that do not cover everything."""
     messages: list[tuple[str, bool]] = []
     if pool.kind != "none":
@@ -280,8 +280,8 @@ def _add_notes(pool: PoolBase, *, warn: bool = True) -> None:
             messages.append((text, in_use))
     for text, important in messages:
         pool.notes.append(text)
-        if important and warn:
-            warnings.warn(text, RuntimeWarning, stacklevel=5)
+        if important and warns:
+            warn(text)
 
 
 def _unlimited(pool: PoolBase) -> str:

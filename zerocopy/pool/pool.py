@@ -10,12 +10,13 @@ from typing import Any
 
 from zerocopy.errors import PoolOptionError
 from zerocopy.forks import LOADING
+from zerocopy.formatting.printable import printable
 from zerocopy.pool import limit_change
 from zerocopy.pool.figures import PoolFigures
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.options import read_nbytes, read_stream
 from zerocopy.pool.pool_base import PoolBase
-from zerocopy.pool.scope import OpenScope, Scope, warn
+from zerocopy.pool.scope import OpenScope, Scope, warn_of_leaks
 from zerocopy.pool.settings import Settings
 
 
@@ -337,13 +338,13 @@ class Pool(PoolFigures):
             raise PoolOptionError("leaving a block", "no block is open", "write: with pool:")
         self.scopes = blocks.pop().end()
         if kind is None:
-            warn(self.scopes)
+            warn_of_leaks(self.scopes)
 
     def __reduce__(self) -> Any:
         raise TypeError("a pool belongs to its process: it can be neither copied nor pickled")
 
     def __repr__(self) -> str:
-        return f"<{'closed ' if self.closed else ''}zerocopy.Pool: {self._describe()}>"
+        return printable(f"<{'closed ' if self.closed else ''}zerocopy.Pool: {self._describe()}>")
 
     def _repr_html_(self) -> str:
         """Return the report's tables for notebooks."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocopy.errors import PoolUnavailableError
+from zerocopy.formatting.printable import printable
 from zerocopy.pool import shutdown
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.settings import Settings
@@ -182,5 +183,6 @@ def _address(user: Any, ptr: Any) -> int:
 
 def _show(error: BaseException, user: Any) -> None:
     """Print an error that cannot be raised, as Python does for finalizers."""
-    print(f"{type(user).__name__}.deallocate() raised, and its memory may be lost:", file=sys.stderr)
+    name = printable(type(user).__name__)
+    print(f"{name}.deallocate() raised, and its memory may be lost:", file=sys.stderr)
     traceback.print_exception(error)

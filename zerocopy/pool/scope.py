@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
+from zerocopy.errors.warning import warn
 from zerocopy.pool.pool_base import PoolBase
 from zerocopy.pool.stats import Stats
 from zerocopy.pool.tracker import Leak
@@ -64,9 +64,9 @@ class OpenScope:
         return (leak.device, leak.ptr, leak.nbytes) not in self._held
 
 
-def warn(scopes: dict[int, Scope]) -> None:
+def warn_of_leaks(scopes: dict[int, Scope]) -> None:
     """Emit a ``ResourceWarning`` for the leaks of a block."""
     leaks = [leak for scope in scopes.values() for leak in scope.leaks]
     if leaks:
         listing = "\n".join(map(str, leaks))
-        warnings.warn(f"outstanding at the end of the block:\n{listing}", ResourceWarning, stacklevel=3)
+        warn(f"outstanding at the end of the block:\n{listing}", ResourceWarning)

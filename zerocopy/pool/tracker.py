@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from zerocopy import forks
 from zerocopy.errors import PoolOptionError
+from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes
 
 _DEPTH = 16
@@ -60,7 +61,7 @@ class Leak:
         at = f" at {self.ptr:#x}" if self.ptr is not None else ""
         by = f", requested by {self.requester}" if self.requester else ""
         head = f"{format_bytes(self.nbytes)}{at} on device {self.device}{by}"
-        return f"{head}\n{self.stack.rstrip()}" if self.stack else head
+        return printable(f"{head}\n{self.stack.rstrip()}" if self.stack else head, "\n")
 
 
 class AllocationTracker:

@@ -9,6 +9,7 @@ from zerocopy import registry
 from zerocopy.describe import describe_array
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
+from zerocopy.formatting.printable import printable
 from zerocopy.framework import Framework
 from zerocopy.shared import figures
 from zerocopy.shared.errors import StaleHandleError
@@ -148,7 +149,7 @@ class Shared:
             kind = self.framework
         except (ZeroCopyError, OSError):
             kind = "stale"
-        return f"<zerocopy.Shared {kind}: {self.nbytes:,} bytes>"
+        return printable(f"<zerocopy.Shared {kind}: {self.nbytes:,} bytes>")
 
 
 class SharedArray(Shared):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from zerocopy import registry
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import public
+from zerocopy.errors.warning import warn
 from zerocopy.frames import Frames, to_frames
 from zerocopy.frames.header import ARRAY, kind_of
 from zerocopy.protocols.array_interface import address
@@ -111,12 +111,10 @@ def _configure() -> None:
         try:
             start_broker(directory())
         except OSError as error:
-            warnings.warn(
+            warn(
                 f"{VARIABLE}={value}: the broker does not start, so that processes in other PID namespaces "
                 f"cannot open this process's handles: {error}\n  To fix: pass a directory in which this "
-                "user can create a socket, with a path of at most 60 bytes, or unset the variable",
-                RuntimeWarning,
-                stacklevel=3,
+                "user can create a socket, with a path of at most 60 bytes, or unset the variable"
             )
 
 

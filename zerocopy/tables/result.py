@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
+from zerocopy.formatting.printable import printable
+
 _TEXT = ("string", "large_string", "binary", "large_binary")
 
 
@@ -133,7 +135,7 @@ class Encoded:
             for f in fields(self)
             if (v := getattr(self, f.name)) is not None and v is not False
         )
-        return f"Encoded({', '.join(parts)})"
+        return printable(f"Encoded({', '.join(parts)})", "\n")
 
 
 def to_pylist(result: Any) -> list[Any]:

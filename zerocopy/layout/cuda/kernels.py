@@ -9,12 +9,12 @@ combine accesses to adjacent bytes.
 from __future__ import annotations
 
 import hashlib
-import warnings
 from pathlib import Path
 from typing import Any
 
 from numba import cuda, int64, uint8, uint16, uint32, uint64
 
+from zerocopy.errors.warning import warn
 from zerocopy.layout.cuda.task import Columns, Records, read_task
 from zerocopy.layout.cuda.task_copies import from_column, to_column
 from zerocopy.layout.cuda.tile import clear_tile, load_tile, minimum, store_tile, swizzled
@@ -42,11 +42,9 @@ def _kernel(function: Any) -> Any:
     except RuntimeError as error:
         if "cannot cache" not in str(error):
             raise
-        warnings.warn(
+        warn(
             f"the CUDA kernels are compiled in each process, which takes some seconds: {error}; "
-            "set NUMBA_CACHE_DIR to a writable folder",
-            RuntimeWarning,
-            stacklevel=2,
+            "set NUMBA_CACHE_DIR to a writable folder"
         )
         return cuda.jit(function)
 

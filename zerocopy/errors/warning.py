@@ -1,0 +1,46 @@
+"""``warn``: warnings whose text is printable, and whose file and line are those of the user's code."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+
+from zerocopy.formatting.printable import printable
+
+#: Packages whose frames lie between zerocopy's and the user's: imports and threads.
+_BETWEEN = ("zerocopy", "importlib", "threading")
+
+
+def warn(text: str, category: type[Warning] = RuntimeWarning, *, raises: bool = True) -> None:
+    """Emit a warning at the line of the user's code that called zerocopy.
+
+    A level that is counted by hand is wrong as soon as a function between is wrapped or called by another.
+    With ``raises=False``, filters that turn warnings into errors print it: the caller must not fail.
+    """
+    frame = _users_frame(sys._getframe(1))
+    names = frame.f_globals
+    registry = names.setdefault("__warningregistry__", {})
+    try:
+        warnings.warn_explicit(
+            printable(text, "\n"), category, frame.f_code.co_filename, frame.f_lineno,
+            names.get("__name__") or "<string>", registry,
+        )  # fmt: skip
+    except category as warning:
+        if raises:
+            raise
+        print(f"zerocopy: {warning}", file=sys.stderr)
+
+
+def _users_frame(caller: FrameType) -> FrameType:
+    """Return the first frame outside of zerocopy; the caller's if there is none, as in own threads."""
+    frame: FrameType | None = caller
+    while frame is not None and _is_between(frame):
+        frame = frame.f_back
+    return caller if frame is None else frame
+
+
+def _is_between(frame: FrameType) -> bool:
+    root = str(frame.f_globals.get("__name__")).partition(".")[0]
+    # The frozen part of importlib has the name of the file alone.
+    return root in _BETWEEN or "importlib._bootstrap" in frame.f_code.co_filename
