@@ -15,8 +15,8 @@ _BETWEEN = ("zerocopy", "importlib", "threading")
 def warn(text: str, category: type[Warning] = RuntimeWarning, *, raises: bool = True) -> None:
     """Emit a warning at the line of the user's code that called zerocopy.
 
-    A level that is counted by hand is wrong as soon as a function between is wrapped or called by another.
-    With ``raises=False``, filters that turn warnings into errors print it: the caller must not fail.
+    A fixed ``stacklevel`` becomes wrong if a function in between is wrapped or gets another caller. With
+    ``raises=False``, a warning that a filter turns into an error is printed: the caller must not fail.
     """
     frame = _users_frame(sys._getframe(1))
     names = frame.f_globals
@@ -33,7 +33,7 @@ def warn(text: str, category: type[Warning] = RuntimeWarning, *, raises: bool = 
 
 
 def _users_frame(caller: FrameType) -> FrameType:
-    """Return the first frame outside of zerocopy; the caller's if there is none, as in own threads."""
+    """Return the first frame outside of zerocopy; the caller's if there is none, as in zerocopy's threads."""
     frame: FrameType | None = caller
     while frame is not None and _is_between(frame):
         frame = frame.f_back
@@ -42,5 +42,5 @@ def _users_frame(caller: FrameType) -> FrameType:
 
 def _is_between(frame: FrameType) -> bool:
     root = str(frame.f_globals.get("__name__")).partition(".")[0]
-    # The frozen part of importlib has the name of the file alone.
+    # Frozen importlib has its name only in the code's file name.
     return root in _BETWEEN or "importlib._bootstrap" in frame.f_code.co_filename
