@@ -33,11 +33,20 @@ from helpers.tiers import (
     pytest_configure as pytest_configure,
 )
 
+_FEW_MODULES = 50
+_modules_when_frozen = 0
 
-def pytest_collection_finish() -> None:
-    """Keep all objects so far from later garbage collections, which many tests force."""
-    gc.collect()
-    gc.freeze()
+
+def pytest_runtest_setup() -> None:
+    """Keep the objects of imported frameworks from garbage collections, which many tests force.
+
+    Once all frameworks are imported, a collection takes 0.3 s of CPU time, and 0.04 ms if they are frozen.
+    """
+    global _modules_when_frozen
+    if len(sys.modules) > _modules_when_frozen + _FEW_MODULES:
+        gc.collect()
+        gc.freeze()
+        _modules_when_frozen = len(sys.modules)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -117,6 +117,7 @@ def by_kernels(monkeypatch):
     monkeypatch.setattr(transposition, "MIN_KERNEL_BYTES", 0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_record_methods_give_the_result_of_numpy(by_kernels, direction, layout):

@@ -133,6 +133,7 @@ def test_copy_has_no_goal_of_sizes():
     assert [(goal.case, goal.met) for goal in goals] == [("numpy -> torch", True)]
 
 
+@pytest.mark.full
 def test_pydlpack_runs_in_a_separate_process():
     pytest.importorskip("torch")
     if not rival.installed():

@@ -150,6 +150,7 @@ def test_results_become_a_page_and_a_picture(results, tmp_path):
     assert {path.stem for path in draw(results, tmp_path)} == {"loader"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["flights", "files"])
 def test_real_files_are_read_by_all_contenders(name):
     (section,) = [section for section in load("loader").sections if section.name == name]
@@ -159,6 +160,7 @@ def test_real_files_are_read_by_all_contenders(name):
         assert not raised
 
 
+@pytest.mark.full
 def test_memory_is_measured_in_a_fresh_process():
     from benchmarks.loader import memory
 

@@ -424,6 +424,7 @@ def test_text_on_colours_has_contrast(draw):
         assert contrast(style.ink(colour), colour) > 4.5, colour
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("picture", TABLE, ids=lambda picture: picture.name)
 def test_pictures_in_docs_match_newest_results(picture, draw, tmp_path):
     """Compares each text: figures, machine, date. Outlines differ between versions of matplotlib."""

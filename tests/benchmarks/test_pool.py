@@ -84,6 +84,7 @@ def test_goals_compare_times_with_and_without_pool():
     assert recycle.goals([Case("kept after zeros", figures={"bytes without": 0})]) == []
 
 
+@pytest.mark.full
 def test_pool_results_become_a_page(tmp_path, monkeypatch):
     monkeypatch.setitem(GROUPS, "zeros", GROUPS["zeros"][:2])
     pytest.importorskip("jax")

@@ -105,6 +105,7 @@ def test_grid_in_pipe_is_plain_ascii() -> None:
     assert "+ Every promise held in 4 conversions: 4 zero-copy." in completed.stdout
 
 
+@pytest.mark.full
 def test_all_frameworks_write_nothing_to_stderr() -> None:
     """TensorFlow logs nothing, and each missing framework is listed with its fix."""
     completed = process("matrix", "--repeat", "1")

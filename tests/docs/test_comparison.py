@@ -347,6 +347,7 @@ def _installed() -> None:
             pytest.skip(f"{module} is not installed")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("methods", ROWS, ids=["arrays", "columns"])
 def test_table_of_outcomes_matches_page(methods: tuple[str, ...]) -> None:
     assert table(methods) in PAGE.read_text(encoding="utf-8"), f"the page should have\n{table(methods)}"

@@ -14,6 +14,7 @@ PAGE = ROOT / "docs" / "conversions.md"
 COMMITTED = PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_page_matches_conversions() -> None:
     sources = re.findall(r"^### From (\w+)$", COMMITTED, re.MULTILINE)
     for framework in sources:

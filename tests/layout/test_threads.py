@@ -278,6 +278,7 @@ def test_numba_is_not_imported_for_small_records_and_views(run_python) -> None:
     assert completed.stdout.strip() == "set()", completed.stderr
 
 
+@pytest.mark.full
 def test_cached_machine_code_is_loaded_without_numba(cold, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert cold(NUMBA_CACHE_DIR=str(cache)) == ["True True", "", "True"]
@@ -291,6 +292,7 @@ def test_cached_machine_code_is_loaded_without_numba(cold, tmp_path: Path) -> No
     assert printed[1].endswith("Numba fails: imported")
 
 
+@pytest.mark.full
 def test_unwritable_cache_warns(cold) -> None:
     printed = cold()
     assert (printed[0], printed[-1]) == ("True True", "True")

@@ -263,6 +263,7 @@ def test_spawned_workers_deliver_each_row_once(path: str, run_python) -> None:
 # -- DistributedDataParallel ----------------------------------------------------------
 
 
+@pytest.mark.full
 def test_distributed_processes_have_equal_numbers_of_batches(path: str, tmp_path: Path) -> None:
     pytest.importorskip("torch.distributed")
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():

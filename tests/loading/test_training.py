@@ -85,6 +85,7 @@ def losses(output: str) -> dict[int, str]:
     }
 
 
+@pytest.mark.full
 def test_a_killed_training_continues_with_equal_parameters(folders: list[Path]) -> None:
     expected = run(folders[0])
     printed = losses(expected)

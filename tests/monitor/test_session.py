@@ -178,6 +178,7 @@ def test_warnings_that_are_errors_do_not_end_the_thread(folder: Path, capsys: An
 # -- what it costs --------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_memory_is_constant(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is the test's own: a tick is 0.2 s, and the history covers 300 s."""
     now = [0.0]

@@ -189,6 +189,7 @@ def test_the_overview_says_what_is_missing(name: str, contains: str, open_page: 
         assert opened.errors == []
 
 
+@pytest.mark.full
 def test_gpu_pages_say_what_cannot_be_read(open_page: Any) -> None:
     with serve(ChangingObserver(cards(unreadable_card())), every=0.5) as made:
         opened = open_page(made.url + "nvlink-throughput")

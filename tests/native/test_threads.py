@@ -66,7 +66,7 @@ freed_elsewhere = collections.deque(maxlen=50)
 
 CONVERT = """
 def work():
-    for _ in range(50):
+    for _ in range(10):
         for source, to in pairs:
             result = zc.convert(source, to=to)
             assert same(result)

@@ -119,6 +119,7 @@ def test_jax_reads_variables_at_client_creation(run) -> None:
     )
 
 
+@pytest.mark.full
 @needs("tensorflow")
 def test_tensorflow_reads_variables_at_context_creation(run) -> None:
     run(
