@@ -94,7 +94,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "pickling": lambda: pickling.loads(NO_HANDLE),
 }
 #: Public functions that raise no error of zerocopy's own.
-NEVER = {"frameworks", "register", "installed_pool"}
+NEVER = {"FrameworkName", "frameworks", "register", "installed_pool"}
 
 
 def after_caller(call: Callable[[], Any]) -> tuple[str, int]:

@@ -101,6 +101,9 @@ def test_json_is_a_sample_with_the_version(recorded: str) -> None:
     assert document["zerocopy"] == zerocopy.__version__
     assert document["processes"][0]["process"]["pid"] == os.getpid()
     assert set(document) == {"zerocopy", "time", "processes", "cards", "machine", "problems", "order"}
+    assert document["order"] == "bytes"
+    assert json.loads(invoke("--once", "--json", "--order", "time").stdout)["order"] == "time"
+    assert invoke("--once", "--order", "calls").exit_code == 2
 
 
 def test_the_report_is_text(recorded: str) -> None:
