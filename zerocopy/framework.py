@@ -257,6 +257,17 @@ class Framework:
         """Whether `from_device` and a copy are safe for `view`, memory that its producer cannot copy."""
         return not self.device_copy_reasons(view)
 
+    def fill(self, obj: Any) -> Callable[[Any], Any]:
+        """Return a function that copies an owned array of the same shape, dtype and device into `obj`.
+
+        The default writes to host memory.
+        """
+
+        def write(value: Any) -> None:
+            self.source(obj).view.numpy()[...] = self.source(value).view.numpy()
+
+        return write
+
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         """Return a copy on `device` of `obj`, an object of the framework, ordered on `stream`.
 

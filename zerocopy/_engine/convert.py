@@ -65,6 +65,9 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         ``"full"``: check the content of Arrow columns first, with pyarrow: offsets, views, codes of
         dictionaries, run ends, UTF-8. Use it for data from untrusted sources. It reads all of it.
         None: check only lengths, counts and the first and last offsets, in constant time.
+    out : array, optional
+        A writable array of the target, of the shape and dtype of the values: they are copied into it, and it
+        is the result. `obj` is then one array or column; with `dtype`, the values are cast first.
     layout : str, optional
         The form of a table in a tensor framework. ``"columns"``, the default: a dict with one tensor for
         each column. ``"matrix"``: one tensor of shape (rows, columns), an alias if the columns are equally
@@ -205,7 +208,7 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
             return result
         if not options and (result := by_new_route(obj, to)) is not NotImplemented:
             return result
-        if may_be_compound(call.obj, call.target):
+        if "out" not in options and may_be_compound(call.obj, call.target):
             from zerocopy._engine import compounds
 
             result = compounds.convert(call, convert_slowly)

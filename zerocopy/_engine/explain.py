@@ -30,7 +30,7 @@ def explain(obj: Any, to: Target | Like, **options: Unpack[ConvertOptions]) -> P
         The object to convert.
     to : str, module, type or object
         The target.
-    device, copy, stream, writable, dtype, leaves, validate : optional
+    device, copy, stream, writable, dtype, leaves, validate, out : optional
         The options of :func:`zerocopy.convert`. ``validate="full"`` reads the data here too.
     layout, columns, nulls, encode, names, index, connection : optional
         Its options for tables.
@@ -87,7 +87,7 @@ def _name(to: Any) -> str:
 
 
 def _explain(call: Call) -> Plan:
-    if may_be_compound(call.obj, call.target):
+    if "out" not in call.options and may_be_compound(call.obj, call.target):
         from zerocopy._engine import compounds
 
         whole = compounds.explain_compound(call, explain)

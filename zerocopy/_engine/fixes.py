@@ -356,8 +356,13 @@ class _Composer:
 def _effects(first: _Candidate, second: _Candidate) -> str:
     """Return the effects of a call and the next one, or of the next one if it replaces an option."""
     before, after = first.options or {}, second.options or {}
-    kept = [] if any(after.get(name) != value for name, value in before.items()) else [first.effect]
+    # Not == alone: an array compares elementwise with another value.
+    kept = [first.effect] if all(_same(after.get(name), value) for name, value in before.items()) else []
     return ", ".join(dict.fromkeys(filter(None, [*kept, second.effect])))
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and bool(a == b))
 
 
 def _nbytes(description: Any) -> int:

@@ -10,17 +10,13 @@ import numpy as np
 from zerocopy import registry
 from zerocopy._engine.container_types import is_container, is_plain_object, items_of
 from zerocopy.describe import describe, describe_array, opened, translated_errors
-from zerocopy.device import HOST, same_memory_space
+from zerocopy.device import HOST
 from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source, type_name
-from zerocopy.strided_view import StridedView
-
-# The exact overlap problem is NP-complete; NumPy takes about 10 ms for this many steps.
-_MAX_WORK: Any = 100_000
-_TOO_HARD = getattr(np, "exceptions", np).TooHardError  # NumPy 1.25 moved it
+from zerocopy.strided_view import StridedView, overlap
 
 
 @public
@@ -95,7 +91,7 @@ def shares_memory(a: Any, b: Any) -> bool:
         if a is b:
             return _has_bytes(a)
         blocks_of_a = list(blocks(a))
-        return any(_overlap(one, other) for other in blocks(b) for one in blocks_of_a)
+        return any(overlap(one, other) for other in blocks(b) for one in blocks_of_a)
 
 
 def blocks(obj: Any) -> Iterator[StridedView]:
@@ -199,36 +195,3 @@ def _has_bytes(obj: Any) -> bool:
         return description.view.size != 0
     columns = description.columns
     return description.read is not None or any(column.length and column.nbytes for column in columns)
-
-
-def _overlap(a: StridedView, b: StridedView) -> bool:
-    if not same_memory_space(a.device, b.device):
-        return False
-    (low_a, high_a), (low_b, high_b) = a.bounds, b.bounds
-    if max(low_a, low_b) >= min(high_a, high_b):
-        return False
-    if a.compact and b.compact:
-        return True
-    # The bounds overlap and there are gaps: an exact answer needs a solver. NumPy's uses
-    # addresses and strides only, so it also serves device memory.
-    try:
-        return bool(np.shares_memory(_as_array(a), _as_array(b), max_work=_MAX_WORK))
-    except _TOO_HARD:
-        return True  # not proved disjoint
-
-
-class _Addresses:
-    """Array-interface wrapper used only for address arithmetic; its memory is never read."""
-
-    def __init__(self, view: StridedView) -> None:
-        self.__array_interface__ = {
-            "shape": view.shape,
-            "strides": view.strides,
-            "typestr": f"|V{view.dtype.itemsize}",
-            "data": (view.ptr, True),
-            "version": 3,
-        }
-
-
-def _as_array(view: StridedView) -> Array:
-    return np.asarray(_Addresses(view))

@@ -23,6 +23,7 @@ class ArrayOptions(TypedDict, total=False):
     dtype: Any
     leaves: Literal["keep", "error"] | None
     validate: Literal["full"] | None
+    out: Any
 
 
 class ConvertOptions(ArrayOptions, total=False):
@@ -39,7 +40,9 @@ class ConvertOptions(ArrayOptions, total=False):
 
 NAMES = tuple(ConvertOptions.__annotations__)
 #: Options whose values are the caller's objects. A route would keep them alive, so none is kept.
-HELD = frozenset(("index", "connection"))
+HELD = frozenset(("index", "connection", "out"))
+#: Options of one call, which functions for many calls do not take.
+ONE_CALL = frozenset(("out",))
 TABLE_NAMES = tuple(name for name in NAMES if name not in ArrayOptions.__annotations__)
 
 _TYPES = get_type_hints(ConvertOptions)
@@ -75,8 +78,11 @@ def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
         ``validate`` is not "full" or None.
     """
     for name in options:
-        if name not in NAMES:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; it takes {NAMES}")
+        names = (
+            NAMES if function in ("convert", "explain") else [each for each in NAMES if each not in ONE_CALL]
+        )
+        if name not in names:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; it takes {names}")
     for name in ("copy", "writable"):
         value = options.get(name)
         if not (value is None or value is True or value is False):  # 0 == False, but is neither

@@ -11,7 +11,7 @@ from zerocopy._engine.convert import convert_slowly
 from zerocopy._engine.explain import explain
 from zerocopy._engine.fixes import compose
 from zerocopy._engine.option_routes import Route
-from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options
+from zerocopy._engine.options import ONE_CALL, SIGNATURE, ConvertOptions, Like, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import fastest_routes_of, keep
 from zerocopy._engine.target import is_named, of_object, text
@@ -100,7 +100,7 @@ def plan_for(schema: Any, to: Target | Like, **options: Unpack[ConvertOptions]) 
 plan_for.__signature__ = SIGNATURE.replace(  # type: ignore[attr-defined]
     parameters=[
         Parameter("schema", Parameter.POSITIONAL_OR_KEYWORD, annotation=Any),
-        *list(SIGNATURE.parameters.values())[1:],
+        *[each for name, each in SIGNATURE.parameters.items() if name != "obj" and name not in ONE_CALL],
     ],
     return_annotation="Converter",
 )

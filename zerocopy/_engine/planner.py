@@ -88,6 +88,8 @@ class Call:
         a container of them, and so is a dict of lists if the target has arrays.
         """
         cls = type(self.obj)
+        if "out" in self.options:
+            return False  # the plan refuses containers
         if issubclass(cls, (list, tuple)):
             return True
         if cls is not dict:  # SciPy's DOK arrays are dicts
@@ -169,6 +171,10 @@ def make_plan(call: Call) -> Plan:
     target = call.target
     try:
         target.module()
+        if "out" in options:
+            from zerocopy._engine import output
+
+            return output.plan(call, make_plan)
         stream = parse_stream(options["stream"]) if "stream" in options else None
         native = _is_native(call, target)
         if native and options.keys() <= _UNCHANGED and options.get("copy") is not True:

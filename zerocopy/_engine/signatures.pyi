@@ -157,6 +157,7 @@ def convert(
     dtype: Any = ...,
     leaves: Literal["keep", "error"] | Mismatch[Never] | None = ...,
     validate: Literal["full"] | Mismatch[Never] | None = ...,
+    out: Any = ...,
     layout: str | Mismatch[Never] | None = ...,
     columns: Sequence[Hashable] | Mismatch[Never] | None = ...,
     nulls: Any = ...,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, Literal, TypeVar, Unpack
 
-from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions, Target, check_options
+from zerocopy._engine.options import NAMES, ONE_CALL, SIGNATURE, ConvertOptions, Target, check_options
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnknownFrameworkError
 from zerocopy.errors.tracebacks import public
@@ -134,7 +134,9 @@ def _signature() -> inspect.Signature:
     """Return the signature of `accepts` with the names of the options, for ``help()``."""
     signature = inspect.signature(accepts)
     own = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
-    return signature.replace(parameters=[*own, *(SIGNATURE.parameters[name] for name in NAMES)])
+    return signature.replace(
+        parameters=[*own, *(SIGNATURE.parameters[name] for name in NAMES if name not in ONE_CALL)]
+    )
 
 
 accepts.__signature__ = _signature()  # type: ignore[attr-defined]

@@ -158,6 +158,9 @@ class CuPy(Framework):
                 return _imported(cupy, capsule, source.view.dtype)
             return _aliased(cupy, source, consumer)
 
+    def fill(self, obj: Any) -> Callable[[Any], Any]:
+        return lambda value: obj.__setitem__(..., value)
+
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         cupy = self.module()
         view = self.source(obj).view

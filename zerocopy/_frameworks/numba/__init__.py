@@ -175,6 +175,10 @@ class Numba(Framework):
             array = cuda.as_cuda_array(cuda_array_interface.Handover(view, bound, owner), sync=False)
         return array if view.dtype.in_numpy else array.view(to_numpy(view.dtype))
 
+    def fill(self, obj: Any) -> Callable[[Any], Any]:
+        copy: Callable[[Any], Any] = obj.copy_to_device
+        return copy
+
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         cuda = self.module().cuda
         source = self.source(obj)

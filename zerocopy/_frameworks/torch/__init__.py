@@ -196,6 +196,11 @@ class Torch(Framework):
         dtype = source.view.dtype
         return tensor if dtype.in_numpy else tensor.view(getattr(torch, dtype.name))
 
+    def fill(self, obj: Any) -> Callable[[Any], Any]:
+        # Not through its memory: autograd counts the versions of tensors that it has saved.
+        copy: Callable[[Any], Any] = obj.copy_
+        return copy
+
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         torch = self.module()
         if device.is_host:
