@@ -133,6 +133,41 @@ def f():
     assert handlers_of_outside_exceptions(ast.parse(source)) == {4, 6}
 
 
+def kept_errors(node: ast.AST, allowed: frozenset[str] = frozenset()) -> Iterator[int]:
+    """Yield the lines that raise a variable which stays set: its traceback and the frame hold each other."""
+    if isinstance(node, ast.ExceptHandler) and node.name:
+        allowed |= {node.name}  # Python deletes it
+    raises = isinstance(node, ast.Raise) and isinstance(node.exc, ast.Name) and node.exc.id.islower()
+    if raises and node.exc.id not in allowed:
+        yield node.lineno
+    inner = allowed
+    if isinstance(node, ast.Try):
+        deleted = [each for part in node.finalbody for each in ast.walk(part) if isinstance(each, ast.Delete)]
+        inner = allowed.union(ast.unparse(name) for each in deleted for name in each.targets)
+    for child in ast.iter_child_nodes(node):
+        yield from kept_errors(child, inner)
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_no_variable_holds_a_raised_error(path: Path) -> None:
+    assert not list(kept_errors(parse(path)))
+
+
+def test_the_check_for_kept_errors_recognises_them() -> None:
+    source = """
+def f(error):
+    try:
+        raise error
+    except KeyError as other:
+        raise other
+    try:
+        raise error
+    finally:
+        del error
+"""
+    assert list(kept_errors(ast.parse(source))) == [4]
+
+
 def test_the_engine_lists_the_table_options_that_tables_parse() -> None:
     assert tuple(field.name for field in fields(Options)) == options.TABLE_NAMES
 

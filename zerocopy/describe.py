@@ -174,8 +174,11 @@ def describe_columns(columns: dict[Any, Any]) -> Table | None:
         if column is None:
             return None
         described.append(column)
-    if refusal is not None:
-        raise refusal
+    try:
+        if refusal is not None:
+            raise refusal
+    finally:
+        del refusal  # its traceback holds this frame
     lengths = {column.length for column in described}
     if len(lengths) > 1:
         each = ", ".join(f"{label!r} has {c.length:,}" for label, c in zip(columns, described, strict=True))

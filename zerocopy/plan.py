@@ -19,11 +19,11 @@ class _Deferred:
         # Python calls this only for a slot that is not set.
         if name not in ("reasons", "error"):
             raise AttributeError(f"a Plan has no attribute {name!r}", name=name, obj=self)
-        self._compute()
+        self._compute(self)
         return getattr(self, name)
 
-    def defer(self, compute: Callable[[], None], *names: str) -> None:
-        """Unset the attributes `names`, ``"reasons"`` or ``"error"``; ``compute()`` sets them later."""
+    def defer(self, compute: Callable[[Any], None], *names: str) -> None:
+        """Unset the attributes `names`, ``"reasons"`` or ``"error"``; ``compute(plan)`` sets them later."""
         self._compute = compute
         for name in names:
             delattr(self, name)

@@ -180,6 +180,8 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
     except ZeroCopyError as refusal:
         shorten(refusal)
         raise
+    finally:
+        del error  # its traceback holds this frame
 
 
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import is_named, may_be_compound, of_object, text
 from zerocopy.describe import opened
 from zerocopy.errors import ZeroCopyError
-from zerocopy.errors.tracebacks import public
+from zerocopy.errors.tracebacks import public, shorten
 from zerocopy.plan import Plan
 from zerocopy.source import type_name
 
@@ -67,12 +67,18 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
         call.obj = opened(obj, call.target.name)
         return _explain_tree(call) if call.is_tree() else resolve(_explain(call), call)
     except ZeroCopyError as error:
-        plan = Plan(call.subject, _name(to), possible=False)
-        plan.defer(partial(_compose, plan, error, call), "reasons", "error")
-        return plan
+        shorten(error)  # the plan keeps it, and frames would hold both in a reference cycle
+        return _refused(error, call)
 
 
 explain.__signature__ = SIGNATURE.replace(return_annotation="Plan")  # type: ignore[attr-defined]
+
+
+def _refused(error: ZeroCopyError, call: Call) -> Plan:
+    """Return the plan of a call that `convert` refuses."""
+    plan = Plan(call.subject, _name(call.to), possible=False)
+    plan.defer(partial(_compose, error=error, call=call), "reasons", "error")
+    return plan
 
 
 def _compose(plan: Plan, error: ZeroCopyError, call: Call) -> None:

@@ -99,7 +99,7 @@ def resolve(plan: Plan, call: Any) -> Plan:
     for leaf in plan.leaves.values():
         resolve(leaf, call)
     if plan.reasons:
-        plan.defer(partial(_resolve_reasons, plan, plan.reasons, call), "reasons")
+        plan.defer(partial(_resolve_reasons, reasons=plan.reasons, call=call), "reasons")
     return plan
 
 
@@ -183,7 +183,10 @@ class _Composer:
         return list(kept.values()) or (uncertain if depth == _DEPTH else [])
 
     def _refusal(self, to: str, options: dict[str, Any]) -> tuple[Call, Exception] | None:
-        """Return the call with other options and its error; None if its plan has no error or is unknown."""
+        """Return the call with other options and its error; None if its plan has no error or is unknown.
+
+        The error is without the frames of the attempt, whose callers would hold it in a reference cycle.
+        """
         if self.description is None or getattr(self.description, "read", None) is not None:
             return None
         trial = Call(self.obj, to, options)
@@ -196,6 +199,7 @@ class _Composer:
         except Exception as error:  # options can be invalid too
             if not is_error(error):
                 raise
+            error.__traceback__ = error.__context__ = error.__cause__ = None
             return trial, error
         return None
 

@@ -374,13 +374,18 @@ def _apply_copy_option(copy: bool | None, reasons: list[Reason], view: StridedVi
     if view.size == 0:
         return reasons
     if copy is False and reasons:
-        why = "copy=False, but a copy is needed: " + "; ".join(r.why for r in reasons)
-        error = CopyRequiredError("", why, code=reasons[0].code, fixes=[_COPY])
-        error.obstacles = [((), reason) for reason in reasons]
-        raise error
+        raise _copy_required(reasons)
     if copy is True and not reasons:
         return [_COPY_REQUESTED]
     return reasons
+
+
+def _copy_required(reasons: list[Reason]) -> CopyRequiredError:
+    """Return the error of ``copy=False``."""
+    why = "copy=False, but a copy is needed: " + "; ".join(r.why for r in reasons)
+    error = CopyRequiredError("", why, code=reasons[0].code, fixes=[_COPY])
+    error.obstacles = [((), reason) for reason in reasons]
+    return error
 
 
 def _finish(

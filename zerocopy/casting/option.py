@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,12 @@ class DTypeOption:
             return
         for key, value in spec.items():
             self._entries[key] = (standard_type(key), parse_dtype(value))
+
+    def without_checks(self) -> DTypeOption:
+        """Return a copy that checks may hold: with them it would be a reference cycle."""
+        option = copy(self)
+        option.checks = []
+        return option
 
     def bind(self, labels: Collection[Hashable] | None) -> None:
         """Set the labels of the object's columns, none for an array; None if they are not known yet.

@@ -100,7 +100,7 @@ class _Cast:
         nulls: Callable[[], Array] | None,
         pieces: Callable[[], list[Array]] | None,
     ) -> None:
-        self._source, self._new, self._option, self._place = source, new, option, place
+        self._source, self._new, self._option, self._place = source, new, option.without_checks(), place
         self._nulls, self._pieces = nulls, pieces
         self._old = source.view.dtype
 

@@ -34,10 +34,9 @@ def shorten(error: BaseException) -> None:
         context = link.__context__
         while context is not None and _is_own(context.__traceback__):
             context = context.__context__
+        link.__context__ = context  # what the caller was handling
         if context is None:
             link.__suppress_context__ = True
-        else:
-            link.__context__ = context  # what the caller was handling
         link = link.__cause__
         while link is not None and (frames := link.__traceback__) is not None and _is_own(frames):
             link.__traceback__ = frames.tb_next

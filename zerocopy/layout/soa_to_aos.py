@@ -183,19 +183,23 @@ def _cast(column: Array, leaf: FieldLeaf) -> Array:
     if not np.can_cast(column.dtype, leaf.dtype, "safe"):
         why = f"field {leaf.name!r} is {leaf.dtype}, which cannot hold {column.dtype}"
         raise LossyConversionError(SOA_TO_AOS, why, code="lossy-cast", fixes=_casts(leaf))
-    lossy = LossyConversionError(
+    try:
+        cast = column.astype(leaf.dtype)
+    except OverflowError as error:  # dates, which NumPy wraps around before 2.5
+        raise _lossy(column, leaf) from error
+    if not _values_kept(column, cast):
+        raise _lossy(column, leaf)
+    return cast
+
+
+def _lossy(column: Array, leaf: FieldLeaf) -> LossyConversionError:
+    """Return the error for values that a field cannot hold."""
+    return LossyConversionError(
         SOA_TO_AOS,
         f"field {leaf.name!r} is {leaf.dtype}, which cannot hold all values of its {column.dtype} column",
         "give the field the column's type",
         code="lossy-cast",
     )
-    try:
-        cast = column.astype(leaf.dtype)
-    except OverflowError as error:  # dates, which NumPy wraps around before 2.5
-        raise lossy from error
-    if not _values_kept(column, cast):
-        raise lossy
-    return cast
 
 
 def _casts(leaf: FieldLeaf) -> list[Fix]:

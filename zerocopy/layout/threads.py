@@ -70,8 +70,11 @@ def run(tasks: Sequence[Callable[[], Any]]) -> None:
             except BaseException as interrupt:  # noqa: BLE001 - the same
                 error = error or interrupt
     error = error or next((part.error for part in parts if part.error is not None), None)
-    if error is not None:
-        raise error
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error, part, parts  # the error's traceback holds this frame
 
 
 class _Part:

@@ -182,8 +182,11 @@ def raise_deferred_error() -> None:
     """Raise the error of ``ZEROCOPY_POOL`` that `install_from_environment` deferred, if any."""
     error = _deferred_error
     discard_deferred_error()
-    if error is not None:
-        raise error
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error  # its traceback holds this frame
 
 
 def discard_deferred_error() -> None:

@@ -67,7 +67,10 @@ class PoolBase:
             refused = self.limit_error(nbytes, device, error)
             if refused is error:
                 raise
-            raise refused from error
+            try:
+                raise refused from error
+            finally:
+                del refused  # its traceback holds this frame
         self.record(device, ptr, nbytes, requester)
         return ptr
 

@@ -87,7 +87,10 @@ class RMMPool:
                 own = rmm_chain.raised.pop(threading.get_ident(), None)
                 if own is None:
                     raise
-                raise own from error  # the error of a Python allocator
+                try:
+                    raise own from error  # the error of a Python allocator
+                finally:
+                    del own  # its traceback holds this frame
 
     def deallocate(self, ptr: int, nbytes: int, stream: int) -> None:
         """Free memory, ordered after the work submitted to the stream so far."""

@@ -230,19 +230,21 @@ def read(
     check_ndim(asked, ndim)
     if ndim and not extents:
         raise malformed(asked, f"its shape is NULL for {ndim} dimensions")
-    words = ctypes.c_int64 * ndim
-    shape = tuple(words.from_address(extents)) if ndim else ()
+    shape = _words(extents, ndim)
     if not steps:
         strides = contiguous_strides(shape, dtype.itemsize)
-    elif ndim == 1:
-        strides = (words.from_address(steps)[0] * dtype.itemsize,)
     else:
-        strides = tuple([step * dtype.itemsize for step in words.from_address(steps)]) if ndim else ()
+        strides = tuple([step * dtype.itemsize for step in _words(steps, ndim)])
     # Only an empty array may have NULL, with or without an offset.
     ptr = data + offset if data else 0
     check_layout(asked, ptr, shape, strides, dtype.itemsize)
     readonly = readonly or bool(flags & FLAG_READ_ONLY)
     return StridedView(ptr, shape, strides, dtype, device, readonly, (capsule, producer))
+
+
+def _words(address: int, count: int) -> tuple[int, ...]:
+    """Return integers in memory; types of ctypes arrays would be reference cycles."""
+    return struct.unpack(f"@{count}q", ctypes.string_at(address, 8 * count)) if count else ()
 
 
 def is_copy(capsule: Capsule) -> bool:

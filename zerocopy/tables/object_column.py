@@ -56,7 +56,6 @@ class ObjectColumn(ArrowColumn):
         self.name, self.length, self.refusal = name, length, refusal
         self.reasons = (Reason("Arrow stores each of its values in another form", code="python-objects"),)
         self._objects = load
-        self._load = self._memory
 
     @cached_property
     def _array(self) -> Any:
@@ -86,7 +85,7 @@ class ObjectColumn(ArrowColumn):
         _ = self._array
         return list(self.reasons)
 
-    def _memory(self) -> list[arrow_c.Memory]:
+    def _load(self) -> list[arrow_c.Memory]:  # a method: an attribute would be a reference cycle
         chunks = getattr(self._array, "chunks", [self._array])
         return [arrow_c.read_array(chunk) for chunk in chunks]
 

@@ -90,7 +90,7 @@ def map_columns(table: Table, function: Callable[[Hashable, str, Column], T]) ->
 
 
 def combine_errors(refused: dict[Hashable, ZeroCopyError]) -> ZeroCopyError:
-    """Return one error for several columns, with all labels, all obstacles, and the first code."""
+    """Return one error for several columns, with all labels and obstacles, and empty `refused`."""
     why = "; ".join(_about(f"column {label!r}", error.why) for label, error in refused.items())
     remedies = dict.fromkeys(error.remedy for error in refused.values() if error.remedy)
     errors = list(refused.values())
@@ -103,6 +103,7 @@ def combine_errors(refused: dict[Hashable, ZeroCopyError]) -> ZeroCopyError:
     whole.columns = {label: error.reason for label, error in refused.items()}
     whole.obstacles = [((label,), _one_reason(error)) for label, error in refused.items()]
     whole.__cause__ = errors[0].__cause__
+    refused.clear()  # a local variable of the caller, whose frame the errors' tracebacks hold
     return whole
 
 

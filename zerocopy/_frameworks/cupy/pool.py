@@ -119,7 +119,10 @@ def _rmm_allocator(pool: PoolInterface, before: Allocator) -> Allocator:
             refused = pool.limit_error(nbytes, device, error)
             if refused is error:
                 raise
-            raise refused from error
+            try:
+                raise refused from error
+            finally:
+                del refused  # its traceback holds this frame
         if pool.tracked and nbytes:
             pool.record(memory.device_id, memory.ptr, nbytes, "cupy")
         return memory
