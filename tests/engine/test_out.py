@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers import cuda_stubs, cudf_stubs
 from helpers.frameworks import HOST
 
 import zerocopy as zc
@@ -155,6 +156,21 @@ def test_torch_knows_that_its_tensor_was_written():
     halves = torch.zeros(2, 3, dtype=torch.bfloat16)
     assert zc.convert(X, "torch", out=halves, dtype="bfloat16") is halves
     assert halves.float().tolist() == X.tolist()
+
+
+@pytest.mark.parametrize("to", ["cupy", "numba"])
+def test_arrays_on_a_device(to, monkeypatch):
+    cudf_stubs.install(monkeypatch)
+    out = zc.convert(np.zeros_like(X), to)
+    assert zc.explain(X, to, out=out).zero_copy is False
+    for x in (X, zc.convert(X + 1, to)):
+        expected = values(x)
+        assert zc.convert(x, to, out=out) is out
+        assert values(out) == expected
+    for options in ({"device": "cpu"}, {"dtype": "float64"}):
+        with pytest.raises(ZeroCopyError):
+            zc.convert(X, to, out=out, **options)
+    cuda_stubs.forget()
 
 
 def test_functions_for_many_calls_do_not_take_it():

@@ -218,6 +218,11 @@ def cupy_over(machine: Machine) -> types.ModuleType:
             offset = host.__array_interface__["data"][0] - self.data.mem.ptr
             return ndarray(host.shape, self.dtype, MemoryPointer(self.data.mem, offset), host.strides)
 
+        def __setitem__(self, key, value):
+            # A kernel of the array's device.
+            assert machine.current == self.data.device_id
+            self._host[key] = value._host
+
         @property
         def T(self):
             return ndarray(self.shape[::-1], self.dtype, self.data, self.strides[::-1])

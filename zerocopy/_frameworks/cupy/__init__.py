@@ -159,7 +159,11 @@ class CuPy(Framework):
             return _aliased(cupy, source, consumer)
 
     def fill(self, obj: Any) -> Callable[[Any], Any]:
-        return lambda value: obj.__setitem__(..., value)
+        def write(value: Any) -> None:
+            with self.module().cuda.Device(obj.data.device_id):
+                obj[...] = value
+
+        return write
 
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         cupy = self.module()
