@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
+from zerocopy.dtype import from_numpy
 
 Extent = tuple[int, int]
 
@@ -94,9 +95,14 @@ def _torch(tensor: Any) -> Iterator[Extent]:
 
 
 def _jax(array: Any) -> Iterator[Extent]:
+    if array.is_deleted():
+        return
+    dtype = from_numpy(array.dtype)
+    bits = dtype.bits if dtype is not None and dtype.bits < 6 else 8
     for shard in array.addressable_shards:
         start = shard.data.unsafe_buffer_pointer()
-        yield start, start + shard.data.on_device_size_in_bytes()  # int2 and int4 are packed
+        # The CPU backend packs types of 2 and 4 bits, and reports a byte for each element.
+        yield start, start + -(-shard.data.on_device_size_in_bytes() * bits // 8)
 
 
 def _tensorflow(tensor: Any) -> Iterator[Extent]:

@@ -15,8 +15,9 @@ from helpers.hostile.generate import case
 
 COUNT, PARTS = 2_000, 4
 
-#: Seeds that found bugs: NULL as a name, format strings, offsets, page-locked memory, seconds into polars.
-FOUND = [500591, 501594, 503304, 504270, 504776, 505499, 508121, 509649, 700475, 808564]
+#: Seeds that found bugs: NULL as a name, format strings, offsets, page-locked memory, seconds into polars,
+#: records without fields.
+FOUND = [500591, 501594, 503304, 504270, 504776, 505499, 508121, 509649, 700475, 808564, 904011]
 
 
 def _first(part: int) -> int:

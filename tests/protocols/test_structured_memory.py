@@ -104,3 +104,11 @@ def test_an_interface_that_leaves_its_buffer_is_refused() -> None:
     assert not zc.explain(source, "numpy").possible
     with pytest.raises(zc.ZeroCopyError):
         zc.convert(source, "numpy")
+
+
+def test_records_without_fields_share_no_memory() -> None:
+    empty = type("Empty", (ctypes.Structure,), {"_fields_": []})()
+    array = zc.convert(empty, "numpy")
+    assert array.nbytes == 0
+    assert not zc.shares_memory(array, array)
+    assert zc.explain(empty, "numpy").zero_copy == zc.shares_memory(empty, array)

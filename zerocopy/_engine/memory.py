@@ -188,7 +188,9 @@ def _has_bytes(obj: Any) -> bool:
             items = _items(obj)
             description = describe(obj) if items is None else None
     except ZeroCopyError:
-        return True  # sparse, sharded, traced: not one block of memory, but not empty
+        # Records without fields have no bytes; sparse, sharded and traced arrays are not one block of memory.
+        array = opened(obj)
+        return type(array) is not np.ndarray or array.nbytes != 0
     if description is None:
         return any(_has_bytes(item) for item in items or () if not is_plain_object(item))
     if isinstance(description, Source):

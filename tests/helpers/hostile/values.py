@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import numpy as np
+
+from zerocopy.protocols.exporter_errors import ignored_errors
 
 
 def bits(x: Any) -> bytes | None:
@@ -51,7 +52,7 @@ def read_all(x: Any, depth: int = 0) -> None:
             read_all(item, depth + 1)
         return
     # The framework refuses to show some values, such as a time zone that does not exist.
-    with contextlib.suppress(Exception):
+    with ignored_errors():  # panics of polars too, for dates that Python lacks
         _read(x)
 
 
