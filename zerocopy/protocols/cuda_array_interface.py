@@ -105,7 +105,9 @@ def interface(view: StridedView, stream: int | None) -> dict[str, Any]:
 def _dtype(typestr: str, asked: str) -> DType:
     try:
         dtype = from_numpy(np.dtype(typestr))
-    except TypeError:
+    except TypeError as error:
+        if not is_error(error):
+            raise
         dtype = None
     if dtype is None:
         raise UnsupportedConversionError(

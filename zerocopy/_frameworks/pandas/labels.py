@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy.protocols.exporter_errors import is_error
+
 #: The key of an entry of the metadata that holds a label.
 KEY = "zerocopy"
 _UNKNOWN = "text"
@@ -69,8 +71,10 @@ def index_of(pd: Any, labels: list[Any], dtype: str | None = None, name: Hashabl
     if dtype not in (None, "object"):
         try:
             return pd.Index(labels, dtype=dtype, name=name, tupleize_cols=False)
-        except (TypeError, ValueError, AttributeError):
-            pass  # the labels have changed since the type was written
+        except (TypeError, ValueError, AttributeError) as error:
+            if not is_error(error):
+                raise
+            # the labels have changed since the type was written
     if all(type(label) is str for label in labels) and dtype is None:
         return pd.Index(labels, name=name) if labels else pd.RangeIndex(0, name=name)
     if dtype is None:

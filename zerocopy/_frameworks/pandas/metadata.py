@@ -22,6 +22,7 @@ import numpy as np
 
 import zerocopy
 from zerocopy._frameworks.pandas import labels
+from zerocopy.protocols.exporter_errors import is_error
 
 KEY = b"pandas"
 #: The dtype of a level of the labels, in its description.
@@ -74,7 +75,9 @@ class IndexMetadata:
 def _restored(pd: Any, value: Any, text: str) -> Any:
     try:
         return labels.decode(pd, value) if isinstance(value, list) else value
-    except (ValueError, TypeError, KeyError, IndexError, ArithmeticError):
+    except (ValueError, TypeError, KeyError, IndexError, ArithmeticError) as error:
+        if not is_error(error):
+            raise
         return text
 
 
@@ -121,7 +124,9 @@ def range_of(description: dict[str, Any]) -> range:
     """Return the range of a `range_entry`; an empty one if the description is invalid."""
     try:
         return range(description["start"], description["stop"], description["step"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError) as error:
+        if not is_error(error):
+            raise
         return range(0)
 
 
@@ -141,7 +146,9 @@ def write(
     """
     try:
         kept = not attributes or json.loads(json.dumps(attributes)) == attributes
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        if not is_error(error):
+            raise
         kept = False  # JSON cannot represent it; pyarrow omits attrs, too
     entry = {
         "index_columns": list(index),
@@ -170,7 +177,9 @@ def read(metadata: dict[bytes, bytes]) -> IndexMetadata | None:
         levels = [dict(level) for level in entry.get("column_indexes") or ()]
         index = list(entry["index_columns"])
         return IndexMetadata(index, names, levels, dict(entry.get("attributes") or {}))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if not is_error(error):
+            raise
         return None  # not JSON of pandas
 
 
@@ -289,7 +298,9 @@ def _of_other_writers(pd: Any, fields: list[str], metadata: IndexMetadata, names
             _label_values(pd, list(c), level) for c, level in zip(columns, metadata.labels, strict=True)
         ]
         return pd.MultiIndex.from_arrays(levels, names=names)
-    except (ValueError, TypeError, SyntaxError, KeyError):
+    except (ValueError, TypeError, SyntaxError, KeyError) as error:
+        if not is_error(error):
+            raise
         return pd.Index(fields)  # the metadata does not fit the labels
 
 

@@ -10,6 +10,7 @@ from zerocopy._frameworks.pyarrow.buffers import checked
 from zerocopy.errors import DeviceError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field, read_schema
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.tables.arrow_column import ArrowColumn
 
 _FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
@@ -23,8 +24,9 @@ def field_of_type(of: Any) -> Field:
     if not kind.num_fields and not getattr(of, "metadata", None):
         try:
             return _plain_field(kind, getattr(of, "nullable", True))
-        except TypeError:  # extension types written in Python are often not hashable
-            pass
+        except TypeError as error:  # extension types written in Python are often not hashable
+            if not is_error(error):
+                raise
     return read_schema(of.__arrow_c_schema__())
 
 
