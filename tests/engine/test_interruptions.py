@@ -172,3 +172,26 @@ def test_an_error_of_the_producer_may_have_text_without_arguments() -> None:
 
     with pytest.raises(zc.UnsupportedConversionError, match="strides"):
         zc.convert(Producer(sample("f4"), fail), "numpy")
+
+
+@pytest.mark.parametrize("to", ["pyarrow", "polars"])
+def test_the_fallbacks_of_labels_and_metadata_let_exceptions_pass(
+    monkeypatch: pytest.MonkeyPatch, to: str
+) -> None:
+    pytest.importorskip(to)
+    pd, ignored = pytest.importorskip("pandas"), list[Any]()
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", None]}, index=pd.Index([3, 4], name="i"))
+    # Python itself ignores those that arrive while it closes a generator.
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: ignored.append(id(raised.exc_value)))
+
+    def call() -> None:
+        routes.clear()
+        zc.convert(frame, to)
+
+    call()
+    for at in range(1, places(call) + 1, 3):
+        error = ValueError("from outside")
+        interruption = Interruption(error, at)
+        caught = interruption.run(call)
+        assert caught is error or id(error) in ignored or interruption.places < at, at
+        caught = None
