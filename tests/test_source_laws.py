@@ -138,6 +138,27 @@ def f():
     assert handlers_of_outside_exceptions(ast.parse(source)) == {4, 6}
 
 
+#: Functions that may read a global twice: under a lock, and while the package is imported.
+READ_TWICE = {("shared/broker.py", "start_broker"), ("_native/__init__.py", "_load")}
+
+
+def globals_read_twice(tree: ast.Module) -> set[tuple[str, str]]:
+    """Return the functions that read a global twice, and the global, which other functions assign."""
+    assigned = {name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names}
+    twice = set()
+    for function in functions(tree):
+        names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+        loads = [node.id for node in names if isinstance(node.ctx, ast.Load)]
+        twice |= {(function.name, name) for name in assigned if loads.count(name) > 1}
+    return twice
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_globals_that_threads_assign_are_read_once(path: Path) -> None:
+    twice = {function for function, _ in globals_read_twice(parse(path))}
+    assert not {function for function in twice if (relative(path), function) not in READ_TWICE}
+
+
 def kept_errors(node: ast.AST, allowed: frozenset[str] = frozenset()) -> Iterator[int]:
     """Yield the lines that raise a variable which stays set: its traceback and the frame hold each other."""
     if isinstance(node, ast.ExceptHandler) and node.name:

@@ -13,7 +13,8 @@ _free = 1 << 62
 
 def limit() -> int:
     """Return the current limit: the bytes of unused segments to keep."""
-    return min(LIMIT, _free // _PART) if _chosen is None else _chosen
+    chosen = _chosen  # read once: another thread may set it
+    return min(LIMIT, _free // _PART) if chosen is None else chosen
 
 
 def limit_of_slabs() -> int:
