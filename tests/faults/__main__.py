@@ -101,7 +101,7 @@ def main() -> int:
     )
     index, number = map(int, options.part.split("/"))
     faults = [Fault(**row) for row in json.loads(LIST.read_text())][index::number]
-    found = stale = 0
+    detected = stale = 0
     chosen = [fault for fault in faults if options.file in fault.file and fault.new not in known]
     for fault in chosen:
         begin = time.monotonic()
@@ -112,10 +112,13 @@ def main() -> int:
             stale += 1
             result["stale"] = str(error)
         else:
-            found += test is not None
-            result |= {"found": test, "seconds": round(time.monotonic() - begin)}
+            detected += test is not None
+            result |= {"test": test, "seconds": round(time.monotonic() - begin)}
         print(json.dumps(result), flush=True)
-    print(f"{found} of {len(chosen) - stale} faults found, {stale} cannot be planted", file=sys.stderr)
+    print(
+        f"{detected} of {len(chosen) - stale} faults make a test fail; {stale} cannot be planted",
+        file=sys.stderr,
+    )
     return 0
 
 
