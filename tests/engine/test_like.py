@@ -113,3 +113,9 @@ def test_objects_with_an_eq_of_arrays():
     """Arrays and frames cannot be hashed, and compare elementwise."""
     for like in (np.zeros((2, 2)), pd.DataFrame({"a": [1, 2]}), pl.DataFrame({"a": [1, 2]})):
         assert registry.by_type(type(zc.convert(X, like, copy=None))) is registry.by_type(type(like))
+
+
+def test_errors_of_options_come_before_those_of_the_target() -> None:
+    for call in (zc.convert, zc.explain):
+        with pytest.raises(TypeError, match="unknown"):
+            call(np.arange(3), [], unknown=1)

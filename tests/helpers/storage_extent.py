@@ -146,7 +146,11 @@ def _polars_frame(frame: Any) -> Iterator[Extent]:
 
 def _polars(series: Any) -> Iterator[Extent]:
     if series.dtype.is_numeric() or series.dtype.is_temporal():
-        yield from _arrow(series.to_arrow())
+        try:
+            array = series.to_physical().to_arrow()  # polars panics at times of more than a day
+        except sys.modules["pyarrow"].ArrowInvalid:  # pyarrow lacks integers of 128 bits
+            return
+        yield from _arrow(array)
 
 
 def _pandas_frame(frame: Any) -> Iterator[Extent]:
