@@ -34,58 +34,65 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_the_layout_does_not_depend_on_modes_of_the_first_use(mode: str, run_python) -> None:
+def test_the_layout_does_not_depend_on_modes_of_the_first_use(run_python) -> None:
     result = run_python(f"""
-        import contextlib
+        import contextlib, sys
+        sys.path.insert(0, "tests")
         import numpy as np, torch, torch._subclasses.fake_tensor
         from torch.utils._python_dispatch import TorchDispatchMode
         import zerocopy as zc
-        from zerocopy._frameworks.torch import native
+        from helpers.forked_child import in_child
 
         class Doubling(TorchDispatchMode):
             def __torch_dispatch__(self, function, types, args=(), kwargs=None):
                 return torch.stack([function(*args, **(kwargs or {{}}))] * 2)
 
-        with {MODES[mode]}:
-            layout = native.find_layout(torch)
-        assert layout == native.find_layout(torch), layout
-        tensor = torch.arange(3)
-        assert zc.shares_memory(tensor, zc.convert(tensor, "numpy"))
+        def check(mode):
+            from zerocopy._frameworks.torch import native
+            with eval(mode):
+                layout = native.find_layout(torch)
+            assert layout == native.find_layout(torch), layout
+            tensor = torch.arange(3)
+            return zc.shares_memory(tensor, zc.convert(tensor, "numpy"))
+
+        for mode in {list(MODES.values())}:
+            assert in_child(lambda: check(mode)) == 0, mode
         """)
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize(
-    "transform",
-    [
-        "torch.func.vmap(f)(x)",
-        "torch.func.grad(lambda x: f(x).sum())(x)",
-        "torch.func.jvp(f, (x,), (x,))[1]",
-        "torch.func.jacrev(f)(x).sum((1, 3))",
-        "torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))(x)",
-    ],
-)
-@pytest.mark.parametrize(
-    "function", ["zc.accepts('torch')(double)", "lambda x: double(zc.convert(x, 'torch'))"]
-)
-def test_the_first_use_is_in_a_function_that_torch_transforms(
-    transform: str, function: str, run_python
-) -> None:
+#: Calls of a function `f` and an array `x` by torch's transformations.
+TRANSFORMATIONS = [
+    "torch.func.vmap(f)(x)",
+    "torch.func.grad(lambda x: f(x).sum())(x)",
+    "torch.func.jvp(f, (x,), (x,))[1]",
+    "torch.func.jacrev(f)(x).sum((1, 3))",
+    "torch.func.vmap(torch.func.grad(lambda x: f(x).sum()))(x)",
+]
+
+
+def test_the_first_use_is_in_a_function_that_torch_transforms(run_python) -> None:
     result = run_python(f"""
-        import warnings
+        import sys
+        sys.path.insert(0, "tests")
         import numpy as np, torch
         import zerocopy as zc
+        from helpers.forked_child import in_child
 
         def double(x):
             return x * 2
 
         x = torch.arange(6.0).reshape(2, 3)
-        f = {function}
-        result = {transform}
-        f = double
-        assert torch.equal(result, {transform}), result
-        assert zc.shares_memory(x, zc.convert(x, "numpy"))
+
+        def check(function, call):
+            f = eval(function)
+            result = eval(call, {{**globals(), "f": f}})
+            assert torch.equal(result, eval(call, {{**globals(), "f": double}})), result
+            return zc.shares_memory(x, zc.convert(x, "numpy"))
+
+        for function in ("zc.accepts('torch')(double)", "lambda x: double(zc.convert(x, 'torch'))"):
+            for call in {TRANSFORMATIONS}:
+                assert in_child(lambda: check(function, call)) == 0, (function, call)
         """)
     assert result.returncode == 0, result.stderr
 
