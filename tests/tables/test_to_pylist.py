@@ -37,3 +37,28 @@ def test_masked_rows_are_none() -> None:
     column = pa.array([{"a": [1, None]}, {"a": None}])
     result = zc.convert(column, "numpy", encode=True, nulls="mask")
     assert result.values.to_pylist() == column.to_pylist()
+
+
+def _with_null(column: Any) -> Any:
+    return pa.array([*column.to_pylist()[:1], None, *column.to_pylist()[1:]], column.type)
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_mask_is_honoured(name: str, to: str) -> None:
+    column = _with_null(COLUMNS[name])
+    results = [zc.convert(column, to, encode=True, nulls="mask")]
+    if name != "map" and "list" not in name:
+        (batch,) = zc.loader(pa.table({"x": column}), to, batch=8, encode=True, nulls="mask")
+        results.append(batch["x"])
+    for result in results:
+        assert result.to_pylist() == column.to_pylist()
+        assert result.values.to_pylist() == column.to_pylist()
+    numbers = zc.convert(pa.array([1, None]), to, nulls="mask")
+    assert numbers.to_pylist() == [1, None]
+
+
+def test_batches_of_a_loader_have_their_own_mask() -> None:
+    text = ["a", None, "b", "a", None]
+    batches = list(zc.loader(pa.table({"x": text}), "numpy", batch=2, encode=True, nulls="mask"))
+    assert [row for batch in batches for row in batch["x"].values.to_pylist()] == text

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.source import Array
-from zerocopy.tables.result import Encoded, Masked, rebuild
+from zerocopy.tables.result import Encoded, Masked, masked, rebuild
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _replaced(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any
         return {name: _replaced(part, leaf, f"{path}[{name!r}]") for name, part in tree.items()}
     if isinstance(tree, Masked):
         values = _replaced(tree.values, leaf, path + ".values")
-        return Masked(values, leaf(tree.mask, path + ".mask"))
+        return masked(values, leaf(tree.mask, path + ".mask"))
     if isinstance(tree, Encoded):
         return replace(tree, values=_replaced(tree.values, leaf, path + ".values"))
     return leaf(tree, path)

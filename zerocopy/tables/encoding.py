@@ -16,7 +16,6 @@ from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.codes import Codes, Distinct, given_words, value_type
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.hub import hub
-from zerocopy.tables.labels import key, listed, positions
 from zerocopy.tables.nulls import parse
 from zerocopy.tables.options import Request
 from zerocopy.tables.summary import map_columns
@@ -64,19 +63,6 @@ def encode_columns(table: Table, request: Request, unread: bool = False) -> Tabl
     if all(new is old for new, old in zip(columns, table.columns, strict=True)):
         return table
     return replace(table, columns=columns, obj=None)
-
-
-def check_names(table: Table, choices: Any) -> None:
-    """Refuse names in the dict of ``encode=`` that are not those of columns."""
-    if not isinstance(choices, Mapping) or table.single:
-        return
-    places = positions(table.labels)
-    if unknown := [name for name in choices if key(name) not in places]:
-        why = f"encode= names {listed(unknown)}, and the columns are {listed(list(table.labels)[:8])}"
-        rest = {name: words for name, words in choices.items() if name not in unknown}
-        raise UnsupportedConversionError(
-            "", why, code="option-value", fixes=[Fix(options={"encode": rest or True})]
-        )
 
 
 def _codes(column: Column, choice: Any, unread: bool) -> Column:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -63,8 +63,6 @@ def make(description: Source | Table, request: Request) -> Plan:
 
 def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
     """Plan a table that has been read; with `unread`, its columns have types and no memory."""
-    if isinstance(request.options.nulls, dict) and not table.single:
-        select(table, list(request.options.nulls))  # refuses a name that no column has
     chosen = select(table, request.options.columns)
     if request.validate and not unread:
         from zerocopy.tables import validation
@@ -79,16 +77,37 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
         keeps_columns or request.options.layout not in (None, "columns")
     ):
         _check_rows(chosen)
+    if not keeps_columns:
+        _check_keys(table, request.options)
     if request.options.is_encoded and not keeps_columns:
         from zerocopy.tables import encoding
 
-        encoding.check_names(table, request.options.encode)
         chosen = encoding.encode_columns(chosen, request, unread)
     if request.cast is not None:
         chosen = cast_columns(chosen, request, keeps_columns, unread)
     if keeps_columns:
         return to_tables.plan(chosen, request)
     return to_tensors.plan(chosen, request)
+
+
+def _check_keys(table: Table, options: Options) -> None:
+    """Refuse keys of the dicts of ``nulls=`` and ``encode=`` that no column has as its label."""
+    places = positions(table.labels)
+    for name in ("nulls", "encode"):
+        given = getattr(options, name)
+        if not isinstance(given, Mapping) or not (unknown := [x for x in given if key(x) not in places]):
+            continue
+        if table.single:
+            label = table.labels[0]
+            column = "has no name" if label == "" else f"is called {label!r}"
+            right = {label: given[unknown[-1]]} if len(given) == 1 else {}
+        else:
+            column = f"is one of {listed(list(table.labels))}"
+            right = {x: value for x, value in given.items() if key(x) in places}
+            right = {near[0]: given[x] for x in unknown if (near := _near(x, table.labels))} | right
+        why = f"{name}= has the key {listed(unknown)}, and the column {column}"
+        fixes = [Fix(options={name: right or (True if name == "encode" else None)})]
+        raise UnsupportedConversionError("", why, code="unknown-name", fixes=fixes)
 
 
 def _check_labels(labels: Any, table: Table) -> None:
@@ -237,9 +256,7 @@ def _position(
         why = f"{len(here)} columns of the table are called {label!r}"
         remedy = f"rename them, or choose from {listed(labels)}"
         raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
-    import difflib
-
-    near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
+    near = _near(label, labels)
     why = f"no column of the table is called {label!r}"
     why += f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
     named = (
@@ -249,6 +266,13 @@ def _position(
     fixes.append(Fix(options={"columns": None}, effect="takes all columns"))
     remedy = "" if near else f"choose from {listed(labels)}"
     raise UnsupportedConversionError("", why, remedy, code="unknown-name", fixes=fixes)
+
+
+def _near(label: Hashable, labels: Sequence[Hashable]) -> list[str]:
+    """Return the labels that resemble one that no column has, the most similar first."""
+    import difflib
+
+    return difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
 
 
 def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from zerocopy.formatting.printable import printable
@@ -39,6 +39,10 @@ class Masked(NamedTuple):
     values: Any
     mask: Any
 
+    def to_pylist(self) -> list[Any]:
+        """Return the rows as Python objects; None where the mask is True."""
+        return _unmasked(to_pylist(self.values), self.mask)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
@@ -65,6 +69,8 @@ class Encoded:
         For decimals: the value is the integer times ``10 ** -scale``.
     ordered : bool
         Whether the categories have an order.
+    mask : tensor, optional
+        With ``nulls="mask"``: the mask of the :class:`Masked` that holds this.
 
     Notes
     -----
@@ -88,6 +94,7 @@ class Encoded:
     timezone: str | None = None
     scale: int | None = None
     ordered: bool = False
+    mask: Any = field(default=None, repr=False)
 
     def to_pylist(self) -> list[Any]:
         """Return the rows as Python objects.
@@ -98,6 +105,10 @@ class Encoded:
             A copy. Rows of dates, times and timestamps are integers in `unit`, rows of a struct
             are dicts, rows of a map are lists of pairs. A null that a mask marks is None.
         """
+        return self._rows() if self.mask is None else _unmasked(self._rows(), self.mask)
+
+    def _rows(self) -> list[Any]:
+        """Return the rows, with undefined values where a mask of this column is True."""
         if isinstance(self.values, dict):
             fields = {name: to_pylist(part) for name, part in self.values.items()}
             return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
@@ -133,18 +144,20 @@ class Encoded:
         parts = (
             f"{f.name}={v!r}"
             for f in fields(self)
-            if (v := getattr(self, f.name)) is not None and v is not False
+            if f.repr and (v := getattr(self, f.name)) is not None and v is not False
         )
         return printable(f"Encoded({', '.join(parts)})", "\n")
 
 
 def to_pylist(result: Any) -> list[Any]:
     """Return the rows of a tensor, `Masked` or `Encoded` as Python objects; None where a mask is True."""
-    if isinstance(result, Masked):
-        mask, values = to_pylist(result.mask), to_pylist(result.values)
-        return [None if null else value for null, value in zip(mask, values, strict=True)]
-    rows: list[Any] = result.to_pylist() if isinstance(result, Encoded) else _array(result).tolist()
+    own = isinstance(result, (Masked, Encoded))
+    rows: list[Any] = result.to_pylist() if own else _array(result).tolist()
     return rows
+
+
+def _unmasked(rows: list[Any], mask: Any) -> list[Any]:
+    return [None if null else row for null, row in zip(to_pylist(mask), rows, strict=True)]
 
 
 def _array(tensor: Any) -> Any:
@@ -162,6 +175,11 @@ def _decimal(limbs: Any, scale: int) -> decimal.Decimal:
     return decimal.Decimal(f"{limbs}E{-scale}")
 
 
+def masked(values: Any, mask: Any) -> Masked:
+    """Return values with their mask, which encoded values hold too: `Encoded.to_pylist` reads it."""
+    return Masked(replace(values, mask=mask) if isinstance(values, Encoded) else values, mask)
+
+
 def result_leaves(tree: Any, path: str = "") -> list[tuple[str, Any]]:
     """Return the leaves of a result, or of a plan's tree, with their paths."""
     leaves: list[tuple[str, Any]] = []
@@ -176,7 +194,8 @@ def rebuild(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
     if isinstance(tree, dict):
         return {key: rebuild(value, leaf, f"{path}[{key!r}]") for key, value in tree.items()}
     if isinstance(tree, Masked):
-        return Masked(rebuild(tree.values, leaf, path + ".values"), rebuild(tree.mask, leaf, path + ".mask"))
+        values = rebuild(tree.values, leaf, path + ".values")
+        return masked(values, rebuild(tree.mask, leaf, path + ".mask"))
     inner = {
         name: rebuild(value, leaf, f"{path}.{name}")
         for name in ("values", "offsets", "sizes", "categories")
