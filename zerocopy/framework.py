@@ -205,7 +205,7 @@ class Framework:
         return self
 
     def labelled(self, result: Any, obj: Any) -> Any:
-        """Return `result` with the labels of `obj`, both owned objects, if their shapes are equal."""
+        """Return `result` with the labels of `obj`, both owned objects, for the dimensions that agree."""
         return result
 
     def label_warnings(self, obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -597,3 +597,19 @@ def test_objects_of_the_caller_s_framework_keep_their_own_labels() -> None:
     for _ in range(2):
         assert made(pd.Series([1.0, 2.0], name="s")) is own
     assert (own.name, list(own.index)) == ("own", [8, 9])
+
+
+def test_results_with_the_rows_of_a_frame_keep_its_index() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}, index=["u", "v", "w"])
+
+    @zc.accepts("torch", layout="matrix")
+    def several(x: Any) -> Any:
+        return {"sum": x.sum(1), "column": x[:, :1], "total": x.sum(0)}
+
+    for _ in range(2):
+        results = several(frame)
+        assert frame.assign(p=results["sum"])["p"].tolist() == [5.0, 7.0, 9.0]
+        assert list(results["column"].index) == ["u", "v", "w"]
+        assert list(results["total"].index) == [0, 1]
+        assert list(several(frame["a"].to_frame())["sum"].index) == ["u", "v", "w"]

@@ -40,8 +40,8 @@ def accepts(
         ``"same"``: results are converted to the framework of the caller, which is that of the first array
         among the positional arguments, and then among the keywords. If that is `to`, or if the caller
         passed no array, results are returned unchanged. A result of the shape of that array gets its
-        labels, such as the names of columns. A framework, such as ``"numpy"``: results are converted to
-        it. None: results are returned unchanged.
+        labels, such as the names of columns; one with as many rows, its index. A framework, such as
+        ``"numpy"``: results are converted to it. None: results are returned unchanged.
     device : str, tuple of int, or a framework's device, optional
         The device of the converted arguments. Default: each argument's own, or that of `to` if it does
         not support that one. In both cases a result of ``returns="same"`` is returned on the caller's device

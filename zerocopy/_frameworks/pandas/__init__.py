@@ -116,13 +116,11 @@ class Pandas(Framework):
         return Table(name, ["" if label is None else label], [column], len(obj), single=True, obj=obj)
 
     def labelled(self, result: Any, obj: Any) -> Any:
-        if (
-            getattr(result, "shape", None) != obj.shape
-            or not hasattr(obj, "index")
-            or not hasattr(result, "index")
-        ):
+        if not hasattr(obj, "index") or not hasattr(result, "index") or len(result) != len(obj):
             return result
         labelled = result.set_axis(obj.index)
+        if result.shape != obj.shape:
+            return labelled
         return labelled.set_axis(obj.columns, axis=1) if labelled.ndim == 2 else labelled.rename(obj.name)
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
