@@ -209,7 +209,7 @@ def test_signature_is_the_documented_one() -> None:
     import inspect
 
     parameters = inspect.signature(zc.convert).parameters
-    tensors = ["device", "copy", "stream", "writable", "dtype", "leaves", "validate"]
+    tensors = ["device", "copy", "stream", "writable", "dtype", "leaves", "validate", "out"]
     tables = ["layout", "columns", "nulls", "encode"]
     assert list(parameters) == ["obj", "to", *tensors, *tables, "names", "index", "connection"]
     assert list(parameters) == list(inspect.signature(zc.explain).parameters)
