@@ -264,7 +264,7 @@ class Framework:
         """
 
         def write(value: Any) -> None:
-            self.source(obj).view.numpy()[...] = self.source(value).view.numpy()
+            self.source(obj).view.numpy()[...] = self.source(value).host()
 
         return write
 

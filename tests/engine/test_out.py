@@ -181,3 +181,41 @@ def test_functions_for_many_calls_do_not_take_it():
     assert "out" not in inspect.signature(zc.plan_for).parameters
     assert "out" not in inspect.signature(zc.accepts).parameters
     assert "out" in inspect.signature(zc.convert).parameters
+
+
+@pytest.mark.parametrize("code", [">i8", ">f2", ">f4", ">c8", ">u2"])
+def test_values_of_another_byte_order_are_swapped(code: str) -> None:
+    values = np.arange(3).astype(code)
+    out = np.full(3, 7, values.dtype.newbyteorder("="))
+    for source in (values, np.rec.fromarrays([values, values])["f0"], np.ma.array(values)):
+        out[:] = 9
+        assert zc.convert(source, "numpy", out=out) is out
+        assert out.tolist() == [0, 1, 2]
+
+
+def test_tensors_that_torch_cannot_write_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    with torch.inference_mode():
+        inference = torch.zeros(3)
+    freed, small = torch.zeros(3), torch.zeros(3)
+    freed.untyped_storage().resize_(0)  # as FSDP does
+    small.untyped_storage().resize_(8)
+    for out in (inference, torch._efficientzerotensor(3), freed, small):
+        assert not zc.explain(np.ones(3, "f4"), "torch", out=out).possible
+        with pytest.raises(zc.UnsupportedConversionError, match="out= cannot be written"):
+            zc.convert(np.ones(3, "f4"), "torch", out=out)
+
+
+def test_a_tensor_that_is_filled_does_not_join_the_graph_of_the_source() -> None:
+    torch = pytest.importorskip("torch")
+    weights, out = torch.ones(4, requires_grad=True), torch.zeros(4)
+    for _ in range(2):
+        assert zc.convert(weights, "torch", out=out) is out
+        assert not out.requires_grad
+
+
+def test_an_array_without_a_text_is_named_by_its_type() -> None:
+    torch = pytest.importorskip("torch")
+    for out in (torch.zeros(3, dtype=torch.uint8).view(torch.bits8), [0] * 1000):
+        with pytest.raises(zc.UnsupportedConversionError, match="out="):
+            zc.convert(np.ones(3), "torch", out=out)

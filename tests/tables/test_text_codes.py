@@ -195,3 +195,16 @@ def test_a_matrix_refuses_text():
         zc.convert(x, "torch", layout="matrix", encode=True)
     for code in caught.value.calls:
         assert eval(code, {"zc": zc, "x": x}) is not None
+
+
+@pytest.mark.parametrize("words", [[3.9, 4.0], [3.5, 4.0, 3]])
+def test_words_are_not_truncated(words: list[float]) -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="words of type int64"):
+        zc.convert(pa.table({"a": [3, 4, 3]}), "numpy", encode={"a": words})
+
+
+@pytest.mark.parametrize("option", [0, 1, 0.0, np.False_, np.array(True)])
+def test_numbers_are_not_taken_for_booleans(option: object) -> None:
+    for call in (zc.convert, zc.explain):
+        with pytest.raises(ValueError, match="encode"):
+            call(pa.array(["a", "b"]), "numpy", encode=option)

@@ -40,7 +40,10 @@ def plan(call: Any, make_plan: Callable[[Any], Plan]) -> Plan:
     if options.get("copy") is False:
         raise refuse("copy=False forbids a copy, and out= receives one", Fix(options={"copy": None}))
     there = _writable_view(call, target, out)
-    write = target.fill(out)
+    try:
+        write = target.fill(out)
+    except ZeroCopyError as error:
+        raise refuse(f"out= cannot be written: {error.why}") from error
     with call.translated_errors():
         source = describe_array(call.obj)
     call.description = source

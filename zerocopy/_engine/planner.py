@@ -19,6 +19,7 @@ from zerocopy.device import Device, parse_stream, same_memory_space
 from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
 
@@ -147,7 +148,14 @@ class Call:
 
 def _shown(value: Any) -> str:
     """Return an option as text; for an array or another object with a long text, its type."""
-    shown = repr(value)
+    is_long = isinstance(value, (list, tuple)) and len(value) > _WIDEST
+    try:
+        # The text of an array can read memory that has been freed.
+        shown = "\n" if is_long or registry.by_type(type(value)) is not None else repr(value)
+    except Exception as error:
+        if not is_error(error):
+            raise
+        shown = "\n"  # the option has a type whose objects, such as tensors of bits, cannot be shown
     return shown if len(shown) <= _WIDEST and "\n" not in shown else f"<{type_name(value)}>"
 
 

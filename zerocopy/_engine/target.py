@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from zerocopy import registry
+from zerocopy.describe import translated_errors
 from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.source import type_name
@@ -84,9 +85,10 @@ def _not_a_target(to: Any, obj: Any, why: str) -> UnknownFrameworkError:
 def device_of(framework: Framework, obj: Any) -> str | None:
     """Return the device of a framework's object as the option ``device=``; None without a single device."""
     try:
-        table = framework.table(obj)
-        columns = None if table is None else table.columns
-        devices = {framework.source(obj).view.device} if columns is None else {c.device for c in columns}
+        with translated_errors(f"to={_short(obj)}".__str__):
+            table = framework.table(obj)
+            columns = None if table is None else table.columns
+            devices = {framework.source(obj).view.device} if columns is None else {c.device for c in columns}
     except ZeroCopyError:
         return None  # several buffers or devices
     if len(devices) != 1:
@@ -128,7 +130,7 @@ def _name(cls: type) -> str:
 
 
 def _short(to: Any) -> str:
-    shown = repr(to) if isinstance(to, (int, float, bool, type(None))) else ""
+    shown = repr(to) if type(to) in (int, float, bool, type(None)) else ""
     return shown or f"<{type_name(to)}>"
 
 

@@ -216,7 +216,8 @@ def given_words(choice: Any, type_: Any) -> Any:
         if isinstance(choice, (str, bytes)):
             raise TypeError("the elements of text are its characters")
         words = choice.combine_chunks() if isinstance(choice, pa.ChunkedArray) else choice
-        words = words if isinstance(words, pa.Array) else pa.array(words, type_)
+        # A cast refuses to truncate 3.9 to 3, which pyarrow.array(words, type_) does.
+        words = words if isinstance(words, pa.Array) else pa.array(words)
         words = words if type_ is None else words.cast(type_)
         fault = "has nulls" if words.null_count else "has a word twice"
         if not words.null_count and len(words.unique()) == len(words):

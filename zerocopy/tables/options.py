@@ -36,7 +36,11 @@ class Options:
                 raise ValueError(f"{name} is a list of names, not {value!r}")
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
-        if not isinstance(self.encode, Mapping) and self.encode not in (None, True, False, "bytes"):
+        if not (
+            self.encode is None
+            or isinstance(self.encode, (bool, Mapping))
+            or (isinstance(self.encode, str) and self.encode == "bytes")
+        ):
             raise ValueError(f"encode is True, False, 'bytes' or a dict of words, not {self.encode!r}")
         if not (self.index is None or isinstance(self.index, bool) or _is_list(self.index)):
             raise ValueError(f"index is True, False, None or the labels of the rows, not {self.index!r}")

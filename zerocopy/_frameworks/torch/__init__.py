@@ -14,7 +14,7 @@ from zerocopy._native import core
 from zerocopy.casting.on_device import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
-from zerocopy.errors import DeviceError, Fix, Reason
+from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim, version_numbers
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
@@ -197,9 +197,21 @@ class Torch(Framework):
         return tensor if dtype.in_numpy else tensor.view(getattr(torch, dtype.name))
 
     def fill(self, obj: Any) -> Callable[[Any], Any]:
-        # Not through its memory: autograd counts the versions of tensors that it has saved.
-        copy: Callable[[Any], Any] = obj.copy_
-        return copy
+        torch, view = self.module(), self.source(obj).view
+        if obj._is_zerotensor() or (obj.is_inference() and not torch.is_inference_mode_enabled()):
+            raise UnsupportedConversionError("", "torch forbids writes to it", code="read-only")
+        # FSDP frees the storage of tensors that it keeps, and copy_ writes to it nevertheless.
+        end = (obj.storage_offset() + 1) * obj.element_size() + sum(
+            (n - 1) * step * obj.element_size() for n, step in zip(obj.shape, obj.stride(), strict=True)
+        )
+        if view.size and end > obj.untyped_storage().nbytes():
+            raise UnsupportedConversionError("", "its storage was resized or freed", code="no-memory")
+
+        def write(value: Any) -> None:
+            # Not through the memory: autograd counts the versions of tensors that it has saved.
+            obj.copy_(value.detach())
+
+        return write
 
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         torch = self.module()
