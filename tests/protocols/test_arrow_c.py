@@ -329,3 +329,24 @@ def test_missing_buffers_are_refused() -> None:
     for x in (pa.array([1, 2]), pa.array(["a", "b"]), pa.array([[1]])):
         with pytest.raises(zc.UnsupportedConversionError, match="its buffer is NULL"):
             zc.convert(Hollow(x), to="numpy", encode=True)
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"of.nobody"])
+@pytest.mark.parametrize("rows", [0, 2])
+@pytest.mark.parametrize("to", ["pandas", "pyarrow", "polars"])
+def test_structs_of_unknown_extensions_are_columns(to: str, rows: int, name: bytes) -> None:
+    """pyarrow imports an extension whose name is not UTF-8 as a plain struct, which elsewhere is a table."""
+    array = pa.array([{"a": 1}] * rows, pa.struct([("a", pa.int64())]))
+    field = pa.field("x", array.type, metadata={b"ARROW:extension:name": name})
+
+    class Producer:
+        def __arrow_c_array__(self, requested_schema=None):
+            return field.__arrow_c_schema__(), array.__arrow_c_array__()[1]
+
+    plan = zc.explain(Producer(), to)
+    try:
+        result = zc.convert(Producer(), to)
+    except zc.ZeroCopyError:
+        assert not plan.possible
+    else:
+        assert plan.possible and len(result) == rows

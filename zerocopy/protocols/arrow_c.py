@@ -106,8 +106,8 @@ class _Owned:
 class Export:
     """The capsules of one array, which own its memory until another importer takes them."""
 
-    def __init__(self, capsules: tuple[Any, Any]) -> None:
-        self._capsules = capsules
+    def __init__(self, capsules: tuple[Any, Any], field: Field) -> None:
+        self._capsules, self.field = capsules, field
         #: The array that another importer made of the capsules; it then owns the memory.
         self.imported: Any = None
 
@@ -130,7 +130,7 @@ def read_array(producer: Any) -> Memory:
     The memory's owner is an `Export`, so that a producer is called once for all importers.
     """
     asked, field, capsules, address = _export(producer, "__arrow_c_array__", ARRAY)
-    return _memory(asked, field, ArrowArray.from_address(address), Export(capsules))
+    return _memory(asked, field, ArrowArray.from_address(address), Export(capsules, field))
 
 
 def read_device_array(producer: Any) -> Memory:
@@ -148,7 +148,7 @@ def read_device_array(producer: Any) -> Memory:
             "copy it to the host first",
             code="other-device",
         )
-    memory = _memory(asked, field, whole.array, DeviceExport(capsules), device)
+    memory = _memory(asked, field, whole.array, DeviceExport(capsules, field), device)
     if whole.sync_event and device is HOST:
         # The host reads pinned and managed memory, so the host waits.
         event = ctypes.c_void_p.from_address(whole.sync_event).value

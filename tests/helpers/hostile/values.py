@@ -44,10 +44,11 @@ def rows(x: Any) -> list[Any] | None:
 
 def read_all(x: Any, depth: int = 0) -> None:
     """Read every value, so that wrong memory shows; errors of the framework itself are allowed."""
-    if isinstance(x, dict):
-        x = list(dict.values(x))  # a subclass can have a method that raises
-    if isinstance(x, (list, tuple)) and depth < 5:
-        base = list if isinstance(x, list) else tuple
+    # By the type, because the property __class__ of a subclass can raise, and so can its methods.
+    if issubclass(type(x), dict):
+        x = list(dict.values(x))
+    if issubclass(type(x), (list, tuple)) and depth < 5:
+        base = list if issubclass(type(x), list) else tuple
         for item in list(base.__iter__(x))[:20]:
             read_all(item, depth + 1)
         return
@@ -65,7 +66,9 @@ def _read(x: Any) -> None:
     elif module == "polars":
         x.rows() if hasattr(x, "rows") else x.to_list()
     elif module == "pandas":
-        x.to_numpy(dtype=object)
+        # pyarrow aborts at list views in lists: "cannot construct ChunkedArray from empty vector".
+        if "list_view" not in str(getattr(x, "dtype", None) or list(x.dtypes)):
+            x.to_numpy(dtype=object)
     elif module in ("duckdb", "_duckdb"):
         x.fetchall()
     else:

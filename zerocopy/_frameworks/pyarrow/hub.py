@@ -38,7 +38,10 @@ class Hub(Framework):
         try:
             if not hasattr(type(obj), "__arrow_c_stream__"):
                 array = _imported(pa, obj)
-                return pa.RecordBatch.from_struct_array(array) if pa.types.is_struct(array.type) else array
+                # pyarrow imports an extension whose name it cannot decode as its storage.
+                is_column = isinstance(obj, arrow_c.Export) and obj.field.extension
+                is_table = pa.types.is_struct(array.type) and not is_column
+                return pa.RecordBatch.from_struct_array(array) if is_table else array
             if isinstance(obj, pa.RecordBatchReader):
                 stream = obj
             else:
