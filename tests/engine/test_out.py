@@ -219,3 +219,9 @@ def test_an_array_without_a_text_is_named_by_its_type() -> None:
     for out in (torch.zeros(3, dtype=torch.uint8).view(torch.bits8), [0] * 1000):
         with pytest.raises(zc.UnsupportedConversionError, match="out="):
             zc.convert(np.ones(3), "torch", out=out)
+
+
+def test_columns_of_table_frameworks_are_refused_with_the_reason() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(zc.UnsupportedConversionError, match="not columns or tables of pandas"):
+        zc.convert(np.ones(3), "pandas", out=pandas.Series(np.zeros(3)))

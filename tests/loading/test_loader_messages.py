@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -31,3 +34,51 @@ def test_fixes_are_calls_of_the_loader(to: str, options: dict[str, Any]) -> None
             eval(code, names)  # its batches may need the fix of another column
         else:
             list(eval(code, names))
+
+
+@pytest.mark.parametrize(
+    ("to", "options"),
+    [
+        (
+            "torch",
+            {"layout": "matrix", "columns": ["x", "k"], "batch": 2, "shard": (0, 2), "drop_last": True},
+        ),
+        ("jax", {"columns": ["k"], "batch": 2, "prefetch": 3}),
+        ("torch", {"columns": ["x", "when"], "batch": 2, "shuffle": 4, "seed": 1}),
+    ],
+)
+def test_fixes_keep_the_options_of_the_caller(to: str, options: dict[str, Any]) -> None:
+    pytest.importorskip(to)
+    when = pa.array([0, 1, 2], pa.timestamp("s"))
+    source = TABLE.append_column("k", pa.array([1, 2, 3])).append_column("when", when)
+    narrow = {"x64": False} if to == "jax" else {}
+    with _x64(**narrow), pytest.raises(zc.ZeroCopyError) as caught:
+        list(zc.loader(source, to, **options))
+    assert caught.value.calls
+    for name, value in options.items():
+        assert f"{name}={value!r}" in caught.value.asked
+    for code in caught.value.calls:
+        call = ast.parse(code).body[-1].value  # type: ignore[attr-defined]
+        passed = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+        assert {name: passed[name] for name in options if name not in ("layout", "columns")} == {
+            name: value for name, value in options.items() if name not in ("layout", "columns")
+        }
+        assert {*passed["columns"]} <= {*options["columns"]}
+        with _x64(**narrow):
+            exec(code, {"zc": zc, "source": source, "jax": pytest.importorskip("jax")})
+
+
+@contextmanager
+def _x64(x64: bool | None = None) -> Iterator[None]:
+    """Set JAX's x64 mode, and restore it."""
+    if x64 is None:
+        yield
+        return
+    import jax
+
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", x64)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)

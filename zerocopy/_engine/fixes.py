@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import math
 import tokenize
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -65,8 +65,7 @@ def _obstacles(error: ZeroCopyError) -> list[tuple[Label, Reason]]:
 def keep_leaves(to: Any, options: dict[str, Any]) -> dict[str, str]:
     """Return the call that keeps the leaves of the container ``x`` that are not arrays."""
     named = to if isinstance(to, str) else target.resolve(to).name
-    arguments = "".join(f", {name}={_code(name, value)}" for name, value in options.items())
-    return {f'zc.convert(x, {_code("to", named)}{arguments}, leaves="keep")': "keeps it unchanged"}
+    return {f'zc.convert(x, {as_code("to", named)}{arguments(options)}, leaves="keep")': "keeps it unchanged"}
 
 
 def prepend(error: ZeroCopyError, calls: dict[str, str]) -> None:
@@ -76,22 +75,35 @@ def prepend(error: ZeroCopyError, calls: dict[str, str]) -> None:
     error.with_context(remedy="; or ".join([*texts, *([error.remedy] if error.remedy else [])]))
 
 
+def rewrite(error: ZeroCopyError, rewritten: Callable[[str], str]) -> None:
+    """Replace each call of an error, in its remedy too."""
+    calls = {code: rewritten(code) for code in error.calls}
+    for code, new in calls.items():
+        error.with_context(remedy=error.remedy.replace(code, new))
+    error.calls = tuple(calls.values())
+
+
+def arguments(options: dict[str, Any]) -> str:
+    """Return options as the last arguments of a call."""
+    return "".join(f", {name}={as_code(name, value)}" for name, value in options.items())
+
+
 def relocate(error: ZeroCopyError, path: str) -> None:
     """Let the calls of a leaf's error name the leaf by its path in the container ``x``.
 
     A fix by options alone is for the whole container, and so stays as it is.
     """
-    moved = []
-    for code in error.calls:
+
+    def moved(code: str) -> str:
+        if code.startswith("zc.convert(x, "):
+            return code
         tokens = tokenize.generate_tokens(io.StringIO(code).readline)
         columns = [t.start[1] for t in tokens if t.type == tokenize.NAME and t.string == "x"]
-        leaf = code
-        if not code.startswith("zc.convert(x, "):
-            for column in reversed(columns):
-                leaf = f"{leaf[: column + 1]}{path}{leaf[column + 1 :]}"
-        error.with_context(remedy=error.remedy.replace(code, leaf))
-        moved.append(leaf)
-    error.calls = tuple(moved)
+        for column in reversed(columns):
+            code = f"{code[: column + 1]}{path}{code[column + 1 :]}"
+        return code
+
+    rewrite(error, moved)
 
 
 def resolve(plan: Plan, call: Any) -> Plan:
@@ -323,11 +335,11 @@ class _Composer:
         merged = {name: value for name, value in (self.options | options).items() if value is not None}
         if "copy" in self.options and "copy" not in merged:
             merged["copy"] = None  # shown, because it replaces the value that was passed
-        texts = {name: _code(name, value) for name, value in merged.items()}
+        texts = {name: as_code(name, value) for name, value in merged.items()}
         if any(texts[name] == name for name in options.keys() & texts.keys()):
             return []  # a new value has no literal
         arguments = "".join(f", {name}={text}" for name, text in texts.items())
-        code = "; ".join([*before, f"zc.convert({source}, {_code('to', to)}{arguments})"])
+        code = "; ".join([*before, f"zc.convert({source}, {as_code('to', to)}{arguments})"])
         effect = ", ".join(dict.fromkeys(fix.effect for _, fix in chosen if fix.effect))
         plain = source == "x" and not before
         given = {name: value for name, value in merged.items() if value is not None}
@@ -395,17 +407,18 @@ def _resolve(fix: Fix, framework: Framework | None, general: bool) -> Fix | None
     return replace(fix, action="") if general and fix.source != "{x}" else None
 
 
-def _code(name: str, value: Any) -> str:
+def as_code(name: str, value: Any) -> str:
     """Return an argument as code: a literal if it has one, else the name of the option."""
     if type(value) is str and not {*value} & {*"'\"\\"} and value.isprintable():
         return f'"{value}"'
     if type(value) in (list, tuple) and len(value) <= _WIDEST:
-        inner = [_code("", item) for item in value]
-        return f"[{', '.join(inner)}]" if all(inner) else name
+        inner = [as_code("", item) for item in value]
+        brackets = "[{}]" if type(value) is list else "({},)" if len(inner) == 1 else "({})"
+        return brackets.format(", ".join(inner)) if all(inner) else name
     if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
         return repr(value)
     if type(value) is dict and len(value) <= _WIDEST:
-        pairs = [(_code("", key), _code("", item)) for key, item in value.items()]
+        pairs = [(as_code("", key), as_code("", item)) for key, item in value.items()]
         return (
             "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}" if all(k and v for k, v in pairs) else name
         )

@@ -92,8 +92,10 @@ def _writable_view(call: Any, target: Framework, out: Any) -> StridedView:
             source = None if target.table(out) is not None else target.source(out)
     except ZeroCopyError as error:
         raise refuse(f"out= cannot be written: {error.why}") from error
+    if source is None and target.kind == "table":
+        raise refuse(f"convert fills arrays of tensor frameworks, and not columns or tables of {target.name}")
     if source is None:
-        raise refuse("out= has dates, text or columns, and not numbers")
+        raise refuse("out= has dates, text or fields, and not numbers")
     for reason in (source.refusal, *source.reasons):
         if reason is not None:
             raise refuse(f"out= cannot be written: {reason.why}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from zerocopy._engine.fixes import arguments, rewrite
 from zerocopy._engine.target import text
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.options import LoaderOptions
@@ -40,8 +42,7 @@ def opening(options: LoaderOptions, source: str, is_whole: bool = True) -> Itera
             if is_whole:
                 # A list of arrays, such as the parts of a sparse one, is not a source.
                 _drop(error, [code for code in error.calls if code.startswith("zc.convert([")])
-                error.calls = tuple(_as_loader(code, options) for code in error.calls)
-                error.with_context(remedy=_as_loader(error.remedy, options))
+                rewrite(error, lambda code: _with_passed(_as_loader(code, options), options))
         raise
 
 
@@ -56,10 +57,25 @@ def _as_loader(code: str, options: LoaderOptions) -> str:
 def _rewrite(error: ZeroCopyError, options: LoaderOptions) -> None:
     """Replace calls of ``convert`` by calls of ``loader``; leave out fixes that need the table itself."""
     _drop(error, [code for code in error.calls if _CALL not in code])
-    remedy = error.remedy.replace(_CALL, _LOADER)
-    error.calls = tuple(code.replace(_CALL, _LOADER) for code in error.calls)
-    passed = "".join(f", {name}={value!r}" for name, value in options.conversion.items())
-    error.with_context(asked=f"loader(source, to={text(options.to)}{passed})", remedy=remedy)
+    rewrite(error, lambda code: _with_passed(code.replace(_CALL, _LOADER), options))
+    passed = "".join(f", {name}={value!r}" for name, value in options.passed.items())
+    error.with_context(asked=f"loader(source, to={text(options.to)}{passed})")
+
+
+def _with_passed(code: str, options: LoaderOptions) -> str:
+    """Return a call of ``loader`` with the options that ``convert`` lacks, and the caller's columns."""
+    if not code.endswith(")"):
+        return code
+    call = ast.parse(code).body[-1].value  # type: ignore[attr-defined]
+    if not isinstance(call, ast.Call) or getattr(call.func, "attr", "") != "loader":
+        return code
+    there = {keyword.arg for keyword in call.keywords}
+    missing = {
+        name: value
+        for name, value in options.passed.items()
+        if name not in there and name not in options.conversion
+    }
+    return f"{code[:-1]}{arguments(missing)})"
 
 
 def _drop(error: ZeroCopyError, calls: list[str]) -> None:

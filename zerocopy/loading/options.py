@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
@@ -35,7 +35,7 @@ class LoaderOptions:
     """The options of ``loader``; their meaning is documented there."""
 
     to: Any
-    batch: int
+    batch: int = 8192
     columns: Sequence[Hashable] | None = None
     nulls: Any = None
     encode: Any = None
@@ -131,6 +131,14 @@ class LoaderOptions:
         """Options of a whole conversion, from a table to a batch."""
         layout = {"layout": "matrix"} if self.is_matrix else {}
         return self.decoding | layout | self.placement
+
+    @property
+    def passed(self) -> dict[str, Any]:
+        """All options that differ from the defaults, for messages."""
+        own = [each for each in fields(self) if each.name != "to"]
+        values = {each.name: getattr(self, each.name) for each in own}
+        # By repr, because an array compares elementwise with another value.
+        return {each.name: v for each in own if repr(v := values[each.name]) != repr(each.default)}
 
     def window_rows(self, rows: int, largest_group: int, row_bytes: int) -> int:
         """Return the rows of a window, a multiple of `batch`.
