@@ -186,7 +186,8 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
 
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
-    if type(to) is not str and not is_named(to):
+    # Other objects are refused below, where the monitor counts refusals.
+    if type(to) is not str and not is_named(to) and registry.by_type(type(to)) is not None:
         # Errors of options come first, as in `explain`.
         to, passed = of_object(to, obj, check_options("convert", passed) if passed else {})
         return convert(obj, to, **passed)
