@@ -35,11 +35,11 @@ def resolve(to: Any, obj: Any = None) -> Framework:
     >>> resolve(np).name, resolve(np.ndarray).name, resolve("numpy.ndarray").name
     ('numpy', 'numpy', 'numpy')
     """
+    if not is_named(to):
+        raise _not_a_target(to, obj)
     framework = _find(to)
     if framework is not None:
         return framework
-    if not is_named(to):
-        raise _not_a_target(to, obj, "it is not a name, a module or a type of a framework")
     if isinstance(to, type):
         why = "it is not a type that convert makes"
         owner = _owner(to)
@@ -63,8 +63,7 @@ def of_object(to: Any, obj: Any, options: Mapping[str, Any]) -> tuple[Any, dict[
     """
     framework = registry.by_type(type(to))
     if framework is None or registry.find(framework.name) is None or (is_named(obj) and _find(obj)):
-        why = "it is not a name, a module, a type or an object of a framework"
-        raise _not_a_target(to, obj, why)
+        raise _not_a_target(to, obj)
     own = _of_type(type(to))
     # The type of a table selects one of several forms. A tensor's name reuses the routes of ``to="torch"``.
     named = framework.name if own is None or own.kind == "tensor" else type(to)
@@ -75,10 +74,11 @@ def of_object(to: Any, obj: Any, options: Mapping[str, Any]) -> tuple[Any, dict[
     return named, given
 
 
-def _not_a_target(to: Any, obj: Any, why: str) -> UnknownFrameworkError:
+def _not_a_target(to: Any, obj: Any) -> UnknownFrameworkError:
     if is_named(obj) and _find(obj) is not None:
         remedy = f"the object comes first: zc.convert(x, {text(obj)})"
         return UnknownFrameworkError(f"to={_short(to)}", "the arguments are swapped", remedy)
+    why = "it is not a name, a module, a type or an object of a framework"
     return UnknownFrameworkError(f"to={_short(to)}", why, registry.suggest(""))
 
 
