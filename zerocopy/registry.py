@@ -210,7 +210,8 @@ def find(to: Any) -> Framework | None:
     if type(to) is str and to in _known:
         return _known[to]
     name = getattr(to, "__name__", None) if type(to) is type(sys) else to
-    if not isinstance(name, str):
+    # Its type first, because isinstance reads __class__, which can raise.
+    if not issubclass(type(name), str) or not isinstance(name, str):
         return None
     top, _, form = name.partition(".")
     return _variant(top, form) if form else _find(name)

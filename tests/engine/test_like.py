@@ -119,3 +119,14 @@ def test_errors_of_options_come_before_those_of_the_target() -> None:
     for call in (zc.convert, zc.explain):
         with pytest.raises(TypeError, match="unknown"):
             call(np.arange(3), [], unknown=1)
+
+
+def test_objects_whose_class_raises_are_refused() -> None:
+    class Raises:
+        @property
+        def __class__(self):
+            raise KeyError("class")
+
+    for call in (zc.convert, zc.explain):
+        with pytest.raises(zc.UnknownFrameworkError):
+            call(np.arange(3), Raises())
