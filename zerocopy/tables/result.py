@@ -40,7 +40,19 @@ class Masked(NamedTuple):
     mask: Any
 
     def to_pylist(self) -> list[Any]:
-        """Return the rows as Python objects; None where the mask is True."""
+        """Return the rows as Python objects; None where the mask is True.
+
+        Returns
+        -------
+        list
+            One object for each row. It shares no memory with the values.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Masked(np.array([1, 2]), np.array([False, True])).to_pylist()
+        [1, None]
+        """
         return _unmasked(to_pylist(self.values), self.mask)
 
 
