@@ -69,7 +69,7 @@ def test_jax_arrays_are_aliased_by_arrow() -> None:
 @pytest.mark.parametrize(
     ("x", "hint"),
     [
-        (lambda: pa.array(["a"]), "encode=True) gives its bytes"),
+        (lambda: pa.array(["a"]), "encode=True) gives codes of its words"),
         (lambda: pa.array([1], pa.timestamp("us")), "encode=True) gives integers"),
         (lambda: pa.array([1], pa.date32()), "encode=True) gives integers"),
         (lambda: pa.array(["a"]).dictionary_encode(), "encode=True) gives its codes"),

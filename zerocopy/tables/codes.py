@@ -216,8 +216,10 @@ def given_words(choice: Any, type_: Any) -> Any:
         if isinstance(choice, (str, bytes)):
             raise TypeError("the elements of text are its characters")
         words = choice.combine_chunks() if isinstance(choice, pa.ChunkedArray) else choice
-        # A cast refuses to truncate 3.9 to 3, which pyarrow.array(words, type_) does.
-        words = words if isinstance(words, pa.Array) else pa.array(words)
+        if not isinstance(words, pa.Array):
+            if type_ is not None and pa.types.is_integer(type_):
+                pa.array(words).cast(type_)  # refuses 3.9, which pyarrow.array(words, type_) truncates to 3
+            words = pa.array(words, type_)
         words = words if type_ is None else words.cast(type_)
         fault = "has nulls" if words.null_count else "has a word twice"
         if not words.null_count and len(words.unique()) == len(words):

@@ -9,6 +9,7 @@ are those of other programs. An audit hook records each file that is opened, and
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import random
@@ -160,6 +161,7 @@ def main(count: int = 100_000, seed: int = 1) -> dict:
         for data in handles:
             assert attempt(data) == "opened"  # also imports all that is needed
         attempt(handles[0][:3])
+        codecs.lookup("unicode_escape")  # imported for the first name that is not printable
         for flags in range(256):  # modules that some handles need are imported here
             attempt(parse(handles[0])._replace(flags=flags).pack())
         pids = [int(each.name) for each in Path("/proc").glob("[0-9]*")]
