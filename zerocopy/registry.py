@@ -209,9 +209,8 @@ def find(to: Any) -> Framework | None:
     """Return the framework that a name, a name with a form, or a module names; None for anything else."""
     if type(to) is str and to in _known:
         return _known[to]
-    name = getattr(to, "__name__", None) if type(to) is type(sys) else to
-    # Its type first, because isinstance reads __class__, which can raise.
-    if not issubclass(type(name), str) or not isinstance(name, str):
+    name: Any = getattr(to, "__name__", None) if type(to) is type(sys) else to
+    if not issubclass(type(name), str):  # not isinstance, which reads __class__: a property can raise
         return None
     top, _, form = name.partition(".")
     return _variant(top, form) if form else _find(name)

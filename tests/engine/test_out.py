@@ -191,6 +191,8 @@ def test_values_of_another_byte_order_are_swapped(code: str) -> None:
         out[:] = 9
         assert zc.convert(source, "numpy", out=out) is out
         assert out.tolist() == [0, 1, 2]
+        plan = zc.explain(source, "numpy", out=out)
+        assert plan.copied_bytes == 2 * out.nbytes, "the swapped values, and those in out="
 
 
 def test_tensors_that_torch_cannot_write_are_refused() -> None:

@@ -82,7 +82,6 @@ def garbage_of(call: Callable[[], Any]) -> set[str]:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-        gc.unfreeze()
 
 
 @pytest.mark.parametrize("to", TARGETS)

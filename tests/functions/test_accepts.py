@@ -612,4 +612,5 @@ def test_results_with_the_rows_of_a_frame_keep_its_index() -> None:
         assert frame.assign(p=results["sum"])["p"].tolist() == [5.0, 7.0, 9.0]
         assert list(results["column"].index) == ["u", "v", "w"]
         assert list(results["total"].index) == [0, 1]
+        assert list(several(frame[:2])["total"].index) == [0, 1], "not clear in a square frame"
         assert list(several(frame["a"].to_frame())["sum"].index) == ["u", "v", "w"]

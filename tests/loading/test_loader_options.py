@@ -31,6 +31,7 @@ NUMBERS = TABLE.select(["x", "n"])
         {"shard": (1, 1)},
         {"layout": "rows"},
         {"on_error": "ignore"},
+        {"encode": 0},
     ],
     ids=lambda options: next(iter(options)),
 )

@@ -77,10 +77,9 @@ def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
         ``copy`` or ``writable`` is not True, False or None, ``leaves`` is not "keep", "error" or None, or
         ``validate`` is not "full" or None.
     """
+    takes_all = function in ("convert", "explain")
+    names = NAMES if takes_all else tuple(name for name in NAMES if name not in ONE_CALL)
     for name in options:
-        names = (
-            NAMES if function in ("convert", "explain") else [each for each in NAMES if each not in ONE_CALL]
-        )
         if name not in names:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; it takes {names}")
     for name in ("copy", "writable"):

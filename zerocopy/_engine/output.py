@@ -51,11 +51,12 @@ def plan(call: Any, make_plan: Callable[[Any], Plan]) -> Plan:
     if not same_memory_space(given, there.device):
         raise refuse(f"out= is on {there.device}, and device= is {given}", Fix(options={"device": None}))
     _check(call, source, there)
-    rest = {name: options[name] for name in ("dtype",) if name in options}
+    rest = {"dtype": options["dtype"]} if "dtype" in options else {}
     if not there.device.is_host:
         rest["device"] = tuple(there.device)
-    inner = replace_call(call, rest)
-    made = make_plan(inner)
+    if source.reasons and source.framework is target:
+        rest["copy"] = True  # without it the plan is the object itself, whose memory holds other values
+    made = make_plan(_without_out(call, rest))
     assert made.run is not None
     run = made.run
 
@@ -65,13 +66,13 @@ def plan(call: Any, make_plan: Callable[[Any], Plan]) -> Plan:
 
     steps = (*made.steps, f"{target.name} copies the values into out=")
     return replace(
-        made, zero_copy=False, copied_bytes=there.nbytes, aliased_bytes=0, steps=steps,
+        made, zero_copy=False, copied_bytes=made.copied_bytes + there.nbytes, aliased_bytes=0, steps=steps,
         reasons=(*made.reasons, _REQUESTED), warnings=(), run=fill,
     )  # fmt: skip
 
 
-def replace_call(call: Any, options: dict[str, Any]) -> Any:
-    """Return the call with other options, for the same object, which has been described."""
+def _without_out(call: Any, options: dict[str, Any]) -> Any:
+    """Return the call whose result ``out=`` receives, for the same object, which has been described."""
     other = type(call)(call.obj, call.to, options, call.reports)
     other.description = call.description
     call.cast = other.cast  # explain runs its checks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -51,8 +50,9 @@ class DTypeOption:
 
     def without_checks(self) -> DTypeOption:
         """Return a copy that checks may hold: with them it would be a reference cycle."""
-        option = copy(self)
-        option.checks = []
+        option = DTypeOption.__new__(DTypeOption)  # takes 0.25 us, copy.copy 2.6
+        option.one, option.record, option.checks = self.one, self.record, []
+        option._entries, option._labels = self._entries, self._labels
         return option
 
     def bind(self, labels: Collection[Hashable] | None) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
+from zerocopy.tables.options import is_encoding
 
 #: The least number of batches in a window, if the caller passes ``shuffle=True``.
 _WINDOW_BATCHES = 16
@@ -86,7 +87,7 @@ class LoaderOptions:
         )
         known = self.on_error in ("raise", "skip")
         check("on_error", self.on_error, known, 'it must be "raise" or "skip"', 'on_error="skip"')
-        known = isinstance(self.encode, Mapping) or self.encode in (None, True, False, "bytes")
+        known = is_encoding(self.encode)
         why = 'it must be True, False, "bytes" or a dict of words by column'
         check("encode", self.encode, known, why, 'encode=True, or encode={"city": ["Bern", "Oslo"]}')
         is_list = self.columns is None or (_is_sized(self.columns) and len(self.columns) > 0)

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 _LAYOUTS = ("columns", "matrix", "matrix:C", "matrix:F", "records")
 
 
+def is_encoding(value: Any) -> bool:
+    """Whether a value of ``encode=`` is valid, by its type: 0 equals False, arrays compare elementwise."""
+    return (
+        value is None or isinstance(value, (bool, Mapping)) or (isinstance(value, str) and value == "bytes")
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of ``convert`` that apply to tables, checked; None if the caller did not pass one."""
@@ -36,11 +43,7 @@ class Options:
                 raise ValueError(f"{name} is a list of names, not {value!r}")
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
-        if not (
-            self.encode is None
-            or isinstance(self.encode, (bool, Mapping))
-            or (isinstance(self.encode, str) and self.encode == "bytes")
-        ):
+        if not is_encoding(self.encode):
             raise ValueError(f"encode is True, False, 'bytes' or a dict of words, not {self.encode!r}")
         if not (self.index is None or isinstance(self.index, bool) or _is_list(self.index)):
             raise ValueError(f"index is True, False, None or the labels of the rows, not {self.index!r}")

@@ -118,6 +118,8 @@ class Pandas(Framework):
     def labelled(self, result: Any, obj: Any) -> Any:
         if not hasattr(obj, "index") or not hasattr(result, "index") or len(result) != len(obj):
             return result
+        if result.ndim < obj.ndim and obj.shape[0] == obj.shape[1]:
+            return result  # one value for each row or for each column: the shape does not tell
         labelled = result.set_axis(obj.index)
         if result.shape != obj.shape:
             return labelled

@@ -90,9 +90,8 @@ class SeriesColumn(ArrowColumn):
 
     def extents(self) -> Iterator[tuple[int, int]]:
         if any(part.dictionary for part in walk(self.field)):
-            return column_of(
-                self.series.to_physical()
-            ).extents()  # without the categories, which belong to the type
+            # The codes, without the categories, which belong to the type.
+            return column_of(self.series.to_physical()).extents()
         return super().extents()
 
     def own_extents(self) -> Iterator[tuple[int, int]]:

@@ -197,14 +197,13 @@ class Torch(Framework):
         return tensor if dtype.in_numpy else tensor.view(getattr(torch, dtype.name))
 
     def fill(self, obj: Any) -> Callable[[Any], Any]:
-        torch, view = self.module(), self.source(obj).view
+        torch = self.module()
         if obj._is_zerotensor() or (obj.is_inference() and not torch.is_inference_mode_enabled()):
             raise UnsupportedConversionError("", "torch forbids writes to it", code="read-only")
-        # FSDP frees the storage of tensors that it keeps, and copy_ writes to it nevertheless.
-        end = (obj.storage_offset() + 1) * obj.element_size() + sum(
-            (n - 1) * step * obj.element_size() for n, step in zip(obj.shape, obj.stride(), strict=True)
-        )
-        if view.size and end > obj.untyped_storage().nbytes():
+        # FSDP frees the storage of tensors that it keeps, and copy_ writes to it nevertheless: SIGSEGV.
+        last = sum((n - 1) * step for n, step in zip(obj.shape, obj.stride(), strict=True))
+        end = (obj.storage_offset() + last + 1) * obj.element_size()
+        if obj.numel() and end > obj.untyped_storage().nbytes():
             raise UnsupportedConversionError("", "its storage was resized or freed", code="no-memory")
 
         def write(value: Any) -> None:

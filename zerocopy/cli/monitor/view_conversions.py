@@ -16,7 +16,8 @@ from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.totals import sum_rows
 
-#: The columns after the call site, and their widths. The time is shown only in its order: it is narrow here.
+#: The columns after the call site, and their widths. 80 columns have no room for the time, unless it orders
+#: the lines.
 _NUMBERS = {"calls": 9, "aliased": 10, "copied": 10, "time": 7}
 
 
