@@ -73,11 +73,44 @@ def test_the_fixes_of_tables_work_when_pasted(source: str, to: str) -> None:
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize("to", ["torch", "numpy"])
+@pytest.mark.parametrize("to", ["torch", "numpy", "jax"])
 @pytest.mark.parametrize("source", ["pyarrow", "pandas", "polars"])
 def test_each_fix_of_a_mixed_frame_works_by_itself(source: str, to: str) -> None:
     problems = [p for case in fix_cases.mixed_cases(source, to) for p in fix_cases.first_fixes(case)]
     assert not problems, "\n".join(problems)
+
+
+def test_no_fix_lists_labels_of_rows_as_columns() -> None:
+    errors = [
+        fix_cases.attempt(lambda case=case: zc.convert(case.make(), case.to, **case.options))
+        for case in fix_cases.mixed_cases("pandas", "torch")
+        if "index" in case.name
+    ]
+    lists = [re.findall(r"columns=(\[.*?\])", call) for error in errors if error for call in error.calls]
+    assert any(lists)
+    assert not any("__index_level_0__" in text for each in lists for text in each)
+
+
+@pytest.mark.parametrize("options", [{"layout": "matrix"}, {"layout": "matrix", "encode": True}])
+def test_the_first_fix_of_a_matrix_keeps_all_columns(options: dict[str, Any]) -> None:
+    frames = fix_cases.mixed_frames("pandas")
+    for frame in (frames["mixed"], frames["indexed"]):
+        error = error_of(frame, "torch", nulls=0, **options)
+        assert "__index" not in error.why  # a matrix has no labels of rows
+        assert {*frame.columns} <= pasted(error.calls[0], frame).keys()
+
+
+def test_jax_is_asked_for_64_bits_without_a_cast() -> None:
+    frame = fix_cases.mixed_frames("polars")["dated"]
+    error = error_of(frame, "jax", encode=True, nulls=0)
+    x64 = "jax.config.update('jax_enable_x64', True); "
+    assert error.calls[0] == f'{x64}zc.convert(x, "jax", encode=True, nulls=0)'
+    assert not any("dtype=" in call for call in error.calls)  # dates and categories keep their types
+    assert "; or dtype=" not in error.remedy
+    numbers = frame.select("price", "qty")
+    _, narrow, *_ = error_of(numbers, "jax", nulls=0).calls
+    assert narrow == 'zc.convert(x, "jax", nulls=0, dtype={"price": "float32", "qty": "int32"})'
+    assert pasted(narrow, numbers)["price"].tolist() == [1.5, 2.5]
 
 
 @pytest.mark.parametrize("options", [{}, {"copy": False}])

@@ -274,13 +274,28 @@ _PRODUCT = {
 }
 
 
-def mixed_cases(source: str, to: str) -> Iterator[Case]:
-    """Yield a frame of mixed types of one framework with each combination of options for tables."""
+def mixed_frames(source: str) -> dict[str, Any]:
+    """Return frames of mixed types of one framework: with words as row labels, with dates and categories."""
     pa = importlib.import_module("pyarrow")
-    frame = zc.convert(pa.table(_MIXED), source)
-    for values in itertools.product(*_PRODUCT.values()):
-        options = {name: v for name, v in zip(_PRODUCT, values, strict=True) if v is not None}
-        yield Case(f"{source} mixed", lambda: frame, to, options)
+    table = pa.table(_MIXED)
+    frames = {"mixed": zc.convert(table, source)}
+    if source == "pandas":
+        frames["indexed"] = frames["mixed"].set_axis(["r", "s"])
+        frames["named index"] = frames["mixed"].set_index("name")
+    kinds = pa.array(["a", "b"]).dictionary_encode()
+    dated = table.append_column("when", pa.array([0, 1], pa.timestamp("us"))).append_column("kind", kinds)
+    return frames | {"dated": zc.convert(dated, source)}
+
+
+def mixed_cases(source: str, to: str) -> Iterator[Case]:
+    """Yield frames of mixed types of one framework with each combination of options for tables."""
+    for name, frame in mixed_frames(source).items():
+        # The first frame with all options, and the others with those that decide which columns are refused.
+        few = name != "mixed" or to == "jax"
+        product = _PRODUCT | {"nulls": (0,), "dtype": (None,)} if few else _PRODUCT
+        for values in itertools.product(*product.values()):
+            options = {name: v for name, v in zip(product, values, strict=True) if v is not None}
+            yield Case(f"{source} {name}", lambda frame=frame: frame, to, options)
 
 
 def first_fixes(case: Case) -> list[str]:
@@ -293,6 +308,8 @@ def first_fixes(case: Case) -> list[str]:
         then = attempt(lambda code=code: paste(code, case.make(), Recorder()))
         if then is not None or "..." in code:
             problems.append(f"{case}: {code}\n    {then}")
+        if ";" in code:
+            restore()
     return problems
 
 

@@ -95,7 +95,7 @@ def relocate(error: ZeroCopyError, path: str) -> None:
     """
 
     def moved(code: str) -> str:
-        if code.startswith("zc.convert(x, "):
+        if "zc.convert(x, " in code:
             return code
         tokens = tokenize.generate_tokens(io.StringIO(code).readline)
         columns = [t.start[1] for t in tokens if t.type == tokenize.NAME and t.string == "x"]
@@ -153,11 +153,15 @@ class _Composer:
         calls: dict[str, _Candidate] = {}
         if all(alternatives):
             for i in range(max(map(len, alternatives))):
+                chosen = [fixes[min(i, len(fixes) - 1)] for fixes in alternatives]
+                # A statement removes each obstacle that names it: a cast after it would be needless.
+                before = [fix for fix in chosen if fix.before and fix.source == "{x}"]
                 chosen = [
-                    (label, fixes[min(i, len(fixes) - 1)])
-                    for (label, _), fixes in zip(obstacles, alternatives, strict=True)
+                    next((fix for fix in before if fix in fixes), own)
+                    for own, fixes in zip(chosen, alternatives, strict=True)
                 ]
-                calls |= {each.code: each for each in self.call(chosen)}
+                labelled = [(label, fix) for (label, _), fix in zip(obstacles, chosen, strict=True)]
+                calls |= {each.code: each for each in self.call(labelled)}
         if error.obstacles:
             labels = [label for label, _ in obstacles]
             for fix in [*error.fixes, *self.other_columns(labels, error.code == "out-of-range")]:
@@ -232,7 +236,8 @@ class _Composer:
         general = not label or isinstance(self.obj, dict)
         resolved = [fix for fix in (_resolve(fix, framework, general) for fix in fixes) if fix is not None]
         kept = [fix for fix in resolved if self.accepts(fix) and self._rebuilds(label, fix)]
-        if kept or self.options.get("layout") is None:
+        # Python objects of one column are not the table that was asked for.
+        if self.options.get("layout") is None or not all(fix.alone for fix in kept):
             return kept
         # Masks and encoded columns need a dict of columns.
         by_column = [replace(fix, options={**fix.options, "layout": "columns"}) for fix in resolved]
@@ -267,8 +272,9 @@ class _Composer:
             return []
         if table.read is not None and values_refused:
             return []  # a query is read as a whole
-        wanted = self.options.get("columns")
-        kept = [x for x in (table.labels if wanted is None else wanted) if x not in refused]
+        # Labels of rows are not columns that the caller chose.
+        own = table.labels[: len(table.labels) - (0 if self.options.get("index") is True else table.index)]
+        kept = [x for x in self.options.get("columns", own) if x not in refused]
         if not kept or len(kept) > _WIDEST or len({*kept}) < len(kept):
             return []
         return [Fix(options={"columns": kept}, effect="leaves the others out")]
@@ -302,6 +308,16 @@ class _Composer:
 
     # -- code -----------------------------------------------------------------
 
+    def _casts_by_column(self) -> bool:
+        """Whether a type of one column leaves the types of the others as the caller chose them."""
+        return isinstance(self.options.get("dtype", {}), dict)
+
+    def _width(self) -> int:
+        """Return the number of the columns to convert."""
+        if self.description is None or isinstance(self.description, Source):
+            return 1
+        return len(self.options.get("columns", self.description.labels))
+
     def call(self, chosen: Sequence[tuple[Label, Fix]]) -> list[_Candidate]:
         """Return one call with all of the fixes; empty if they contradict each other."""
         options: dict[str, Any] = {}
@@ -312,6 +328,8 @@ class _Composer:
             for name, value in fix.options.items():
                 if name == "nulls" and label and len(chosen) > 1:
                     value = {**options.get(name, {}), label[0]: value}
+                elif name == "dtype" and label and type(value) is str and self._casts_by_column():
+                    value = {**options.get(name, self.options.get(name, {})), label[0]: value}
                 elif options.get(name, value) != value:
                     return []
                 options[name] = value
@@ -330,8 +348,10 @@ class _Composer:
                 source = fix.source.format(x=source)
         for label, value in columns.items():
             source = self._replaced(source, label, value) or source
-        if isinstance(nulls := options.get("nulls"), dict) and len({*map(repr, nulls.values())}) == 1:
-            options["nulls"] = next(iter(nulls.values()))  # one policy for all columns
+        for name, least in (("nulls", 1), ("dtype", self._width())):  # one policy or type for all columns
+            values = options.get(name)
+            if isinstance(values, dict) and len(values) >= least and len({*map(repr, values.values())}) == 1:
+                options[name] = next(iter(values.values()))
         merged = {name: value for name, value in (self.options | options).items() if value is not None}
         if "copy" in self.options and "copy" not in merged:
             merged["copy"] = None  # shown, because it replaces the value that was passed

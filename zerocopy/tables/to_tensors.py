@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from zerocopy.dtype import by_name
-from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import TensorLeaf, decode
 from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.options import Request
-from zerocopy.tables.result import rebuild
+from zerocopy.tables.result import Masked, rebuild
 from zerocopy.tables.summary import combine_plans, map_columns, plan_to_run
 
 
@@ -102,7 +103,7 @@ def plan_leaves(
     """Return each leaf's plan by its path, and each column's tree with functions that make its leaves."""
     plans: dict[str, Plan] = {}
 
-    def leaf_step(leaf: TensorLeaf, path: str) -> Callable[[], Any]:
+    def leaf_step(tree: Any, leaf: TensorLeaf, path: str) -> Callable[[], Any]:
         try:
             plan = request.plan_array(leaf.source, None if leaf.constant else request.copy)
         except ZeroCopyError as error:
@@ -110,7 +111,8 @@ def plan_leaves(
             part = ".".join(name for name in inner.split(".") if name not in ("", "values"))
             if part:  # such as the offsets of a text's categories
                 error.with_context(why=f"its {part}: {error.why}")
-                _keep_options(error, leaf)
+            if leaf is not (tree.values if isinstance(tree, Masked) else tree):
+                _keep_fixes_of_a_part(error, leaf, bool(part))
             raise
         if leaf.constant:
             nbytes = leaf.source.view.nbytes
@@ -120,17 +122,29 @@ def plan_leaves(
         assert make is not None
         return make if not dtype else lambda: make().view(dtype)
 
-    steps = map_columns(table, lambda label, path, column: rebuild(trees[path], leaf_step, path))
+    steps = map_columns(
+        table, lambda label, path, column: rebuild(trees[path], partial(leaf_step, trees[path]), path)
+    )
     return plans, steps
 
 
-def _keep_options(error: ZeroCopyError, leaf: TensorLeaf) -> None:
-    """Drop the target's fixes that change the object: this is a part of a column."""
-    error.fixes = tuple(fix for fix in error.fixes if fix.options or fix.to)
-    error.obstacles = [
-        (label, reason if reason in leaf.source.reasons else replace(reason, fixes=(), remedy=""))
-        for label, reason in error.obstacles
-    ]
+def _keep_fixes_of_a_part(error: ZeroCopyError, leaf: TensorLeaf, inner: bool) -> None:
+    """Drop fixes by dtype=, which casts whole columns, and for an `inner` part those of the object."""
+
+    def kept(reason: Reason) -> Reason:
+        own = inner and reason not in leaf.source.reasons
+        fixes = [
+            fix
+            for fix in reason.fixes
+            if "dtype" not in fix.options and not (own and (fix.source != "{x}" or fix.action))
+        ]
+        is_prose = reason.remedy != "; or ".join(map(str, reason.fixes))
+        return replace(reason, fixes=fixes, remedy=reason.remedy if is_prose and not own else "")
+
+    reason = kept(error.reason)
+    error.fixes = tuple(reason.fixes)
+    error.with_context(remedy=reason.remedy)
+    error.obstacles = [(label, kept(reason)) for label, reason in error.obstacles]
 
 
 def _check_labels(table: Table) -> None:
