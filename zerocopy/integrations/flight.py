@@ -21,6 +21,7 @@ from zerocopy._engine.convert import convert
 from zerocopy.errors import ZeroCopyError
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError
 from zerocopy.shared.host import host_id
+from zerocopy.tables.hub import hub
 
 if TYPE_CHECKING:
     from zerocopy.shared.objects import Shared
@@ -107,7 +108,7 @@ def serve_exchange(table: Any, reader: Any, writer: Any, *, min_bytes: int = MIN
     else:
         writer.write_metadata(_message(_STREAM))
     writer.begin(arrow.schema)
-    writer.write_table(arrow, max_chunksize=_rows_per_batch(arrow))
+    writer.write_table(hub().writable(arrow), max_chunksize=_rows_per_batch(arrow))
 
 
 def _rows_per_batch(table: Any) -> int:

@@ -25,6 +25,10 @@ from zerocopy.tables.tensor_column import TensorColumn
 
 _REGISTERED = tuple(f"arrow.{name}" for name in ("bool8", "fixed_shape_tensor", "json", "opaque", "uuid"))
 
+#: Types by pyarrow's names: those stored as views, and those that its IPC writer pads.
+_VIEWS = ("Type_STRING_VIEW", "Type_BINARY_VIEW", "Type_LIST_VIEW", "Type_LARGE_LIST_VIEW")
+_PADDED = ("Type_SPARSE_UNION", "Type_DENSE_UNION", "Type_LIST_VIEW", "Type_LARGE_LIST_VIEW")
+
 
 class Hub(Framework):
     """The methods of pyarrow's Framework that other table frameworks use."""
@@ -50,7 +54,7 @@ class Hub(Framework):
                 if opened.field.kind != "struct" or opened.field.extension:
                     return pa.chunked_array(opened)
                 stream = pa.RecordBatchReader.from_stream(opened)
-            if not any(_has_views(pa, field.type) for field in stream.schema):
+            if not any(_contains(pa, field.type, _VIEWS) for field in stream.schema):
                 return stream.read_all()
             # pyarrow 26 rejects imported empty slices of string views as invalid.
             return pa.Table.from_batches([batch for batch in stream if batch.num_rows], stream.schema)
@@ -73,8 +77,22 @@ class Hub(Framework):
         # Writing and reading copies every type, and only the used part of its buffers.
         with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=False)) as out:
             for chunk in chunks:
-                out.write_batch(pa.record_batch([chunk], schema=schema))
+                out.write_batch(pa.record_batch([self.writable(chunk)], schema=schema))
         return pa.ipc.open_stream(sink.getvalue()).read_all().column(0)
+
+    def writable(self, data: Any) -> Any:
+        """Return a table, column or array that Arrow's IPC writer can write, with the same chunks."""
+        pa = self.module()
+        is_table = isinstance(data, pa.Table)
+        if not any(_contains(pa, kind, _PADDED) for kind in (data.schema.types if is_table else [data.type])):
+            return data
+        # The writer rounds slices of type ids, offsets and sizes up to 8 bytes, and reads past a foreign
+        # buffer (GetTruncatedBuffer, seen in pyarrow 26). Joined arrays start at 0, in padded memory.
+        if is_table:
+            return pa.Table.from_arrays([self.writable(each) for each in data.columns], schema=data.schema)
+        if isinstance(data, pa.ChunkedArray):
+            return pa.chunked_array([self.writable(chunk) for chunk in data.chunks], data.type)
+        return pa.concat_arrays([data])
 
     def tensor_reasons(self, column: TensorColumn) -> list[Reason]:
         """Return the reasons to copy a column of a tensor to Arrow."""
@@ -200,23 +218,20 @@ def _type(pa: Any, field: Field | None) -> Any:
     return pa.binary(field.width) if kind == "fixed_binary" else pa.date32()
 
 
-def _has_views(pa: Any, kind: Any) -> bool:
-    """Whether text, bytes or lists are stored as views, in the type or inside it."""
+def _contains(pa: Any, kind: Any, names: tuple[str, ...]) -> bool:
+    """Whether the type, or a type inside it, has one of these names in `pyarrow.lib`."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _has_views(pa, kind.storage_type)
+        return _contains(pa, kind.storage_type, names)
     if pa.types.is_dictionary(kind):
-        return _has_views(pa, kind.value_type)
+        return _contains(pa, kind.value_type, names)
     # By the type's id, because the text of a nested type contains the names of its fields.
     inner = (kind.field(i).type for i in range(kind.num_fields))
-    return kind.id in _view_ids(pa) or any(_has_views(pa, each) for each in inner)
+    return kind.id in _ids(pa, names) or any(_contains(pa, each, names) for each in inner)
 
 
 @cache
-def _view_ids(pa: Any) -> frozenset[int]:
-    names = ("string_view", "binary_view")
-    kinds = [getattr(pa, name)() for name in names if hasattr(pa, name)]
-    kinds += [getattr(pa, name)(pa.int8()) for name in ("list_view", "large_list_view") if hasattr(pa, name)]
-    return frozenset(kind.id for kind in kinds)
+def _ids(pa: Any, names: tuple[str, ...]) -> frozenset[int]:
+    return frozenset(number for name in names if (number := getattr(pa.lib, name, None)) is not None)
 
 
 def _bitmap(pa: Any, nulls: Array) -> Any:

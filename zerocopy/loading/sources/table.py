@@ -8,6 +8,7 @@ from typing import Any
 
 from zerocopy.loading.dataset import Dataset, Group
 from zerocopy.loading.sources.files import digest
+from zerocopy.tables.hub import hub
 
 #: Most rows of a group, so that the first batch does not wait for the whole table.
 GROUP_ROWS = 1 << 17
@@ -88,7 +89,7 @@ def table_digest(table: Any) -> str:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         rows = pa.array(sampled(table.num_rows), pa.int64())  # an empty list has the type null
-        writer.write_table(table.take(rows).combine_chunks())
+        writer.write_table(hub().writable(table.take(rows).combine_chunks()))
     return digest(table.num_rows, sink.getvalue().to_pybytes())
 
 
