@@ -3,10 +3,13 @@ handlers, of trace functions and of other threads."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,7 +19,13 @@ from helpers.interruptions import Interruption, places, raise_as_another_thread,
 
 import zerocopy as zc
 from zerocopy._engine import routes
+from zerocopy.loading.sources.files import find_files
+from zerocopy.loading.sources.parquet import ParquetFiles
+from zerocopy.loading.sources.streams import BatchStream
+from zerocopy.monitor.sources.nvml import Nvml, NvmlUnavailableError
+from zerocopy.pool.attachments import Attachments
 from zerocopy.protocols.exporter_errors import MAX_NESTING
+from zerocopy.shared import reading
 
 
 class TimedOut(Exception):
@@ -123,6 +132,81 @@ def test_an_exception_of_a_signal_handler_is_not_one_of_the_producer(cls: Any, m
         with pytest.raises(cls) as caught:
             zc.convert(obj, to)
         assert caught.value is error
+
+
+def read_file(act: Callable[[], Any], patch: pytest.MonkeyPatch, path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"x": [1.0]}), path)
+    patch.setattr(pq.ParquetFile, "read_row_groups", lambda *_, **__: act())
+    ParquetFiles(find_files(str(path)), None).read(0)
+
+
+def read_stream(act: Callable[[], Any], patch: pytest.MonkeyPatch, path: Path) -> None:
+    """Read in this thread: `loader` reads in another, where no signal handler runs."""
+    pa = pytest.importorskip("pyarrow")
+
+    def batches() -> Iterator[Any]:
+        yield pa.record_batch({"x": [1.0]})
+        act()
+
+    list(BatchStream("stream", pa.schema({"x": "f8"}), batches).batches())
+
+
+def attach_pool(act: Callable[[], Any], patch: pytest.MonkeyPatch, path: Path) -> None:
+    attachments: Any = SimpleNamespace(_pool=None, _rows={"hook": None})
+    Attachments._current(attachments, cast(Any, SimpleNamespace(name="hook", current=lambda *_: act())))
+
+
+def read_nvml(act: Callable[[], Any], patch: pytest.MonkeyPatch, path: Path) -> None:
+    with suppress(NvmlUnavailableError):
+        Nvml(SimpleNamespace(nvmlInit=act))
+
+
+#: Calls outside conversions that call code of others, or the system.
+CALLS: dict[str, Any] = {
+    "loader of a file": read_file,
+    "loader of a stream": read_stream,
+    "soa_to_aos": lambda act, *_: zc.soa_to_aos({"x": Columns(act)}, np.dtype([("x", "f4")])),
+    "pool": attach_pool,
+    "NVML": read_nvml,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_an_exception_of_a_signal_handler_passes_every_part(
+    cls: Any, call: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    error = cls("from outside")
+    with pytest.raises(cls) as caught:
+        CALLS[call](lambda: raise_by_signal(error), monkeypatch, tmp_path / "x.parquet")
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_panic_is_an_error_of_the_called_code(
+    call: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """PyO3's class does not derive from ``Exception``."""
+
+    def act() -> None:
+        raise type("PanicException", (BaseException,), {})("not implemented")
+
+    with suppress(zc.ZeroCopyError):
+        CALLS[call](act, monkeypatch, tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("cls", [TimeoutError, ValueError])
+def test_an_exception_of_a_signal_handler_is_not_one_of_the_kernel(
+    cls: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both classes are among those that the kernel's refusals raise."""
+    error = cls("from outside")
+    monkeypatch.setattr(reading, "_lease", lambda fd: raise_by_signal(error))
+    monkeypatch.setattr(reading, "open_segment", lambda location: os.open(os.devnull, os.O_RDONLY))
+    with pytest.raises(cls) as caught:
+        reading.map_block(cast(Any, None))
+    assert caught.value is error
 
 
 @pytest.mark.parametrize("cls", [TimeoutError, TimedOut, ValueError, RuntimeError, KeyboardInterrupt])

@@ -131,9 +131,9 @@ def add(listener: Listener) -> None:
     """Report calls to a listener; the first one installs the wrappers."""
     registry.known()  # outside the lock: it imports the modules of plugins
     with _lock:
-        first = not wrapper.LISTENERS
-        wrapper.set_listeners((*wrapper.LISTENERS, listener))
-        if first:
+        others = wrapper.LISTENERS
+        wrapper.set_listeners((*others, listener))
+        if not others:
             try:
                 _patches.install()
             except BaseException:
@@ -144,6 +144,7 @@ def add(listener: Listener) -> None:
 def remove(listener: Listener) -> None:
     """Stop reporting to a listener; the last one restores the frameworks."""
     with _lock:
-        wrapper.set_listeners(tuple(each for each in wrapper.LISTENERS if each is not listener))
-        if not wrapper.LISTENERS:
+        others = tuple(each for each in wrapper.LISTENERS if each is not listener)
+        wrapper.set_listeners(others)
+        if not others:
             _patches.restore()

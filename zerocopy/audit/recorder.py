@@ -11,6 +11,7 @@ from zerocopy.audit.call_text import texts
 from zerocopy.audit.check import AVOIDABLE, Verdict, check
 from zerocopy.audit.hook import CopyCall
 from zerocopy.audit.row import AuditRow
+from zerocopy.protocols.exporter_errors import is_error
 
 #: The first calls of a place that are checked; after them, each call whose number is a multiple of it.
 SAMPLED = 16
@@ -89,7 +90,9 @@ class Recorder:
             return None
         try:
             verdict = check(call, source, result, options)
-        except Exception:  # noqa: BLE001 - tracers and other objects without memory raise errors of any type
+        except BaseException as error:  # tracers and other objects without memory raise errors of any type
+            if not is_error(error):
+                raise
             return None
         return verdict if verdict is not None and verdict.nbytes >= self.min_bytes else None
 

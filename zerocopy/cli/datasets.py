@@ -28,6 +28,7 @@ from zerocopy.cli.input_limits import (
 )
 from zerocopy.dtype import from_numpy
 from zerocopy.protocols.array_interface import aligned_copy
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 _NPY_MAGIC = b"\x93NUMPY"  # numpy.lib.format, "Format Version 1.0"
@@ -94,7 +95,9 @@ def load(path: str | Path, max_bytes: int = MAX_BYTES) -> Data:
         raise DataError(f"{path}: cannot be read: {error.strerror or _first_line(error)}") from error
     except MemoryError as error:
         raise DataError(f"{path}: does not fit into memory ({_first_line(error)})") from error
-    except Exception as error:  # the libraries raise anything for malformed bytes
+    except BaseException as error:  # the libraries raise anything for malformed bytes
+        if not is_error(error):
+            raise
         raise DataError(f"{path}: malformed: {_first_line(error)}") from error
     arrays = {name: aligned_copy(array) for name, array in _select_numbers(raw, left_out)}
     if not arrays and not columns:

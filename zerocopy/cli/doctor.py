@@ -18,6 +18,7 @@ from zerocopy.cli.processes import processes
 from zerocopy.errors import DeviceError
 from zerocopy.forks import is_imported
 from zerocopy.protocols import cuda_driver
+from zerocopy.protocols.exporter_errors import is_error
 
 _SMI = ("--query-gpu=name,driver_version,memory.total", "--format=csv,noheader,nounits")
 
@@ -149,7 +150,9 @@ def _frameworks(importing: bool) -> list[dict[str, Any]]:
                 start = time.perf_counter()
                 try:
                     registry.by_name(name).module()
-                except Exception as error:  # noqa: BLE001 - the report shows a broken installation
+                except BaseException as error:  # the report shows a broken installation
+                    if not is_error(error):
+                        raise
                     failures[name] = f"{type(error).__name__}: {error}".splitlines()[0]
                 seconds[name] = round(time.perf_counter() - start, 3)
     rows = []

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import os
 import struct
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from zerocopy import forks
 from zerocopy._engine.convert import convert
 from zerocopy.errors import ZeroCopyError
+from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError
 from zerocopy.shared.host import host_id
 from zerocopy.tables.hub import hub
@@ -211,7 +211,7 @@ def _exchange(client: Any, descriptor: Any, call_options: Any) -> Any:
             table = reader.read_all()
     except BaseException:
         reader.cancel()
-        with suppress(Exception):  # a repetition of the error; a writer that stays open prints it
+        with ignored_errors():  # a repetition of the error; a writer that stays open prints it
             writer.close()
         raise
     writer.close()

@@ -14,6 +14,7 @@ from zerocopy.layout.record_source import check_fields
 from zerocopy.layout.record_type import RecordType, record_type
 from zerocopy.layout.schema import FieldLeaf, dtype_of
 from zerocopy.protocols import cuda_array_interface
+from zerocopy.protocols.exporter_errors import is_error
 
 
 def is_on_device(obj: Any) -> bool:
@@ -55,7 +56,9 @@ def _kernels() -> Any:
     """Return the module of the device's kernels; raise if Numba has no CUDA support."""
     try:
         from zerocopy.layout.cuda import transposition
-    except Exception as error:
+    except BaseException as error:
+        if not is_error(error):
+            raise
         raise UnsupportedConversionError(
             "records on a CUDA device",
             f"the kernels need Numba with CUDA support: {error}",

@@ -13,6 +13,7 @@ from zerocopy.errors import LossyConversionError, UnsupportedConversionError
 from zerocopy.layout.options import AOS_TO_SOA
 from zerocopy.layout.record_type import RecordType, record_type
 from zerocopy.layout.schema import FieldLeaf, count_records, parts, refuse_objects
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 
@@ -147,6 +148,8 @@ def _bytes(records: Any, dtype: np.dtype[Any]) -> Array:
     try:
         return np.frombuffer(records, np.uint8)
     except (TypeError, BufferError, ValueError) as error:
+        if not is_error(error):
+            raise
         why = f"a {type(records).__name__} is not a contiguous buffer: {error}"
         remedy = (
             "pass bytes, a memoryview, an mmap or an array of uint8; numpy.array(rows, dtype) makes records "

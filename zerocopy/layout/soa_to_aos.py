@@ -16,6 +16,7 @@ from zerocopy.layout.record_type import RecordType, record_type, view_of
 from zerocopy.layout.schema import FieldLeaf, dtype_of
 from zerocopy.layout.transposition import to_rows
 from zerocopy.protocols.array_interface import address, aligned_empty
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 _CONVERT = 'zc.convert(x, to="numpy", layout="records") converts tables and dicts of their columns'
@@ -126,7 +127,9 @@ def _array(name: str, column: Any) -> Array:
         raise UnsupportedConversionError(SOA_TO_AOS, why, _CONVERT, code="nulls")
     try:
         return np.asarray(column)
-    except Exception as error:
+    except BaseException as error:
+        if not is_error(error) or isinstance(error, MemoryError):
+            raise
         why = f"NumPy cannot convert column {name!r} to an array: {type(error).__name__}: {error}"
         raise UnsupportedConversionError(SOA_TO_AOS, why, _CONVERT, code="not-an-array") from error
 

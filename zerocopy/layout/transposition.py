@@ -16,6 +16,7 @@ from zerocopy.layout.arena import page_aligned_zeros
 from zerocopy.layout.record_plan import LINE, RecordPlan
 from zerocopy.layout.record_type import MAX_COPY_BYTES, RecordType, view_of
 from zerocopy.protocols.array_interface import address
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 #: Bytes of records from which the kernels are used: below, NumPy is as fast and does not need Numba.
@@ -150,7 +151,9 @@ def _kernel(name: str) -> Callable[..., None] | None:
 
         try:
             return load(name)
-        except Exception as error:  # noqa: BLE001 - the warning shows it
+        except BaseException as error:  # the warning shows it
+            if not is_error(error):
+                raise
             # At import, Numba refuses NumPy versions that are newer than it supports. In a zip archive
             # there are no source files from which to compute the cache key.
             warn(f"zerocopy converts records with NumPy, because Numba fails: {error}")

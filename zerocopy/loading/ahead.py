@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from zerocopy.loading.chunks import Chunk, Cut
 from zerocopy.loading.device import DeviceCopies, Transfer
 from zerocopy.loading.portion import Portion
+from zerocopy.protocols.exporter_errors import is_error
 
 
 class Step(NamedTuple):
@@ -72,5 +73,7 @@ class Ahead:
             self._copies.take_latest()
             step, batch = make()
             queue.append(_Started(step, batch, self._copies.take_latest()))
-        except Exception as error:  # noqa: BLE001 - the consumer raises it
+        except BaseException as error:  # the consumer raises it
+            if not is_error(error):
+                raise
             queue.append(error)

@@ -17,6 +17,7 @@ from zerocopy.loading.messages import opening
 from zerocopy.loading.options import LoaderOptionError, LoaderOptions
 from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources.parquet import ParquetFiles
+from zerocopy.protocols.exporter_errors import is_error
 
 #: Options of the host's reader, with the values that ask for nothing.
 _OF_THE_HOST = {"encode": (None, False), "schema": (None,), "on_error": ("raise",), "shuffle": (False, None)}
@@ -52,7 +53,9 @@ class DecodedFiles(Dataset):
             rows = self._decode(group.file, row_groups, names)
         except (MemoryError, ZeroCopyError):
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_error(error):
+                raise
             self._files.check(index)
             raise ReadError(
                 f"reading {group}",

@@ -35,6 +35,7 @@ from zerocopy.loading.template import Template
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.array_interface import ALIGNMENT, address
 from zerocopy.protocols.cuda_copies import CopyEvent, copy_stream, copy_to_device
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 #: Larger windows are not page-locked: their batches are copied to a page-locked buffer first.
@@ -152,7 +153,8 @@ class DeviceCopies:
         try:
             return self._hook.empty(host.shape, host.dtype, self._device)
         except Exception as error:
-            if isinstance(error, MemoryError) or not self._framework.is_out_of_memory(error):
+            known = isinstance(error, MemoryError) or not self._framework.is_out_of_memory(error)
+            if known or not is_error(error):
                 raise
             raise MemoryError(f"device='cuda:{self._device}': {self._framework.name}: {error}") from error
 

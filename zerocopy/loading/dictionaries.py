@@ -13,6 +13,7 @@ from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.encoded import EncodedDataset, EncodedStream, empty_content
 from zerocopy.loading.options import LoaderOptionError, LoaderOptions
 from zerocopy.loading.progress import progress
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.tables.codes import Codes, Distinct, given_words, is_dictionary, value_type
 
 
@@ -110,6 +111,8 @@ def _given_words(name: str, choice: Any, type_: Any) -> Any:
     try:
         return given_words(choice, type_)
     except ValueError as error:
+        if not is_error(error):
+            raise
         raise _words_error(name, str(error)) from error.__cause__
 
 

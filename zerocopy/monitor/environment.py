@@ -10,6 +10,7 @@ import threading
 import time
 
 from zerocopy.errors.warning import warn
+from zerocopy.protocols.exporter_errors import is_error
 
 VARIABLE = "ZEROCOPY_MONITOR"
 #: Prefix of the reader's value; the ID of the monitored process follows. The reader ends after that process.
@@ -26,7 +27,9 @@ def start_from_environment() -> None:
         return
     try:
         _start(value)
-    except Exception as error:  # noqa: BLE001 - an import must not fail because of the monitor
+    except BaseException as error:  # an import must not fail because of the monitor
+        if not is_error(error):
+            raise
         warn(f"{VARIABLE}={value!r}: {error}", raises=False)
 
 

@@ -15,6 +15,7 @@ from zerocopy.monitor.run_directory import default_directory
 from zerocopy.monitor.run_files import SHOWN, RunFiles
 from zerocopy.monitor.sample import Cards, Machine, ProcessRecord, Sample
 from zerocopy.monitor.totals import as_dict, check_order, sort, summarized
+from zerocopy.protocols.exporter_errors import is_error
 
 #: Seconds between the samples of `Observer.rates`: processes write their records once a second.
 WINDOW = 2.0
@@ -80,13 +81,17 @@ class Observer:
         try:
             self._cards = self._cards or _cards_reader()
             cards = self._cards()
-        except Exception as error:  # noqa: BLE001 - of a driver, or a library that is missing
+        except BaseException as error:  # of a driver, or a library that is missing
+            if not is_error(error):
+                raise
             cards["why_not"] = _one_line("", error).removeprefix(": ")
             problems.append(_one_line("GPUs", error))
         try:
             self._machine = self._machine or _machine_reader()
             machine = self._machine()
-        except Exception as error:  # noqa: BLE001 - as above
+        except BaseException as error:  # as above
+            if not is_error(error):
+                raise
             problems.append(_one_line("the machine", error))
         sample = Sample(
             time=now, processes=records, cards=cards, machine=machine, problems=problems, order=self.order

@@ -11,6 +11,7 @@ from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.process_info import describe_process, resident_bytes
 from zerocopy.monitor.sample import LoaderRecord, PoolRecord, ProcessRecord, SharedRecord
 from zerocopy.monitor.totals import as_dict, limited
+from zerocopy.protocols.exporter_errors import is_error
 
 #: Call sites of a record; the others are summed. 500 take 0.3 MB.
 MOST_SITES = 500
@@ -94,8 +95,8 @@ def make_record(
     def read(name: str, function: Callable[[], Any], default: Any) -> Any:
         try:
             return function()
-        except Exception as error:
-            if on_error is None:
+        except BaseException as error:
+            if on_error is None or not is_error(error):
                 raise
             on_error(name, error)
             return default

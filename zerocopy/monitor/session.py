@@ -19,6 +19,7 @@ from zerocopy.monitor.run_directory import FileName, default_directory, write
 from zerocopy.monitor.run_files import RunFiles
 from zerocopy.monitor.sampler import Sampler
 from zerocopy.monitor.totals import summarized
+from zerocopy.protocols.exporter_errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,7 +152,9 @@ class Session:
                 self.history.add(record["time"], summarized(record))
                 if time.monotonic() - self._written >= _WRITE_EVERY:
                     self._write(record)
-        except Exception as error:  # noqa: BLE001 - a defect of the monitor must not end the program
+        except BaseException as error:  # a defect of the monitor must not end the program
+            if not is_error(error):
+                raise
             self._report("recording", error)
 
     def _record(self, rows: Any, *, ended: bool = False) -> ProcessRecord:
@@ -163,7 +166,9 @@ class Session:
         self._written = time.monotonic()
         try:
             write(self.directory, self._name, record)
-        except Exception as error:  # noqa: BLE001 - as in `_tick`
+        except BaseException as error:  # as in `_tick`
+            if not is_error(error):
+                raise
             self._report(f"writing to {self.directory}", error)
 
     def _report(self, part: str, error: Exception) -> None:

@@ -13,6 +13,7 @@ from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, Device, parse_stream
 from zerocopy.errors import PoolOptionError
 from zerocopy.pool import hooks, host
 from zerocopy.pool.sizes import show_value, suggest
+from zerocopy.protocols.exporter_errors import is_error
 
 #: Each kind of pool, with a one-line description.
 KINDS = {
@@ -92,7 +93,9 @@ def read_flag(value: Any, name: str) -> bool:
         return value.lower() in TRUE
     try:
         valid = value in (True, False)  # 0 and 1 too, and NumPy's
-    except (TypeError, ValueError, RuntimeError):  # an array
+    except (TypeError, ValueError, RuntimeError) as error:  # an array
+        if not is_error(error):
+            raise
         valid = False
     if not valid:
         raise PoolOptionError(

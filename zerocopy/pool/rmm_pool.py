@@ -22,6 +22,7 @@ from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import Stats, StatsDelta
 from zerocopy.pool.tracker import Leak
 from zerocopy.protocols import cuda_driver, cuda_pool
+from zerocopy.protocols.exporter_errors import is_error
 
 # Arenas hold all their memory; a custom allocator manages its own.
 _NEVER_TRIMMED = ("rmm:arena", "custom")
@@ -59,6 +60,8 @@ class RMMPool:
         # RMM raises RuntimeError for most driver errors, and MemoryError for others, such as a
         # missing driver.
         except (RuntimeError, MemoryError) as error:
+            if not is_error(error):
+                raise
             if isinstance(error, ZeroCopyError) and not isinstance(error, MemoryError):
                 reason = error.reason
             else:
@@ -85,7 +88,7 @@ class RMMPool:
                 return int(self._open().top.allocate(nbytes, _stream(stream)))
             except BaseException as error:
                 own = rmm_chain.raised.pop(threading.get_ident(), None)
-                if own is None:
+                if own is None or not is_error(error):
                     raise
                 try:
                     raise own from error  # the error of a Python allocator

@@ -15,6 +15,7 @@ import numpy as np
 from zerocopy import forks
 from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.array_interface import address
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared import figures
 from zerocopy.shared.address_book import AddressBook
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, StaleHandleError
@@ -101,7 +102,8 @@ def map_block(location: Location) -> Mapping:
         mapped = Mapping.private(fd)
     except BaseException as error:
         os.close(fd)
-        if not isinstance(error, (OSError, OverflowError, ValueError)) or isinstance(error, ZeroCopyError):
+        ours = isinstance(error, ZeroCopyError) or not isinstance(error, (OSError, OverflowError, ValueError))
+        if ours or not is_error(error):
             raise
         why = f"the kernel did not map the memory: {error}"
         remedy = "raise the limit with ulimit -n or ulimit -v, or drop results that are no longer needed"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import Fix, LossyConversionError, UnsupportedConversionError
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.tables.hub import hub
 
 #: Number of unknown words that an error lists.
@@ -225,5 +226,7 @@ def given_words(choice: Any, type_: Any) -> Any:
         if not words.null_count and len(words.unique()) == len(words):
             return words
     except (pa.ArrowException, TypeError, ValueError) as error:
+        if not is_error(error):
+            raise
         raise ValueError(f"is not a list of words of type {type_}") from error
     raise ValueError(fault)

@@ -16,6 +16,7 @@ from zerocopy._frameworks.duckdb.types import LACKING, NUMBERS, changed, changes
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source, type_name
 from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
@@ -242,7 +243,9 @@ def _too_wide(leaf: Any) -> bool:
     try:
         if str(leaf.type) == "decimal128(38, 0)":
             leaf.validate(full=True)
-    except ValueError:  # pyarrow.ArrowInvalid
+    except ValueError as error:  # pyarrow.ArrowInvalid
+        if not is_error(error):
+            raise
         return True
     return False
 

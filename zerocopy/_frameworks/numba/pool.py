@@ -40,8 +40,8 @@ class NumbaHook(PoolHook):
         return None
 
     def too_late(self, pool: PoolInterface) -> Reason | None:
-        driver = _driver()
-        attached = _Current.manager is not None and _Current.manager.used
+        driver, manager = _driver(), _Current.manager
+        attached = manager is not None and manager.used
         if attached or not _has_context(driver):
             return None
         return Reason(
@@ -53,21 +53,23 @@ class NumbaHook(PoolHook):
     def attach(self, pool: PoolInterface) -> str:
         from numba import cuda
 
-        if _Current.manager is None:
-            _Current.manager = _manager()
+        manager = _Current.manager
+        if manager is None:
+            manager = _Current.manager = _manager()
         _Current.pool = pool
-        cuda.set_memory_manager(_Current.manager)
+        cuda.set_memory_manager(manager)
         return "a memory manager that allocates from the pool"
 
     def is_attached(self, pool: PoolInterface) -> bool:
-        is_set = getattr(_driver(), "_memory_manager", _Current.manager) is _Current.manager
+        manager = _Current.manager
+        is_set = getattr(_driver(), "_memory_manager", manager) is manager
         return is_set and _Current.pool is pool
 
     def detach(self, pool: PoolInterface) -> Reason | None:
-        driver = _driver()
+        driver, manager = _driver(), _Current.manager
         if _Current.pool is pool:
             _Current.pool = None
-        if not _Current.manager.used and getattr(driver, "_memory_manager", None) is _Current.manager:
+        if not manager.used and getattr(driver, "_memory_manager", None) is manager:
             driver._memory_manager = None  # as before the first context, when Numba selects one
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ from zerocopy.loading.sources.fitting import choose
 from zerocopy.loading.sources.open_parquet import OpenParquet
 from zerocopy.loading.sources.parquet import ParquetFiles
 from zerocopy.loading.sources.streams import BatchStream
+from zerocopy.protocols.exporter_errors import ignored_errors
 
 _NOT_PICKLED = "cannot be pickled: pyarrow pickles data sets of files without a filter"
 
@@ -43,7 +43,7 @@ def _data_set(data: Any, columns: Any, name: str) -> Dataset | Stream:
 
     only_here, fragments = _NOT_PICKLED, []
     if isinstance(data, ds.FileSystemDataset):
-        with suppress(ValueError):  # the data set has a filter
+        with ignored_errors():  # the data set has a filter
             only_here, fragments = "", list(data.get_fragments())
     is_parquet = isinstance(getattr(data, "format", None), ds.ParquetFileFormat)
     if is_parquet and fragments and all(each.row_groups is None or _is_whole(each) for each in fragments):

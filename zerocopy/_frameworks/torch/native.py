@@ -45,7 +45,9 @@ def exporter(torch: Any) -> Any:
             as_array=torch.Tensor.numpy,
             fix=_storage_fixer(torch),
         )
-    except (KeyError, TypeError):
+    except (KeyError, TypeError) as error:
+        if not is_error(error):
+            raise
         return None  # missing or other descriptors
 
 

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from zerocopy.errors import Fix
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.protocols.pytree_node import Attribute, Node
 
 
@@ -22,7 +23,9 @@ def flatten(obj: Any) -> Node | None:
         pairs, spec = pytree.tree_flatten_with_path(obj, is_leaf=is_child)  # type: ignore[union-attr]
         keys = [_key(path[0]) for path, _ in pairs]
         children = [child for _, child in pairs]
-    except ValueError:  # registered without keys
+    except ValueError as error:  # registered without keys
+        if not is_error(error):
+            raise
         children, spec = pytree.tree_flatten(obj, is_leaf=is_child)  # type: ignore[union-attr]
         keys = list(range(len(children)))
     node = Node(keys, children, lambda values: pytree.tree_unflatten(values, spec))  # type: ignore[union-attr]

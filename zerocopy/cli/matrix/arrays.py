@@ -22,6 +22,7 @@ from zerocopy.cli.matrix.row import Attempt, Progress, Row, fill_cells
 from zerocopy.cli.matrix.timing import time_conversion
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
 from zerocopy.framework import FrameworkName
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 
@@ -102,7 +103,9 @@ def _find_obstacle(name: str) -> Reason | None:
             zerocopy.convert(np.zeros(1, np.float32), to=FrameworkName(name), copy=True)
     except (DeviceError, FrameworkNotInstalledError) as error:
         return error.reason
-    except Exception:  # noqa: BLE001 - the cells raise it again, and report it
+    except BaseException as error:  # the cells raise it again, and report it
+        if not is_error(error):
+            raise
         return None
     return None
 
@@ -217,7 +220,9 @@ def _write_seen(origin: str, source: Any, result: Any) -> bool | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # from this check, not from the conversion
             ours, theirs = np.from_dlpack(source), np.from_dlpack(result)
-    except (BufferError, RuntimeError, TypeError):
+    except (BufferError, RuntimeError, TypeError) as error:
+        if not is_error(error):
+            raise
         return None  # a dtype that NumPy lacks, device memory, read-only memory for an old NumPy
     if not ours.flags.writeable or ours.shape != theirs.shape:
         return None

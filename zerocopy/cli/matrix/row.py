@@ -14,6 +14,7 @@ from zerocopy.cli.matrix.cell import Cell
 from zerocopy.cli.matrix.checks import Sharing, first_line
 from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
 from zerocopy.framework import FrameworkName
+from zerocopy.protocols.exporter_errors import is_error
 
 C = TypeVar("C", bound=Cell)
 
@@ -87,7 +88,9 @@ class Row(ABC, Generic[C]):
             return Failure("no source", [self.reason(error)])
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 - the matrix exists to report such exceptions
+        except BaseException as error:  # the matrix exists to report such exceptions
+            if not is_error(error):
+                raise
             differences = [checks.describe_exception(error)]
         if not differences:
             return None
@@ -108,7 +111,9 @@ class Row(ABC, Generic[C]):
             cell.warnings = list(dict.fromkeys([*cell.warnings, *issued]))
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 - the matrix exists to report such exceptions
+        except BaseException as error:  # the matrix exists to report such exceptions
+            if not is_error(error):
+                raise
             cell.broken.append(checks.describe_exception(error))
         cell.broken = list(dict.fromkeys(cell.broken))
         if cell.broken:

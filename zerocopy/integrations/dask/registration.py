@@ -9,6 +9,7 @@ from typing import Any
 from zerocopy import forks, registry
 from zerocopy.frames.hook import hook_of
 from zerocopy.integrations.dask.serializers import Deserialize, Serializer, Way
+from zerocopy.protocols.exporter_errors import is_error
 
 #: Modules of distributed with its own serializers, by the top-level module that makes it import them.
 _OWN_MODULES = {
@@ -67,7 +68,9 @@ def _own_way(cls: type, pickles: bool) -> Way:
     serialize, deserialize = _dispatches()
     try:
         return Way(serialize.dispatch(cls), deserialize.dispatch(cls), registered=True)
-    except TypeError:  # not registered
+    except TypeError as error:  # not registered
+        if not is_error(error):
+            raise
         return Way(pickle_dumps, pickle_loads) if pickles else Way()
 
 

@@ -15,6 +15,7 @@ from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames import from_frames, to_frames
 from zerocopy.integrations.multiprocessing.sending import MINIMUM, by_handle
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.share import shared_empty
 from zerocopy.shared.tickets import Tickets
@@ -203,7 +204,9 @@ def _like(first: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     """Return items in a mapping of the same type, or in a dict if that cannot be created from one."""
     try:
         return type(first)(items)  # type: ignore[call-arg]
-    except (TypeError, ZeroCopyError):
+    except (TypeError, ZeroCopyError) as error:
+        if not is_error(error):
+            raise
         return items
 
 

@@ -26,6 +26,7 @@ from zerocopy.frames import to_frames
 from zerocopy.frames.hook import hook_of
 from zerocopy.integrations.multiprocessing.sending import MINIMUM, by_handle
 from zerocopy.pickling import Pickler, restore
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared.tickets import InFlight, Tickets
 
 #: Seconds that a process waits at its end for the receivers of its objects.
@@ -121,10 +122,11 @@ def uninstall() -> None:
     """Send arrays and tables as before `install`; objects in flight can still be received."""
     _Installed.active = False
     if ForkingPickler.__dict__.get("reducer_override") is _override:
-        if _Installed.previous is None:
+        previous = _Installed.previous
+        if previous is None:
             del ForkingPickler.reducer_override
         else:
-            ForkingPickler.reducer_override = _Installed.previous  # type: ignore[method-assign]
+            ForkingPickler.reducer_override = previous  # type: ignore[method-assign]
 
 
 def in_flight() -> InFlight:
@@ -192,8 +194,8 @@ def _of_ndarray(array: Any) -> Any:
 
 
 def _is_selected(cls: type) -> bool:
-    framework = registry.by_type(cls)
-    if framework is None or (_Installed.names is not None and framework.name not in _Installed.names):
+    framework, names = registry.by_type(cls), _Installed.names
+    if framework is None or (names is not None and framework.name not in names):
         return False
     try:
         return cls in hook_of(framework).types()
@@ -205,7 +207,9 @@ def _nbytes(obj: Any) -> int:
     """Return the size of an object in bytes; `MINIMUM` for TensorFlow's tensors, which have no nbytes."""
     try:
         return int(obj.nbytes)
-    except (AttributeError, RuntimeError):  # torch raises RuntimeError for sparse tensors
+    except (AttributeError, RuntimeError) as error:  # torch raises RuntimeError for sparse tensors
+        if not is_error(error):
+            raise
         return MINIMUM
 
 

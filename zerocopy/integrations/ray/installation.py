@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from zerocopy import forks
 from zerocopy.errors import FrameworkNotInstalledError
 from zerocopy.pool.imports import cancel, when_imported
+from zerocopy.protocols.exporter_errors import is_error
 
 #: Frameworks whose types are registered once they are imported. Ray itself copies NumPy and pandas once.
 FRAMEWORKS = ("torch", "jax", "tensorflow", "polars", "pyarrow")
@@ -139,9 +139,12 @@ def _in_worker() -> bool:
     import ray
 
     # The driver has no task. It may read objects of other programs without its own install().
-    with suppress(AttributeError, AssertionError, RuntimeError):  # not connected, or by Ray Client
+    try:
         return ray.is_initialized() and ray.get_runtime_context().get_task_id() is not None
-    return False
+    except (AttributeError, AssertionError, RuntimeError) as error:  # not connected, or by Ray Client
+        if not is_error(error):
+            raise
+        return False
 
 
 def _import_ray(asked: str) -> Any:

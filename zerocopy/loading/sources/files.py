@@ -14,6 +14,7 @@ from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.read_error import ReadError
+from zerocopy.protocols.exporter_errors import is_error
 
 _FIX = 'pass an existing path, a glob such as "data/*.parquet", or a URL'
 
@@ -95,8 +96,8 @@ class Files:
         """Raise `ReadError` for an exception that the bytes of a file or a failing disk cause."""
         try:
             yield
-        except Exception as error:
-            if not self.is_fault(file, error):
+        except BaseException as error:
+            if not is_error(error) or not self.is_fault(file, error):
                 raise
             raise self.unreadable(file, error, row_group, library) from error
 
@@ -152,7 +153,9 @@ def find_files(source: str | Sequence[str]) -> Files:
         return _find_all(source)
     except (ZeroCopyError, MemoryError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not is_error(error):
+            raise
         path = source if isinstance(source, str) else source[0]
         why = f"the file system raised {type(error).__name__}: {error}"
         raise ReadError(_asked(source), why, _FIX, file=path) from error
@@ -199,6 +202,8 @@ def _resolve(asked: str, path: str, known: Any = None) -> tuple[Any, str]:
         url_to_fs = import_module("fsspec.core").url_to_fs  # fsspec has no types
         filesystem, within = url_to_fs(path)
     except (ImportError, ValueError) as error:
+        if not is_error(error):
+            raise
         why = f"no file system for {scheme}:// is installed: {error}"
         fix = f"install fsspec and its package for {scheme}://"
         raise ReadError(asked, why, fix, code="unknown-protocol", file=path) from error

@@ -8,6 +8,7 @@ from typing import Any
 
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
 from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.protocols.exporter_errors import is_error
 
 
 def choose(columns: Sequence[Hashable] | None, names: Sequence[Hashable]) -> list[Hashable]:
@@ -48,6 +49,8 @@ def as_schema(schema: Any) -> Any:
     try:
         return pa.schema([(name, _as_type(kind)) for name, kind in schema.items()])
     except (pa.ArrowException, TypeError, ValueError) as error:
+        if not is_error(error):
+            raise
         why, fix = str(error), 'pass the names of Arrow types, such as schema={"x": "float64"}'
         raise UnsupportedConversionError(f"loader(schema={schema!r})", why, fix) from error
 

@@ -9,6 +9,7 @@ from zerocopy.loading.dataset import Dataset, Group
 from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources.files import digest
 from zerocopy.loading.sources.fitting import choose
+from zerocopy.protocols.exporter_errors import is_error
 
 
 class OpenParquet(Dataset):
@@ -30,7 +31,9 @@ class OpenParquet(Dataset):
             return self._file.read_row_group(index, columns=self._columns).combine_chunks()
         except MemoryError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_error(error):
+                raise
             raise ReadError(
                 f"reading {self.name}, row group {index}",
                 f"pyarrow raised {type(error).__name__}: {error}",

@@ -13,6 +13,7 @@ from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.fitting import as_schema, choose, fit, type_of
 from zerocopy.loading.sources.partitions import partition_values
+from zerocopy.protocols.exporter_errors import is_error
 
 #: Consecutive row groups of a file are read together up to this number of rows: 1,000 row groups of 1,000
 #: rows are read in 0.07 s instead of 0.20 s.
@@ -119,8 +120,8 @@ class ParquetFiles(Dataset):
         except ZeroCopyError:
             self.close()
             raise
-        except Exception as error:
-            if not self._files.is_fault(file, error):
+        except BaseException as error:
+            if not is_error(error) or not self._files.is_fault(file, error):
                 raise
             raise self._failure(file, first, stop, error) from error
         return fit(table, self.schema, str(self.groups[index]), self._constants[file]).combine_chunks()
@@ -142,7 +143,9 @@ class ParquetFiles(Dataset):
                 return self._files.changed(file)
             for number in range(first, stop if stop - first > 1 else first):
                 self._read(file, [number])
-        except Exception as other:  # noqa: BLE001 - it becomes the error that is returned
+        except BaseException as other:  # it becomes the error that is returned
+            if not is_error(other):
+                raise
             if isinstance(other, ReadError):
                 return other
             error = other

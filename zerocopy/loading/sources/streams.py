@@ -11,6 +11,7 @@ from zerocopy.loading.dataset import Stream
 from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.fitting import as_schema, fit
+from zerocopy.protocols.exporter_errors import is_error
 
 
 class BatchStream(Stream):
@@ -60,7 +61,9 @@ class BatchStream(Stream):
             yield from self._start()
         except (ZeroCopyError, MemoryError):
             raise
-        except Exception as error:
+        except BaseException as error:
+            if not is_error(error):
+                raise
             why = f"the producer raised {type(error).__name__}: {error}"
             fix = "correct the query or the producer; rows of a stream cannot be skipped"
             raise ReadError(f"reading {self.name}", why, fix, code="producer-raised") from error
@@ -98,7 +101,7 @@ class CapsuleStream(BatchStream):
                 rows += batch.num_rows
                 yield batch
         except (pa.ArrowException, ValueError, RuntimeError) as error:
-            if rows or not self._was_read:
+            if rows or not self._was_read or not is_error(error):
                 raise
             raise self._used_up() from error
         if not rows and self._was_read:

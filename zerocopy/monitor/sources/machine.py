@@ -9,6 +9,7 @@ from typing import Any
 
 from zerocopy.monitor.requirements import require
 from zerocopy.monitor.sample import Machine
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared.room import cgroup_limits
 
 
@@ -77,5 +78,7 @@ def _optional(read: Callable[[], Any]) -> Any:
     """Return the figures, or None where the system hides them, as containers do with /proc/diskstats."""
     try:
         return read()
-    except Exception:  # noqa: BLE001 - psutil parses files that differ between systems
+    except BaseException as error:  # psutil parses files that differ between systems
+        if not is_error(error):
+            raise
         return None
