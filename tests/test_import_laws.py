@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -49,7 +50,7 @@ LAYERS: dict[str, set[str]] = {
     "pool": NOUNS | {"formatting", "_native", "forks", "framework", "notebooks", "protocols", "registry"},
     "framework": NOUNS | {"forks", "protocols"},
     # It loads a framework's file when an object or a target needs it.
-    "registry": NOUNS | {"_frameworks", "forks", "framework", "notebooks"},
+    "registry": NOUNS | {"_frameworks", "forks", "formatting", "framework", "notebooks"},
     "casting": NOUNS | {"protocols", "registry"},
     # Arrays of several buffers: sparse, ragged.
     "compound": NOUNS | {"describe", "framework", "protocols", "registry"},
@@ -106,6 +107,7 @@ LAYERS: dict[str, set[str]] = {
         "loading",
         "notebooks",
         "pool",
+        "protocols",
         "registry",
     }
     | {"shared", "tables", "zerocopy"},
@@ -119,6 +121,7 @@ LAYERS: dict[str, set[str]] = {
         "framework",
         "monitor",
         "notebooks",
+        "protocols",
         "registry",
         "tables",
     },
@@ -445,3 +448,12 @@ def test_no_text_of_the_pool_names_a_framework(path: Path) -> None:
     """
     words = {word for text in string_constants(parse(path)) for word in re.findall(r"\w+", text.lower())}
     assert not words & (set(registry.frameworks()) - {"numpy", "sparse"})
+
+
+LAZY = [name for name, path in MODULES.items() if "def __getattr__(name" in path.read_text("utf-8")]
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_dir_lists_the_names_that_are_imported_when_used(name: str) -> None:
+    module = importlib.import_module(name)
+    assert set(getattr(module, "__all__", ())) <= set(dir(module))

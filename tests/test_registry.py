@@ -13,6 +13,7 @@ from helpers.paths import ROOT
 
 import zerocopy as zc
 from zerocopy import registry
+from zerocopy.registry import FrameworkInfo
 
 
 def test_built_in_frameworks_are_listed() -> None:
@@ -29,6 +30,18 @@ def test_frameworks_lists_versions_devices_and_install_commands() -> None:
         assert row.devices
         assert (row.version is not None) <= row.installed
     assert rows["numpy"].version == np.__version__
+
+
+def test_frameworks_in_a_terminal_are_one_line_each() -> None:
+    rows = zc.frameworks()
+    head, *lines = repr(rows).splitlines()
+    assert head.split() == ["name", "kind", "devices", "installed"]
+    assert [line.split()[0] for line in lines] == list(rows)
+    assert all(row.version in line for row, line in zip(rows.values(), lines, strict=True) if row.version)
+    many = FrameworkInfo("a\nb\x1b", "tensor", True, "1.0" * 40, ("cpu", "cuda:0") * 9, "pip install a")
+    head, *lines = repr(registry.Frameworks({"a": many})).splitlines()
+    assert len(lines) == 1
+    assert all(len(line) <= 80 and line.isprintable() for line in (*repr(rows).splitlines(), *lines))
 
 
 @pytest.mark.filterwarnings("ignore:xarray subclass:FutureWarning")

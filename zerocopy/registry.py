@@ -18,6 +18,7 @@ import zerocopy._frameworks
 from zerocopy import forks
 from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
 from zerocopy.forks import installed_version, is_imported as is_imported
+from zerocopy.formatting.printable import printable
 from zerocopy.framework import Framework, while_forks_wait
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
@@ -71,13 +72,15 @@ class FrameworkInfo:
     install: str
 
 
+_COLUMNS = ("name", "kind", "devices", "installed")
+
+
 class Frameworks(dict[str, FrameworkInfo]):
-    """The known frameworks by name; notebooks show a table."""
+    """The known frameworks by name; terminals and notebooks show a table."""
 
-    def _repr_html_(self) -> str:
-        from zerocopy.notebooks import html
-
-        rows = [
+    def _rows(self) -> list[tuple[str, str, str, str]]:
+        """Return the cells of the table."""
+        return [
             (
                 each.name,
                 each.kind,
@@ -86,7 +89,22 @@ class Frameworks(dict[str, FrameworkInfo]):
             )
             for each in self.values()
         ]
-        return html.table(f"{len(self)} frameworks", rows, ("name", "kind", "devices", "installed"))
+
+    def __repr__(self) -> str:
+        rows = [_COLUMNS, *self._rows()]
+        rows = [(name, kind, _cut(devices, 16), installed) for name, kind, devices, installed in rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        return "\n".join(_cut(printable(line), 80) for line in lines)
+
+    def _repr_html_(self) -> str:
+        from zerocopy.notebooks import html
+
+        return html.table(f"{len(self)} frameworks", self._rows(), _COLUMNS)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def register(framework: Framework) -> None:

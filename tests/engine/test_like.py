@@ -40,6 +40,15 @@ TABLES = [
 ]
 
 
+@pytest.mark.parametrize("to", HOST)
+def test_a_loader_takes_an_object_of_its_target(to):
+    like = zc.convert(X, to)
+    (named,), (batch,) = zc.loader({"x": X}, to), zc.loader({"x": X}, like)
+    assert type(batch["x"]) is type(named["x"])
+    with pytest.raises(zc.UnknownFrameworkError):
+        zc.loader({"x": X}, object())
+
+
 @pytest.mark.parametrize("like", TABLES, ids=lambda like: f"{type(like).__module__}.{type(like).__name__}")
 def test_a_table_gives_its_form(like):
     assert type(zc.convert(X, like)) is type(like)

@@ -128,6 +128,7 @@ def test_a_stream_is_refused_in_workers(path: str, monkeypatch: pytest.MonkeyPat
     with pytest.raises(zc.ZeroCopyError, match="2 worker processes would read all rows") as caught:
         iter(loader)
     assert caught.value.code == "stream-in-workers"
+    assert "num_workers=0" in caught.value.remedy
 
 
 # -- states ---------------------------------------------------------------------------

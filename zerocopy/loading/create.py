@@ -6,7 +6,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from zerocopy._engine.options import Target
+from zerocopy._engine.options import Like, Target
+from zerocopy._engine.target import is_named, of_object
 from zerocopy.errors.tracebacks import public
 from zerocopy.framework import while_forks_wait
 from zerocopy.loading.decoded import check_decode, decode_source
@@ -20,7 +21,7 @@ from zerocopy.loading.sources.opening import open_source
 @public
 def loader(
     source: Any,
-    to: Target,
+    to: Target | Like,
     *,
     batch: int = 8192,
     columns: Sequence[Hashable] | None = None,
@@ -50,8 +51,9 @@ def loader(
     source : path, str, table, stream, query or mapping
         A Parquet file, a glob pattern or a URL, a table of any framework, an object with an Arrow stream,
         or a dict of arrays whose first dimension is the rows. The page on the loader lists all sources.
-    to : str, module or type
-        The framework of the batches, as in `convert`: ``"torch"``.
+    to : str, module, type or object
+        The framework of the batches, as in `convert`: ``"torch"``, or a tensor, whose device is then the
+        default of `device`.
     batch : int, default 8192
         Rows of a batch. The last batch of an epoch may have fewer.
     columns : sequence of labels, optional
@@ -140,6 +142,8 @@ def loader(
     (2, [(2, 2), (2, 2)])
     """
     options = {name: value for name, value in locals().items() if name not in ("source", "to")}
+    if not is_named(to):
+        to, options = of_object(to, source, options)
     checked = LoaderOptions(to, **options)
     # Creation imports modules. A child forked during an import would inherit its held lock.
     created: Loader = while_forks_wait(partial(_create, source, checked))

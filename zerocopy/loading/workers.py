@@ -91,7 +91,7 @@ def part_of_worker(progress: Progress, source: Dataset | Stream, worker: tuple[i
         raise LoaderIterationError(
             "iter(loader)",
             f"each of {workers} worker processes would read all rows of {source.name}",
-            "iterate in one process: the loader reads in a thread of its own",
+            "pass num_workers=0: the loader reads in a thread of its own",
             code="stream-in-workers",
         )
     part = progress.portion.worker

@@ -26,3 +26,7 @@ def __getattr__(name: str) -> Any:
 
     globals()[name] = batch
     return batch
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -21,3 +21,6 @@ if not TYPE_CHECKING:
         from zerocopy.integrations.sklearn.move_to import MoveTo
 
         return MoveTo
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
