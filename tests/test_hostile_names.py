@@ -154,6 +154,7 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
     from zerocopy.loading.dataset import Group
     from zerocopy.pool.pool import Pool
     from zerocopy.pool.tracker import Leak
+    from zerocopy.registry import FrameworkInfo, Frameworks
     from zerocopy.shared.objects import Shared
     from zerocopy.tables.result import Encoded
 
@@ -175,6 +176,8 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
     )
     yield "loading/loader.py Loader", loader
     yield "loading/dataset.py Group", lambda: str(Group(1, HOSTILE))
+    info = FrameworkInfo(HOSTILE, "tensor", True, HOSTILE, (HOSTILE,), HOSTILE)
+    yield "registry.py Frameworks", lambda: repr(Frameworks({HOSTILE: info}))
 
 
 class Text:
