@@ -103,7 +103,7 @@ def test_the_first_fix_of_a_matrix_keeps_all_columns(options: dict[str, Any]) ->
 def test_jax_is_asked_for_64_bits_without_a_cast() -> None:
     frame = fix_cases.mixed_frames("polars")["dated"]
     error = error_of(frame, "jax", encode=True, nulls=0)
-    x64 = "jax.config.update('jax_enable_x64', True); "
+    x64 = "import jax; jax.config.update('jax_enable_x64', True); "
     assert error.calls[0] == f'{x64}zc.convert(x, "jax", encode=True, nulls=0)'
     assert not any("dtype=" in call for call in error.calls)  # dates and categories keep their types
     assert "; or dtype=" not in error.remedy
@@ -419,3 +419,22 @@ def test_messages_lead_from_a_checkpoint_with_scalars_to_numpy() -> None:
     arrays = pasted(call, checkpoint)
     assert isinstance(arrays["weight"], np.ndarray)
     assert (arrays["step"], arrays["name"], arrays["lr"]) == (7, "run", None)
+
+
+@pytest.mark.parametrize(
+    ("x", "call"),
+    [
+        ([1.0, 2.0], 'zc.convert(numpy.asarray(x), "torch")'),
+        ([[1], [2, 3]], 'zc.convert([numpy.asarray(item) for item in x], "torch")'),
+        (
+            {"p": {"a": [1, 2]}},
+            "zc.convert({**x, 'p': {**x['p'], 'a': numpy.asarray(x['p']['a'])}}, \"torch\")",
+        ),
+    ],
+)
+def test_lists_of_numbers_are_converted_whole(x: Any, call: str) -> None:
+    error = error_of(x, "torch")
+    assert error.calls[0] == f"import numpy; {call}"
+    assert zc.explain(x, "torch").error.calls == error.calls  # type: ignore[union-attr]
+    pasted(call := error.calls[0], x)
+    assert "x[0]" not in call

@@ -88,10 +88,13 @@ class Recorder:
 
 
 def paste(code: str, x: Any, recorder: Recorder) -> Any:
-    """Run a fix as a user would: statements, and then an expression whose value is returned."""
+    """Run a fix as a user would: statements, and then an expression whose value is returned.
+
+    A user has ``x`` and ``zc``, and no module by its full name: the fix imports what it names.
+    """
     *first, last = ast.parse(code).body
     assert isinstance(last, ast.Expr), code
-    names = namespace(x) | {"zc": recorder}
+    names = {"x": x, "zc": recorder}
     exec(compile(ast.Module(first, []), "fix", "exec"), names)
     return eval(compile(ast.Expression(last.value), "fix", "eval"), names)
 
@@ -210,6 +213,17 @@ def arrays() -> dict[str, Callable[[], Any]]:
         "dict with a scalar": lambda: {"a": np.arange(3), "b": np.array(3.0)},
         "lengths": lambda: {"a": np.arange(3), "b": np.arange(4)},
     }
+    lists = {
+        "list": [1.0, 2.0],
+        "tuple": (1, 2),
+        "rows": [[1, 2], [3, 4]],
+        "ragged": [[1], [2, 3]],
+        "mixed list": [1.0, None],
+        "words": ["a", "b"],
+        "arrays and numbers": [np.ones(2), 3, [1, 2]],
+        "dict of lists": {"a": [1, 2], "b": [0.5, 1.5], "n": None},
+    }
+    made |= {name: lambda value=value: value for name, value in lists.items()}
     return made | _of_frameworks()
 
 

@@ -15,7 +15,7 @@ from zerocopy._engine.container_types import (
     items_of,
     rebuild,
 )
-from zerocopy._engine.fixes import keep_leaves, prepend, relocate
+from zerocopy._engine.fixes import relocate
 from zerocopy._engine.routes import routes_of
 from zerocopy._engine.target import resolve
 from zerocopy.casting.leaves import leaf_options
@@ -57,9 +57,12 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
         except ZeroCopyError as error:
             place = format_path(path)
             error.with_context(why=f"at {place}: {error.why}")
-            relocate(error, place)
-            if is_plain_object(leaf):
-                prepend(error, keep_leaves(to, options))
+            if error.code == "not-an-array" and is_plain_object(leaf):
+                from zerocopy._engine.plain_leaves import of_plain_leaf
+
+                of_plain_leaf(error, obj, to, options)
+            else:
+                relocate(error, place)
             raise
 
     return map_leaves(obj, visit, to=to)

@@ -9,8 +9,10 @@ module.
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import math
+import re
 import tokenize
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +20,6 @@ from functools import partial
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine import target
 from zerocopy._engine.options import NAMES
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import Fix, Reason, ZeroCopyError
@@ -60,19 +61,6 @@ def compose(error: ZeroCopyError, call: Any) -> None:
 
 def _obstacles(error: ZeroCopyError) -> list[tuple[Label, Reason]]:
     return error.obstacles or [((), error.reason)]
-
-
-def keep_leaves(to: Any, options: dict[str, Any]) -> dict[str, str]:
-    """Return the call that keeps the leaves of the container ``x`` that are not arrays."""
-    named = to if isinstance(to, str) else target.resolve(to).name
-    return {f'zc.convert(x, {as_code("to", named)}{arguments(options)}, leaves="keep")': "keeps it unchanged"}
-
-
-def prepend(error: ZeroCopyError, calls: dict[str, str]) -> None:
-    """Put calls, each with its effect, before the others of an error."""
-    texts = [f"{code} {effect}" for code, effect in calls.items()]
-    error.calls = (*calls, *error.calls)
-    error.with_context(remedy="; or ".join([*texts, *([error.remedy] if error.remedy else [])]))
 
 
 def rewrite(error: ZeroCopyError, rewritten: Callable[[str], str]) -> None:
@@ -338,7 +326,7 @@ class _Composer:
             if fix.alone:
                 expression = "x" if not label else self._column(label)
                 code = fix.source.format(x=expression)
-                return [_Candidate(code, fix.effect)] if len(chosen) == 1 else []
+                return [_Candidate(with_imports(code), fix.effect)] if len(chosen) == 1 else []
             if fix.source == "{x}" or (label, fix.source) in applied:
                 continue
             applied.add((label, fix.source))
@@ -363,7 +351,7 @@ class _Composer:
         effect = ", ".join(dict.fromkeys(fix.effect for _, fix in chosen if fix.effect))
         plain = source == "x" and not before
         given = {name: value for name, value in merged.items() if value is not None}
-        return [_Candidate(code, effect, to, given if plain else None)]
+        return [_Candidate(with_imports(code), effect, to, given if plain else None)]
 
     def _column(self, label: Label) -> str | None:
         """Return the expression of a column, or None if the object's framework has no such expression."""
@@ -425,6 +413,29 @@ def _resolve(fix: Fix, framework: Framework | None, general: bool) -> Fix | None
         source = own.source.replace("{type}", kind)
         return replace(fix, source=source, effect=effect, options=options, before=own.before, action="")
     return replace(fix, action="") if general and fix.source != "{x}" else None
+
+
+def with_imports(code: str) -> str:
+    """Return code that first imports the modules of frameworks that it names."""
+    modules: dict[str, None] = {}
+    for name in re.findall(r"(?<![\w.'\"])[a-z]\w*(?:\.\w+)+", code):
+        root, *inner = name.split(".")
+        if registry.find(root) is None:
+            continue
+        modules[root] = None
+        for end in range(1, len(inner)):  # jax.experimental.sparse is a module, jax.config is not
+            module = ".".join([root, *inner[:end]])
+            if _is_module(module):
+                modules[module] = None
+    shortest = [name for name in modules if not any(other.startswith(f"{name}.") for other in modules)]
+    return "; ".join([*(f"import {name}" for name in shortest), code])
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def as_code(name: str, value: Any) -> str:

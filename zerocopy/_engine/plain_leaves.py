@@ -1,0 +1,79 @@
+"""The calls that convert a container in which a leaf is a Python object, such as a list of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocopy._engine import target
+from zerocopy._engine.container_types import is_container, is_plain_object, items_of
+from zerocopy._engine.fixes import arguments, as_code, with_imports
+from zerocopy.errors import ZeroCopyError
+
+#: The maximum length of the expression of a container with arrays in place of its numbers.
+_LONGEST = 300
+#: The maximum number of levels of containers that are searched for numbers.
+_DEEPEST = 4
+
+
+def of_plain_leaf(error: ZeroCopyError, obj: Any, to: Any, options: dict[str, Any]) -> None:
+    """Set the calls for a container `obj` in which a leaf is a Python object: they convert all of it."""
+    named = to if isinstance(to, str) else target.resolve(to).name
+    end = f", {as_code('to', named)}{arguments(options)}"
+    keep = 'leaves="keep"'
+    calls = {f"zc.convert(x{end}, {keep})": "keeps it unchanged"}
+    kinds: set[str] = set()
+    source = _with_arrays(obj, "x", kinds, 0)
+    if source != "x" and len(source) <= _LONGEST:
+        code = f"zc.convert({source}{end}{f', {keep}' * ('others' in kinds)})"
+        arrays = {with_imports(code): "makes arrays of its numbers"}
+        calls = arrays | calls if "lists" in kinds else calls | arrays
+    error.calls = tuple(calls)
+    error.with_context(remedy="; or ".join(f"{code} {effect}" for code, effect in calls.items()))
+
+
+def _with_arrays(obj: Any, code: str, kinds: set[str], depth: int) -> str:
+    """Return code for a container with arrays in place of its numbers and lists of numbers.
+
+    `kinds` receives "lists" if one is replaced, and "others" if Python objects remain.
+    """
+    shape = _shape(obj)
+    if shape is not None:
+        kinds |= {"lists"} if shape else set()
+        return f"numpy.asarray({code})"
+    if type(obj) in (list, tuple) and obj and all(_shape(item) for item in obj):  # of several lengths
+        kinds.add("lists")
+        each = f"numpy.asarray(item) for item in {code}"
+        return f"[{each}]" if type(obj) is list else f"tuple({each})"
+    if type(obj) is dict and depth < _DEEPEST:
+        changed = ""
+        for key, value in obj.items():
+            item = f"{code}[{key!r}]"
+            new = _with_arrays(value, item, kinds, depth + 1)
+            if not as_code("", key):
+                kinds.add("others")  # the key has no literal
+            elif new != item:
+                changed += f", {key!r}: {new}"
+        return f"{{**{code}{changed}}}" if changed else code
+    if is_plain_object(obj) or (is_container(obj) and _has_plain(obj, depth)):
+        kinds.add("others")
+    return code
+
+
+def _has_plain(obj: Any, depth: int) -> bool:
+    """Whether a container has a leaf that is a Python object, or is too deep to know."""
+    return depth >= _DEEPEST or any(
+        is_plain_object(item) or (is_container(item) and _has_plain(item, depth + 1))
+        for _, item in items_of(obj)
+    )
+
+
+def _shape(obj: Any) -> tuple[int, ...] | None:
+    """Return the shape of a number, or of lists of numbers of one shape; None for another object."""
+    if type(obj) in (bool, int, float, complex):
+        return ()
+    if type(obj) not in (list, tuple) or not obj:
+        return None
+    first = _shape(obj[0])
+    if first is None or any(_shape(item) != first for item in obj):
+        return None
+    return (len(obj), *first)
