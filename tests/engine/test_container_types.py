@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from helpers.arrays import sample
 from helpers.frameworks import HOST
+from helpers.pasting import pasted
 
 import zerocopy as zc
 from zerocopy import registry
@@ -260,7 +261,7 @@ def test_containers_whose_methods_change_the_items_are_refused(container: Any) -
     with pytest.raises(zc.UnsupportedConversionError, match="change the items") as caught:
         zc.convert(container, to="torch")
     assert caught.value.code == "container-type"
-    fixed = eval(caught.value.calls[0], {"zc": zc, "x": container})
+    fixed = pasted(caught.value.calls[0], {"zc": zc, "x": container})
     values = fixed.values() if isinstance(fixed, dict) else fixed
     assert [value.tolist() for value in values] == [
         value.tolist() for value in (container.values() if isinstance(container, dict) else container)
@@ -440,7 +441,7 @@ def test_fix_for_an_hdf5_file_works_when_pasted(groups: Any, wrap: Any, tmp_path
             zc.convert(x, "numpy")
         (code,) = raised.value.calls
         assert str(raised.value).count("dict(") == str(code).count("dict(")
-        result = eval(code, {"zc": zc, "x": x})
+        result = pasted(code, {"zc": zc, "x": x})
     assert set(result) == {"x", *groups}
     np.testing.assert_array_equal(result["x"], sample("f4"))
 
@@ -454,7 +455,7 @@ def test_fix_for_a_list_that_cannot_be_rebuilt_works_when_pasted() -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="cannot be rebuilt") as raised:
         zc.convert(x, "numpy")
     (code,) = raised.value.calls
-    assert isinstance(eval(code, {"zc": zc, "x": x}), list)
+    assert isinstance(pasted(code, {"zc": zc, "x": x}), list)
 
 
 def test_fix_for_a_file_that_links_to_itself_is_short(tmp_path: Any) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.arrays import aligned, sample
 from helpers.frameworks import HOST
+from helpers.pasting import pasted
 
 import zerocopy as zc
 
@@ -145,10 +146,10 @@ def test_fixes_hold_the_value_when_pasted(value: Any, new: str) -> None:
     with pytest.raises(zc.LossyConversionError, match="To fix: ") as error:
         zc.convert(x, "numpy", dtype=new)
     names = {"zc": zc, "numpy": np, "x": x}
-    np.testing.assert_array_equal(eval(error.value.calls[0], names), x)
+    np.testing.assert_array_equal(pasted(error.value.calls[0], names), x)
     with pytest.raises(zc.LossyConversionError, match="To fix: ") as error:
         zc.convert(x, "numpy", dtype={x.dtype: new})
-    np.testing.assert_array_equal(eval(error.value.calls[0], names), x)
+    np.testing.assert_array_equal(pasted(error.value.calls[0], names), x)
 
 
 def test_dtypes_that_cannot_be_cast_are_refused() -> None:
@@ -174,7 +175,7 @@ def test_jax_without_x64_names_both_ways_out(old: str, new: str) -> None:
             zc.convert(x, "jax")
         enable, cast = error.value.calls
         assert cast == f'zc.convert(x, "jax", dtype="{new}")'
-        assert eval(cast, {"zc": zc, "x": x}).dtype == new
+        assert pasted(cast, {"zc": zc, "x": x}).dtype == new
         exec(enable, {"zc": zc, "jax": jax, "x": x})
         assert zc.convert(x, "jax").dtype == old
     finally:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from helpers import cuda_stubs, cudf_stubs
 from helpers.frameworks import HOST
+from helpers.pasting import pasted
 
 import zerocopy as zc
 from zerocopy import registry
@@ -61,7 +62,7 @@ def check(x, to, out, why, **options):
     if before is not None:
         assert np.array_equal(values(out), before)
     for code in caught.value.calls:
-        eval(code, {"zc": zc, "x": x, "out": out})
+        pasted(code, {"zc": zc, "x": x, "out": out})
     return caught.value
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.pasting import pasted
 
 import zerocopy as zc
 
@@ -35,7 +36,7 @@ def test_state_dicts_keep_their_metadata_and_alias_the_parameters() -> None:
 def test_modules_are_refused_with_a_call_that_works(module: Any) -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(module, to="numpy")
-    result = eval(caught.value.calls[0], {"zc": zc, "x": module})
+    result = pasted(caught.value.calls[0], {"zc": zc, "x": module})
     assert {type(value) for value in result.values()} == {np.ndarray}
 
 
@@ -72,7 +73,7 @@ def test_tensordicts_are_refused_for_other_targets_with_a_call_that_works(target
     plan = zc.explain(x, to=target)
     assert plan.error is not None
     assert plan.error.remedy == caught.value.remedy
-    result = eval(caught.value.calls[0], {"zc": zc, "x": x})
+    result = pasted(caught.value.calls[0], {"zc": zc, "x": x})
     assert type(result) is dict
     np.testing.assert_array_equal(result["n"]["y"], np.zeros(4))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.pasting import pasted
 
 import zerocopy as zc
 from zerocopy.protocols.array_interface import aligned_copy
@@ -170,7 +171,7 @@ def test_nested_lists(source: str, target: str) -> None:
             import awkward
 
             names["awkward"] = awkward
-        assert rows(eval(call, names)) == [[1.0], [2.0, 3.0], [4.0, 5.0, 6.0]]
+        assert rows(pasted(call, names)) == [[1.0], [2.0, 3.0], [4.0, 5.0, 6.0]]
         return
     y = zc.convert(x, target)
     assert rows(y) == DEEP
@@ -319,7 +320,7 @@ def test_arrow_chunks_views_and_nulls(target: str) -> None:
             zc.convert(nulls, target)
         assert caught.value.code == "nulls"
         for call in caught.value.calls:
-            result = eval(call.partition('")')[0] + '")', {"x": nulls, "zc": zc, "pyarrow": pa})
+            result = pasted(call.partition('")')[0] + '")', {"x": nulls, "zc": zc, "pyarrow": pa})
             assert rows(result)[0] == [1.0]
 
 
@@ -378,7 +379,7 @@ def test_dense_targets_have_fixes_that_work() -> None:
         assert caught.value.calls
         for call in caught.value.calls:
             code = call.rpartition(")")[0] + ")"
-            eval(code, {"x": x, "zc": zc, "awkward": awkward, "torch": torch})
+            pasted(code, {"x": x, "zc": zc, "awkward": awkward, "torch": torch})
 
 
 def test_list_views_in_any_order_are_copied_in_order() -> None:

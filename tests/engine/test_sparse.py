@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.pasting import pasted
 
 import zerocopy as zc
 from zerocopy import registry
@@ -194,7 +195,7 @@ def test_padding_of_jax_is_refused() -> None:
     assert int(padded.indices.max()) == 3  # the hazard: out of bounds for all other frameworks
     with pytest.raises(zc.UnsupportedConversionError, match="padding") as caught:
         zc.convert(padded, to="scipy")
-    fixed = eval(caught.value.calls[0], {"zc": zc, "x": padded})
+    fixed = pasted(caught.value.calls[0], {"zc": zc, "x": padded})
     np.testing.assert_array_equal(fixed.toarray(), np.eye(3))
 
 
@@ -212,7 +213,7 @@ def test_negative_indices_of_jax_are_refused(form: str) -> None:
             zc.convert(x, to)
         assert caught.value.code == "out-of-bounds"
         assert not zc.explain(x, to).possible
-        fixed = eval(caught.value.calls[0], {"zc": zc, "x": x, "jax": jax})
+        fixed = pasted(caught.value.calls[0], {"zc": zc, "x": x, "jax": jax})
         np.testing.assert_array_equal(dense(fixed), x.todense())
 
 
@@ -406,7 +407,7 @@ def test_dense_targets_refuse_with_a_call_that_works(name: str) -> None:
         import tensorflow
 
         names["tensorflow"] = tensorflow
-    np.testing.assert_array_equal(eval(caught.value.calls[0], names), sample("coo").toarray())
+    np.testing.assert_array_equal(pasted(caught.value.calls[0], names), sample("coo").toarray())
 
 
 @pytest.mark.parametrize("name", ["scipy", "sparse"])
@@ -415,7 +416,7 @@ def test_dense_arrays_are_refused_with_a_call_that_works(name: str) -> None:
     x = np.eye(3, dtype="f4")
     with pytest.raises(zc.UnsupportedConversionError, match="dense") as caught:
         zc.convert(x, to=name)
-    made = eval(caught.value.calls[0], {"scipy": __import__("scipy.sparse"), name: module, "x": x})
+    made = pasted(caught.value.calls[0], {"scipy": __import__("scipy.sparse"), name: module, "x": x})
     np.testing.assert_array_equal(dense(made), x)
 
 
@@ -458,7 +459,7 @@ def test_requires_grad_is_refused_with_a_call_that_works() -> None:
     t = torch.eye(3).to_sparse_csr().requires_grad_()
     with pytest.raises(zc.UnsupportedConversionError, match="requires grad") as caught:
         zc.convert(t, to="scipy")
-    fixed = eval(caught.value.calls[0], {"zc": zc, "x": t})
+    fixed = pasted(caught.value.calls[0], {"zc": zc, "x": t})
     np.testing.assert_array_equal(fixed.toarray(), np.eye(3))
 
 
@@ -553,7 +554,7 @@ def test_explain_agrees_for_every_dtype(source: str, form: str, target: str) -> 
         error = zc.explain(x, target).error
         for call in error.calls if error is not None and has_format else ():
             if "jax_enable_x64" not in call:
-                eval(call, {"x": x, "zc": zc})
+                pasted(call, {"x": x, "zc": zc})
         if dtype.isbuiltin == 1 and dtype.char in "gGmMUSO" and source != target:
             assert error.code == "missing-dtype"
             assert bool(error.calls) == (dtype.kind in "mMfc"), (dtype, error)
@@ -571,7 +572,7 @@ def test_gcxs_refuses_dtypes_that_its_compiled_functions_lack() -> None:
             zc.convert(source, to="sparse")
         assert caught.value.code == "missing-dtype"
         for call in caught.value.calls:
-            result = eval(call, {"x": source, "zc": zc, "torch": torch})
+            result = pasted(call, {"x": source, "zc": zc, "torch": torch})
             values = [1, 2, 3] if source is x else [1, 1, 1]
             np.testing.assert_array_equal(dense(result), np.diag(values))
     coo = zc.convert(with_dtype("scipy", "coo", np.dtype("f2")), to="sparse")
@@ -607,7 +608,7 @@ def test_explain_agrees_for_arrays_without_dimensions(source: str, target: str, 
         with pytest.raises(zc.UnsupportedConversionError, match="one dimension or more") as caught:
             zc.convert(x, to="scipy")
         (call,) = caught.value.calls
-        assert eval(call, {"x": x, "zc": zc}).toarray().tolist() == [5.0 * count]
+        assert pasted(call, {"x": x, "zc": zc}).toarray().tolist() == [5.0 * count]
 
 
 @pytest.mark.parametrize("target", SPARSE)

@@ -90,7 +90,7 @@ def test_the_fix_for_unsorted_coordinates_of_scipy_works(shape: tuple[int, ...])
         zc.convert(x, "sparse", copy=False)
     fix = next(fix for fix in zc.explain(x, "sparse").reasons[0].fixes)
     np.testing.assert_array_equal(zc.convert(x, "sparse").todense(), x.toarray())
-    code = f"zc.convert({fix.source.format(x='x')}, 'sparse')"
+    code = f"import numpy, sparse; zc.convert({fix.source.format(x='x')}, 'sparse')"
     result = fix_cases.paste(code, x, fix_cases.Recorder())
     np.testing.assert_array_equal(result.todense(), x.toarray())
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.frameworks import HOST
+from helpers.pasting import pasted
 
 import zerocopy as zc
 from zerocopy import registry
@@ -154,7 +155,7 @@ def test_swapped_arguments_get_the_right_call(to: Any, x: Any) -> None:
             function(to, x)
     call = error.value.remedy.partition(": ")[2]
     if x is X:
-        assert eval(call, {"zc": zc, "x": x, "numpy": np}) is x
+        assert pasted(call, {"zc": zc, "x": x, "numpy": np}) is x
 
 
 def test_messages_show_modules_and_types_as_they_are_written() -> None:

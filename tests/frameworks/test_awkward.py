@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.pasting import pasted
 
 import zerocopy as zc
 
@@ -93,7 +94,7 @@ def test_fixes_run(make: Any) -> None:
         zc.convert(x, "pyarrow")
     assert caught.value.calls
     for call in caught.value.calls:
-        assert eval(call[: call.rindex(")") + 1], {"x": x, "zc": zc, "awkward": ak}) is not None
+        assert pasted(call[: call.rindex(")") + 1], {"x": x, "zc": zc, "awkward": ak}) is not None
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
@@ -112,7 +113,7 @@ def test_explain_agrees_for_the_dtypes_of_nested_tensors(name: str) -> None:
     assert caught.value.code == "missing-dtype"
     assert caught.value.calls
     for call in caught.value.calls:
-        result = eval(call, {"x": x, "zc": zc, "torch": torch})
+        result = pasted(call, {"x": x, "zc": zc, "torch": torch})
         assert ak.to_list(result) == [[1, 1, 1], [1, 1]]
 
 
@@ -124,5 +125,5 @@ def test_lists_of_dates_are_refused_with_a_call_that_works(target: str) -> None:
         zc.convert(x, target)
     assert str(zc.explain(x, target).error) == str(caught.value)
     (call,) = caught.value.calls
-    result = eval(call, {"x": x, "zc": zc, "awkward": ak})
+    result = pasted(call, {"x": x, "zc": zc, "awkward": ak})
     assert ak.to_list(zc.convert(result, "awkward")) == [[1, 2], [3]]

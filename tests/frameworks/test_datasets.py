@@ -8,6 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers.pasting import pasted
 
 import zerocopy as zc
 
@@ -74,7 +75,7 @@ def test_indices_are_refused_without_a_copy() -> None:
         zc.convert(x, to="numpy", copy=False)
     with pytest.raises(zc.CopyRequiredError) as caught:
         zc.convert(x["n"], to="numpy", copy=False)
-    result = eval(caught.value.calls[0], {"zc": zc, "x": x["n"]})
+    result = pasted(caught.value.calls[0], {"zc": zc, "x": x["n"]})
     assert result.tolist() == [3, 1, 2, 4]
     flat = x.flatten_indices()
     assert zc.shares_memory(flat, zc.convert(flat, to="numpy", copy=False))
@@ -150,7 +151,7 @@ def test_streams_are_refused_with_a_call_that_works() -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(x, to="numpy")
     assert caught.value.code == "unread"
-    result = eval(caught.value.calls[0], {"zc": zc, "x": x, "datasets": datasets})
+    result = pasted(caught.value.calls[0], {"zc": zc, "x": x, "datasets": datasets})
     assert result["n"].tolist() == [1, 2, 3, 4]
     splits = datasets.IterableDatasetDict(train=x)
     with pytest.raises(zc.UnsupportedConversionError, match="train"):
@@ -317,7 +318,7 @@ def test_scalars_are_refused_with_a_call_that_works() -> None:
     x = np.float32(3)
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(x, to="datasets")
-    assert eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}).num_rows == 1
+    assert pasted(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}).num_rows == 1
 
 
 def test_misaligned_and_strided_arrays_are_copied() -> None:

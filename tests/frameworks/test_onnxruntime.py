@@ -8,6 +8,7 @@ import weakref
 import numpy as np
 import pytest
 from helpers.arrays import sample
+from helpers.pasting import pasted
 
 import zerocopy as zc
 
@@ -77,7 +78,7 @@ def test_complex_numbers_are_refused_with_a_call_that_works() -> None:
     x = np.array([1 + 2j], "complex64")
     with pytest.raises(zc.UnsupportedConversionError, match="no complex64") as caught:
         zc.convert(x, to="onnxruntime")
-    pairs = eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
+    pairs = pasted(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
     assert pairs.numpy().tolist() == [[1, 2]]
 
 
@@ -185,7 +186,7 @@ def test_text_and_sequences_are_refused() -> None:
     y = run(b"Cast", [b"x"], tensor(_STRING), to_text)
     with pytest.raises(zc.UnsupportedConversionError, match="strings") as caught:
         zc.convert(y, to="numpy")
-    assert eval(caught.value.calls[0], {"x": y}).tolist() == ["1", "2"]
+    assert pasted(caught.value.calls[0], {"x": y}).tolist() == ["1", "2"]
     several = run(b"SequenceConstruct", [b"x", b"x"], message((4, message((1, tensor(_FLOAT))))))
     with pytest.raises(zc.UnsupportedConversionError, match="a sequence"):
         zc.convert(several, to="numpy")
@@ -198,7 +199,7 @@ def test_sparse_values_are_refused_with_a_call_that_works() -> None:
     x = ort.OrtValue.ort_value_from_sparse_tensor(sparse)
     with pytest.raises(zc.UnsupportedConversionError, match="sparse") as caught:
         zc.convert(x, to="numpy")
-    assert eval(caught.value.calls[0], {"zc": zc, "x": x}).tolist() == [1, 2]
+    assert pasted(caught.value.calls[0], {"zc": zc, "x": x}).tolist() == [1, 2]
 
 
 def test_memory_lives_as_long_as_either_side() -> None:

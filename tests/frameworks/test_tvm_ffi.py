@@ -8,6 +8,7 @@ import weakref
 import numpy as np
 import pytest
 from helpers.arrays import sample
+from helpers.pasting import pasted
 
 import zerocopy as zc
 
@@ -80,7 +81,7 @@ def test_complex_numbers_are_refused_with_a_call_that_works() -> None:
         str(tvm_ffi.from_dlpack(x).dtype)  # the hazard: an import without an error
     with pytest.raises(zc.UnsupportedConversionError, match="no complex64") as caught:
         zc.convert(x, to="tvm_ffi")
-    pairs = eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
+    pairs = pasted(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
     assert np.from_dlpack(pairs).tolist() == [[1, 2]]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import itertools
 import warnings
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
+from helpers.pasting import pasted
 from helpers.table_cases import KINDS, shaped
 from zerocopy import registry
 
@@ -92,11 +92,7 @@ def paste(code: str, x: Any, recorder: Recorder) -> Any:
 
     A user has ``x`` and ``zc``, and no module by its full name: the fix imports what it names.
     """
-    *first, last = ast.parse(code).body
-    assert isinstance(last, ast.Expr), code
-    names = {"x": x, "zc": recorder}
-    exec(compile(ast.Module(first, []), "fix", "exec"), names)
-    return eval(compile(ast.Expression(last.value), "fix", "eval"), names)
+    return pasted(code, {"x": x, "zc": recorder})
 
 
 def restore() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.pasting import pasted
 
 import zerocopy as zc
 
@@ -76,4 +77,4 @@ def test_a_column_that_needs_a_cast_has_a_call_that_casts_it() -> None:
     with pytest.raises(zc.LossyConversionError) as caught:
         zc.soa_to_aos(x, [("a", "u1")])
     code = caught.value.fixes[0].source.format(x="x")
-    assert eval(code, {"x": x, "zc": zc}).tolist() == [3]
+    assert pasted(code, {"x": x, "zc": zc}).tolist() == [3]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from helpers.pasting import pasted
 
 import zerocopy as zc
 
@@ -31,9 +32,9 @@ def test_fixes_are_calls_of_the_loader(to: str, options: dict[str, Any]) -> None
         source = TABLE.select(options["columns"]) if "columns" in options else TABLE
         names = {"zc": zc, "source": source}
         if len(source.column_names) > 1:
-            eval(code, names)  # its batches may need the fix of another column
+            pasted(code, names)  # its batches may need the fix of another column
         else:
-            list(eval(code, names))
+            list(pasted(code, names))
 
 
 @pytest.mark.parametrize(

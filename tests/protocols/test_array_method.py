@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.pasting import pasted
 from helpers.table_cases import TABLES, TENSORS
 
 import zerocopy as zc
@@ -317,4 +318,4 @@ def test_sequence_names_its_values() -> None:
     x = Rows()
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(x, "numpy")
-    assert eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}).tolist() == [1, 2, 3]
+    assert pasted(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}).tolist() == [1, 2, 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.pasting import pasted
 
 import zerocopy as zc
 
@@ -57,7 +58,7 @@ def test_booleans_of_other_bytes_are_normalised(target: str) -> None:
         zc.convert(x, to=target, copy=False)
     if target in ("jax", "tensorflow"):
         return  # NumPy's result may not be aligned to 64 bytes
-    fixed = eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
+    fixed = pasted(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
     assert zc.convert(fixed, to="numpy").tolist() == [False, True, True, True]
 
 
@@ -71,7 +72,7 @@ def test_booleans_of_other_bytes_in_capsules_are_normalised(read) -> None:
         assert zc.explain(x, to="numpy").zero_copy == zc.shares_memory(array, result) is False
     with pytest.raises(zc.CopyRequiredError, match="other than 0 and 1") as caught:
         zc.convert(x, to="numpy", copy=False)
-    fixed = eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
+    fixed = pasted(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
     np.testing.assert_array_equal(fixed.view(np.uint8), expected)
     assert array.view(np.uint8).max() == 255
 
@@ -130,7 +131,7 @@ def test_images_of_pillow() -> None:
     for x, values in ((grey, [[200] * 16] * 2), (image, [[True] * 16] * 2)):
         with pytest.raises(zc.CopyRequiredError) as caught:
             zc.convert(x, to="numpy", copy=False)
-        assert eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}).tolist() == values
+        assert pasted(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}).tolist() == values
         assert zc.convert(x, to="numpy").tolist() == values
 
 
@@ -149,7 +150,7 @@ def _check_declared_copy(x: object, values: np.ndarray) -> None:
     assert plan.reasons[0].code == "array-method"
     with pytest.raises(zc.CopyRequiredError) as caught:
         zc.convert(x, to="numpy", copy=False)
-    np.testing.assert_array_equal(eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}), values)
+    np.testing.assert_array_equal(pasted(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}), values)
     np.testing.assert_array_equal(zc.convert(x, to="numpy"), values)
 
 

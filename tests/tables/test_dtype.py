@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.pasting import pasted
 from helpers.table_cases import TABLES, TENSORS
 
 import zerocopy as zc
@@ -185,7 +186,7 @@ def test_errors_name_the_column_and_the_row(target: str) -> None:
     with pytest.raises(zc.LossyConversionError) as error:
         zc.convert(x, target, dtype={"b": "uint8"})
     assert error.value.calls[0] == f'zc.convert(x, "{target}", dtype={{"b": "uint16"}})'
-    eval(error.value.calls[0], {"zc": zc, "x": x})
+    pasted(error.value.calls[0], {"zc": zc, "x": x})
 
 
 def test_values_at_nulls_are_not_checked() -> None:
@@ -203,7 +204,7 @@ def test_text_and_dates_are_refused_with_a_fix_that_casts_the_numbers(target: st
     plan = zc.explain(x, target, dtype="float32")
     assert [plan.error.columns[name].code for name in ("t", "d")] == ["not-numbers"] * 2
     for call in plan.error.calls:
-        assert arrow(eval(call, {"zc": zc, "x": x})) is not None
+        assert arrow(pasted(call, {"zc": zc, "x": x})) is not None
     with pytest.raises(zc.UnsupportedConversionError, match="keeps its type"):
         zc.convert(x, target, dtype={"t": "float32"})
 
@@ -240,7 +241,7 @@ def test_streams_are_cast_when_they_are_read(target: str) -> None:
 def test_a_mixed_matrix_error_names_the_cast() -> None:
     x = pa.table({"a": [1.5], "b": [1]})
     plan = zc.explain(x, "torch", layout="matrix")
-    assert eval(plan.error.calls[0], {"zc": zc, "x": x}).tolist() == [[1.5, 1.0]]
+    assert pasted(plan.error.calls[0], {"zc": zc, "x": x}).tolist() == [[1.5, 1.0]]
 
 
 def test_a_series_is_cast() -> None:

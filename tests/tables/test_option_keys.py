@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.pasting import pasted
 
 import zerocopy as zc
 
@@ -46,7 +47,7 @@ def test_a_key_that_no_column_has_is_refused(x, options, call):
     ) as caught:
         call(x, "numpy", **({"encode": True} | options))
     for code in caught.value.calls:
-        assert eval(code, {"zc": zc, "x": x}) is not None
+        assert pasted(code, {"zc": zc, "x": x}) is not None
 
 
 @pytest.mark.parametrize("call", [zc.convert, _explain])
@@ -61,7 +62,7 @@ def test_a_key_is_refused_for_numbers_without_nulls(x, options, call):
 def test_the_fix_names_the_column_and_keeps_the_words(x):
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(x, "numpy", encode={"citi": WORDS})
-    result = eval(caught.value.calls[0], {"zc": zc, "x": x})
+    result = pasted(caught.value.calls[0], {"zc": zc, "x": x})
     codes = result if isinstance(result, zc.Encoded) else result["city"]
     assert codes.values.tolist() == [0, 1]
 
@@ -70,5 +71,5 @@ def test_keys_of_other_columns_stay_in_the_fix():
     x = pa.table({"km": [1, None], "n": [1, 2]})
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(x, "numpy", nulls={"km": 0, "m": 5})
-    result = eval(caught.value.calls[0], {"zc": zc, "x": x})
+    result = pasted(caught.value.calls[0], {"zc": zc, "x": x})
     assert result["km"].tolist() == [1, 0]

@@ -6,6 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from helpers.frameworks import HOST
+from helpers.pasting import pasted
 
 import zerocopy as zc
 from zerocopy import registry
@@ -76,7 +77,7 @@ def test_without_a_copy_codes_are_refused_and_the_fix_works(source, options):
         zc.convert(source, "numpy", copy=False, nulls=-1, **options)
     assert caught.value.why == zc.explain(source, "numpy", copy=False, nulls=-1, **options).error.why
     for code in caught.value.calls:
-        assert eval(code, {"zc": zc, "x": source}) is not None
+        assert pasted(code, {"zc": zc, "x": source}) is not None
 
 
 def test_bytes_of_text_are_aliases():
@@ -132,7 +133,7 @@ def test_refused_words_and_their_fixes(encode, error):
     assert zc.explain(x, "torch", encode=encode).error.why == caught.value.why
     assert caught.value.calls
     for code in caught.value.calls:
-        assert eval(code, {"zc": zc, "x": x})
+        assert pasted(code, {"zc": zc, "x": x})
 
 
 def test_an_invalid_value_of_the_option():
@@ -194,7 +195,7 @@ def test_a_matrix_refuses_text():
     with pytest.raises(UnsupportedConversionError) as caught:
         zc.convert(x, "torch", layout="matrix", encode=True)
     for code in caught.value.calls:
-        assert eval(code, {"zc": zc, "x": x}) is not None
+        assert pasted(code, {"zc": zc, "x": x}) is not None
 
 
 @pytest.mark.parametrize("words", [[3.9, 4.0], [3.5, 4.0, 3]])
