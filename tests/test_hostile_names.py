@@ -141,7 +141,7 @@ def audit() -> Any:
 
 
 def pool() -> Any:
-    from zerocopy.pool.attachment import Attachment, Status
+    from zerocopy.pool.hook import Attachment, Status
     from zerocopy.pool.report import Report
 
     row = Attachment(HOSTILE, Status.TOO_LATE, HOSTILE, HOSTILE)

@@ -30,7 +30,7 @@ FRAMEWORK_FILES = sorted(p for p in FRAMEWORKS.rglob("*.py") if p != FRAMEWORKS 
 OPTIONAL = {root for name in registry.frameworks() for root in registry.by_name(name).root_modules}
 OPTIONAL = (OPTIONAL | {"ml_dtypes", "rmm"}) - {"numpy"}
 #: Files that may import RMM, inside functions: they build a pool from its memory resources.
-RMM_FILES = {PACKAGE / "pool" / name for name in ("rmm_chain.py", "rmm_pool.py", "rmm_hook.py")}
+RMM_FILES = {PACKAGE / "pool" / name for name in ("rmm_pool.py", "hooks.py")}
 #: Folders whose modules are Numba kernels and import Numba at module level.
 KERNEL_FOLDERS = {PACKAGE / "layout" / "kernels", PACKAGE / "layout" / "cuda"}
 

@@ -19,8 +19,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from benchmarks.timing import Statement
-from zerocopy.pool.host import c_library, parse
-from zerocopy.pool.host.mode import Mode
+from zerocopy.pool.host import Mode, c_library, parse
 
 _MOST_CALLS = 100_000
 _WARM_UP = 10

@@ -13,8 +13,8 @@ import pytest
 
 import zerocopy
 from zerocopy.loading import errors as loader_errors, loader, loader_plan, stats
-from zerocopy.pool import figures, limits
-from zerocopy.pool.host import mode
+from zerocopy.pool import limits
+from zerocopy.pool.host import modes
 
 pytest.importorskip("numpydoc", reason="it is in the extra docs")
 
@@ -37,8 +37,7 @@ RESULT_CLASSES = {
     "loading.errors.LoaderIterationError": loader_errors.LoaderIterationError,
     "loading.errors.UnknownLengthError": loader_errors.UnknownLengthError,
     "loading.errors.LoaderPickleError": loader_errors.LoaderPickleError,
-    "pool.figures.PoolFigures": figures.PoolFigures,
-    "pool.host.mode.HostStats": mode.HostStats,
+    "pool.host.modes.HostStats": modes.HostStats,
     "pool.limits.PoolInUseError": limits.PoolInUseError,
 }
 #: Classes that users do not instantiate.

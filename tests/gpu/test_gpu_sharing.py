@@ -170,7 +170,8 @@ def test_views_of_one_allocation_are_opened_once(reader: Reader) -> None:
 OWNER_OF_POOL = """
 import gc, subprocess, sys, time
 import zerocopy as zc
-pool = zc.install_pool("rmm:async", ipc=True)
+import rmm
+pool = zc.install_pool(resource=lambda device: rmm.mr.CudaAsyncMemoryResource(enable_ipc=True))
 import cupy
 from zerocopy.shared.cuda.releases import releases
 x, y = cupy.arange(1 << 20, dtype="f4"), cupy.ones(10, "i4")

@@ -146,9 +146,9 @@ def test_driver_is_not_called_before_allocation(run) -> None:
         code = ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
         assert code == 3, f"CUDA_ERROR_NOT_INITIALIZED is 3, it is {code}"
         name, total = cuda_driver.name_and_memory(0) if cuda_driver.missing() is None else (None, 0)
-        assert pool._base.gpus[0].name.startswith(name) or name.startswith(pool._base.gpus[0].name)
-        print(f"NVML: {pool._base.gpus[0].total} bytes, CUDA: {total}")
-        assert abs(pool._base.gpus[0].total - total) <= total * 0.02
+        assert pool._memory.gpus[0].name.startswith(name) or name.startswith(pool._memory.gpus[0].name)
+        print(f"NVML: {pool._memory.gpus[0].total} bytes, CUDA: {total}")
+        assert abs(pool._memory.gpus[0].total - total) <= total * 0.02
         """
     )
 

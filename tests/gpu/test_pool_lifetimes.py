@@ -301,13 +301,13 @@ def test_interpreter_exits_with_live_arrays(run, kind: str) -> None:
 
 
 TAKING = """
-from zerocopy.pool.block import Block
+from zerocopy.pool.hook import Block
 pool = begin(kind, track=end in ("global", "thread"))
 # With a daemon thread torch aborts the process at exit, on the host too ("terminate called without an
 # active exception", Python 3.11): a C++ destructor requests the GIL.
 with_torch = kind == "driver" and end != "daemon"
 takers = list(sides("cupy", "numba", "rmm", *["torch"] * with_torch))
 def take():
-    return [Block(pool._base, MIB, 1, 0, "x"), *(each.allocate(MIB) for each in takers)]
+    return [Block(pool._memory, MIB, 1, 0, "x"), *(each.allocate(MIB) for each in takers)]
 take()
 """

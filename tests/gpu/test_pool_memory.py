@@ -274,28 +274,6 @@ def test_any_code_can_allocate_from_the_pool(run, kind: str) -> None:
     )
 
 
-@pytest.mark.parametrize("closed", [True, False])
-def test_log_is_complete(run, tmp_path, closed: bool) -> None:
-    """The log is complete whether the pool is closed or the program exits."""
-    run(
-        """
-        need("rmm")
-        pool = begin("rmm", log=path, frameworks=present("cupy", "rmm"))
-        pool.deallocate(pool.allocate(3 * MIB), 3 * MIB)
-        assert pool.trim() == 0  # a new pool would truncate the file
-        if closed: pool.close()
-        """,
-        path=str(tmp_path / "pool.csv"),
-        closed=closed,
-    )
-    (log,) = tmp_path.iterdir()
-    assert ".dev0" in log.name
-    text = log.read_text()
-    assert text.count(str(3 << 20)) == 2, text
-    assert "allocate" in text
-    assert "free" in text
-
-
 # -- managed and page-locked memory -------------------------------------------------------
 
 

@@ -16,13 +16,13 @@ ASAN_OPTIONS = (
 
 FUNCTIONS = """
 import ctypes, os, random, resource, sys, threading
-from zerocopy.pool.host import compiled, data_handler
+from zerocopy.pool.host import data_handler
 allocator = data_handler._handler().allocator
 originals = {name: getattr(allocator, name) for name in ("malloc", "calloc", "free")}
 PAGE, K, M = os.sysconf("SC_PAGE_SIZE"), 1 << 10, 1 << 20
 LAZY = 2 * PAGE
-at = compiled.load(originals, huge=2 * M, lazy=LAZY)
-call = compiled.callables(at)
+at = data_handler.load_compiled(originals, huge=2 * M, lazy=LAZY)
+call = data_handler.callables(at)
 libc = ctypes.CDLL(None)
 word = ctypes.c_size_t
 libc.free.argtypes = [word]
@@ -323,12 +323,12 @@ assert call["zeroed"](0, 1, 100) and core.allocator_functions(*good) == at
 def test_self_test_passes_and_detects_wrong_functions(run_functions):
     completed = run_functions(
         """
-print(compiled.misbehaviour(originals) or "right")
-load = compiled.load
+print(data_handler.misbehaviour(originals) or "right")
+load = data_handler.load_compiled
 def broken(name, function):
     address = ctypes.cast(function, ctypes.c_void_p).value
-    compiled.load = lambda *args, **options: load(*args, **options) | {name: address}
-    return compiled.misbehaviour(originals)
+    data_handler.load_compiled = lambda *args, **options: load(*args, **options) | {name: address}
+    return data_handler.misbehaviour(originals)
 three = ctypes.PYFUNCTYPE(word, word, word, word)
 misaligned = three(lambda ctx, n, size: call["zeroed"](ctx, n, size + 16) + 16)
 def ones(ctx, n, size):

@@ -15,7 +15,7 @@ from zerocopy.cli.matrix.result import Matrix
 from zerocopy.loading.loader_plan import LoaderPlan
 from zerocopy.loading.stats import Skipped
 from zerocopy.notebooks import html
-from zerocopy.pool.host.mode import HostFigures, HostStats
+from zerocopy.pool.host import HostFigures, HostStats
 from zerocopy.pool.stats import Stats
 from zerocopy.registry import Frameworks
 

@@ -154,26 +154,26 @@ def test_limit_is_refused() -> None:
 
 
 def test_block_frees_its_memory(driver, pool) -> None:
-    from zerocopy.pool.block import Block
+    from zerocopy.pool.hook import Block
 
-    block = Block(pool._base, 100, 5, 0, "framework")
+    block = Block(pool._memory, 100, 5, 0, "framework")
     assert driver.used == 100
     del block
     assert driver.used == 0
     assert ("free", 5) in driver.calls
-    assert Block(pool._base, 0, 5, 0, "framework").ptr == 0
+    assert Block(pool._memory, 0, 5, 0, "framework").ptr == 0
 
 
 def test_memory_info_returns_free_and_total_bytes(driver, pool) -> None:
-    assert pool._base.memory_info(0) == (1 << 30, 1 << 30)
+    assert pool._memory.memory_info(0) == (1 << 30, 1 << 30)
 
 
 def test_failed_block_frees_nothing(driver, pool) -> None:
-    from zerocopy.pool.block import Block
+    from zerocopy.pool.hook import Block
 
     driver.capacity = 10
     with pytest.raises(MemoryError):
-        Block(pool._base, 100, 5, 0, "framework")
+        Block(pool._memory, 100, 5, 0, "framework")
     assert not [call for call in driver.calls if call[0] == "free"]
 
 

@@ -356,7 +356,7 @@ def test_auto_selects_kind(run) -> None:
         from zerocopy.pool.settings import Settings
         def kind(**options): return preview(Settings.read(**options)).kind
         assert kind() == "driver"
-        assert kind(limit="1MiB") == kind(fraction=0.5) == kind(log="x") == "rmm"
+        assert kind(limit="1MiB") == kind(fraction=0.5) == "rmm"
         for hook in (TorchHook, JAXHook, TensorFlowHook): hook.installed = lambda self: False
         assert kind() == "rmm"
         assert kind(frameworks=["torch"]) == "driver"
@@ -435,10 +435,10 @@ def test_fork_does_not_deadlock(run_python) -> None:
             if child == 0:
                 # Python's locks are free in the child. RMM's counters are not read, because their C++ lock
                 # may be held by a thread of the parent.
-                rows = {row.framework: row.status for row in pool._base.attachments.current()}
+                rows = {row.framework: row.status for row in pool._memory.attachments.current()}
                 assert rows["rmm"] == "installed"
-                assert len(pool._base.tracker.outstanding(0)) <= 2  # one for each thread
-                with pool._base.device_pool(0)._lock: pass
+                assert len(pool._memory.tracker.outstanding(0)) <= 2  # one for each thread
+                with pool._memory.device_pool(0)._lock: pass
                 os._exit(7)
             deadline = time.time() + 60
             while (done := os.waitpid(child, os.WNOHANG))[0] == 0 and time.time() < deadline: time.sleep(0.01)
@@ -457,12 +457,12 @@ def test_fork_does_not_deadlock(run_python) -> None:
 def test_interpreter_exit_with_outstanding_memory(run_python, end: str) -> None:
     code = """
         import rmm, zerocopy as zc
-        from zerocopy.pool.block import Block
+        from zerocopy.pool.hook import Block
         from tests.helpers.pool_stand_ins import HostAllocator
         pool = zc.install_pool(allocator=HostAllocator(), limit="1GiB")
         def take():
             buffer = rmm.DeviceBuffer(size=1 << 16, mr=rmm.mr.get_per_device_resource(0))
-            return [buffer, Block(pool._base, 1 << 16, 1, 0, "x")]
+            return [buffer, Block(pool._memory, 1 << 16, 1, 0, "x")]
         """
     completed = run_python(f"end = {end!r}\n{textwrap.dedent(code)}{ENDING}")
     assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")

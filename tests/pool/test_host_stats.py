@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
-from zerocopy.pool.figures import host_sum
-from zerocopy.pool.host import LibcMemory, PinnedPool, c_library
-from zerocopy.pool.host.mode import HostStats
+from zerocopy.pool.host import HostStats, LibcMemory, PinnedPool, c_library
+from zerocopy.pool.stats import host_sum
 
 needs_glibc = pytest.mark.skipif(c_library.refusal() is not None, reason=str(c_library.refusal()))
 MIB = 1 << 20
@@ -66,7 +65,7 @@ def test_sum_counts_the_heap_once(run_python) -> None:
     completed = run_python(
         PROGRAM.format(host="aligned+recycle", mode="aligned")
         + """
-from zerocopy.pool.host.mode import HostStats
+from zerocopy.pool.host import HostStats
 stats = pool.host_stats()
 print(list(stats), stats["recycle"] == HostStats(), stats["aligned"].in_use > 0)
 x = np.empty(64 * M, np.uint8)

@@ -49,8 +49,8 @@ def test_alignment_without_the_compiled_core(run_python):
 def test_failed_self_test_uses_the_c_library_alone(run_python):
     """An emulator may ignore the request to drop pages: then NumPy does not get the compiled functions."""
     broken = """
-from zerocopy.pool.host import compiled
-compiled.misbehaviour = lambda originals: "zeroed(100000) is not zero"
+from zerocopy.pool.host import data_handler
+data_handler.misbehaviour = lambda originals: "zeroed(100000) is not zero"
 """
     completed = run_python(broken + PURE)
     assert completed.returncode == 0, completed.stderr

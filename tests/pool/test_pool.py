@@ -225,7 +225,7 @@ def test_naming_torch_attaches_rmm(install, host) -> None:
     """CuPy and torch allocate via RMM's resource, which is attached if one of them is named."""
     pool = install(frameworks=["torch"])
     assert pool.report()["rmm"].status == "installed"
-    assert rmm.mr.get_per_device_resource(0) is pool._base.device_pool(0).resource(rmm.mr)
+    assert rmm.mr.get_per_device_resource(0) is pool._memory.device_pool(0).resource(rmm.mr)
 
 
 @pytest.mark.parametrize("nbytes", [2**63, 2**64 - 1, 2**64 + 5])
@@ -502,14 +502,63 @@ def test_missing_rmm_is_an_error(run_python) -> None:
     assert "pip install rmm-cu13 for CUDA 13" in completed.stdout
 
 
+def resource_over(host):
+    return rmm.mr.CallbackMemoryResource(
+        lambda n, stream: host.allocate(n, 1), lambda p, n, stream: host.deallocate(p, n, 1)
+    )
+
+
+@pytest.mark.parametrize("form", ["object", "function"])
+def test_resource_of_rmm(host, form: str) -> None:
+    """A function is called once for each device, also if the limit changes."""
+    made = []
+
+    def make(device):
+        made.append(device)
+        return resource_over(host)
+
+    pool = zc.install_pool(resource=make if form == "function" else make(0), limit=1000, track=True)
+    try:
+        assert (pool.kind, str(pool.settings)) == ("custom", "resource=...,limit=1000,track=True")
+        ptr = pool.allocate(100)
+        assert [leak.nbytes for leak in pool.check_leaks()] == [100]
+        buffer = rmm.DeviceBuffer(size=200, mr=rmm.mr.get_per_device_resource(0))
+        assert pool.stats().current_bytes == 300
+        with pytest.raises(zc.PoolLimitError):
+            pool.allocate(1000)
+        del buffer
+        pool.deallocate(ptr, 100)
+        pool.set_limit(2000)
+        pool.deallocate(pool.allocate(1500), 1500)
+    finally:
+        pool.close()
+    assert (host.out, made) == ({}, [0])
+
+
+def test_resource_that_is_not_of_rmm_is_refused(host) -> None:
+    for resource in (host, lambda device: host, lambda device: None):
+        with pytest.raises(zc.PoolOptionError, match="not a memory resource of RMM"):
+            zc.install_pool(resource=resource)
+    assert installed_pool() is None
+
+
+def test_resource_of_one_device_is_refused_for_two(host, monkeypatch) -> None:
+    from zerocopy.pool import install
+    from zerocopy.pool.gpus import GPU
+
+    monkeypatch.setattr(install, "visible_gpus", lambda: ([GPU(n, "stand-in", MIB) for n in range(2)], None))
+    with pytest.raises(zc.PoolOptionError, match="a function that returns the resource of a device"):
+        zc.install_pool(resource=resource_over(host))
+
+
 def test_pinned_arrays_come_from_the_pool(host, monkeypatch) -> None:
     """Over ordinary memory; tests/gpu checks that it is page-locked."""
     import numpy as np
 
-    from zerocopy.pool.host import LibcMemory, pinned
+    from zerocopy.pool.host import LibcMemory, modes
 
-    monkeypatch.setattr(pinned, "CudaHostMemory", LibcMemory)
-    monkeypatch.setattr(pinned, "visible_gpus", lambda: ([], None))
+    monkeypatch.setattr(modes, "CudaHostMemory", LibcMemory)
+    monkeypatch.setattr(modes, "visible_gpus", lambda: ([], None))
     pool = zc.install_pool(allocator=host, host="pinned")
     array = pool.pinned((3, 4), "float32")
     array[:] = 7
@@ -550,8 +599,8 @@ def test_failed_install_is_undone(host, monkeypatch, error) -> None:
 
 def test_failing_detach_does_not_stop_close(host, monkeypatch) -> None:
     """Another pool can be installed afterwards, and host modes are off."""
+    from zerocopy.pool.hooks import RMMHook
     from zerocopy.pool.host import MODES
-    from zerocopy.pool.rmm_hook import RMMHook
 
     def fail(self, pool):
         raise RuntimeError("the driver has gone")
@@ -571,7 +620,7 @@ def test_failing_detach_does_not_stop_close(host, monkeypatch) -> None:
 
 
 def test_broken_framework_is_a_row(install, monkeypatch) -> None:
-    from zerocopy.pool.rmm_hook import RMMHook
+    from zerocopy.pool.hooks import RMMHook
 
     def fail(self, pool):
         raise AttributeError("no such thing")
@@ -600,7 +649,7 @@ def test_interrupted_attach_is_undone(host, monkeypatch) -> None:
 
 
 def test_strict_raises_if_attach_fails(host, monkeypatch) -> None:
-    from zerocopy.pool.rmm_hook import RMMHook
+    from zerocopy.pool.hooks import RMMHook
 
     def fail(self, pool):
         raise RuntimeError("it will not")

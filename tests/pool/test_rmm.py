@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import replace
 
 import pytest
 from helpers.pool_stand_ins import HostAllocator
 
 import zerocopy as zc
-from zerocopy.pool import rmm_chain
+from zerocopy.pool import rmm_pool
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.rmm_pool import RMMPool
 from zerocopy.pool.settings import Settings
@@ -105,16 +104,6 @@ def test_trim_frees_unused_pool(make, host) -> None:
     pool.deallocate(pool.allocate(8, 1), 8, 1)
 
 
-def test_trim_keeps_log(make, host) -> None:
-    """RMM's logging adaptor calls the driver, so a stand-in replaces it."""
-    pool = make()
-    pool.deallocate(pool.allocate(MIB, 1), MIB, 1)
-    taken = dict(host.out)
-    pool._settings = replace(pool._settings, log="pool.csv")
-    assert pool.trim() == 0
-    assert host.out == taken
-
-
 def test_buffer_outlives_pool(make, host) -> None:
     import rmm
 
@@ -133,7 +122,7 @@ def test_buffer_outlives_pool(make, host) -> None:
 @pytest.mark.parametrize("cap", [None, MIB, 8 * MIB, 100 * MIB, 4096 * MIB])
 def test_bins_take_a_part_of_the_limit(make, cap) -> None:
     """RMM's own bins take 992 MiB when they are created, more than a small limit has."""
-    taken = sum(size * blocks for size, blocks in rmm_chain.bins(cap))
+    taken = sum(size * blocks for size, blocks in rmm_pool.bins(cap))
     assert taken <= min(128 * MIB, (cap or 4096 * MIB) // 8)
     assert (taken > 0) == (cap != MIB)
     pool = make("rmm:binning", cap=cap)

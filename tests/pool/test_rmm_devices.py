@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from helpers.pool_stand_ins import HostAllocator
 
-from zerocopy.pool import rmm_chain, rmm_pool
-from zerocopy.pool.rmm_chain import Chain
-from zerocopy.pool.rmm_pool import RMMPool
+from zerocopy.pool import rmm_pool
+from zerocopy.pool.rmm_pool import Chain, RMMPool
 from zerocopy.pool.settings import Settings
 from zerocopy.protocols import cuda_driver
 
@@ -64,10 +63,10 @@ def devices(monkeypatch) -> Devices:
     def build(*arguments: Any) -> Chain:
         devices.log("build")
         one = Resource(devices)
-        return Chain(one, None, one, one, None, None, one)
+        return Chain(one, None, one, one, None, one)
 
-    monkeypatch.setattr(rmm_chain, "load", lambda asked: None)
-    monkeypatch.setattr(rmm_chain, "build", build)
+    monkeypatch.setattr(rmm_pool, "load", lambda asked: None)
+    monkeypatch.setattr(rmm_pool, "build", build)
     monkeypatch.setattr(rmm_pool, "_stream", lambda handle: handle)
     monkeypatch.setattr(cuda_driver, "on_device", devices.on)
     monkeypatch.setattr(cuda_driver, "hold", lambda device: None)

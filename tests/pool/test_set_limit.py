@@ -14,7 +14,6 @@ from zerocopy.pool.gpus import GPU
 from zerocopy.pool.host import LibcMemory, PinnedPool, c_library
 from zerocopy.pool.limits import Limit, PoolInUseError
 from zerocopy.pool.rmm_pool import RMMPool
-from zerocopy.pool.settings import Settings
 from zerocopy.protocols import cuda_driver
 
 MIB = 1 << 20
@@ -90,7 +89,7 @@ def test_limit_is_removed_and_set_again(install) -> None:
 def test_limit_applies_to_users_of_rmm(install) -> None:
     rmm = pytest.importorskip("rmm")
     pool = install()
-    resource = pool._base.device_pool(0).resource(rmm.mr)
+    resource = pool._memory.device_pool(0).resource(rmm.mr)
     buffer = rmm.DeviceBuffer(size=1000, mr=resource)
     pool.set_limit(1024)
     with pytest.raises(MemoryError):
@@ -273,7 +272,7 @@ def test_rmm_pool_in_use_keeps_its_limit(rmm_pool) -> None:
 
 def test_pool_that_serves_torch_is_not_replaced(rmm_pool, monkeypatch) -> None:
     pool = rmm_pool(limit="2MiB")
-    monkeypatch.setattr(pool._base, "frameworks_freeing_via", lambda name: ["torch"])
+    monkeypatch.setattr(pool._memory, "frameworks_freeing_via", lambda name: ["torch"])
     with pytest.raises(zc.PoolOptionError, match="torch must free") as caught:
         pool.set_limit("1MiB")
     assert caught.value.code == "pool-fixed"
@@ -317,19 +316,6 @@ def test_no_memory_for_a_second_pool(rmm_pool, host, monkeypatch) -> None:
     monkeypatch.undo()
     assert pool.limits == {0: Limit(4 * MIB, "limit=")}
     pool.deallocate(pool.allocate(MIB), MIB)
-
-
-def test_log_is_not_truncated(host) -> None:
-    mr = pytest.importorskip("rmm.mr")
-    upstream = mr.CallbackMemoryResource(
-        lambda n, stream: host.allocate(n, 1), lambda p, n, stream: host.deallocate(p, n, 1)
-    )
-    pool = RMMPool(0, Settings.read("rmm"), None, upstream)
-    pool._settings = Settings.read("rmm", log="pool.csv")  # RMM's logging adaptor calls the driver
-    reason = pool.limit_refusal()
-    assert reason is not None
-    assert (reason.code, "log" in reason.why) == ("pool-fixed", True)
-    pool.release(False)
 
 
 # -- host memory ---------------------------------------------------------------------------

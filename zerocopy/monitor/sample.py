@@ -42,7 +42,7 @@ class HostMode(TypedDict):
 class PoolFramework(TypedDict):
     """The memory that one framework holds in the pool."""
 
-    status: str  # of zerocopy.pool.attachment.Status
+    status: str  # of zerocopy.pool.hook.Status
     in_use: int | None  # bytes on all devices, now; None if the pool does not count by framework
     detail: str
 

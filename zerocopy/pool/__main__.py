@@ -16,8 +16,7 @@ from typing import Any
 from zerocopy.errors import ZeroCopyError
 from zerocopy.pool.host import MODES
 from zerocopy.pool.install import discard_deferred_error, install, installed_pool, preview
-from zerocopy.pool.options import KINDS
-from zerocopy.pool.settings import VARIABLE, Settings
+from zerocopy.pool.settings import KINDS, VARIABLE, Settings
 
 _EPILOG = (
     f"Options replace those of {VARIABLE}, which is used if there are none. {VARIABLE} is then set, so that "
@@ -43,9 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--release-threshold", metavar="SIZE", help="unused memory that CUDA's pools keep")
     parser.add_argument("--frameworks", metavar="A,B", help="frameworks that use the pool; default: all")
     parser.add_argument("--track", action="store_true", help="record each allocation, for check_leaks()")
-    parser.add_argument("--log", metavar="FILE", help="file to which RMM writes each allocation")
     parser.add_argument("--strict", action="store_true", help="fail if a framework cannot use the pool")
-    parser.add_argument("--ipc", action="store_true", help="rmm:async: other processes may open its memory")
     parser.add_argument("--report", action="store_true", help="print the report before the program runs")
     return parser
 

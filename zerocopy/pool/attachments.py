@@ -10,9 +10,7 @@ from zerocopy.errors import Reason
 from zerocopy.errors.warning import warn
 from zerocopy.forks import LOADING
 from zerocopy.pool import imports
-from zerocopy.pool.attachment import Attachment, Status
-from zerocopy.pool.hook import PoolHook
-from zerocopy.pool.protocol import PoolInterface
+from zerocopy.pool.hook import Attachment, PoolHook, PoolInterface, Status
 from zerocopy.protocols.exporter_errors import is_error
 
 

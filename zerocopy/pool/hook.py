@@ -1,4 +1,4 @@
-"""`PoolHook`: how one framework is attached to the pool, and what prevents it.
+"""What attaches a framework to a pool: `PoolHook`, its `Attachment`, and `Block` for the framework's memory.
 
 Some frameworks read environment variables when they start; others get an allocator through a
 call once they are imported. A hook implements what is specific to its framework.
@@ -8,12 +8,109 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from importlib import metadata
+from typing import Any, ClassVar, Protocol
 
+from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.errors import Reason
+from zerocopy.formatting.printable import printable
 from zerocopy.pool import imports
-from zerocopy.pool.attachment import Attachment, Status
-from zerocopy.pool.protocol import PoolInterface
+
+
+class Status(StrEnum):
+    """How far the pool is attached to a framework; each member equals its value as a string.
+
+    Examples
+    --------
+    >>> Status.TOO_LATE == "too_late"
+    True
+    >>> print(*Status)
+    installed env_pending pending_import too_late absent unsupported replaced restored
+    """
+
+    INSTALLED = "installed"  # the framework allocates from the pool
+    ENV_PENDING = "env_pending"  # it reads the variables when it is imported or first used
+    PENDING_IMPORT = "pending_import"  # the pool is attached as soon as it is imported
+    TOO_LATE = "too_late"  # it allocated, or read its variables, before the pool was installed
+    ABSENT = "absent"  # it is not installed on this machine
+    UNSUPPORTED = "unsupported"  # it cannot use this kind of pool, or this build of it cannot
+    REPLACED = "replaced"  # another package has replaced the pool's allocator since
+    RESTORED = "restored"  # the pool was closed, and it has its own allocator back
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One framework and the pool: a row of `Pool.report`.
+
+    Attributes
+    ----------
+    framework : str
+        Import name of the framework.
+    status : Status
+        How far the pool is attached.
+    detail : str
+        What took effect, or why nothing did.
+    remedy : str
+        How to fix it; empty if nothing can be done.
+
+    Examples
+    --------
+    >>> row = Attachment("mine", Status.TOO_LATE, "it has allocated", "install the pool before")
+    >>> print(row)
+    mine: too_late, it has allocated (install the pool before)
+    >>> row.served
+    False
+    """
+
+    framework: str
+    status: Status
+    detail: str = ""
+    remedy: str = ""
+
+    @property
+    def served(self) -> bool:
+        """Whether the framework takes, or will take, its memory from the pool."""
+        return self.status in (Status.INSTALLED, Status.ENV_PENDING, Status.PENDING_IMPORT)
+
+    def __str__(self) -> str:
+        detail = f", {self.detail}" if self.detail else ""
+        remedy = f" ({self.remedy})" if self.remedy else ""
+        return printable(f"{self.framework}: {self.status}{detail}{remedy}", "\n")
+
+
+class FrameworkChoice(Protocol):
+    """The ``frameworks=`` option of a pool."""
+
+    def wants(self, framework: str) -> bool: ...
+    def named(self, framework: str) -> bool: ...
+
+
+class PoolInterface(Protocol):
+    """The part of `Pool` that a `PoolHook` may use. Streams are driver handles: 1 is the legacy default."""
+
+    closed: bool
+    devices: tuple[int, ...]
+
+    @property
+    def settings(self) -> FrameworkChoice: ...
+    @property
+    def active_devices(self) -> tuple[int, ...]: ...
+    @property
+    def uses_rmm(self) -> bool: ...
+    @property
+    def tracked(self) -> bool: ...
+
+    def missing_device(self) -> Reason | None: ...
+    def device_pool(self, device: int) -> Any: ...
+    def memory_info(self, device: int) -> tuple[int, int]: ...
+    def allocate_for(self, requester: str, nbytes: int, stream: int, device: int) -> int: ...
+    def free(self, ptr: int, nbytes: int, stream: int, device: int) -> None: ...
+    def record(self, device: int, ptr: int, nbytes: int, requester: str) -> None: ...
+    def limit_error(self, nbytes: int, device: int, error: MemoryError) -> MemoryError: ...
+    def frameworks_freeing_via(self, name: str) -> list[str]: ...
+    def refresh(self) -> list[str]: ...
 
 
 class PoolHook:
@@ -56,17 +153,47 @@ class PoolHook:
         """Name of the framework in messages."""
         return self.title or self.name
 
-    def unsupported(self, pool: PoolInterface) -> Reason | None:
-        """Return why the framework cannot use this kind of pool; nothing is imported."""
+    # Whether the pool is possible. Nothing is imported.
+
+    def installed(self) -> bool:
+        """Whether the framework can be imported."""
+        from zerocopy.framework import is_installed  # imports NumPy, which parsing options does not need
+
+        return is_installed(self.name)
+
+    def lacks_gpu(self) -> Reason | None:
+        """Return why this build of the framework has no GPU."""
         return None
 
+    def imported(self) -> bool:
+        """Whether the import of the framework has finished."""
+        return imports.is_imported(self.module or self.name)
+
+    def in_use(self) -> bool:
+        """Whether ``kind="auto"`` considers the framework: imported, or installed for GPUs."""
+        return self.imported() or (self.installed() and self.lacks_gpu() is None)
+
+    def unsupported(self, pool: PoolInterface) -> Reason | None:
+        """Return why the framework cannot use this kind of pool."""
+        return None
+
+    def too_late(self, pool: PoolInterface) -> Reason | None:
+        """Return why an imported framework can no longer be attached."""
+        return None
+
+    # The environment variables that a framework reads when it starts.
+
     def allocator_env(self, pool: PoolInterface, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment variables that select the pool, read when the framework starts."""
+        """Return the environment variables that select the pool."""
         return {}
 
     def prealloc_env(self, pool: PoolInterface) -> dict[str, str]:
         """Return the variables that stop the framework from preallocating the GPU."""
         return {}
+
+    def has_read_env(self) -> bool:
+        """Whether an imported framework has read its variables."""
+        return True
 
     def conflict(self, pool: PoolInterface, environ: Mapping[str, str]) -> Reason | None:
         """Return which of the user's variables contradicts the pool; they are never overridden."""
@@ -79,9 +206,7 @@ class PoolHook:
                 )
         return None
 
-    def too_late(self, pool: PoolInterface) -> Reason | None:
-        """Return why an imported framework can no longer be attached."""
-        return None
+    # The allocator that a call sets.
 
     def allocates_via(self, pool: PoolInterface) -> str:
         """Return the name of the hook whose allocator the framework uses; empty if its own."""
@@ -90,10 +215,6 @@ class PoolHook:
     def frees_via(self, pool: PoolInterface) -> str:
         """Return the name of the hook whose allocator must still be in place when the framework frees."""
         return ""
-
-    def has_read_env(self) -> bool:
-        """Whether an imported framework has read its variables."""
-        return True
 
     def attach(self, pool: PoolInterface) -> str:
         """Attach the pool to an imported framework; return what took effect."""
@@ -106,24 +227,6 @@ class PoolHook:
     def detach(self, pool: PoolInterface) -> Reason | None:
         """Restore the framework's own allocator; return why that is not possible."""
         return None
-
-    def lacks_gpu(self) -> Reason | None:
-        """Return why this build of the framework has no GPU; nothing is imported."""
-        return None
-
-    def installed(self) -> bool:
-        """Whether the framework can be imported."""
-        from zerocopy.framework import is_installed  # imports NumPy, which parsing options does not need
-
-        return is_installed(self.name)
-
-    def imported(self) -> bool:
-        """Whether the import of the framework has finished."""
-        return imports.is_imported(self.module or self.name)
-
-    def in_use(self) -> bool:
-        """Whether ``kind="auto"`` considers the framework: imported, or installed for GPUs."""
-        return self.imported() or (self.installed() and self.lacks_gpu() is None)
 
     def predict(self, pool: PoolInterface, environ: Mapping[str, str]) -> Attachment:
         """Return what installing would do; nothing is changed or imported."""
@@ -163,6 +266,97 @@ class PoolHook:
                 "pool.refresh() restores the pool's allocator",
             )
         return before
+
+
+class VariableHook(PoolHook):
+    """Base for frameworks that can share the driver's pool, but take no external allocator.
+
+    Attributes
+    ----------
+    allocator_variables : dict of str to str
+        Variables that select the allocator for the driver's pool.
+    prealloc_variables : dict of str to str
+        Variables that stop the framework from preallocating the GPU.
+    allocator_owner : str
+        Component that allocates, as messages name it.
+    default_footprint : str
+        What it preallocates by default.
+    start_event : str
+        Event at which it reads its variables, as a clause: ``"JAX has created its client"``.
+    start_trigger : str
+        User action that causes the event: ``"the first jax array"``.
+    """
+
+    shares_driver_pool = True
+    allocator_variables: ClassVar[dict[str, str]] = {}
+    prealloc_variables: ClassVar[dict[str, str]] = {}
+    allocator_owner: str = ""
+    default_footprint: str = "the GPU"
+    start_event: str = ""
+    start_trigger: str = ""
+
+    def unsupported(self, pool: PoolInterface) -> Reason | None:
+        if not pool.uses_rmm:
+            return None
+        return Reason(
+            f"{self.allocator_owner} has no interface for an external allocator; "
+            f"the pool only stops it from preallocating {self.default_footprint}",
+            'use kind="driver", which it can share',
+            code="no-external-allocator",
+        )
+
+    def allocator_env(self, pool: PoolInterface, environ: Mapping[str, str]) -> dict[str, str]:
+        return dict(self.allocator_variables)
+
+    def prealloc_env(self, pool: PoolInterface) -> dict[str, str]:
+        return dict(self.prealloc_variables)
+
+    def too_late(self, pool: PoolInterface) -> Reason | None:
+        if not self.has_read_env() or self.allocator_variables.items() <= os.environ.items():
+            return None
+        settings = ", ".join(f"{name}={value}" for name, value in self.allocator_variables.items())
+        return Reason(
+            f"{self.start_event}, and read its variables then",
+            f"call install_pool() before {self.start_trigger}, or set {settings}",
+            code="too-late",
+        )
+
+    def detach(self, pool: PoolInterface) -> Reason | None:
+        return Reason(
+            f"{self.allocator_owner} keeps its first allocator until the process ends",
+            "end the process",
+            code="allocator-in-use",
+        )
+
+
+class Block:
+    """One allocation of a pool, freed with its last reference, on the stream on which it was allocated.
+
+    Parameters
+    ----------
+    stream : int or object
+        A handle, or a stream with its handle as ``ptr``, which is kept alive as long as the memory.
+
+    Attributes
+    ----------
+    ptr, nbytes : int
+        Both 0 for an allocation of 0 bytes.
+    """
+
+    __slots__ = ("_handle", "_pool", "_stream", "device", "nbytes", "ptr")
+
+    def __init__(self, pool: PoolInterface, nbytes: int, stream: Any, device: int, requester: str) -> None:
+        self.ptr = 0  # `__del__` reads it if the allocation fails
+        self.nbytes, self.device = nbytes, device
+        self._pool, self._stream = pool, stream
+        # 0 means the default stream of the framework's build: the legacy one.
+        self._handle = int(getattr(stream, "ptr", stream)) or LEGACY_DEFAULT_STREAM
+        if nbytes:
+            self.ptr = pool.allocate_for(requester, nbytes, self._handle, device)
+
+    def __del__(self) -> None:
+        if self.ptr:
+            self._pool.free(self.ptr, self.nbytes, self._handle, self.device)
 
 
 def distribution_version(name: str) -> str | None:

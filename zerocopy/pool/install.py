@@ -20,12 +20,11 @@ from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import warn
 from zerocopy.forks import LOADING
 from zerocopy.pool import hooks, host, limits, settings
-from zerocopy.pool.attachment import Attachment, Status
 from zerocopy.pool.driver_pool import DriverPool
 from zerocopy.pool.gpus import GPU, visible_gpus
-from zerocopy.pool.hook import PoolHook
+from zerocopy.pool.hook import Attachment, PoolHook, Status
+from zerocopy.pool.memory import DeviceMemory
 from zerocopy.pool.pool import Pool
-from zerocopy.pool.pool_base import PoolBase
 from zerocopy.pool.report import Report
 from zerocopy.pool.rmm_pool import RMMPool, check_managed
 from zerocopy.pool.settings import Settings
@@ -47,9 +46,8 @@ def install_pool(
     release_threshold: int | str | None = None,
     frameworks: Any = None,
     track: bool = False,
-    log: Any = None,
     strict: bool = False,
-    ipc: bool = False,
+    resource: Any = None,
     allocator: Any = None,
     **unknown: Any,
 ) -> Pool:
@@ -86,16 +84,15 @@ def install_pool(
         another stream uses may be reused.
     track : bool, default False
         Record each allocation with its stack, for `Pool.check_leaks`.
-    log : path, optional
-        File to which RMM writes each allocation, with ``.dev0`` before the suffix.
     strict : bool, default False
         Raise and change nothing unless the pool can be attached to every framework that is
         installed, or named in `frameworks`.
-    ipc : bool, default False
-        Only ``"rmm:async"``: `zerocopy.share` gives other processes handles of the pool's memory.
+    resource : rmm.mr.DeviceMemoryResource or callable, optional
+        RMM resource instead of a kind, with any options, upstream resources and adaptors of RMM; on several
+        devices a function that returns the resource of a device, which is current in the call.
     allocator : object, optional
-        Custom allocator instead of a kind: ``allocate(nbytes, stream) -> int`` and
-        ``deallocate(ptr, nbytes, stream)`` with stream handles; or an RMM resource.
+        Allocator in Python instead of a kind: ``allocate(nbytes, stream) -> int`` and
+        ``deallocate(ptr, nbytes, stream)`` with stream handles.
 
     Returns
     -------
@@ -138,13 +135,27 @@ def install_pool(
     zerocopy.errors.PoolOptionError: limit='8G': 'G' is ambiguous (1000-based or 1024-based).
       To fix: write "8GiB" or "8GB"
     """
-    arguments = {name: value for name, value in locals().items() if name != "unknown"}
-    options = {name: value for name, value in arguments.items() if value is not None and value is not False}
-    options |= unknown  # refused by name
+    given = {
+        "host": host,
+        "devices": devices,
+        "limit": limit,
+        "fraction": fraction,
+        "reserve": reserve,
+        "initial": initial,
+        "release_threshold": release_threshold,
+        "frameworks": frameworks,
+        "track": track,
+        "strict": strict,
+        "resource": resource,
+        "allocator": allocator,
+    }
+    # Unknown options are refused by name.
+    options = {name: value for name, value in given.items() if value is not None and value is not False}
+    options |= unknown
     environment = Settings.from_environment()
-    if not options:
+    if kind is None and not options:
         return _installed or install(environment or Settings())
-    requested = Settings.read(options.pop("kind", "auto"), **options)
+    requested = Settings.read("auto" if kind is None else kind, **options)
     if environment is not None and requested != environment:
         raise PoolOptionError(
             f"install_pool({requested})",
@@ -269,7 +280,7 @@ def preview(requested: Settings | None = None) -> Report:
     return Report.of(base, modes)
 
 
-def _add_notes(pool: PoolBase, *, warns: bool = True) -> None:
+def _add_notes(pool: DeviceMemory, *, warns: bool = True) -> None:
     """Note, and warn, of other processes on the GPUs and of limits that do not cover everything."""
     messages: list[tuple[str, bool]] = []
     if pool.kind != "none":
@@ -287,7 +298,7 @@ def _add_notes(pool: PoolBase, *, warns: bool = True) -> None:
             warn(text)
 
 
-def _unlimited(pool: PoolBase) -> str:
+def _unlimited(pool: DeviceMemory) -> str:
     """Return a note about frameworks that allocate outside the pool's limit; empty if there are none."""
     outside = {row.framework for row in pool.attachments.current() if not row.served}
     present = [
@@ -303,7 +314,7 @@ def _unlimited(pool: PoolBase) -> str:
     )
 
 
-def _prepare(requested: Settings, modes: list[host.Mode]) -> PoolBase:
+def _prepare(requested: Settings, modes: list[host.Mode]) -> DeviceMemory:
     """Check everything that can be checked before anything is changed."""
     for mode in modes:
         reason = mode.check()
@@ -315,7 +326,13 @@ def _prepare(requested: Settings, modes: list[host.Mode]) -> PoolBase:
     selected = _select(requested, gpus, missing)
     kind = _resolve_kind(requested, pool_hooks, selected, missing)
     device_limits = {} if kind == "none" else _limits(replace(requested, kind=kind), selected)
-    pool = PoolBase(requested, kind, selected, missing, device_limits, pool_hooks)
+    pool = DeviceMemory(requested, kind, selected, missing, device_limits, pool_hooks)
+    if hasattr(requested.resource, "allocate") and len(pool.devices) > 1:
+        raise PoolOptionError(
+            "resource=...",
+            f"a resource belongs to one device, and the pool is on devices {list(pool.devices)}",
+            "pass devices=0, or a function that returns the resource of a device",
+        )
     rows = pool.attachments.predict()
     if requested.strict and kind != "none":
         _require_all(pool, rows)
@@ -324,7 +341,7 @@ def _prepare(requested: Settings, modes: list[host.Mode]) -> PoolBase:
 
 def _select(requested: Settings, gpus: list[GPU], missing: Reason | None) -> list[GPU]:
     """Return the GPUs that ``devices=`` names."""
-    if requested.devices is None or (missing is not None and requested.allocator is not None):
+    if requested.devices is None or (missing is not None and requested.kind == "custom"):
         return gpus
     by_index = {gpu.index: gpu for gpu in gpus}
     if not by_index.keys() >= set(requested.devices):
@@ -340,7 +357,7 @@ def _resolve_kind(
     requested: Settings, pool_hooks: list[PoolHook], gpus: list[GPU], missing: Reason | None
 ) -> str:
     """Replace ``"auto"`` by a kind, and refuse kinds that this machine does not support."""
-    if requested.allocator is not None:
+    if requested.kind == "custom":
         return "custom"
     if missing is not None:
         if requested.kind != "auto" or (requested.strict and requested.host == "off"):
@@ -357,7 +374,7 @@ def _resolve_kind(
     if requested.kind != "auto":
         return requested.kind
     provider = next(hook for hook in pool_hooks if hook.pool_kind)
-    if requested.has_limit or requested.log is not None:
+    if requested.has_limit:
         return provider.pool_kind
     if not provider.installed():
         return "driver"
@@ -375,7 +392,7 @@ def _limits(requested: Settings, gpus: list[GPU]) -> dict[int, limits.Limit]:
     return {index: limit for index, limit in device_limits.items() if limit is not None}
 
 
-def _build(pool: PoolBase) -> None:
+def _build(pool: DeviceMemory) -> None:
     """Build the allocator of each device; RMM's kinds allocate memory here, and may fail."""
     if pool.kind == "none":
         return
@@ -384,11 +401,11 @@ def _build(pool: PoolBase) -> None:
         if pool.uses_rmm:
             pool.add_device_pool(device, RMMPool(device, requested, pool.limits.get(device)))
         else:
-            pool.add_device_pool(device, driver_pool := DriverPool(device, requested))
-            driver_pool.start()
+            pool.add_device_pool(device, DriverPool(device, requested))
+            pool.pools[device].start()
 
 
-def _require_all(pool: PoolBase, rows: list[Attachment]) -> None:
+def _require_all(pool: DeviceMemory, rows: list[Attachment]) -> None:
     """Raise unless the pool is attached to every framework that is installed, or named."""
     for row in rows:
         if row.served or not pool.settings.wants(row.framework):

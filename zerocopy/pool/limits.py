@@ -1,20 +1,25 @@
-"""Limits: how much of a GPU a pool may take, the least of the options and of MPS's limit."""
+"""Limits: how much of a GPU a pool may take, the least of the options, of ``set_limit()`` and of MPS."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from zerocopy.errors import PoolOptionError, ZeroCopyError
 from zerocopy.formatting.units import format_bytes
 from zerocopy.pool import hooks
 from zerocopy.pool.gpus import GPU
+from zerocopy.pool.host import Mode
 from zerocopy.pool.settings import Settings
+from zerocopy.pool.sizes import parse_size
 
 #: Read by the MPS server for its clients (NVIDIA MPS guide, "Environment Variables").
 MPS = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+_CHANGED = "set_limit()"  # the source of a changed limit
+_PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -148,14 +153,13 @@ def sharing_note(gpu: GPU, limit: Limit | None, environ: Mapping[str, str] = os.
     if limit is not None or gpu.mig:
         return "", False
     if gpu.others:
-        fixes = ["by MPS or MIG", f"by kind='rmm' and limit= for {hooks.limited_frameworks()}"]
         where = f"device {gpu.index} ({gpu.name})"
         if gpu.includes_own:
             where += ", with this process's own memory, which NVML does not show apart in a PID namespace"
         return (
             f"other processes use {format_bytes(gpu.others)} of {where}, and the "
-            "pool has no limit: limit each process,  "
-            + "; ".join([*fixes, *hooks.own_limits(hooks.framework_hooks())]),
+            "pool has no limit: limit each process, by MPS or MIG; "
+            + hooks.other_limits("by kind='rmm' and limit= for"),
             True,
         )
     if "KUBERNETES_SERVICE_HOST" in environ and "CUDA_MPS_PIPE_DIRECTORY" not in environ:
@@ -167,3 +171,43 @@ def sharing_note(gpu: GPU, limit: Limit | None, environ: Mapping[str, str] = os.
             False,
         )
     return "", False
+
+
+def read_limit(limit: Any, asked: str) -> tuple[float | None, int | None]:
+    """Return a limit of `Pool.set_limit` as a fraction or as bytes; both are None for no limit."""
+    if limit is None:
+        return None, None
+    match = _PERCENT.fullmatch(limit) if isinstance(limit, str) else None
+    if match is None:
+        return None, parse_size(limit, "limit")
+    percent = float(match[1])
+    if not 0 < percent <= 100:
+        raise PoolOptionError(asked, "it is not between 0 and 100 %", 'write it as "50%"')
+    return percent / 100, None
+
+
+def limit_host(modes: Sequence[Mode], fraction: float | None, nbytes: int | None, asked: str) -> None:
+    """Limit the memory that modes of host memory keep."""
+    why = remedy = ""
+    if fraction is not None:
+        why, remedy = "a fraction of the host's memory is not a valid limit", 'pass a size: "2GiB"'
+    elif not modes:
+        why, remedy = "the pool has no host memory", 'zerocopy.install_pool(host="recycle")'
+    if why:
+        raise PoolOptionError(f"{asked}, device='host'", why, remedy)
+    for mode in modes:
+        mode.keep_at_most(nbytes)
+
+
+def changed_limit(
+    settings: Settings, kind: str, gpu: GPU | None, fraction: float | None, nbytes: int | None, asked: str
+) -> Limit | None:
+    """Return the least of the new limit of a device and that of MPS; None if there is none."""
+    options = replace(settings, kind=kind, limit=nbytes, fraction=fraction, reserve=None)
+    if kind == "rmm:arena" and nbytes is None and fraction is None and options.initial is None:
+        raise PoolOptionError(asked, "arenas allocate all their memory at once", "pass a size")
+    try:
+        least = device_limit(options, gpu)
+    except PoolOptionError as error:
+        raise PoolOptionError(asked, error.why, error.remedy) from error
+    return Limit(least.nbytes, _CHANGED) if least is not None and least.source != MPS else least

@@ -11,16 +11,19 @@ from typing import Any
 from zerocopy.errors import PoolOptionError
 from zerocopy.forks import LOADING
 from zerocopy.formatting.printable import printable
-from zerocopy.pool import limit_change
-from zerocopy.pool.figures import PoolFigures
+from zerocopy.pool import limits
+from zerocopy.pool.host import HostFigures, HostStats, Mode, Pinned
 from zerocopy.pool.limits import Limit
-from zerocopy.pool.options import read_nbytes, read_stream
-from zerocopy.pool.pool_base import PoolBase
-from zerocopy.pool.scope import OpenScope, Scope, warn_of_leaks
-from zerocopy.pool.settings import Settings
+from zerocopy.pool.memory import DeviceMemory, read_stream
+from zerocopy.pool.report import OWN_REQUESTER, Report, read_record
+from zerocopy.pool.sizes import parse_size, show_value
+from zerocopy.pool.stats import OpenScope, Scope, Stats, host_sum, process_stats, warn_of_leaks
+from zerocopy.pool.tracker import Leak
+
+_HOST = "host"
 
 
-class Pool(PoolFigures):
+class Pool:
     """The pool that :func:`zerocopy.install_pool` returns; do not construct it directly.
 
     A pool implements the external allocator interface, ``allocate(nbytes, stream)`` and
@@ -73,37 +76,22 @@ class Pool(PoolFigures):
     >>> pool.close()
     """
 
-    def __init__(self, base: PoolBase, host: list[Any], on_close: Callable[[Pool], None]) -> None:
+    def __init__(self, memory: DeviceMemory, host: list[Mode], on_close: Callable[[Pool], None]) -> None:
+        self._memory, self._host, self._on_close = memory, host, on_close
+        self.kind, self.settings, self.devices = memory.kind, memory.settings, memory.devices
         self.scopes: dict[int, Scope] = {}
-        super().__init__(base, host)
-        self._on_close = on_close
         # Each thread leaves the blocks that it has entered.
         self._blocks = threading.local()
 
     @property
-    def kind(self) -> str:
-        """``"driver"``, ``"rmm"``, ...; ``"none"`` without a device."""
-        return self._base.kind
-
-    @property
-    def settings(self) -> Settings:
-        """The options with which the pool was installed."""
-        return self._base.settings
-
-    @property
-    def devices(self) -> tuple[int, ...]:
-        """Devices of the pool, as CUDA numbers them."""
-        return self._base.devices
-
-    @property
     def limits(self) -> dict[int, Limit]:
         """Limit of each device that has one."""
-        return self._base.limits
+        return self._memory.limits
 
     @property
     def closed(self) -> bool:
         """Whether the pool was closed."""
-        return self._base.closed
+        return self._memory.closed
 
     def allocate(self, nbytes: int, stream: Any = None, device: int | None = None) -> int:
         """Allocate memory of a device.
@@ -136,8 +124,8 @@ class Pool(PoolFigures):
         DeviceError
             The pool is not on that device, or has no device.
         """
-        size, handle, number = read_nbytes(nbytes), read_stream(stream), self._base.check_device(device)
-        return self._base.allocate_for("allocate()", size, handle, number)
+        size, handle = parse_size(nbytes, "nbytes", text=False), read_stream(stream)
+        return self._memory.allocate_for(OWN_REQUESTER, size, handle, self._memory.check_device(device))
 
     def deallocate(self, ptr: int, nbytes: int, stream: Any = None, device: int | None = None) -> None:
         """Free memory from `allocate`, ordered after the work submitted to the stream so far.
@@ -164,11 +152,13 @@ class Pool(PoolFigures):
         """
         if not ptr:
             return
-        if device is None and len(self._base.pools) > 1:
-            device = self._base.owner(ptr)
-        if self._base.tracker is not None:
-            self._base.tracker.check(self._base.check_device(device), ptr, nbytes)
-        self._base.free(ptr, read_nbytes(nbytes), read_stream(stream), self._base.check_device(device))
+        memory = self._memory
+        if device is None and len(memory.pools) > 1:
+            device = memory.owner(ptr)
+        device, size = memory.check_device(device), parse_size(nbytes, "nbytes", text=False)
+        if memory.tracker is not None:
+            memory.tracker.check(device, ptr, size)
+        memory.free(ptr, size, read_stream(stream), device)
 
     def pinned(self, shape: Any, dtype: Any = "float64") -> Any:
         """Return an array in page-locked memory, for fast transfers to and from a GPU.
@@ -195,15 +185,12 @@ class Pool(PoolFigures):
         PoolClosedError
             The pool was closed.
         """
-        self._base.check_open("pinned()")
-        mode = next((mode for mode in self._host if mode.name == "pinned"), None)
-        if mode is None or mode.allocator is None:
-            raise PoolOptionError(
-                f"pinned({shape!r})",
-                "the pool has no page-locked memory",
-                'zerocopy.install_pool(host="pinned")',
-            )
-        return mode.allocator.empty(shape, dtype)
+        self._memory.check_open("pinned()")
+        allocator = next((mode.allocator for mode in self._host if isinstance(mode, Pinned)), None)
+        if allocator is None:
+            why, remedy = "the pool has no page-locked memory", 'zerocopy.install_pool(host="pinned")'
+            raise PoolOptionError(f"pinned({shape!r})", why, remedy)
+        return allocator.empty(shape, dtype)
 
     def set_limit(self, limit: int | str | None, device: int | str | None = None) -> None:
         """Change the limit of the pool while it is in use.
@@ -223,7 +210,7 @@ class Pool(PoolFigures):
         ------
         PoolOptionError
             The size is invalid, exceeds the GPU, or is less than ``initial=``; the kind has no limit, as
-            ``"driver"``; or RMM's resources cannot be replaced, as it writes a log or serves torch.
+            ``"driver"``; or RMM's resources cannot be replaced, as they serve torch.
         PoolInUseError
             Memory of the pool is in use, and its resources are RMM's own, whose limit cannot be changed: the
             pool is replaced by one with the new limit when none of its memory is in use.
@@ -249,7 +236,102 @@ class Pool(PoolFigures):
         recycle: the C library keeps freed blocks of any size up to 64 MiB at the end of its heap; ...
         >>> pool.close()
         """
-        limit_change.set_limit(self._base, self._host, limit, device)
+        asked = f"set_limit({show_value(limit)})"
+        self._memory.check_open(asked)
+        fraction, nbytes = limits.read_limit(limit, asked)
+        if device == _HOST or (device is None and not self._memory.pools and self._host):
+            limits.limit_host(self._host, fraction, nbytes, asked)
+        else:
+            self._memory.change_limit(fraction, nbytes, device, asked)
+
+    def report(self) -> Report:
+        """Return the present state of each framework's attachment.
+
+        Returns
+        -------
+        Report
+            ``print`` shows it; ``report["name"]`` is the `Attachment` of a framework, ``as_dict()``
+            the report for JSON. It does not change with the pool.
+
+        Examples
+        --------
+        >>> import zerocopy as zc
+        >>> pool = zc.install_pool(host="off")
+        >>> row = pool.report()["rmm"]
+        >>> row.status in list(type(row.status))
+        True
+        >>> pool.close()
+        """
+        return Report.of(self._memory, self._host)
+
+    def stats(self, device: int | str | None = None) -> Stats:
+        """Return memory in use, peak and memory taken from a device, in bytes.
+
+        Parameters
+        ----------
+        device : int or "host", optional
+            One of the pool's devices. Default: the first, or the host if the pool has no device.
+
+        Returns
+        -------
+        Stats
+            Figures of the whole process. In a ``with`` block, peak and totals are those since the block
+            began. On the host, the sum of `host_stats`: the peak is the most that was taken from the
+            system since the process began. Without a mode of host memory, the process's resident memory.
+
+        Raises
+        ------
+        DeviceError
+            The pool is not on that device.
+
+        Examples
+        --------
+        >>> import zerocopy as zc
+        >>> with zc.install_pool(host="off") as pool:
+        ...     pool.stats().peak_bytes > 0
+        True
+        >>> pool.close()
+        """
+        if device == _HOST or (device is None and not self._memory.pools):
+            return host_sum(self.host_stats()) or process_stats()
+        return self._memory.recorders[self._memory.check_device(device)].stats()
+
+    def host_stats(self) -> dict[str, HostStats]:
+        """Return the memory of each mode of host memory.
+
+        Returns
+        -------
+        dict of str to HostStats
+            In use, kept and peak, by the name of the mode; None where the mode cannot count. The figures
+            of ``"aligned"`` and ``"recycle"`` are those of the C library's heap, which NumPy, torch and
+            others share; if both are installed, only ``"aligned"`` has figures. The C library counts the
+            pages that `trim` has returned from between blocks as kept until they are used again.
+
+        Examples
+        --------
+        >>> import zerocopy as zc
+        >>> pool = zc.install_pool(host="recycle")
+        >>> heap = pool.host_stats()["recycle"]
+        >>> heap.in_use > 0, heap.peak >= heap.in_use + heap.kept
+        (True, True)
+        >>> pool.close()
+        """
+        return HostFigures.of(self._host)
+
+    def check_leaks(self) -> list[Leak]:
+        """Return the memory that was allocated and not freed.
+
+        Memory that is still in use on purpose is included: call it when all memory should be free.
+
+        Returns
+        -------
+        list of Leak
+            Each allocation with its Python stack if the pool was installed with ``track=True``.
+            Without it, one entry with the sum for each device with memory in use. Under the kind
+            ``"driver"``, frameworks that do not call the pool appear in the sum only; the report
+            names them.
+        """
+        return self._memory.leaks()
 
     def trim(self) -> int:
         """Return unused memory to the devices and the system.
@@ -258,8 +340,7 @@ class Pool(PoolFigures):
         -------
         int
             Bytes returned; under ``"rmm:async"``, the growth of the device's free memory. RMM's
-            own pools can be trimmed only when none of their memory is in use, and not while
-            they write a log.
+            own pools can be trimmed only when none of their memory is in use.
 
         Examples
         --------
@@ -269,8 +350,8 @@ class Pool(PoolFigures):
         True
         >>> pool.close()
         """
-        trimmed: int = sum(mode.trim() for mode in self._host)
-        return trimmed if self.closed else trimmed + self._base.trim()
+        trimmed = sum(mode.trim() for mode in self._host)
+        return trimmed if self.closed else trimmed + self._memory.trim()
 
     def refresh(self) -> list[str]:
         """Attach frameworks again whose allocator was replaced, and set the release threshold again.
@@ -296,7 +377,7 @@ class Pool(PoolFigures):
         []
         >>> pool.close()
         """
-        return self._base.refresh()
+        return self._memory.refresh()
 
     def close(self) -> None:
         """Refuse new requests, and restore the frameworks' own allocators.
@@ -317,16 +398,17 @@ class Pool(PoolFigures):
                 return
             # The stack calls all of them, in reverse order, even if one raises.
             stack.callback(self._on_close, self)
-            stack.callback(self._base.release)
+            stack.callback(self._memory.release)
             for mode in self._host:
                 stack.callback(mode.restore)
-            stack.callback(self._base.attachments.detach)
-            self._base.closed = True
+            stack.callback(self._memory.attachments.detach)
+            self._memory.closed = True
 
     def __enter__(self) -> Pool:
         """Begin a scope of statistics, peak and leaks; `scopes` has its figures afterwards."""
-        self._base.check_open("with pool")
-        vars(self._blocks).setdefault("open", []).append(OpenScope(self._base))
+        self._memory.check_open("with pool")
+        scope = OpenScope(self._memory.recorders, self._memory.tracker, self.check_leaks)
+        vars(self._blocks).setdefault("open", []).append(scope)
         return self
 
     def __exit__(
@@ -344,19 +426,20 @@ class Pool(PoolFigures):
         raise TypeError("a pool belongs to its process: it can be neither copied nor pickled")
 
     def __repr__(self) -> str:
-        return printable(f"<{'closed ' if self.closed else ''}zerocopy.Pool: {self._describe()}>")
-
-    def _repr_html_(self) -> str:
-        """Return the report's tables for notebooks."""
-        return self.report()._repr_html_()
-
-    def _describe(self) -> str:
-        """Return what the pool serves: devices, host memory."""
         parts = []
         if self.kind != "none":
             count = len(self.devices)
             parts.append(f"{self.kind} on {count} device{'' if count == 1 else 's'}")
         if self._host:
             parts.append(f"host memory {' + '.join(mode.name for mode in self._host)}")
-        reason = self._base.missing_device()
-        return ", ".join(parts) or f"off, {reason.why if reason else 'no device'}"
+        reason = self._memory.missing_device()
+        serves = ", ".join(parts) or f"off, {reason.why if reason else 'no device'}"
+        return printable(f"<{'closed ' if self.closed else ''}zerocopy.Pool: {serves}>")
+
+    def _repr_html_(self) -> str:
+        """Return the report's tables for notebooks."""
+        return self.report()._repr_html_()
+
+    def _record(self) -> dict[str, Any]:
+        """Return the figures as JSON types, for the monitor."""
+        return read_record(self._memory, self._host)

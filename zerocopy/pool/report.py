@@ -1,4 +1,4 @@
-"""`Report`: the state of each framework's attachment, as text and as data."""
+"""`Report`: the state of each framework's attachment, as text and as data; and the monitor's figures."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes
 from zerocopy.notebooks import html
-from zerocopy.pool.attachment import Attachment
-from zerocopy.pool.hook import join_names
-from zerocopy.pool.host import MODES
-from zerocopy.pool.options import KINDS
-from zerocopy.pool.pool_base import PoolBase
+from zerocopy.pool.hook import Attachment, join_names
+from zerocopy.pool.host import MODES, HostFigures, Mode
+from zerocopy.pool.memory import DeviceMemory
+from zerocopy.pool.settings import KINDS
+
+#: The requester of `Pool.allocate`, which is not a framework.
+OWN_REQUESTER = "allocate()"
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +41,7 @@ class Report:
 
     Examples
     --------
-    >>> from zerocopy.pool.attachment import Status
+    >>> from zerocopy.pool.hook import Status
     >>> report = Report("none", "auto", ["none: no driver"], [], [Attachment("mine", Status.ABSENT)])
     >>> print(report)
     pool: none
@@ -58,7 +60,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, pool: PoolBase, host: Sequence[Any]) -> Report:
+    def of(cls, pool: DeviceMemory, host: Sequence[Mode]) -> Report:
         """Read a pool and its modes of host memory."""
         rows = pool.attachments.current()
         reason = pool.missing_device()
@@ -69,7 +71,7 @@ class Report:
             devices if reason is None else [f"none: {reason.why}"],
             [mode.describe() if mode.installed else f"{mode.name}: {mode.about}" for mode in host],
             rows,
-            _notes(pool, pooled=reason is None, host=bool(host)),
+            _notes(pool, host=bool(host)),
         )
 
     def __getitem__(self, framework: str) -> Attachment:
@@ -118,13 +120,13 @@ class Report:
         return printable("\n".join(lines), "\n")
 
 
-def _notes(pool: PoolBase, *, pooled: bool, host: bool) -> list[str]:
-    notes = list(pool.notes)
+def _notes(pool: DeviceMemory, *, host: bool) -> list[str]:
+    notes, pooled = list(pool.notes), pool.missing_device() is None
     hooks = pool.attachments.hooks
     if not pool.closed:
         writers = [hook.threshold_writer for hook in hooks if hook.threshold_writer]
         for device in pool.active_devices:
-            notes += pool.device_pool(device).notes(writers)
+            notes += pool.pools[device].notes(writers)
     if pool.tracked and not pool.uses_rmm and pooled:
         tracked = join_names([*(hook.display_name for hook in hooks if hook.calls_pool), "allocate()"])
         others = join_names(hook.display_name for hook in hooks if not hook.calls_pool)
@@ -137,11 +139,50 @@ def _notes(pool: PoolBase, *, pooled: bool, host: bool) -> list[str]:
     return notes
 
 
-def _device(pool: PoolBase, index: int) -> str:
+def _device(pool: DeviceMemory, index: int) -> str:
     gpu, limit = pool.gpus.get(index), pool.limits.get(index)
     size = format_bytes(gpu.total) if gpu and gpu.total is not None else "memory not reported"
     text = f"{index}, {gpu.name}, {size}" if gpu else f"{index}, a custom allocator"
     text += f"; limit {limit}" if limit is not None else "; no limit"
     if not pool.closed and index in pool.active_devices:
-        text += f"; {pool.recorder(index).stats()}"
+        text += f"; {pool.recorders[index].stats()}"
     return text
+
+
+def read_record(pool: DeviceMemory, host: Sequence[Mode]) -> dict[str, Any]:
+    """Return the fields of `zerocopy.monitor.sample.PoolRecord`: the figures of a pool as JSON types.
+
+    No CUDA context is created.
+    """
+    report, missing = Report.of(pool, host), pool.missing_device()
+    totals = pool.tracker.totals() if pool.tracker is not None else None
+    # Only these frameworks call the pool to allocate and to free.
+    counted = {h.name for h in pool.attachments.hooks if h.calls_pool and not pool.uses_rmm}
+    frameworks = {}
+    for row in report.frameworks:
+        in_use = totals.get(row.framework, 0) if totals is not None and row.framework in counted else None
+        frameworks[row.framework] = {"status": str(row.status), "in_use": in_use, "detail": row.detail}
+    if totals is not None and pool.pools:
+        in_use, detail = totals.get(OWN_REQUESTER, 0), "code that calls the pool itself"
+        frameworks[OWN_REQUESTER] = {"status": "installed", "in_use": in_use, "detail": detail}
+    return {
+        "kind": pool.kind,
+        "why_not": missing.why if missing is not None else "",
+        "devices": {str(device): _figures(pool, device) for device in pool.active_devices},
+        "host": {name: asdict(stats) for name, stats in HostFigures.of(host).items()},
+        "frameworks": frameworks,
+        "notes": list(report.notes),
+    }
+
+
+def _figures(pool: DeviceMemory, device: int) -> dict[str, int | None]:
+    """Return one device's figures. RMM's Python API and CUDA's pools do not report their free blocks."""
+    stats, limit = pool.recorders[device].overall(), pool.limits.get(device)
+    return {
+        "in_use": stats.current_bytes,
+        "reserved": stats.reserved_bytes,
+        "peak": stats.peak_bytes,
+        "limit": None if limit is None else limit.nbytes,
+        "largest_free": None,
+        "fragmentation": None,
+    }

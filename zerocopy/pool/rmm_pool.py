@@ -1,31 +1,206 @@
-"""The kinds ``"rmm"``, ``"managed"`` and ``"custom"``: RMM's resources on one device."""
+"""The kinds ``"rmm"``, ``"managed"`` and ``"custom"``: a chain of RMM's resources on one device.
+
+The adaptors of RMM limit, count and record the allocations in C++. `RMMPool` builds the chain anew to trim
+it or to change its limit, because RMM's resources are fixed when they are built.
+"""
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import re
+import sys
 import threading
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
-from weakref import WeakSet
 
 from zerocopy import forks
-from zerocopy.errors import PoolClosedError, PoolUnavailableError, Reason, ZeroCopyError
+from zerocopy.errors import PoolClosedError, PoolOptionError, PoolUnavailableError, Reason, ZeroCopyError
+from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes
-from zerocopy.pool import rmm_chain
+from zerocopy.pool import shutdown
 from zerocopy.pool.limits import Limit
-from zerocopy.pool.rmm_chain import ALIGNMENT, Chain
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import Stats, StatsDelta
 from zerocopy.pool.tracker import Leak
 from zerocopy.protocols import cuda_driver, cuda_pool
 from zerocopy.protocols.exporter_errors import is_error
 
+INSTALL = "pip install rmm-cu13 for CUDA 13, or rmm-cu12 for CUDA 12: see nvidia-smi"
+# RMM's pool sizes and counters are multiples of it (rmm::CUDA_ALLOCATION_ALIGNMENT).
+ALIGNMENT = 256
+# Bins of 256 KiB to 4 MiB, as in RMM's guide; the pool serves larger blocks.
+_BINS = tuple(1 << exponent for exponent in range(18, 23))
+# RMM's own bins allocate 128 blocks each when they are created, 992 MiB in all.
+_BIN_BYTES = 128 << 20
+_MOST_BLOCKS = 128
+#: A limit of RMM's adaptor that no sum of allocations reaches.
+_UNLIMITED = 1 << 62
 # Arenas hold all their memory; a custom allocator manages its own.
 _NEVER_TRIMMED = ("rmm:arena", "custom")
+
+
+@dataclass(slots=True)
+class Gauge:
+    """The limit of an allocator in Python, which can change while its memory is in use.
+
+    RMM's adaptor counts without the GIL. It has counted a request before it calls the allocator, so
+    threads that allocate at the same time cannot exceed the limit together.
+    """
+
+    limit: int | None
+    limiting: Any = None
+
+    def check(self) -> None:
+        """Raise MemoryError if the memory in use, with the present request, exceeds the limit."""
+        limit, limiting = self.limit, self.limiting
+        if limit is not None and limiting is not None and limiting.get_allocated_bytes() > limit:
+            raise MemoryError("the limit of the pool")
+
+
+@dataclass(slots=True)
+class Chain:
+    """Resources from the device upwards; None for those that the options do not need."""
+
+    base: Any  # allocates
+    limiting: Any
+    count: Any  # counts outstanding memory
+    delta: Any  # counts since the previous read
+    tracking: Any
+    top: Any  # receives the requests
+    gauge: Gauge | None = None  # of an allocator in Python
+
+
+def load(asked: str) -> Any:
+    """Import ``rmm.mr``."""
+    try:
+        import rmm.mr as mr
+    except ImportError as error:
+        missing = error.name in ("rmm", "rmm.mr")
+        why = "RMM is not installed" if missing else f"RMM cannot be imported: {error}"
+        raise PoolUnavailableError(asked, why, INSTALL, code="not-installed") from error
+    return mr
+
+
+def build(mr: Any, device: int, settings: Settings, limit: Limit | None, upstream: Any = None) -> Chain:
+    """Build a chain; most kinds allocate memory here, and may fail."""
+    allocator, gauge = settings.allocator, None
+    maximum = None if limit is None else limit.nbytes
+    if settings.resource is not None:
+        base = _own_resource(mr, settings.resource, device)
+    elif isinstance(allocator, mr.DeviceMemoryResource):
+        base = allocator
+    elif allocator is not None:
+        gauge = Gauge(maximum)
+        base = mr.CallbackMemoryResource(*_callbacks(allocator, gauge))
+    else:
+        base = _resource_of_kind(mr, settings, maximum, upstream)
+    limiting = tracking = None
+    top = base
+    if gauge is not None or maximum is not None:
+        limiting = top = mr.LimitingResourceAdaptor(top, _UNLIMITED if gauge is not None else maximum)
+    if gauge is not None:
+        gauge.limiting = limiting
+    count = top = mr.StatisticsResourceAdaptor(top)
+    delta = top = mr.StatisticsResourceAdaptor(top)
+    if settings.track:
+        tracking = top = mr.TrackingResourceAdaptor(top, capture_stacks=True)
+    return Chain(base, limiting, count, delta, tracking, top, gauge)
+
+
+def _own_resource(mr: Any, resource: Any, device: int) -> Any:
+    """Return the resource of ``resource=``, which may be a function of the device."""
+    made = resource if hasattr(resource, "allocate") else resource(device)
+    if not isinstance(made, mr.DeviceMemoryResource):
+        why = f"{type(made).__name__} is not a memory resource of RMM (rmm.mr)"
+        raise PoolOptionError("resource=...", why, "pass an allocator in Python as allocator=")
+    return made
+
+
+def _resource_of_kind(mr: Any, settings: Settings, maximum: int | None, upstream: Any) -> Any:
+    """Return the resource that allocates, by kind."""
+    kind, initial = settings.kind, settings.initial or 0
+    if kind == "rmm:async":
+        return mr.CudaAsyncMemoryResource(settings.initial, settings.release_threshold)
+    if upstream is None:
+        upstream = mr.ManagedMemoryResource() if kind == "managed" else mr.CudaMemoryResource()
+    if kind == "rmm:arena":
+        return mr.ArenaMemoryResource(upstream, settings.initial if maximum is None else maximum)
+    maximum = None if maximum is None else maximum // ALIGNMENT * ALIGNMENT
+    initial = _aligned(initial)
+    pool = mr.PoolMemoryResource(upstream, initial if maximum is None else min(initial, maximum), maximum)
+    if kind == "rmm:binning":
+        binning = mr.BinningMemoryResource(pool)
+        for size, blocks in bins(maximum):
+            binning.add_bin(size, mr.FixedSizeMemoryResource(pool, size, blocks))
+        return binning
+    return mr.PrefetchResourceAdaptor(pool) if kind == "managed" else pool
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def bins(limit: int | None) -> list[tuple[int, int]]:
+    """Return the block sizes of the bins, and how many blocks each takes at once.
+
+    All bins together first take 128 MiB, and an eighth of the limit at most: a small limit has fewer bins.
+    """
+    share = _BIN_BYTES if limit is None else min(_BIN_BYTES, limit // 8)
+    sizes = list(_BINS)
+    while sizes and sum(sizes) > share:
+        sizes.pop()
+    return [(size, min(_MOST_BLOCKS, share // sum(sizes))) for size in sizes]
+
+
+#: Error of a Python allocator by thread: RMM replaces it by one without a message.
+_raised: dict[int, BaseException] = {}
+
+
+def _callbacks(user: Any, gauge: Gauge) -> tuple[Callable[[int, Any], int], Callable[[int, int, Any], None]]:
+    """Return an allocator's functions in the form that RMM calls."""
+    # Kept in a closure: CPython clears module names at shutdown, when frameworks still free.
+    ended, park = shutdown.in_progress, shutdown.park
+    thread, errors, show = threading.get_ident, _raised, _show
+    shutdown.wait_for_threads()
+
+    def allocate(nbytes: int, stream: Any) -> int:
+        park()
+        gauge.check()
+        try:
+            return _address(user, user.allocate(nbytes, stream.__cuda_stream__()[1]))
+        except BaseException as error:
+            errors[thread()] = error
+            raise
+
+    def deallocate(ptr: int, nbytes: int, stream: Any) -> None:
+        park()
+        if ended():
+            return
+        try:
+            user.deallocate(ptr, nbytes, stream.__cuda_stream__()[1])
+        except BaseException as error:  # noqa: BLE001 - C++ frames cannot propagate it
+            show(error, user)
+
+    return allocate, deallocate
+
+
+def _address(user: Any, ptr: Any) -> int:
+    """Check the result of a custom allocator."""
+    if isinstance(ptr, bool) or not hasattr(ptr, "__index__"):
+        raise TypeError(f"{type(user).__name__}.allocate() returned {ptr!r}, which is not an address")
+    if int(ptr) <= 0:
+        raise MemoryError(f"{type(user).__name__}.allocate() returned {ptr}")
+    return int(ptr)
+
+
+def _show(error: BaseException, user: Any) -> None:
+    """Print an error that cannot be raised, as Python does for finalizers."""
+    name = printable(type(user).__name__)
+    print(f"{name}.deallocate() raised, and its memory may be lost:", file=sys.stderr)
+    traceback.print_exception(error)
 
 
 class RMMPool:
@@ -36,27 +211,28 @@ class RMMPool:
 
     def __init__(self, device: int, settings: Settings, limit: Limit | None, upstream: Any = None) -> None:
         self.device = device
-        self._settings = settings
-        self._limit = limit
-        self._upstream = upstream
-        # A custom allocator may work without a driver.
-        self._calls_cuda = settings.kind != "custom" and upstream is None
+        #: Whether the reserved bytes are unknown: RMM's Python API does not report them for this kind.
+        self.reserved_unknown = settings.kind == "rmm:async"
+        self._settings, self._limit, self._upstream = settings, limit, upstream
+        # A custom allocator, and a resource over host memory, may work without a driver.
+        self._calls_cuda = upstream is None and (
+            settings.kind != "custom" or (settings.resource is not None and cuda_driver.missing() is None)
+        )
         # Re-entrant: a garbage collection inside a call may free memory of this pool.
         self._lock = forks.lock()
         self._start = 0  # bytes in use at the previous read
         self._chain: Chain | None = self._build()
-        _pools.add(self)
 
     def _build(self) -> Chain:
         """Return a new chain."""
         settings = self._settings
         asked = f"install_pool({settings.kind!r})"
-        mr = rmm_chain.load(asked)
+        mr = load(asked)
         try:
             with self._current():
                 if self._calls_cuda:
                     cuda_driver.hold(self.device)
-                chain = rmm_chain.build(mr, settings, self._limit, self._upstream)
+                chain = build(mr, self.device, settings, self._limit, self._upstream)
         # RMM raises RuntimeError for most driver errors, and MemoryError for others, such as a
         # missing driver.
         except (RuntimeError, MemoryError) as error:
@@ -74,6 +250,8 @@ class RMMPool:
         # Keep the chain alive past shutdown: its destructor must not run while a framework still
         # has memory, or after the interpreter has ended. `release` drops the reference.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(chain.top))
+        if settings.resource is not None:
+            self._settings = replace(settings, resource=chain.base)  # a function is called once
         chain.delta.push_counters()
         return chain
 
@@ -87,7 +265,7 @@ class RMMPool:
             try:
                 return int(self._open().top.allocate(nbytes, _stream(stream)))
             except BaseException as error:
-                own = rmm_chain.raised.pop(threading.get_ident(), None)
+                own = _raised.pop(threading.get_ident(), None)
                 if own is None or not is_error(error):
                     raise
                 try:
@@ -120,7 +298,7 @@ class RMMPool:
             return Stats(
                 counts.current_bytes,
                 counts.peak_bytes,
-                rmm_chain.reserved(self._chain.base),
+                _reserved(self._chain.base),
                 counts.current_count,
                 counts.total_bytes,
                 counts.total_count,
@@ -133,7 +311,7 @@ class RMMPool:
 
     def charged_bytes(self, nbytes: int) -> int:
         """Return how much an allocation counts against the limit."""
-        return -(-nbytes // ALIGNMENT) * ALIGNMENT
+        return _aligned(nbytes)
 
     def read_delta(self) -> StatsDelta:
         """Return the figures since the previous read."""
@@ -149,12 +327,10 @@ class RMMPool:
     def outstanding(self) -> list[Leak]:
         """Return RMM's record of outstanding allocations."""
         tracking = getattr(self._chain, "tracking", None)
-        if tracking is None:
-            return []
-        text = tracking.get_outstanding_allocations_str()
+        text = tracking.get_outstanding_allocations_str() if tracking is not None else ""
         return [
             Leak(int(match[2]), self.device, int(match[1], 16), stack=match[3])
-            for match in re.finditer(_TRACKED, text)
+            for match in _TRACKED.finditer(text)
         ]
 
     def notes(self, writers: Sequence[str]) -> list[str]:
@@ -164,33 +340,24 @@ class RMMPool:
     def restore_threshold(self) -> None:
         """Do nothing: RMM's pools have no release threshold."""
 
-    @property
-    def reserved_unknown(self) -> bool:
-        """Whether the reserved bytes are unknown: RMM's Python API does not report them for this kind."""
-        return self._settings.kind == "rmm:async"
-
     def trim(self) -> int:
         """Replace the pool by a new one if none of its memory is in use; return the freed bytes.
 
-        RMM's pool returns memory to the device only when it is destroyed. A pool that writes a log is
-        kept, because a new one would truncate the file. The result is 0 if `reserved_unknown`.
+        RMM's pool returns memory to the device only when it is destroyed. The result is 0 if
+        `reserved_unknown`.
         """
-        if self._settings.kind in _NEVER_TRIMMED or self._settings.log is not None:
-            return 0
         with self._lock:
             before = self.stats()
-            initial = self._settings.initial or 0
-            if self._chain is None or before.current_count:
+            reserved = before.reserved_bytes
+            if self._chain is None or self._settings.kind in _NEVER_TRIMMED or before.current_count:
                 return 0
-            if before.reserved_bytes is not None and before.reserved_bytes <= initial:
+            if reserved is not None and reserved <= (self._settings.initial or 0):
                 return 0
             try:
-                new = self._build()
+                self._replace()
             except PoolUnavailableError:
                 return 0  # not enough memory for a second pool: keep the first
-            old, self._chain = self._chain, new
-            self._drop(old)
-            return max(0, (before.reserved_bytes or 0) - (self.stats().reserved_bytes or 0))
+            return max(0, (reserved or 0) - (self.stats().reserved_bytes or 0))
 
     @property
     def limit_is_live(self) -> bool:
@@ -199,38 +366,33 @@ class RMMPool:
 
     def limit_refusal(self) -> Reason | None:
         """Return why the limit cannot be changed now; None if it can."""
-        if self.limit_is_live:
-            return None
         in_use = self.stats().current_bytes
-        if in_use:
-            used = format_bytes(in_use)
-            return Reason(
-                f"{used} of the pool are in use, and RMM's limit is fixed when a pool is built",
-                "free the memory, then change the limit",
-                code="pool-in-use",
-            )
-        if self._settings.log is not None:
-            return Reason(
-                "a pool with another limit would truncate the log",
-                "install the pool without log=",
-                code="pool-fixed",
-            )
-        return None
+        if self.limit_is_live or not in_use:
+            return None
+        return Reason(
+            f"{format_bytes(in_use)} of the pool are in use, and RMM's limit is fixed when a pool is built",
+            "free the memory, then change the limit",
+            code="pool-in-use",
+        )
 
     def set_limit(self, limit: Limit | None) -> None:
         """Change the limit, or replace the pool by one with that limit; see `limit_refusal`."""
         with self._lock:
-            chain, before = self._open(), self._limit
+            gauge, before = self._open().gauge, self._limit
             self._limit = limit
-            if chain.gauge is not None:
-                chain.gauge.limit = None if limit is None else limit.nbytes
+            if gauge is not None:
+                gauge.limit = None if limit is None else limit.nbytes
                 return
             try:
-                self._chain = self._build()
+                self._replace()
             except BaseException:
                 self._limit = before
                 raise
-            self._drop(chain)
+
+    def _replace(self) -> None:
+        """Build a new chain, and destroy the present one."""
+        old, self._chain = self._open(), self._build()
+        self._drop(old)
 
     def release(self, in_use: bool) -> None:
         """Destroy the pool now if none of its memory is in use, otherwise keep it until the process ends.
@@ -238,7 +400,6 @@ class RMMPool:
         Frameworks that still call the pool get an error; others keep their RMM resource alive.
         """
         with self._lock:
-            self.flush()
             if self._chain is not None and not self.stats().current_count:
                 old, self._chain = self._chain, None
                 self._drop(old)
@@ -251,11 +412,14 @@ class RMMPool:
             for field in fields(chain):
                 setattr(chain, field.name, None)  # destroys the resources here, and not after the return
 
-    def flush(self) -> None:
-        """Flush the log."""
-        logging = getattr(self._chain, "logging", None)
-        if logging is not None:
-            logging.flush()
+
+def _reserved(base: Any) -> int | None:
+    """Return the reserved bytes of RMM's pool, also under bins or prefetching; None without one."""
+    while base is not None:
+        if hasattr(base, "pool_size"):
+            return int(base.pool_size())
+        base = base.get_upstream() if hasattr(base, "get_upstream") else None
+    return None
 
 
 def check_managed(device: int) -> None:
@@ -298,15 +462,3 @@ def _stream(handle: int) -> Any:
         if handle <= 2:  # the default streams; the driver reuses other handles
             _streams[handle] = stream
     return stream
-
-
-_pools: WeakSet[RMMPool] = WeakSet()
-
-
-def _flush() -> None:
-    """Flush at exit: the chains' destructors never run."""
-    for pool in _pools:
-        pool.flush()
-
-
-atexit.register(_flush)

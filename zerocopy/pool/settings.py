@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import numbers
+import operator
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from zerocopy.device import CUDA, Device
 from zerocopy.errors import PoolOptionError
-from zerocopy.pool import hooks
-from zerocopy.pool.options import (
-    FALSE,
-    NONE,
-    TRUE,
-    ipc_refusal,
-    is_rmm_kind,
-    read_devices,
-    read_flag,
-    read_fraction,
-    read_frameworks,
-    read_host,
-    read_kind,
-    read_log,
-)
+from zerocopy.pool import hooks, host
 from zerocopy.pool.sizes import parse_size, show_value, suggest
+from zerocopy.protocols.exporter_errors import is_error
 
 VARIABLE = "ZEROCOPY_POOL"
 
-_SIZES = ("limit", "reserve", "initial", "release_threshold")
-_FLAGS = ("track", "strict", "ipc")
+#: Each kind of pool, with a one-line description.
+KINDS = {
+    "auto": "the driver's pool if a framework in use can share only that, otherwise RMM's",
+    "driver": "CUDA's device-default memory pool, which every framework can share; without a limit",
+    "rmm": "RMM's pool over cudaMalloc; supports a hard limit",
+    "rmm:pool": "the same",
+    "rmm:arena": "RMM's arenas, for many threads",
+    "rmm:binning": "RMM's bins of fixed sizes up to 4 MiB, and its pool for larger blocks",
+    "rmm:async": "RMM's own pool of CUDA's asynchronous allocator",
+    "managed": "RMM's pool over managed memory with prefetch: may exceed the memory of the GPU",
+    "custom": "an RMM resource or a custom allocator: resource=, allocator=",
+}
+
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_NONE = "none"  # text form of an empty frameworks=
+_DEVICE = re.compile(r"\s*(?:([0-9]{1,10})|cuda(?::([0-9]{1,10}))?)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,8 @@ class Settings:
     release_threshold: int | None = None
     frameworks: tuple[str, ...] | None = None
     track: bool = False
-    log: str | None = None
     strict: bool = False
-    ipc: bool = False
+    resource: Any = None
     allocator: Any = None
 
     @classmethod
@@ -68,25 +70,15 @@ class Settings:
         Equivalent options compare equal: ``host="Recycle"`` and ``"recycle"``, frameworks in
         another order.
         """
-        known = [f.name for f in fields(cls)]
-        for name in options:
-            if name not in known:
-                asked = f"{name}={show_value(options[name])}"
-                raise PoolOptionError(asked, "no such option", suggest(name, known))
-        read: dict[str, Any] = {"kind": read_kind(kind), **options}
-        if read.get("allocator") is not None and read["kind"] == "auto":
+        read: dict[str, Any] = {"kind": _read_kind(kind, "kind")}
+        for name, value in options.items():
+            if name not in _READERS:
+                asked = f"{name}={show_value(value)}"
+                raise PoolOptionError(asked, "no such option", suggest(name, _READERS))
+            if value is not None:
+                read[name] = _READERS[name](value, name)
+        if read["kind"] == "auto" and not read.keys().isdisjoint(_OBJECTS):
             read["kind"] = "custom"
-        for name in _SIZES:
-            if read.get(name) is not None:
-                read[name] = parse_size(read[name], name)
-        for name in _FLAGS:
-            if name in read:
-                read[name] = read_flag(read[name], name)
-        read["devices"] = read_devices(read.get("devices"))
-        read["frameworks"] = read_frameworks(read.get("frameworks"))
-        read["fraction"] = read_fraction(read.get("fraction"))
-        read["host"] = read_host(read.get("host", "off"))
-        read["log"] = read_log(read.get("log"))
         settings = cls(**read)
         settings._check()
         return settings
@@ -95,41 +87,17 @@ class Settings:
     def from_text(cls, text: str) -> Settings:
         """Parse ``"rmm,limit=8GiB,track=1"``, the form of ``ZEROCOPY_POOL``.
 
-        Several devices or frameworks are joined by ``+``: ``devices=0+1``. An option whose value
-        has a comma is quoted as in CSV: ``rmm,"log=a,b.csv"``.
+        Several devices, frameworks or modes are joined by ``+``: ``devices=0+1``.
 
         Examples
         --------
         >>> Settings.from_text("rmm,limit=8GiB,track=1").limit
         8589934592
         """
-        asked, form = f"{VARIABLE}={text!r}", 'write it as "rmm,limit=8GiB,track=1"'
-        options: dict[str, Any] = {}
-        for place, part in enumerate(_parts(text, asked, form)):
-            name, equals, value = (piece.strip() for piece in part.partition("="))
-            if not part:
-                continue
-            if not equals:
-                if place:
-                    raise PoolOptionError(
-                        asked,
-                        f"{part!r} is not an option",
-                        'write the kind first, then name=value; a value with a comma as "name=a,b"',
-                    )
-                name, value = "kind", "auto" if part.lower() in TRUE else part
-            elif not name or not value:
-                why = f"{name} has no value" if name else f"{part} has no name"
-                raise PoolOptionError(asked, why, form)
-            elif name in options:
-                raise PoolOptionError(asked, f"{name} occurs twice", form)
-            options[name] = value
-        if "allocator" in options:
-            raise PoolOptionError(
-                asked, "an allocator cannot be given as text", "call install_pool(allocator=...)"
-            )
         try:
-            return cls.read(**options)
+            return cls.read(**_parse(text))
         except PoolOptionError as error:
+            asked = f"{VARIABLE}={text!r}"
             raise PoolOptionError(asked, f"{error.asked}: {error.why}", error.remedy) from error
 
     @classmethod
@@ -139,77 +107,19 @@ class Settings:
         ``1``, ``true``, ``yes`` and ``on`` mean ``auto``.
         """
         text = environ.get(VARIABLE, "").strip()
-        return None if text.lower() in ("", *FALSE) else cls.from_text(text)
+        return None if text.lower() in ("", *_FALSE) else cls.from_text(text)
 
-    def _check(self) -> None:
-        """Raise if options contradict each other."""
-        self._check_allocator()
-        if self.kind == "driver" and self.has_limit:
-            limits = [f"kind='rmm' has one, for {hooks.limited_frameworks()}"]
-            raise PoolOptionError(
-                f"kind='driver', {', '.join(self.limit_options())}",
-                "CUDA's default memory pool has no limit",
-                "; ".join(
-                    [*limits, *hooks.own_limits(hooks.framework_hooks()), "MPS limits whole processes"]
-                ),
-            )
-        if self.log is not None and not is_rmm_kind(self.kind) and self.kind != "auto":
-            raise PoolOptionError(
-                f"kind={self.kind!r}, log={self.log!r}", "RMM writes the log", "use kind='rmm', or track=True"
-            )
-        if self.release_threshold is not None and self.kind not in ("auto", "driver", "rmm:async"):
-            raise PoolOptionError(
-                f"kind={self.kind!r}, release_threshold={self.release_threshold}",
-                "only pools of CUDA's asynchronous allocator have a release threshold",
-                "use kind='driver' or 'rmm:async', or leave it out; trim() returns unused memory",
-            )
-        if self.ipc and self.kind != "rmm:async":
-            why, remedy = ipc_refusal(self.kind)
-            raise PoolOptionError(f"kind={self.kind!r}, ipc=True", why, remedy)
-        if self.kind == "rmm:arena" and not self.has_limit and self.initial is None:
-            raise PoolOptionError(
-                "kind='rmm:arena'",
-                "arenas allocate all their memory at once",
-                "pass its size: limit=, fraction=, reserve= or initial=",
-            )
-        if self.limit == 0:
-            raise PoolOptionError("limit=0", "no allocation would be possible", "leave it out for no limit")
-        if self.initial is not None and self.limit is not None and self.initial > self.limit:
-            raise PoolOptionError(
-                f"initial={self.initial}, limit={self.limit}",
-                "the initial size exceeds the limit",
-                "pass a smaller initial=, which is allocated at once, or a larger limit=",
-            )
-
-    def _check_allocator(self) -> None:
-        allocator = self.allocator
-        if allocator is None:
-            if self.kind == "custom":
-                raise PoolOptionError("kind='custom'", "the allocator is missing", "pass allocator=")
-            return
-        asked = f"allocator={allocator!r}"
-        if self.kind != "custom":
-            raise PoolOptionError(
-                f"kind={self.kind!r}, allocator=...",
-                "a custom allocator replaces the kind",
-                "leave kind= out",
-            )
-        if isinstance(allocator, type):
-            raise PoolOptionError(asked, "it is a class, not an instance", "pass an instance")
-        for name in ("allocate", "deallocate"):
-            if not callable(getattr(allocator, name, None)):
-                raise PoolOptionError(
-                    asked,
-                    f"it has no {name}()",
-                    "it needs allocate(nbytes, stream) -> int and deallocate(ptr, nbytes, stream)",
-                )
-        for name in ("initial", "release_threshold"):
-            if getattr(self, name) is not None:
-                raise PoolOptionError(
-                    f"allocator=..., {name}={getattr(self, name)}",
-                    "a custom allocator manages its own reserve",
-                    "leave it out, and configure the allocator",
-                )
+    def __str__(self) -> str:
+        """Return the text form, which `from_text` parses, except for a resource or an allocator."""
+        default = type(self)()
+        custom = next((name for name in _OBJECTS if getattr(self, name) is not None), None)
+        shown = [self.kind if custom is None else f"{custom}=..."]
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if field.name not in _OBJECTS and value != getattr(default, field.name):
+                text = ("+".join(map(str, value)) or _NONE) if isinstance(value, tuple) else value
+                shown.append(f"{field.name}={text}")
+        return ",".join(shown)
 
     @property
     def has_limit(self) -> bool:
@@ -228,23 +138,231 @@ class Settings:
         """Whether ``frameworks=`` names a framework, which opts in to attachments that are off by default."""
         return self.frameworks is not None and framework in self.frameworks
 
-    def __str__(self) -> str:
-        """Return the text form, which `from_text` parses, except for an allocator."""
-        default = type(self)()
-        shown = [self.kind] if self.allocator is None else ["allocator=..."]
-        for field in fields(self)[1:]:
-            value = getattr(self, field.name)
-            if field.name != "allocator" and value != getattr(default, field.name):
-                text = ("+".join(map(str, value)) or NONE) if isinstance(value, tuple) else value
-                shown.append(f"{field.name}={text}")
-        row = io.StringIO()
-        csv.writer(row, lineterminator="").writerow(shown)
-        return row.getvalue()
+    def _check(self) -> None:
+        """Raise if options contradict each other."""
+        self._check_objects()
+        if self.kind == "driver" and self.has_limit:
+            raise PoolOptionError(
+                f"kind='driver', {', '.join(self.limit_options())}",
+                "CUDA's default memory pool has no limit",
+                hooks.other_limits("kind='rmm' has one, for") + "; MPS limits whole processes",
+            )
+        if self.release_threshold is not None and self.kind not in ("auto", "driver", "rmm:async"):
+            raise PoolOptionError(
+                f"kind={self.kind!r}, release_threshold={self.release_threshold}",
+                "only pools of CUDA's asynchronous allocator have a release threshold",
+                "use kind='driver' or 'rmm:async', or leave it out; trim() returns unused memory",
+            )
+        if self.kind == "rmm:arena" and not self.has_limit and self.initial is None:
+            raise PoolOptionError(
+                "kind='rmm:arena'",
+                "arenas allocate all their memory at once",
+                "pass its size: limit=, fraction=, reserve= or initial=",
+            )
+        if self.limit == 0:
+            raise PoolOptionError("limit=0", "no allocation would be possible", "leave it out for no limit")
+        if self.initial is not None and self.limit is not None and self.initial > self.limit:
+            raise PoolOptionError(
+                f"initial={self.initial}, limit={self.limit}",
+                "the initial size exceeds the limit",
+                "pass a smaller initial=, which is allocated at once, or a larger limit=",
+            )
+
+    def _check_objects(self) -> None:
+        """Check ``resource=`` and ``allocator=``, of which a pool of the kind ``"custom"`` has one."""
+        given = [name for name in _OBJECTS if getattr(self, name) is not None]
+        if not given and self.kind != "custom":
+            return
+        if len(given) != 1:
+            why = "only one of them provides the memory" if given else "the resource or allocator is missing"
+            asked = ", ".join(f"{name}=..." for name in given) or "kind='custom'"
+            raise PoolOptionError(asked, why, "pass one: resource= or allocator=")
+        option = given[0]
+        if self.kind != "custom":
+            raise PoolOptionError(
+                f"kind={self.kind!r}, {option}=...", f"{option}= replaces the kind", "leave kind= out"
+            )
+        for name in ("initial", "release_threshold"):
+            if getattr(self, name) is not None:
+                raise PoolOptionError(
+                    f"{option}=..., {name}={getattr(self, name)}",
+                    "it manages its own reserve",
+                    f"leave {name}= out, and configure the object",
+                )
 
 
-def _parts(text: str, asked: str, form: str) -> list[str]:
+def _parse(text: str) -> dict[str, str]:
+    """Return the options in a text as text."""
+    options: dict[str, str] = {}
+    for place, part in enumerate(piece.strip() for piece in text.split(",")):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        why = ""
+        if not part:
+            continue
+        if not equals and place == 0:
+            name, value = "kind", "auto" if part.lower() in _TRUE else part
+        elif not equals:
+            why = "it is not an option"
+        elif not name or not value:
+            why = "it has no value" if name else "it has no name"
+        elif name in options:
+            why = "it occurs twice"
+        elif name in _OBJECTS:
+            why = "an object cannot be given as text: call install_pool()"
+        if why:
+            raise PoolOptionError(repr(part), why, 'write the kind first, then name=value: "rmm,limit=8GiB"')
+        options[name] = value
+    return options
+
+
+def _read_kind(kind: Any, name: str) -> str:
+    """Return a kind of :data:`KINDS`, under its shortest name."""
+    text = kind.lower() if isinstance(kind, str) else None
+    if text is None or text not in KINDS:
+        hint = " (an allocator is passed as allocator=)" if hasattr(kind, "allocate") else ""
+        kinds = [each for each in KINDS if each != "custom"]  # the object selects it
+        remedy = suggest(kind, kinds) if text is not None else f"known: {', '.join(kinds)}"
+        if text in host.MODES:
+            remedy = f'pass the mode of host memory as host="{text}"'
+        raise PoolOptionError(f"{name}={show_value(kind)}", "no such kind of pool" + hint, remedy)
+    return "rmm" if text == "rmm:pool" else text
+
+
+def _read_host(value: Any, name: str) -> str:
+    """Return the names of modes of host memory, in their order, joined by ``+``; ``"off"`` for none."""
+    text = "off" if value is False else value
+    if isinstance(text, (list, tuple)) and all(isinstance(mode, str) for mode in text):
+        text = "+".join(text)
+    if not isinstance(text, str):
+        raise PoolOptionError(
+            f"{name}={show_value(value)}", "it is not the name of a mode", 'write host="aligned"'
+        )
+    return "+".join(mode.name for mode in host.parse(text)) or "off"
+
+
+def _read_flag(value: Any, name: str) -> bool:
+    """Return a boolean, from 0, 1 and words too."""
+    if isinstance(value, str) and value.lower() in _TRUE + _FALSE:
+        return value.lower() in _TRUE
     try:
-        rows = list(csv.reader([text], skipinitialspace=True, strict=True))
-    except csv.Error as error:
-        raise PoolOptionError(asked, f"it cannot be read: {error}", form) from error
-    return [part.strip() for row in rows for part in row]
+        valid = value in (True, False)  # 0 and 1 too, and NumPy's
+    except (TypeError, ValueError, RuntimeError) as error:  # an array
+        if not is_error(error):
+            raise
+        valid = False
+    if not valid:
+        raise PoolOptionError(
+            f"{name}={show_value(value)}", "it is not a bool", f"write {name}=True or {name}=False"
+        )
+    return bool(value)
+
+
+def _read_fraction(value: Any, name: str) -> float:
+    """Return a fraction of a GPU's total memory."""
+    number: Any = value
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError as error:
+            raise PoolOptionError(f"{name}={value!r}", "it is not a number", "write it as 0.5") from error
+    # numbers.Real covers NumPy's scalars, which are not all floats, and fractions.
+    real = isinstance(number, numbers.Real) and not isinstance(number, bool)
+    if not real or not 0 < number <= 1:
+        raise PoolOptionError(
+            f"{name}={show_value(value)}",
+            "it is a fraction of the GPU's total memory, more than 0 and at most 1",
+            "write it as 0.5",
+        )
+    return float(number)
+
+
+def device_number(value: Any) -> int | None:
+    """Return the number of a device in any usual form; None if the value names no device."""
+    if isinstance(value, Device):
+        value = value.id if value.type in (CUDA, "cuda") else None
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        # Text, and objects with such a text: torch.device("cuda:0").
+        match = _DEVICE.fullmatch(str(value)) if not isinstance(value, bytes) else None
+        number = int(match[1] or match[2] or 0) if match is not None else None
+    # CUDA takes a device as a C int.
+    return number if number is not None and 0 <= number < 2**31 else None
+
+
+def _elements(value: Any) -> list[Any]:
+    """Return the elements of a list or of a text with + or commas."""
+    if isinstance(value, str):
+        return re.split("[+,]", value)
+    several = isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray, Device))
+    return list(value) if several else [value]
+
+
+def _read_devices(value: Any, name: str) -> tuple[int, ...]:
+    """Return the numbers of one device or of several, in their order."""
+    single = device_number(value)
+    parsed = [device_number(each) for each in _elements(value)] if single is None else [single]
+    devices = tuple(each for each in parsed if each is not None)
+    if len(devices) < len(parsed):
+        raise PoolOptionError(
+            f"{name}={show_value(value)}",
+            "a device is a number, from 0 on, as CUDA counts them",
+            "write 0, [0, 1] or 'cuda:0'",
+        )
+    if not devices or len(set(devices)) < len(devices):
+        raise PoolOptionError(
+            f"{name}={show_value(value)}", "none, or one twice", "write 0 or [0, 1]; leave it out for all"
+        )
+    return devices
+
+
+def _read_frameworks(value: Any, name: str) -> tuple[str, ...]:
+    """Return the names of frameworks that can use a pool, in order of attachment."""
+    known = hooks.names()
+    elements = [] if isinstance(value, str) and value == _NONE else _elements(value)
+    chosen = [each.strip() if isinstance(each, str) else each for each in elements]
+    for each in chosen:
+        if not isinstance(each, str) or each not in known:
+            raise PoolOptionError(
+                f"{name}={show_value(value)}",
+                f"{show_value(each)} cannot use a pool",
+                suggest(show_value(each), known),
+            )
+    return tuple(each for each in known if each in chosen)
+
+
+def _read_resource(value: Any, name: str) -> Any:
+    """Return an RMM resource, or a function that returns the resource of a device."""
+    is_function = callable(value) and not isinstance(value, type)
+    return value if is_function and not hasattr(value, "allocate") else _read_allocator(value, name)
+
+
+def _read_allocator(value: Any, name: str) -> Any:
+    """Return an object with the methods of an allocator."""
+    asked = f"{name}={show_value(value)}"
+    if isinstance(value, type):
+        raise PoolOptionError(asked, "it is a class, not an instance", "pass an instance")
+    for method in ("allocate", "deallocate"):
+        if not callable(getattr(value, method, None)):
+            raise PoolOptionError(
+                asked,
+                f"it has no {method}()",
+                "it needs allocate(nbytes, stream) -> int and deallocate(ptr, nbytes, stream)",
+            )
+    return value
+
+
+#: The options that are objects, and have no text.
+_OBJECTS = ("resource", "allocator")
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    "kind": _read_kind,
+    "host": _read_host,
+    "devices": _read_devices,
+    "limit": parse_size,
+    "fraction": _read_fraction,
+    **dict.fromkeys(("reserve", "initial", "release_threshold"), parse_size),
+    "frameworks": _read_frameworks,
+    **dict.fromkeys(("track", "strict"), _read_flag),
+    "resource": _read_resource,
+    "allocator": _read_allocator,
+}

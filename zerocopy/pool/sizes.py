@@ -20,48 +20,45 @@ _END = 2**63  # many of the interfaces below take signed sizes
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
-def parse_size(value: Any, option: str = "size") -> int:
-    """Return a size in bytes."""
-    asked = f"{option}={show_value(value)}"
-    if isinstance(value, str):
-        return _from_text(value, asked)
+def parse_size(value: Any, option: str = "size", *, text: bool = True) -> int:
+    """Return a size in bytes, of a whole number or, with `text`, of a text such as ``"8GiB"``."""
     try:
-        # operator.index(True) is 1, but a bool as a size is probably a mistake.
-        size = operator.index(value) if not isinstance(value, bool) else None
+        if isinstance(value, str) and text:
+            return _check(_from_text(value))
+        if isinstance(value, bool):  # a whole number, but as a size probably a mistake
+            raise TypeError
+        return _check(operator.index(value))
     except TypeError:
-        size = None
-    if size is None:
-        raise PoolOptionError(
-            asked, f"{type(value).__name__} is not a size", 'write bytes, 8 * 2**30, or a string, "8GiB"'
-        )
-    if size < 0:
-        raise PoolOptionError(asked, "a size is not negative", "pass a number of bytes")
-    return _within(size, asked)
+        why, remedy = f"{type(value).__name__} is not a size", 'write bytes, 8 * 2**30, or a string, "8GiB"'
+    except _InvalidSizeError as error:
+        why, remedy = error.args
+    raise PoolOptionError(f"{option}={show_value(value)}", why, remedy)
 
 
-def _from_text(text: str, asked: str) -> int:
+class _InvalidSizeError(Exception):
+    """A reason, and what to write."""
+
+
+def _from_text(text: str) -> int:
     match = _SIZE.fullmatch(text)
     unit = match[2].lower() if match else ""
+    if match is not None and unit not in _UNITS and unit + "ib" in _UNITS:
+        why = f"{match[2]!r} is ambiguous (1000-based or 1024-based)"
+        raise _InvalidSizeError(why, f'write "{match[1]}{unit.upper()}iB" or "{match[1]}{unit.upper()}B"')
     if match is None or unit not in _UNITS:
-        if match is not None and unit + "ib" in _UNITS:
-            why = f"{match[2]!r} is ambiguous (1000-based or 1024-based)"
-            raise PoolOptionError(
-                asked, why, f'write "{match[1]}{unit.upper()}iB" or "{match[1]}{unit.upper()}B"'
-            )
         why = "a size is not negative" if text.strip().startswith("-") else "it is not a size"
-        raise PoolOptionError(asked, why, 'write it as "8GiB", "512 MB" or 4096')
+        raise _InvalidSizeError(why, 'write it as "8GiB", "512 MB" or 4096')
     number = float(match[1]) * _UNITS[unit]
     if number > _END:  # also infinite, and more digits than int() accepts
-        number = float(_END)
-    elif match[1].isdigit():  # exact, unlike the float
-        return _within(int(match[1]) * _UNITS[unit], asked)
-    return _within(int(number), asked)
+        return _END
+    return int(match[1]) * _UNITS[unit] if match[1].isdigit() else int(number)  # exact for whole numbers
 
 
-def _within(size: int, asked: str) -> int:
-    if size >= _END:
-        raise PoolOptionError(asked, "it exceeds the address space", 'write it as "8GiB"')
-    return size
+def _check(size: int) -> int:
+    if 0 <= size < _END:
+        return size
+    why = "a size is not negative" if size < 0 else "it exceeds the address space"
+    raise _InvalidSizeError(why, 'pass a number of bytes, or a text as "8GiB"')
 
 
 def show_value(value: Any) -> str:

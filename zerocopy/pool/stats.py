@@ -1,14 +1,19 @@
-"""Statistics of a pool: now, since it was installed, and in each open ``with`` block."""
+"""Statistics of a pool: now, since it was installed, and in ``with`` blocks, which also have leaks."""
 
 from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from zerocopy import forks
+from zerocopy.errors.warning import warn
 from zerocopy.formatting.units import format_bytes
+from zerocopy.pool.host import HostStats
+from zerocopy.pool.host.c_library import resident
+from zerocopy.pool.tracker import AllocationTracker, Leak
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,29 @@ class Stats:
         return html.table(str(self), rows)
 
 
+def process_stats() -> Stats:
+    """Return the resident memory of this process, now and at most since it began."""
+    import resource  # not on Windows, where no pool is supported
+
+    # Kibibytes on Linux, bytes on macOS (getrusage(2)).
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    try:
+        current = resident()
+    except OSError:  # not Linux
+        current = peak
+    return Stats(current, max(peak, current))
+
+
+def host_sum(figures: Mapping[str, HostStats]) -> Stats | None:
+    """Return the sum of the modes of host memory; None if none of them counts."""
+    known = [each for each in figures.values() if each.in_use is not None]
+    if not known:
+        return None
+    in_use = sum(each.in_use or 0 for each in known)
+    held = in_use + sum(each.kept or 0 for each in known)
+    return Stats(in_use, max(held, sum(each.peak or 0 for each in known)), held)
+
+
 @dataclass(frozen=True, slots=True)
 class StatsDelta:
     """Peak and totals between two reads; None totals where the kind of pool does not count them."""
@@ -75,20 +103,6 @@ class StatsDelta:
             _add(self.total_bytes, other.total_bytes),
             _add(self.total_count, other.total_count),
         )
-
-
-def process_stats() -> Stats:
-    """Return the resident memory of this process, now and at most since it began."""
-    import resource  # not on Windows, where no pool is supported
-
-    # Kibibytes on Linux, bytes on macOS (getrusage(2)).
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    try:
-        with open("/proc/self/statm") as file:
-            current = int(file.read().split()[1]) * resource.getpagesize()
-    except OSError:  # not Linux
-        current = peak
-    return Stats(current, max(peak, current))
 
 
 def _add(one: int | None, other: int | None) -> int | None:
@@ -144,3 +158,69 @@ class StatsRecorder:
         now: Stats = self._pool.stats()
         peak = max(window.peak_bytes, now.current_bytes)
         return replace(now, peak_bytes=peak, total_bytes=window.total_bytes, total_count=window.total_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Figures of a ``with`` block on one device: an entry of `Pool.scopes`.
+
+    Attributes
+    ----------
+    stats : Stats
+        Memory in use at the end of the block. The peak includes memory allocated before the
+        block; the totals are the block's own.
+    leaks : list of Leak
+        Allocations of the block that are outstanding at its end. Without ``track=True``, one
+        entry with the growth of the memory in use.
+
+    Examples
+    --------
+    >>> scope = Scope(Stats(1024, 4096), [Leak(1024, 0)])
+    >>> scope.stats.peak_bytes, [leak.nbytes for leak in scope.leaks]
+    (4096, [1024])
+    """
+
+    stats: Stats
+    leaks: list[Leak]
+
+
+class OpenScope:
+    """A block that has begun: `recorders` by device, and `leaks`, which returns the outstanding memory."""
+
+    def __init__(
+        self,
+        recorders: Mapping[int, StatsRecorder],
+        tracker: AllocationTracker | None,
+        leaks: Callable[[], list[Leak]],
+    ) -> None:
+        self._recorders, self._tracker, self._leaks = dict(recorders), tracker, leaks
+        self._number = tracker.number if tracker is not None else 0
+        held = leaks() if tracker is not None else []
+        self._held = {(leak.device, leak.ptr, leak.nbytes) for leak in held}
+        self._before = {device: each.overall().current_bytes for device, each in recorders.items()}
+        self._windows = {device: each.begin() for device, each in recorders.items()}
+
+    def end(self) -> dict[int, Scope]:
+        """Return the figures of the block by device."""
+        leaks = self._leaks() if self._tracker is not None else None
+        return {device: self._end(device, window, leaks) for device, window in self._windows.items()}
+
+    def _end(self, device: int, window: int, leaks: list[Leak] | None) -> Scope:
+        stats = self._recorders[device].end(window)
+        if leaks is not None:
+            return Scope(stats, [leak for leak in leaks if leak.device == device and self._is_new(leak)])
+        growth = stats.current_bytes - self._before[device]
+        return Scope(stats, [Leak(growth, device)] if growth > 0 else [])
+
+    def _is_new(self, leak: Leak) -> bool:
+        if leak.number:  # decisive even if the address was reused
+            return leak.number > self._number
+        return (leak.device, leak.ptr, leak.nbytes) not in self._held
+
+
+def warn_of_leaks(scopes: Mapping[int, Scope]) -> None:
+    """Emit a ``ResourceWarning`` for the leaks of a block."""
+    leaks = [leak for scope in scopes.values() for leak in scope.leaks]
+    if leaks:
+        listing = "\n".join(map(str, leaks))
+        warn(f"outstanding at the end of the block:\n{listing}", ResourceWarning)

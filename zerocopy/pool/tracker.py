@@ -6,18 +6,13 @@ import itertools
 import os
 import sys
 import traceback
-from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass
 
-from zerocopy import forks
 from zerocopy.errors import PoolOptionError
 from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes
 
 _DEPTH = 16
-#: Changes of a sum that are kept before they are summed.
-_UNSUMMED = 1000
 # Frames of this package do not help to find a leak.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -69,10 +64,9 @@ class AllocationTracker:
 
     def __init__(self) -> None:
         # No lock: each step is one dict operation, and a finalizer may run at any point.
-        self._allocations: dict[tuple[int, int], Leak] = {}
+        self._allocations: dict[tuple[int, int | None], Leak] = {}
         self._numbers = itertools.count(1)
         self.number = 0
-        self._totals = _Totals()
 
     def record(self, device: int, ptr: int, nbytes: int, requester: str) -> None:
         """Record an allocation with the stack of the first caller outside this package."""
@@ -83,35 +77,28 @@ class AllocationTracker:
         stack.reverse()
         self.number = number = next(self._numbers)
         text = "".join(stack.format())
-        self.remove(device, ptr)  # freed without a call of the pool
+        # Replaces the record of a block that was freed without a call of the pool.
         self._allocations[device, ptr] = Leak(nbytes, device, ptr, requester, text, number)
-        self._totals.add(requester, nbytes)
 
-    def remove(self, device: int, ptr: int) -> None:
+    def remove(self, device: int, ptr: int | None) -> None:
         """Remove a freed allocation."""
-        leak = self._allocations.pop((device, ptr), None)
-        if leak is not None:
-            self._totals.add(leak.requester, -leak.nbytes)
+        self._allocations.pop((device, ptr), None)
 
     def check(self, device: int, ptr: int, nbytes: int) -> None:
         """Raise unless an allocation of that address and size is outstanding."""
         leak = self._allocations.get((device, ptr))
         if leak is None or leak.nbytes != nbytes:
-            why = (
-                "no allocation at that address is outstanding"
-                if leak is None
-                else f"it has {leak.nbytes} bytes"
-            )
-            raise PoolOptionError(
-                f"deallocate({ptr:#x}, {nbytes})", why, "free each allocation once, with its size"
-            )
+            outstanding = "no allocation at that address is outstanding"
+            why = outstanding if leak is None else f"it has {leak.nbytes} bytes"
+            asked = f"deallocate({ptr:#x}, {nbytes})"
+            raise PoolOptionError(asked, why, "free each allocation once, with its size")
 
-    def find(self, device: int, ptr: int, nbytes: int) -> Leak | None:
-        """Return a recorded allocation; None if the address was reused with another size."""
-        leak = self._allocations.get((device, ptr))
-        return leak if leak is not None and leak.nbytes == nbytes else None
+    def find(self, leak: Leak) -> Leak | None:
+        """Return the record of an allocation; None if its address was reused with another size."""
+        recorded = self._allocations.get((leak.device, leak.ptr))
+        return recorded if recorded is not None and recorded.nbytes == leak.nbytes else None
 
-    def prune(self, device: int, outstanding: set[int], number: int) -> None:
+    def prune(self, device: int, outstanding: set[int | None], number: int) -> None:
         """Remove allocations up to `number` that are no longer outstanding."""
         for (at, ptr), leak in self._allocations.copy().items():
             if at == device and ptr not in outstanding and leak.number <= number:
@@ -122,35 +109,8 @@ class AllocationTracker:
         return [leak for (at, _), leak in self._allocations.copy().items() if at == device]
 
     def totals(self) -> dict[str, int]:
-        """Return the outstanding bytes of each requester; it takes the same time for any number of blocks."""
-        return self._totals.read()
-
-
-class _Totals:
-    """Sums of bytes by requester. Adding is one atomic call, so that a finalizer may add at any point."""
-
-    def __init__(self) -> None:
-        self._changes: deque[tuple[str, int]] = deque()
-        self._sums: dict[str, int] = {}
-        self._lock = forks.plain_lock()  # held while changes are summed; finalizers never wait for it
-
-    def add(self, requester: str, nbytes: int) -> None:
-        """Add bytes to a sum, or subtract them."""
-        self._changes.append((requester, nbytes))
-        if len(self._changes) > _UNSUMMED and self._lock.acquire(blocking=False):
-            try:
-                self._sum()
-            finally:
-                self._lock.release()
-
-    def read(self) -> dict[str, int]:
-        """Return the sums."""
-        with self._lock:
-            self._sum()
-            return dict(self._sums)
-
-    def _sum(self) -> None:
-        with suppress(IndexError):  # other threads add meanwhile
-            for _ in range(len(self._changes)):
-                requester, nbytes = self._changes.popleft()
-                self._sums[requester] = self._sums.get(requester, 0) + nbytes
+        """Return the outstanding bytes of each requester."""
+        sums: dict[str, int] = {}
+        for leak in self._allocations.copy().values():
+            sums[leak.requester] = sums.get(leak.requester, 0) + leak.nbytes
+        return sums

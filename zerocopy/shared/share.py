@@ -70,8 +70,8 @@ def share(obj: Any) -> Shared:
     An object of up to 64 KiB is copied when it is opened.
 
     An array in CUDA memory stays where it is, and its readers use the same memory. The driver must have a
-    handle for it: memory of ``cudaMalloc`` has one, and memory of ``install_pool("rmm:async", ipc=True)``.
-    Other asynchronous pools have none.
+    handle for it: memory of ``cudaMalloc`` has one, and memory of an asynchronous resource of RMM with
+    ``enable_ipc=True`` (``install_pool(resource=...)``). Other asynchronous pools have none.
 
     Examples
     --------

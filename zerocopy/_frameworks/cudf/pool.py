@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from zerocopy.pool.hook import PoolHook
-from zerocopy.pool.protocol import PoolInterface
+from zerocopy.pool.hook import PoolHook, PoolInterface
 
 
 class CuDFHook(PoolHook):

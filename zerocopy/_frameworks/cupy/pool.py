@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from zerocopy.errors import Reason
-from zerocopy.pool.block import Block
-from zerocopy.pool.hook import PoolHook
-from zerocopy.pool.protocol import PoolInterface
+from zerocopy.pool.hook import Block, PoolHook, PoolInterface
 
 # cudaErrorMemoryAllocation, driver_types.h.
 _OUT_OF_MEMORY = 2

@@ -6,8 +6,7 @@ import sys
 from typing import ClassVar
 
 from zerocopy.errors import Reason
-from zerocopy.pool.hook import distribution_version
-from zerocopy.pool.variable_hook import VariableHook
+from zerocopy.pool.hook import VariableHook, distribution_version
 
 _PLUGINS = ("jax-cuda13-plugin", "jax-cuda12-plugin")
 

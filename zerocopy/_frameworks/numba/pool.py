@@ -9,9 +9,7 @@ from typing import Any
 
 from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.errors import Reason
-from zerocopy.pool.block import Block
-from zerocopy.pool.hook import PoolHook
-from zerocopy.pool.protocol import PoolInterface
+from zerocopy.pool.hook import Block, PoolHook, PoolInterface
 
 
 class _Current:

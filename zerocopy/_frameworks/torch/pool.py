@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from zerocopy.errors import PoolUnavailableError, Reason
 from zerocopy.framework import version_numbers
 from zerocopy.pool import imports
-from zerocopy.pool.hook import PoolHook, distribution_version
-from zerocopy.pool.protocol import PoolInterface
+from zerocopy.pool.hook import PoolHook, PoolInterface, distribution_version
 
 _BACKEND = "backend:cudaMallocAsync"
 # Since 2.9 torch warns that the old name is deprecated (c10/core/AllocatorConfig.cpp).

@@ -44,6 +44,4 @@ def read_pool() -> PoolRecord:
             "frameworks": {},
             "notes": [],
         }
-    from zerocopy.pool.record import read_record
-
-    return cast("PoolRecord", read_record(pool))
+    return cast("PoolRecord", pool._record())

@@ -8,7 +8,6 @@ import re
 import sys
 import sysconfig
 import tracemalloc
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -56,7 +55,7 @@ def file_of(function: int) -> str:
 
 def refusal() -> Reason | None:
     """Return why the allocator of this process cannot be changed; None if it can."""
-    return next((reason for check in _CHECKS if (reason := check()) is not None), None)
+    return _no_glibc() or _replaced() or _free_threaded() or _wrapped()
 
 
 def _no_glibc() -> Reason | None:
@@ -191,7 +190,9 @@ def _wrapped() -> Reason | None:
     )
 
 
-_CHECKS: tuple[Callable[[], Reason | None], ...] = (_no_glibc, _replaced, _free_threaded, _wrapped)
+def mallopt(setting: int, value: int) -> bool:
+    """Change a setting of the allocator; return whether the C library accepts it (mallopt(3))."""
+    return bool(library().mallopt(ctypes.c_int(setting), ctypes.c_int(value)))
 
 
 def huge_heap() -> bool:

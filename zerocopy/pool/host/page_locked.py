@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 import sys
 from collections import deque
@@ -181,16 +182,12 @@ class PinnedPool:
     @property
     def in_use(self) -> int:
         """Bytes in use, rounded up to size classes."""
-        with self._lock:
-            self._collect()
-            return sum(self._in_use.values())
+        return self.figures()[0]
 
     @property
     def kept(self) -> int:
         """Bytes kept for reuse."""
-        with self._lock:
-            self._collect()
-            return self._held - sum(self._in_use.values())
+        return self.figures()[1]
 
     def figures(self) -> tuple[int, int, int]:
         """Return the bytes in use, kept, and the most that were in use and kept at once."""
@@ -246,38 +243,26 @@ class PinnedPool:
         import numpy as np
 
         asked = f"empty({show_value(shape)}, {show_value(dtype)})"
-        several = hasattr(shape, "__iter__") and not isinstance(shape, (str, bytes, bytearray))
-        extents = tuple(_whole(extent, asked) for extent in (shape if several else (shape,)))
         try:
-            dtype = np.dtype(dtype)
-        except TypeError as error:
-            raise PoolOptionError(asked, str(error), "pass a NumPy dtype") from error
-        if dtype.subdtype is not None:  # NumPy appends the axes of a subarray dtype
-            dtype, inner = dtype.subdtype
-            extents += inner
-        if dtype.hasobject or any(extent < 0 for extent in extents):
-            why = (
-                "page-locked memory cannot hold Python objects"
-                if dtype.hasobject
-                else "an extent is negative"
-            )
-            raise PoolOptionError(asked, why, "pass a non-negative shape and a dtype without Python objects")
-        nbytes = dtype.itemsize
-        for extent in extents:
-            nbytes *= extent
-        try:
-            if not nbytes:
-                return np.empty(extents, dtype)
-            if nbytes < _END:
-                np.broadcast_to(np.uint8(0), extents)  # raises for more axes than NumPy supports
-        except ValueError as error:
-            raise PoolOptionError(asked, str(error), "pass a shape that NumPy supports") from error
+            # A view of one element, which has no memory of its own: NumPy checks shape and dtype.
+            element = np.empty((), np.dtype(dtype))
+            several = np.iterable(shape) and not isinstance(shape, (bytes, bytearray))
+            extents = tuple(operator.index(extent) for extent in (shape if several else [shape]))
+            like = np.broadcast_to(element, (*extents, *element.shape))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise PoolOptionError(asked, str(error), "pass a shape and a dtype of NumPy") from error
+        if like.dtype.hasobject:
+            why = "page-locked memory cannot hold Python objects"
+            raise PoolOptionError(asked, why, "pass a dtype without Python objects")
+        nbytes = math.prod(like.shape) * like.itemsize
         if nbytes >= _END:
             raise PoolOptionError(asked, "it exceeds the address space", "work in smaller pieces")
+        if not nbytes:
+            return np.empty(like.shape, like.dtype)
         ptr = self.allocate(nbytes)
         self._leased.add(ptr)
         raw = np.asarray(_Lease(ptr, nbytes, self._on_drop))
-        array: Array = raw.view(dtype).reshape(extents)
+        array: Array = raw.view(like.dtype).reshape(like.shape)
         return array
 
     def trim(self) -> int:
@@ -346,25 +331,22 @@ class PinnedPool:
 
     def _take(self, size: int, asked: str) -> int:
         try:
-            return self._count(self._source.allocate(size), size)
+            ptr = self._source.allocate(size)
         except MemoryError:
             # Free the kept blocks of other sizes, and try again.
             self._settle()
             self._drop()
-        try:
-            return self._count(self._source.allocate(size), size)
-        except MemoryError as error:
-            in_use = sum(self._in_use.values())
-            raise PoolLimitError(
-                asked,
-                f"the system has no {size} bytes left: {error}",
-                "drop arrays of the pool; for page-locked memory see ulimit -l and the container's limit",
-                size,
-                in_use,
-                source="the system",
-            ) from error
-
-    def _count(self, ptr: int, size: int) -> int:
+            try:
+                ptr = self._source.allocate(size)
+            except MemoryError as error:
+                raise PoolLimitError(
+                    asked,
+                    f"the system has no {size} bytes left: {error}",
+                    "drop arrays of the pool; for page-locked memory see ulimit -l and the container's limit",
+                    size,
+                    sum(self._in_use.values()),
+                    source="the system",
+                ) from error
         self._held += size
         self._peak = max(self._peak, self._held)
         return ptr

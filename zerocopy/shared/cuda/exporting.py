@@ -145,7 +145,8 @@ def _memory(device: int, base: int) -> tuple[bytes, Offer | None]:
         except DeviceError as error:
             raise _refused(
                 f"its memory is of an asynchronous pool that cannot be exported: {error.why}",
-                'allocate it from install_pool("rmm:async", ipc=True) or with cudaMalloc',
+                "allocate it with cudaMalloc, or from "
+                "zerocopy.install_pool(resource=rmm.mr.CudaAsyncMemoryResource(enable_ipc=True))",
             ) from error
         except OSError as error:
             raise _refused(

@@ -1,10 +1,11 @@
-"""`PoolBase`: the internal part of a pool: device memory, limits, tracking, attachments."""
+"""`DeviceMemory`: the part of a pool that lies on devices, and that the hooks of frameworks use."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from typing import Any
 
+from zerocopy.device import LEGACY_DEFAULT_STREAM, parse_stream
 from zerocopy.errors import (
     DeviceError,
     PoolClosedError,
@@ -13,22 +14,24 @@ from zerocopy.errors import (
     PoolUnavailableError,
     Reason,
 )
+from zerocopy.forks import LOADING
 from zerocopy.formatting.units import format_bytes
-from zerocopy.pool import shutdown
-from zerocopy.pool.attachment import Status
+from zerocopy.pool import hooks, shutdown
 from zerocopy.pool.attachments import Attachments
 from zerocopy.pool.gpus import GPU
-from zerocopy.pool.hook import PoolHook
-from zerocopy.pool.limits import Limit, PoolInUseError
-from zerocopy.pool.options import device_number, is_rmm_kind
-from zerocopy.pool.settings import Settings
+from zerocopy.pool.hook import PoolHook, Status
+from zerocopy.pool.limits import Limit, PoolInUseError, changed_limit
+from zerocopy.pool.settings import Settings, device_number
 from zerocopy.pool.stats import StatsRecorder
 from zerocopy.pool.tracker import AllocationTracker, Leak
 from zerocopy.protocols import cuda_driver
 
 
-class PoolBase:
-    """What a :class:`~zerocopy.pool.pool.Pool` is made of, for hooks, scopes and the report."""
+class DeviceMemory:
+    """The allocator of each device with its limit and statistics, and the frameworks that are attached.
+
+    It is what hooks see of a pool: a `PoolInterface`.
+    """
 
     def __init__(
         self,
@@ -37,24 +40,49 @@ class PoolBase:
         gpus: list[GPU],
         missing: Reason | None,
         limits: dict[int, Limit],
-        hooks: list[PoolHook],
+        pool_hooks: list[PoolHook],
     ) -> None:
-        self.settings = settings
-        self.kind = kind
+        self.settings, self.kind, self.limits, self.closed = settings, kind, limits, False
         self.gpus = {gpu.index: gpu for gpu in gpus}
         self.devices = tuple(self.gpus)
         if kind == "custom":
             self.devices = settings.devices or self.devices or (0,)
-        self.limits = limits
-        self.closed = False
         self.notes: list[str] = []  # for the report
         self.tracker = AllocationTracker() if settings.track else None
+        self.pools: dict[int, Any] = {}  # `DriverPool` or `RMMPool`, by device
+        self.recorders: dict[int, StatsRecorder] = {}
+        self.attachments = Attachments(self, pool_hooks)
         self._missing = missing
-        self.pools: dict[int, Any] = {}
-        self._recorders: dict[int, StatsRecorder] = {}
-        self.attachments = Attachments(self, hooks)
         # The hook of the resources that other frameworks allocate via.
-        self._provider = next(hook.name for hook in hooks if hook.pool_kind)
+        self._provider = next(hook.name for hook in pool_hooks if hook.pool_kind)
+
+    def add_device_pool(self, device: int, pool: Any) -> None:
+        """Use `pool` for the memory of a device."""
+        self.pools[device] = pool
+        self.recorders[device] = StatsRecorder(pool)
+
+    @property
+    def active_devices(self) -> tuple[int, ...]:
+        """The devices on which the pool allocates."""
+        return tuple(self.pools)
+
+    @property
+    def uses_rmm(self) -> bool:
+        """Whether the pool is built from RMM's resources."""
+        return self.kind not in ("driver", "none")
+
+    @property
+    def tracked(self) -> bool:
+        """Whether the pool records each allocation."""
+        return self.tracker is not None
+
+    def missing_device(self) -> Reason | None:
+        """Return why the pool has no device; None if it has one."""
+        return self._missing if self.kind == "none" else None
+
+    def device_pool(self, device: int) -> Any:
+        """Return the allocator of one device."""
+        return self.pools[device]
 
     def allocate_for(self, requester: str, nbytes: int, stream: int, device: int) -> int:
         """Allocate for a framework, which the report of leaks names; 0 for 0 bytes."""
@@ -62,7 +90,7 @@ class PoolBase:
         if not nbytes:
             return 0
         try:
-            ptr = int(self.device_pool(device).allocate(nbytes, stream))
+            ptr = int(self.pools[device].allocate(nbytes, stream))
         except MemoryError as error:
             refused = self.limit_error(nbytes, device, error)
             if refused is error:
@@ -80,24 +108,27 @@ class PoolBase:
             return
         if self.tracker is not None:
             self.tracker.remove(device, ptr)
-        self.device_pool(device).deallocate(ptr, nbytes, stream)
+        self.pools[device].deallocate(ptr, nbytes, stream)
+
+    def record(self, device: int, ptr: int, nbytes: int, requester: str) -> None:
+        """Record an allocation, under ``track=True``."""
+        if self.tracker is not None:
+            self.tracker.record(device, ptr, nbytes, requester)
 
     def limit_error(self, nbytes: int, device: int, error: MemoryError) -> MemoryError:
         """Return a `PoolLimitError` if the limit caused `error`, otherwise `error`."""
         limit = self.limits.get(device)
         if limit is None or isinstance(error, PoolLimitError):
             return error
-        pool = self.device_pool(device)
+        pool = self.pools[device]
         in_use = pool.in_use()
         if in_use + pool.charged_bytes(nbytes) > limit.nbytes:
             more = f"{format_bytes(nbytes)} on top of the {format_bytes(in_use)} in use"
             why = f"{more} would exceed the limit of {limit}"
-        elif (
-            "maximum pool size" in str(error).lower()
-        ):  # RMM has no error type for a pool at its maximum size
-            why = (
-                f"{format_bytes(in_use)} of {limit} are in use, and no free block is as large (fragmentation)"
-            )
+        elif "maximum pool size" in str(error).lower():
+            # RMM has no error type for a pool at its maximum size.
+            used = f"{format_bytes(in_use)} of {limit} are in use"
+            why = f"{used}, and no free block is as large (fragmentation)"
         else:
             return error  # the device itself is out of memory
         return PoolLimitError(
@@ -110,49 +141,12 @@ class PoolBase:
             limit.source,
         )
 
-    def device_pool(self, device: int) -> Any:
-        """Return the allocator of one device: a `DriverPool` or an `RMMPool`."""
-        return self.pools[device]
-
-    @property
-    def active_devices(self) -> tuple[int, ...]:
-        """The devices on which the pool allocates."""
-        return tuple(self.pools)
-
-    def add_device_pool(self, device: int, pool: Any) -> None:
-        """Use `pool` for the memory of a device."""
-        self.pools[device] = pool
-        self._recorders[device] = StatsRecorder(pool)
-
-    def recorder(self, device: int) -> StatsRecorder:
-        """Return the statistics of a device."""
-        return self._recorders[device]
-
-    def missing_device(self) -> Reason | None:
-        """Return why the pool has no device; None if it has one."""
-        return self._missing if self.kind == "none" else None
-
     def memory_info(self, device: int) -> tuple[int, int]:
         """Return the free and the total bytes of a device; under a limit, of the limit."""
         limit = self.limits.get(device)
         if limit is not None:
-            return max(0, limit.nbytes - self.device_pool(device).in_use()), limit.nbytes
+            return max(0, limit.nbytes - self.pools[device].in_use()), limit.nbytes
         return cuda_driver.memory_info(device)
-
-    @property
-    def uses_rmm(self) -> bool:
-        """Whether the pool is built from RMM's resources."""
-        return is_rmm_kind(self.kind)
-
-    @property
-    def tracked(self) -> bool:
-        """Whether the pool records each allocation."""
-        return self.tracker is not None
-
-    def record(self, device: int, ptr: int, nbytes: int, requester: str) -> None:
-        """Record an allocation, under ``track=True``."""
-        if self.tracker is not None:
-            self.tracker.record(device, ptr, nbytes, requester)
 
     def frameworks_freeing_via(self, name: str) -> list[str]:
         """Return the attached frameworks that free through another hook's allocator."""
@@ -161,6 +155,19 @@ class PoolBase:
     def leaks(self) -> list[Leak]:
         """Return the memory that was allocated and not freed; see `Pool.check_leaks`."""
         return [leak for device in self.pools for leak in self._outstanding(device)]
+
+    def _outstanding(self, device: int) -> list[Leak]:
+        pool, tracker = self.pools[device], self.tracker
+        if tracker is None:
+            current = pool.stats().current_bytes
+            return [Leak(current, device)] if current > 0 else []
+        if not pool.counts_all:
+            return tracker.outstanding(device)
+        # RMM lists all allocations; the tracker has Python stacks for the allocations of the pool.
+        number = tracker.number
+        leaks: list[Leak] = pool.outstanding()
+        tracker.prune(device, {leak.ptr for leak in leaks}, number)
+        return [tracker.find(leak) or leak for leak in leaks]
 
     def refresh(self) -> list[str]:
         """Attach frameworks again whose allocator was replaced; see `Pool.refresh`."""
@@ -176,22 +183,39 @@ class PoolBase:
         free = {device: _free_bytes(device) for device, pool in self.pools.items() if pool.reserved_unknown}
         trimmed = 0
         for device, pool in self.pools.items():
-            self.recorder(device).update()  # a new device pool counts from zero
+            self.recorders[device].update()  # a new device pool counts from zero
             trimmed += pool.trim()
         if self.uses_rmm:
             # The device pool may be a new one; RMM holds the old one until then.
             self.attachments.attach_again(self._provider)
         return trimmed + sum(max(0, _free_bytes(device) - before) for device, before in free.items())
 
-    def check_can_set_limit(self, device: int, asked: str) -> None:
-        """Raise `PoolInUseError` or `PoolOptionError` if the limit of a device cannot be changed now."""
-        pool = self.device_pool(device)
+    def change_limit(self, fraction: float | None, nbytes: int | None, device: Any, asked: str) -> None:
+        """Change the limit of one device, or of all; see `Pool.set_limit`."""
+        if nbytes == 0:
+            raise PoolOptionError(asked, "no allocation would be possible", "pass None for no limit")
+        devices = list(self.pools) if self.pools and device is None else [self.check_device(device)]
+        if not self.uses_rmm:
+            remedy = hooks.other_limits("install_pool('rmm', limit=...) has one, for")
+            why = "CUDA's default memory pool has no limit"
+            raise PoolOptionError(asked, why, f"{remedy}; MPS limits whole processes", code="no-limit")
+        changed = {
+            number: changed_limit(self.settings, self.kind, self.gpus.get(number), fraction, nbytes, asked)
+            for number in devices
+        }
+        with LOADING:
+            for number in devices:
+                self._check_can_set_limit(number, asked)
+            for number, limit in changed.items():
+                self._set_limit(number, limit, asked)
+
+    def _check_can_set_limit(self, device: int, asked: str) -> None:
+        pool = self.pools[device]
         reason = pool.limit_refusal()
         freeing = [] if pool.limit_is_live else self.frameworks_freeing_via(self._provider)
         if reason is None and freeing:
-            names = " and ".join(freeing)
             reason = Reason(
-                f"{names} must free into the resource from which it allocated",
+                f"{' and '.join(freeing)} must free into the resource from which it allocated",
                 "leave it out with frameworks=",
                 code="pool-fixed",
             )
@@ -199,11 +223,10 @@ class PoolBase:
             error = PoolInUseError if reason.code == PoolInUseError.code else PoolOptionError
             raise error(f"{asked} on device {device}", reason.why, reason.remedy, code=reason.code)
 
-    def set_limit(self, device: int, limit: Limit | None, asked: str) -> None:
-        """Change the limit of a device; see `Pool.set_limit`."""
-        pool = self.device_pool(device)
+    def _set_limit(self, device: int, limit: Limit | None, asked: str) -> None:
+        pool = self.pools[device]
         is_live = pool.limit_is_live
-        self.recorder(device).update()  # a new device pool counts from zero
+        self.recorders[device].update()  # a new device pool counts from zero
         try:
             pool.set_limit(limit)
         except PoolUnavailableError as error:
@@ -221,19 +244,6 @@ class PoolBase:
         with ExitStack() as stack:
             for pool in self.pools.values():
                 stack.callback(pool.release, in_use)
-
-    def _outstanding(self, device: int) -> list[Leak]:
-        pool, tracker = self.device_pool(device), self.tracker
-        if tracker is None:
-            current = pool.stats().current_bytes
-            return [Leak(current, device)] if current > 0 else []
-        if not pool.counts_all:
-            return tracker.outstanding(device)
-        # RMM lists all allocations; the tracker has Python stacks for the allocations of the pool.
-        number = tracker.number
-        leaks = pool.outstanding()
-        tracker.prune(device, {leak.ptr for leak in leaks}, number)
-        return [tracker.find(device, leak.ptr, leak.nbytes) or leak for leak in leaks]
 
     def check_open(self, asked: str) -> None:
         """Raise if the pool was closed."""
@@ -268,3 +278,17 @@ class PoolBase:
 
 def _free_bytes(device: int) -> int:
     return cuda_driver.memory_info(device)[0]
+
+
+def read_stream(stream: Any) -> int:
+    """Return a stream's driver handle: 1 for the legacy default stream, which 0 and None mean too."""
+    if stream is None:
+        return LEGACY_DEFAULT_STREAM
+    if not hasattr(stream, "__index__"):
+        return parse_stream(stream) or LEGACY_DEFAULT_STREAM
+    number = int(stream)
+    if not 0 <= number < 2**64:
+        raise PoolOptionError(
+            f"stream={stream!r}", "it is not a stream handle", "leave it out, or pass a handle"
+        )
+    return number or LEGACY_DEFAULT_STREAM
