@@ -153,7 +153,7 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield the names of methods of the package that return text, and a text of each with hostile names."""
     from zerocopy.loading.dataset import Group
     from zerocopy.pool.pool import Pool
-    from zerocopy.pool.tracker import Leak
+    from zerocopy.pool.stats import Leak
     from zerocopy.registry import FrameworkInfo, Frameworks
     from zerocopy.shared.objects import Shared
     from zerocopy.tables.result import Encoded

@@ -16,7 +16,7 @@ from zerocopy.pool import install
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.hook import Block
 from zerocopy.pool.host import c_library
-from zerocopy.pool.tracker import AllocationTracker
+from zerocopy.pool.stats import AllocationTracker
 from zerocopy.protocols import cuda_driver
 
 MIB = 1 << 20

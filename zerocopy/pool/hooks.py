@@ -80,4 +80,4 @@ def other_limits(pool_limit: str) -> str:
     """Return all limits of GPU memory as clauses; `pool_limit` is the one that the pool can have."""
     sharing = framework_hooks()
     limited = join_names(hook.display_name for hook in sharing if not hook.shares_driver_pool)
-    return "; ".join([f"{pool_limit} {limited}", *own_limits(sharing)])
+    return "; ".join([f"{pool_limit} {limited}", *own_limits(sharing), "MPS and MIG limit whole processes"])

@@ -280,59 +280,26 @@ def preview(requested: Settings | None = None) -> Report:
     return Report.of(base, modes)
 
 
-def _add_notes(pool: DeviceMemory, *, warns: bool = True) -> None:
-    """Note, and warn, of other processes on the GPUs and of limits that do not cover everything."""
-    messages: list[tuple[str, bool]] = []
-    if pool.kind != "none":
-        if pool.settings.has_limit and (text := _unlimited(pool)):
-            messages.append((text, True))
-        if text := limits.unread_mps_note():
-            messages.append((text, False))
-    for index, gpu in pool.gpus.items():
-        text, in_use = limits.sharing_note(gpu, pool.limits.get(index))
-        if text:
-            messages.append((text, in_use))
-    for text, important in messages:
-        pool.notes.append(text)
-        if important and warns:
-            warn(text)
-
-
-def _unlimited(pool: DeviceMemory) -> str:
-    """Return a note about frameworks that allocate outside the pool's limit; empty if there are none."""
-    outside = {row.framework for row in pool.attachments.current() if not row.served}
-    present = [
-        hook
-        for hook in pool.attachments.hooks
-        if hook.shares_driver_pool and hook.name in outside and hook.installed() and hook.lacks_gpu() is None
-    ]
-    if not present:
-        return ""
-    return (
-        f"the limit does not apply to {', '.join(hook.display_name for hook in present)}: they allocate "
-        f"outside the pool. {'; '.join([*hooks.own_limits(present), 'MPS and MIG limit all of them'])}"
-    )
-
-
 def _prepare(requested: Settings, modes: list[host.Mode]) -> DeviceMemory:
     """Check everything that can be checked before anything is changed."""
     for mode in modes:
-        reason = mode.check()
-        if reason is not None:
-            asked = f"install_pool(host={mode.name!r})"
-            raise PoolUnavailableError(asked, reason.why, reason.remedy, code=reason.code)
+        if (reason := mode.check()) is not None:
+            raise _unavailable(f"install_pool(host={mode.name!r})", reason)
     pool_hooks = hooks.all_hooks()
-    gpus, missing = visible_gpus()
-    selected = _select(requested, gpus, missing)
-    kind = _resolve_kind(requested, pool_hooks, selected, missing)
-    device_limits = {} if kind == "none" else _limits(replace(requested, kind=kind), selected)
-    pool = DeviceMemory(requested, kind, selected, missing, device_limits, pool_hooks)
+    visible, missing = visible_gpus()
+    gpus = _select(requested, visible, missing)
+    kind = _resolve_kind(requested, pool_hooks, gpus, missing)
+    device_limits: dict[int, limits.Limit] = {}
+    if kind != "none":
+        numbered = {gpu.index: gpu for gpu in gpus}
+        for device in numbered or requested.devices or (0,):  # a custom allocator may have no GPU
+            limit = limits.device_limit(replace(requested, kind=kind), numbered.get(device))
+            device_limits |= {device: limit} if limit is not None else {}
+    pool = DeviceMemory(requested, kind, gpus, missing, device_limits, pool_hooks)
     if hasattr(requested.resource, "allocate") and len(pool.devices) > 1:
-        raise PoolOptionError(
-            "resource=...",
-            f"a resource belongs to one device, and the pool is on devices {list(pool.devices)}",
-            "pass devices=0, or a function that returns the resource of a device",
-        )
+        why = f"a resource belongs to one device, and the pool is on devices {list(pool.devices)}"
+        remedy = "pass devices=0, or a function that returns the resource of a device"
+        raise PoolOptionError("resource=...", why, remedy)
     rows = pool.attachments.predict()
     if requested.strict and kind != "none":
         _require_all(pool, rows)
@@ -345,11 +312,9 @@ def _select(requested: Settings, gpus: list[GPU], missing: Reason | None) -> lis
         return gpus
     by_index = {gpu.index: gpu for gpu in gpus}
     if not by_index.keys() >= set(requested.devices):
-        reason = missing or Reason(
-            f"{len(gpus)} devices are visible to CUDA", "pass the number of one of them", code="no-device"
-        )
-        asked = f"devices={list(requested.devices)}"
-        raise PoolUnavailableError(asked, reason.why, reason.remedy, code=reason.code)
+        why, remedy = f"{len(gpus)} devices are visible to CUDA", "pass the number of one of them"
+        reason = missing or Reason(why, remedy, code="no-device")
+        raise _unavailable(f"devices={list(requested.devices)}", reason)
     return [by_index[index] for index in requested.devices]
 
 
@@ -361,12 +326,8 @@ def _resolve_kind(
         return "custom"
     if missing is not None:
         if requested.kind != "auto" or (requested.strict and requested.host == "off"):
-            raise PoolUnavailableError(
-                f"install_pool({requested.kind!r})",
-                missing.why,
-                missing.remedy + '; host="aligned" works without a GPU',
-                code=missing.code,
-            )
+            remedy = missing.remedy + '; host="aligned" works without a GPU'
+            raise _unavailable(f"install_pool({requested.kind!r})", replace(missing, remedy=remedy))
         return "none"
     if requested.kind == "managed":
         for gpu in gpus:
@@ -376,28 +337,19 @@ def _resolve_kind(
     provider = next(hook for hook in pool_hooks if hook.pool_kind)
     if requested.has_limit:
         return provider.pool_kind
-    if not provider.installed():
-        return "driver"
     sharing = [hook for hook in pool_hooks if hook.shares_driver_pool]
-    if any(requested.named(hook.name) or hook.in_use() for hook in sharing):
-        return "driver"
-    return provider.pool_kind
+    shares = any(requested.named(hook.name) or hook.in_use() for hook in sharing)
+    return "driver" if shares or not provider.installed() else provider.pool_kind
 
 
-def _limits(requested: Settings, gpus: list[GPU]) -> dict[int, limits.Limit]:
-    if gpus:
-        device_limits = {gpu.index: limits.device_limit(requested, gpu) for gpu in gpus}
-    else:  # a custom allocator without a GPU
-        device_limits = dict.fromkeys(requested.devices or (0,), limits.device_limit(requested, None))
-    return {index: limit for index, limit in device_limits.items() if limit is not None}
+def _unavailable(asked: str, reason: Reason) -> PoolUnavailableError:
+    return PoolUnavailableError(asked, reason.why, reason.remedy, code=reason.code)
 
 
 def _build(pool: DeviceMemory) -> None:
     """Build the allocator of each device; RMM's kinds allocate memory here, and may fail."""
-    if pool.kind == "none":
-        return
     requested = replace(pool.settings, kind=pool.kind)
-    for device in pool.devices:
+    for device in pool.devices if pool.kind != "none" else ():
         if pool.uses_rmm:
             pool.add_device_pool(device, RMMPool(device, requested, pool.limits.get(device)))
         else:
@@ -418,3 +370,29 @@ def _require_all(pool: DeviceMemory, rows: list[Attachment]) -> None:
             f"{row.framework}: {row.detail or 'it is not installed'}",
             row.remedy or f"leave {row.framework} out with frameworks=",
         )
+
+
+def _add_notes(pool: DeviceMemory, *, warns: bool = True) -> None:
+    """Note, and warn, of other processes on the GPUs and of limits that do not cover everything."""
+    notes = [(_unlimited(pool), True), (limits.unread_mps_note(), False)] if pool.kind != "none" else []
+    notes += [limits.sharing_note(gpu, pool.limits.get(index)) for index, gpu in pool.gpus.items()]
+    for text, important in notes:
+        if text:
+            pool.notes.append(text)
+        if text and important and warns:
+            warn(text)
+
+
+def _unlimited(pool: DeviceMemory) -> str:
+    """Return a note about frameworks that allocate outside the pool's limit; empty if there are none."""
+    if not pool.settings.has_limit:
+        return ""
+    outside = {row.framework for row in pool.attachments.current() if not row.served}
+    sharing = [hook for hook in pool.attachments.hooks if hook.shares_driver_pool and hook.name in outside]
+    present = [hook for hook in sharing if hook.installed() and hook.lacks_gpu() is None]
+    if not present:
+        return ""
+    return (
+        f"the limit does not apply to {', '.join(hook.display_name for hook in present)}: they allocate "
+        f"outside the pool. {'; '.join([*hooks.own_limits(present), 'MPS and MIG limit all of them'])}"
+    )

@@ -63,72 +63,46 @@ def device_limit(
     settings: Settings, gpu: GPU | None, environ: Mapping[str, str] = os.environ
 ) -> Limit | None:
     """Return the limit for one GPU; None if there is none."""
-    limits = []
-    if settings.limit is not None:
-        limits.append(Limit(settings.limit, "limit="))
-    if gpu is not None:
-        limits += _of_gpu(settings, gpu)
-        pinned = _read_mps(environ.get(MPS), gpu.index)
-        if pinned is not None:
-            limits.append(Limit(pinned, MPS))
+    total = None if gpu is None else gpu.total
+    limits = [] if settings.limit is None else [Limit(settings.limit, "limit=")]
+    if gpu is not None and total is not None:
+        _check_total(settings, gpu, total)
+        if settings.fraction is not None:
+            limits.append(Limit(int(settings.fraction * total), f"fraction={settings.fraction}"))
+        if settings.reserve is not None:
+            limits.append(Limit(total - settings.reserve, f"reserve={format_bytes(settings.reserve)}"))
     elif settings.fraction is not None or settings.reserve is not None:
-        raise PoolOptionError(
-            ", ".join(settings.limit_options()),
-            "it depends on the GPU's memory, and the machine has no GPU",
-            "pass limit= in bytes",
-        )
+        why = "it depends on the GPU's memory, and the machine has no GPU"
+        if gpu is not None:
+            why = f"NVML does not report the memory of {gpu.name} (device {gpu.index}), on which it depends"
+        raise PoolOptionError(", ".join(settings.limit_options()), why, "pass limit= in bytes")
+    if gpu is not None:
+        parts = map(_read_mps, environ.get(MPS, "").split(","))
+        limits += [Limit(part[1], MPS) for part in parts if part is not None and part[0] == gpu.index]
     least = min(limits, key=lambda limit: limit.nbytes, default=None)
     if least is not None and settings.initial is not None and settings.initial > least.nbytes:
-        raise PoolOptionError(
-            f"initial={settings.initial}",
-            f"it exceeds the limit of the pool: {least}",
-            "pass a smaller initial=, or raise the limit",
-        )
+        why = f"it exceeds the limit of the pool: {least}"
+        raise PoolOptionError(f"initial={settings.initial}", why, "pass a smaller one, or raise the limit")
     return least
 
 
-def _of_gpu(settings: Settings, gpu: GPU) -> list[Limit]:
-    """Return the limits that depend on a GPU's total memory."""
-    if gpu.total is None:
-        if settings.fraction is not None or settings.reserve is not None:
-            raise PoolOptionError(
-                ", ".join(settings.limit_options()),
-                f"NVML does not report the memory of {gpu.name} (device {gpu.index}), on which it depends",
-                "pass limit= in bytes",
-            )
-        return []
-    for name in ("limit", "initial", "reserve"):
+def _check_total(settings: Settings, gpu: GPU, total: int) -> None:
+    """Raise if a size exceeds a GPU's total memory; managed memory may exceed it."""
+    for name in ("reserve",) if settings.kind == "managed" else ("limit", "initial", "reserve"):
         size = getattr(settings, name)
-        # Managed memory may exceed the GPU.
-        exempt = settings.kind == "managed" and name != "reserve"
-        if size is not None and size > gpu.total and not exempt:
+        if size is not None and size > total:
             raise PoolOptionError(
                 f"{name}={size}",
-                f"{gpu.name} (device {gpu.index}) has {format_bytes(gpu.total)}",
+                f"{gpu.name} (device {gpu.index}) has {format_bytes(total)}",
                 "pass a smaller size, or kind='managed', which can exceed the GPU's memory",
             )
-    if settings.reserve == gpu.total:
-        raise PoolOptionError(
-            f"reserve={settings.reserve}",
-            f"it leaves no memory of {gpu.name} (device {gpu.index})",
-            "pass a smaller size",
-        )
-    limits = []
-    if settings.fraction is not None:
-        limits.append(Limit(int(settings.fraction * gpu.total), f"fraction={settings.fraction}"))
-    if settings.reserve is not None:
-        limits.append(Limit(gpu.total - settings.reserve, f"reserve={format_bytes(settings.reserve)}"))
-    return limits
+    if settings.reserve == total:
+        why = f"it leaves no memory of {gpu.name} (device {gpu.index})"
+        raise PoolOptionError(f"reserve={settings.reserve}", why, "pass a smaller size")
 
 
-def _read_mps(text: str | None, index: int) -> int | None:
-    """Parse ``"0=1G,1=512MB"``; return the least limit of a device, None if it has none."""
-    parts = [_read_mps_part(part) for part in (text or "").split(",")]
-    return min((part[1] for part in parts if part is not None and part[0] == index), default=None)
-
-
-def _read_mps_part(part: str) -> tuple[int, int] | None:
-    """Return device and limit of ``"0=1G"``; None for any other form."""
+def _read_mps(part: str) -> tuple[int, int] | None:
+    """Return device and limit of ``"0=1G"``, a part of the variable; None for any other form."""
     match = re.fullmatch(r"\s*(\d+)\s*=\s*(\d+)\s*([KMG])B?\s*", part, re.IGNORECASE)
     return (int(match[1]), int(match[2]) * _UNITS[match[3].upper()]) if match is not None else None
 
@@ -136,7 +110,7 @@ def _read_mps_part(part: str) -> tuple[int, int] | None:
 def unread_mps_note(environ: Mapping[str, str] = os.environ) -> str:
     """Return a note about an MPS limit that is set and cannot be parsed; empty if all can."""
     text = environ.get(MPS, "")
-    parts = [part.strip() for part in text.split(",") if part.strip() and _read_mps_part(part) is None]
+    parts = [part.strip() for part in text.split(",") if part.strip() and _read_mps(part) is None]
     if not parts:
         return ""
     return (
@@ -158,8 +132,7 @@ def sharing_note(gpu: GPU, limit: Limit | None, environ: Mapping[str, str] = os.
             where += ", with this process's own memory, which NVML does not show apart in a PID namespace"
         return (
             f"other processes use {format_bytes(gpu.others)} of {where}, and the "
-            "pool has no limit: limit each process, by MPS or MIG; "
-            + hooks.other_limits("by kind='rmm' and limit= for"),
+            "pool has no limit: limit each process; " + hooks.other_limits("by kind='rmm' and limit= for"),
             True,
         )
     if "KUBERNETES_SERVICE_HOST" in environ and "CUDA_MPS_PIPE_DIRECTORY" not in environ:

@@ -13,6 +13,7 @@ from zerocopy.errors import (
     PoolOptionError,
     PoolUnavailableError,
     Reason,
+    ZeroCopyError,
 )
 from zerocopy.forks import LOADING
 from zerocopy.formatting.units import format_bytes
@@ -21,9 +22,8 @@ from zerocopy.pool.attachments import Attachments
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.hook import PoolHook, Status
 from zerocopy.pool.limits import Limit, PoolInUseError, changed_limit
-from zerocopy.pool.settings import Settings, device_number
-from zerocopy.pool.stats import StatsRecorder
-from zerocopy.pool.tracker import AllocationTracker, Leak
+from zerocopy.pool.settings import NO_LIMIT, Settings, device_number
+from zerocopy.pool.stats import AllocationTracker, Leak, StatsRecorder
 from zerocopy.protocols import cuda_driver
 
 
@@ -197,8 +197,7 @@ class DeviceMemory:
         devices = list(self.pools) if self.pools and device is None else [self.check_device(device)]
         if not self.uses_rmm:
             remedy = hooks.other_limits("install_pool('rmm', limit=...) has one, for")
-            why = "CUDA's default memory pool has no limit"
-            raise PoolOptionError(asked, why, f"{remedy}; MPS limits whole processes", code="no-limit")
+            raise PoolOptionError(asked, NO_LIMIT, remedy, code="no-limit")
         changed = {
             number: changed_limit(self.settings, self.kind, self.gpus.get(number), fraction, nbytes, asked)
             for number in devices
@@ -211,16 +210,12 @@ class DeviceMemory:
 
     def _check_can_set_limit(self, device: int, asked: str) -> None:
         pool = self.pools[device]
-        reason = pool.limit_refusal()
-        freeing = [] if pool.limit_is_live else self.frameworks_freeing_via(self._provider)
-        if reason is None and freeing:
-            reason = Reason(
-                f"{' and '.join(freeing)} must free into the resource from which it allocated",
-                "leave it out with frameworks=",
-                code="pool-fixed",
-            )
+        error: type[ZeroCopyError] = PoolInUseError
+        reason, freeing = pool.limit_refusal(), self.frameworks_freeing_via(self._provider)
+        if reason is None and freeing and not pool.limit_is_live:
+            why = f"{' and '.join(freeing)} must free into the resource from which it allocated"
+            reason, error = Reason(why, "leave it out with frameworks=", code="pool-fixed"), PoolOptionError
         if reason is not None:
-            error = PoolInUseError if reason.code == PoolInUseError.code else PoolOptionError
             raise error(f"{asked} on device {device}", reason.why, reason.remedy, code=reason.code)
 
     def _set_limit(self, device: int, limit: Limit | None, asked: str) -> None:

@@ -17,8 +17,7 @@ from zerocopy.pool.limits import Limit
 from zerocopy.pool.memory import DeviceMemory, read_stream
 from zerocopy.pool.report import OWN_REQUESTER, Report, read_record
 from zerocopy.pool.sizes import parse_size, show_value
-from zerocopy.pool.stats import OpenScope, Scope, Stats, host_sum, process_stats, warn_of_leaks
-from zerocopy.pool.tracker import Leak
+from zerocopy.pool.stats import Leak, OpenScope, Scope, Stats, host_sum, process_stats, warn_of_leaks
 
 _HOST = "host"
 
@@ -73,7 +72,11 @@ class Pool:
     Traceback (most recent call last):
         ...
     zerocopy.errors.PoolLimitError: allocate(2097152): 2 MiB on top of the 0 B in use would exceed ...
+    >>> pool.trim(), pool.refresh()
+    (0, [])
     >>> pool.close()
+    >>> pool.closed, zc.installed_pool() is None
+    (True, True)
     """
 
     def __init__(self, memory: DeviceMemory, host: list[Mode], on_close: Callable[[Pool], None]) -> None:
@@ -341,14 +344,6 @@ class Pool:
         int
             Bytes returned; under ``"rmm:async"``, the growth of the device's free memory. RMM's
             own pools can be trimmed only when none of their memory is in use.
-
-        Examples
-        --------
-        >>> import zerocopy as zc
-        >>> pool = zc.install_pool(host="off")
-        >>> pool.trim() >= 0
-        True
-        >>> pool.close()
         """
         trimmed = sum(mode.trim() for mode in self._host)
         return trimmed if self.closed else trimmed + self._memory.trim()
@@ -368,14 +363,6 @@ class Pool:
         ------
         PoolClosedError
             The pool was closed.
-
-        Examples
-        --------
-        >>> import zerocopy as zc
-        >>> pool = zc.install_pool(host="off")
-        >>> pool.refresh()
-        []
-        >>> pool.close()
         """
         return self._memory.refresh()
 
@@ -384,14 +371,6 @@ class Pool:
 
         Memory that a framework still holds stays valid and is freed as before. The report lists
         the allocators that could not be restored. A second call does nothing.
-
-        Examples
-        --------
-        >>> import zerocopy as zc
-        >>> pool = zc.install_pool(host="off")
-        >>> pool.close()
-        >>> pool.closed, zc.installed_pool() is None
-        (True, True)
         """
         with LOADING, ExitStack() as stack:
             if self.closed:

@@ -23,8 +23,7 @@ from zerocopy.formatting.units import format_bytes
 from zerocopy.pool import shutdown
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.settings import Settings
-from zerocopy.pool.stats import Stats, StatsDelta
-from zerocopy.pool.tracker import Leak
+from zerocopy.pool.stats import Leak, Stats, StatsDelta
 from zerocopy.protocols import cuda_driver, cuda_pool
 from zerocopy.protocols.exporter_errors import is_error
 

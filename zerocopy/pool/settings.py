@@ -17,6 +17,7 @@ from zerocopy.pool.sizes import parse_size, show_value, suggest
 from zerocopy.protocols.exporter_errors import is_error
 
 VARIABLE = "ZEROCOPY_POOL"
+NO_LIMIT = "CUDA's default memory pool has no limit"
 
 #: Each kind of pool, with a one-line description.
 KINDS = {
@@ -141,54 +142,41 @@ class Settings:
     def _check(self) -> None:
         """Raise if options contradict each other."""
         self._check_objects()
+        asked = why = remedy = ""
         if self.kind == "driver" and self.has_limit:
-            raise PoolOptionError(
-                f"kind='driver', {', '.join(self.limit_options())}",
-                "CUDA's default memory pool has no limit",
-                hooks.other_limits("kind='rmm' has one, for") + "; MPS limits whole processes",
-            )
-        if self.release_threshold is not None and self.kind not in ("auto", "driver", "rmm:async"):
-            raise PoolOptionError(
-                f"kind={self.kind!r}, release_threshold={self.release_threshold}",
-                "only pools of CUDA's asynchronous allocator have a release threshold",
-                "use kind='driver' or 'rmm:async', or leave it out; trim() returns unused memory",
-            )
-        if self.kind == "rmm:arena" and not self.has_limit and self.initial is None:
-            raise PoolOptionError(
-                "kind='rmm:arena'",
-                "arenas allocate all their memory at once",
-                "pass its size: limit=, fraction=, reserve= or initial=",
-            )
-        if self.limit == 0:
-            raise PoolOptionError("limit=0", "no allocation would be possible", "leave it out for no limit")
-        if self.initial is not None and self.limit is not None and self.initial > self.limit:
-            raise PoolOptionError(
-                f"initial={self.initial}, limit={self.limit}",
-                "the initial size exceeds the limit",
-                "pass a smaller initial=, which is allocated at once, or a larger limit=",
-            )
+            asked, why = f"kind='driver', {', '.join(self.limit_options())}", NO_LIMIT
+            remedy = hooks.other_limits("kind='rmm' has one, for")
+        elif self.release_threshold is not None and self.kind not in ("auto", "driver", "rmm:async"):
+            asked = f"kind={self.kind!r}, release_threshold={self.release_threshold}"
+            why = "only pools of CUDA's asynchronous allocator have a release threshold"
+            remedy = "use kind='driver' or 'rmm:async', or leave it out; trim() returns unused memory"
+        elif self.kind == "rmm:arena" and not self.has_limit and self.initial is None:
+            asked, why = "kind='rmm:arena'", "arenas allocate all their memory at once"
+            remedy = "pass its size: limit=, fraction=, reserve= or initial="
+        elif self.limit == 0:
+            asked, why, remedy = "limit=0", "no allocation would be possible", "leave it out for no limit"
+        elif self.initial is not None and self.limit is not None and self.initial > self.limit:
+            asked, why = f"initial={self.initial}, limit={self.limit}", "the initial size exceeds the limit"
+            remedy = "pass a smaller initial=, which is allocated at once, or a larger limit="
+        if asked:
+            raise PoolOptionError(asked, why, remedy)
 
     def _check_objects(self) -> None:
         """Check ``resource=`` and ``allocator=``, of which a pool of the kind ``"custom"`` has one."""
         given = [name for name in _OBJECTS if getattr(self, name) is not None]
-        if not given and self.kind != "custom":
-            return
-        if len(given) != 1:
-            why = "only one of them provides the memory" if given else "the resource or allocator is missing"
-            asked = ", ".join(f"{name}=..." for name in given) or "kind='custom'"
-            raise PoolOptionError(asked, why, "pass one: resource= or allocator=")
-        option = given[0]
-        if self.kind != "custom":
-            raise PoolOptionError(
-                f"kind={self.kind!r}, {option}=...", f"{option}= replaces the kind", "leave kind= out"
-            )
-        for name in ("initial", "release_threshold"):
-            if getattr(self, name) is not None:
-                raise PoolOptionError(
-                    f"{option}=..., {name}={getattr(self, name)}",
-                    "it manages its own reserve",
-                    f"leave {name}= out, and configure the object",
-                )
+        asked, why, remedy = f"{', '.join(given)}=..., kind={self.kind!r}", "", "leave kind= out"
+        own = next((name for name in ("initial", "release_threshold") if getattr(self, name) is not None), "")
+        if len(given) > 1:
+            why, remedy = "only one of them provides the memory", f"pass {' or '.join(given)}"
+        elif not given and self.kind == "custom":
+            asked, why, remedy = "kind='custom'", "the allocator is missing", "pass resource= or allocator="
+        elif given and self.kind != "custom":
+            why = f"{given[0]}= replaces the kind"
+        elif given and own:
+            asked, why = f"{given[0]}=..., {own}=...", "the object manages its own reserve"
+            remedy = f"leave {own}= out, and configure the object"
+        if why:
+            raise PoolOptionError(asked, why, remedy)
 
 
 def _parse(text: str) -> dict[str, str]:

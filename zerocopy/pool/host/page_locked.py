@@ -26,11 +26,22 @@ _PAGE = 4096
 _PORTABLE = 1
 
 
-class Fence(Protocol):
-    """The asynchronous work that was queued at one time, and may use memory of the pool."""
+class Fence:
+    """The work that is queued at one time on the streams of devices, and may use memory of the pool."""
 
-    def is_done(self) -> bool: ...
-    def wait(self) -> None: ...
+    def __init__(self, devices: Sequence[int]) -> None:
+        self._events = [cuda_copies.CopyEvent(device) for device in devices]
+        for event in self._events:
+            event.record_all()
+
+    def is_done(self) -> bool:
+        """Whether all of it is done; does not wait."""
+        return all(event.is_done() for event in self._events)
+
+    def wait(self) -> None:
+        """Make the host wait for all of it."""
+        for event in self._events:
+            event.wait()
 
 
 class HostMemory(Protocol):
@@ -65,24 +76,6 @@ class LibcMemory:
         """Return None: only page-locked memory is copied asynchronously."""
 
 
-class _Queued:
-    """The work that is queued on all streams of the devices that this process uses."""
-
-    def __init__(self, devices: Sequence[int]) -> None:
-        self._events = [cuda_copies.CopyEvent(device) for device in devices]
-        for event in self._events:
-            event.record_all()
-
-    def is_done(self) -> bool:
-        """Whether all of it is done; does not wait."""
-        return all(event.is_done() for event in self._events)
-
-    def wait(self) -> None:
-        """Make the host wait for all of it."""
-        for event in self._events:
-            event.wait()
-
-
 class CudaHostMemory:
     """Page-locked memory of the CUDA driver, portable between devices."""
 
@@ -109,7 +102,7 @@ class CudaHostMemory:
     def fence(self) -> Fence | None:
         """Return the work that is queued on the devices: a copy may still read memory that was dropped."""
         devices = [index for index in range(cuda_driver.count()) if cuda_pool.has_context(index)]
-        return _Queued(devices) if devices else None
+        return Fence(devices) if devices else None
 
 
 def _is_done(fence: Fence) -> bool:
