@@ -6,6 +6,7 @@ import ast
 import io
 import os
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,8 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
     from zerocopy.shared.objects import Shared
     from zerocopy.tables.result import Encoded
 
-    hostile = {"_describe": lambda self: HOSTILE, "closed": False, "__init__": lambda self: None}
+    memory = SimpleNamespace(closed=False, missing_device=lambda: None)
+    hostile = {"kind": HOSTILE, "devices": (0,), "_host": (), "_memory": memory, "__init__": lambda self: None}
     yield "pool/pool.py Pool", lambda: repr(type("Hostile", (Pool,), hostile)())
     names = {
         "framework": HOSTILE,
@@ -168,7 +170,7 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
         "__del__": lambda self: None,
     }
     yield "shared/objects.py Shared", lambda: repr(type("Hostile", (Shared,), names)())
-    yield "pool/tracker.py Leak", lambda: str(Leak(1, 0, None, HOSTILE, HOSTILE))
+    yield "pool/stats.py Leak", lambda: str(Leak(1, 0, None, HOSTILE, HOSTILE))
     yield "tables/result.py Encoded", lambda: repr(Encoded(HOSTILE, Text()))
     yield (
         "_engine/plan_for.py Converter",
@@ -214,7 +216,7 @@ WITHOUT_NAMES = {
     "monitor/report.py ConversionReport",
     "monitor/run_directory.py FileName",
     "plan.py Plan",
-    "pool/attachment.py Attachment",
+    "pool/hook.py Attachment",
     "pool/limits.py Limit",
     "pool/report.py Report",
     "pool/settings.py Settings",
