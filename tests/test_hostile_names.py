@@ -160,7 +160,13 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
     from zerocopy.tables.result import Encoded
 
     memory = SimpleNamespace(closed=False, missing_device=lambda: None)
-    hostile = {"kind": HOSTILE, "devices": (0,), "_host": (), "_memory": memory, "__init__": lambda self: None}
+    hostile = {
+        "kind": HOSTILE,
+        "devices": (0,),
+        "_host": (),
+        "_memory": memory,
+        "__init__": lambda self: None,
+    }
     yield "pool/pool.py Pool", lambda: repr(type("Hostile", (Pool,), hostile)())
     names = {
         "framework": HOSTILE,

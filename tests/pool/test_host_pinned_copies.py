@@ -47,16 +47,6 @@ def test_dropped_memory_is_not_written_while_a_copy_reads_it(pool, driver) -> No
     assert pool.empty(SIZE, "u1").ctypes.data == address, "the copy is done"
 
 
-def test_explicitly_freed_memory_waits_too(pool, driver) -> None:
-    ptr = pool.allocate(SIZE)
-    there = np.zeros(SIZE, "u1")
-    cuda_copies.copy_to_device(there.ctypes.data, ptr, SIZE, 0, STREAM)
-    pool.deallocate(ptr, SIZE)
-    assert pool.allocate(SIZE) != ptr
-    driver.synchronize(STREAM)
-    assert pool.allocate(SIZE) == ptr
-
-
 def test_trimming_leaves_memory_that_is_read(pool, driver) -> None:
     x = pool.empty(SIZE, "u1")
     x.fill(1)

@@ -370,9 +370,8 @@ def test_limit_of_the_heap(run_python, mode: str) -> None:
 
 def test_limit_of_page_locked_memory() -> None:
     pool = PinnedPool(LibcMemory())
-    blocks = [pool.allocate(MIB) for _ in range(4)]
-    for block in blocks:
-        pool.deallocate(block, MIB)
+    arrays = [pool.empty(MIB, "u1") for _ in range(4)]
+    del arrays
     assert pool.kept == 4 * MIB
     pool.keep_at_most(2 * MIB)
     assert pool.kept == 2 * MIB
@@ -384,6 +383,6 @@ def test_limit_of_page_locked_memory() -> None:
     pool.keep_at_most(0)
     assert pool.kept == 0
     pool.keep_at_most(None)
-    pool.deallocate(pool.allocate(MIB), MIB)
+    pool.empty(MIB, "u1")
     assert pool.kept == MIB
     pool.close()

@@ -119,15 +119,6 @@ def size_class(nbytes: int) -> int:
     return max(_PAGE, -(-nbytes // step) * step)
 
 
-def _whole(value: Any, asked: str) -> int:
-    """Return a whole number as an int; NumPy's integers are accepted."""
-    try:
-        return operator.index(value)
-    except TypeError as error:
-        why = f"{show_value(value)} is not a whole number"
-        raise PoolOptionError(asked, why, "pass numbers: int, or NumPy's integers") from error
-
-
 class _Lease:
     """Memory of a pool as a NumPy base object; it returns to the pool with the last view."""
 
@@ -162,7 +153,6 @@ class PinnedPool:
         self._lock = forks.plain_lock()
         self._free: dict[int, list[int]] = {}
         self._in_use: dict[int, int] = {}
-        self._leased: set[int] = set()  # memory of arrays, which return it when they are dropped
         # A garbage collection inside a call below may finalize arrays, in the thread that holds
         # the lock. So the memory that they return is queued here, without a lock.
         self._returned: deque[int] = deque()
@@ -196,38 +186,6 @@ class PinnedPool:
             self._collect()
             self._fit()
 
-    def allocate(self, nbytes: int) -> int:
-        """Return the address of at least `nbytes` uninitialised bytes, at a multiple of 64."""
-        asked = f"allocate({show_value(nbytes)})"
-        nbytes = _whole(nbytes, asked)
-        if not 0 <= nbytes < _END:
-            raise PoolOptionError(asked, "no memory has that size", "pass bytes, 0 or more")
-        size = size_class(nbytes)
-        with self._lock:
-            if self._closed:
-                raise PoolClosedError(asked, "the pool was closed", "install it again")
-            self._collect()
-            blocks = self._free.get(size)
-            ptr = blocks.pop() if blocks else self._take(size, asked)
-            self._in_use[ptr] = size
-            self._fit()
-            return ptr
-
-    def deallocate(self, ptr: int, nbytes: int) -> None:
-        """Return memory from :meth:`allocate` to the pool."""
-        asked = f"deallocate({show_value(ptr)}, {show_value(nbytes)})"
-        ptr, nbytes = _whole(ptr, asked), _whole(nbytes, asked)
-        with self._lock:
-            self._collect()
-            if self._in_use.get(ptr) != size_class(nbytes) or ptr in self._leased:
-                raise PoolOptionError(
-                    asked,
-                    "no block of that address and size is in use",
-                    "pass the address and size of allocate(), once; arrays return their memory themselves",
-                )
-            self._retire([ptr])
-            self._fit()
-
     def empty(self, shape: Any, dtype: Any = float) -> Array:
         """Return an uninitialised, row-major, writable array in memory of the pool.
 
@@ -252,11 +210,21 @@ class PinnedPool:
             raise PoolOptionError(asked, "it exceeds the address space", "work in smaller pieces")
         if not nbytes:
             return np.empty(like.shape, like.dtype)
-        ptr = self.allocate(nbytes)
-        self._leased.add(ptr)
-        raw = np.asarray(_Lease(ptr, nbytes, self._on_drop))
+        raw = np.asarray(_Lease(self._allocate(nbytes, asked), nbytes, self._on_drop))
         array: Array = raw.view(like.dtype).reshape(like.shape)
         return array
+
+    def _allocate(self, nbytes: int, asked: str) -> int:
+        size = size_class(nbytes)
+        with self._lock:
+            if self._closed:
+                raise PoolClosedError(asked, "the pool was closed", "install it again")
+            self._collect()
+            blocks = self._free.get(size)
+            ptr = blocks.pop() if blocks else self._take(size, asked)
+            self._in_use[ptr] = size
+            self._fit()
+            return ptr
 
     def trim(self) -> int:
         """Free the kept blocks; return the number of bytes."""
@@ -303,7 +271,6 @@ class PinnedPool:
     def _retire(self, pointers: list[int]) -> None:
         """Keep blocks for reuse when the work that is now queued is done: a copy may read them."""
         fence = self._source.fence()
-        self._leased.difference_update(pointers)
         blocks = [(ptr, self._in_use.pop(ptr)) for ptr in pointers]
         if fence is None:
             self._keep(blocks)
