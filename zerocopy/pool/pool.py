@@ -16,7 +16,7 @@ from zerocopy.pool.host import HostFigures, HostStats, Mode, Pinned
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.memory import DeviceMemory, read_stream
 from zerocopy.pool.report import OWN_REQUESTER, Report, read_record
-from zerocopy.pool.sizes import parse_size, show_value
+from zerocopy.pool.sizes import read_nbytes, read_option, show_value
 from zerocopy.pool.stats import Leak, OpenScope, Scope, Stats, host_sum, process_stats, warn_of_leaks
 
 _HOST = "host"
@@ -127,7 +127,7 @@ class Pool:
         DeviceError
             The pool is not on that device, or has no device.
         """
-        size, handle = parse_size(nbytes, "nbytes", text=False), read_stream(stream)
+        size, handle = read_option(read_nbytes, nbytes, "nbytes"), read_stream(stream)
         return self._memory.allocate_for(OWN_REQUESTER, size, handle, self._memory.check_device(device))
 
     def deallocate(self, ptr: int, nbytes: int, stream: Any = None, device: int | None = None) -> None:
@@ -158,7 +158,7 @@ class Pool:
         memory = self._memory
         if device is None and len(memory.pools) > 1:
             device = memory.owner(ptr)
-        device, size = memory.check_device(device), parse_size(nbytes, "nbytes", text=False)
+        device, size = memory.check_device(device), read_option(read_nbytes, nbytes, "nbytes")
         if memory.tracker is not None:
             memory.tracker.check(device, ptr, size)
         memory.free(ptr, size, read_stream(stream), device)

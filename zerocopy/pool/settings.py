@@ -13,7 +13,7 @@ from typing import Any
 from zerocopy.device import CUDA, Device
 from zerocopy.errors import PoolOptionError
 from zerocopy.pool import hooks, host
-from zerocopy.pool.sizes import parse_size, show_value, suggest
+from zerocopy.pool.sizes import InvalidValueError, read_option, read_size, show_value, suggest
 from zerocopy.protocols.exporter_errors import is_error
 
 VARIABLE = "ZEROCOPY_POOL"
@@ -71,13 +71,13 @@ class Settings:
         Equivalent options compare equal: ``host="Recycle"`` and ``"recycle"``, frameworks in
         another order.
         """
-        read: dict[str, Any] = {"kind": _read_kind(kind, "kind")}
+        read = {"kind": read_option(_read_kind, kind, "kind")}
         for name, value in options.items():
             if name not in _READERS:
                 asked = f"{name}={show_value(value)}"
                 raise PoolOptionError(asked, "no such option", suggest(name, _READERS))
             if value is not None:
-                read[name] = _READERS[name](value, name)
+                read[name] = read_option(_READERS[name], value, name)
         if read["kind"] == "auto" and not read.keys().isdisjoint(_OBJECTS):
             read["kind"] = "custom"
         settings = cls(**read)
@@ -203,7 +203,7 @@ def _parse(text: str) -> dict[str, str]:
     return options
 
 
-def _read_kind(kind: Any, name: str) -> str:
+def _read_kind(kind: Any) -> str:
     """Return a kind of :data:`KINDS`, under its shortest name."""
     text = kind.lower() if isinstance(kind, str) else None
     if text is None or text not in KINDS:
@@ -212,23 +212,21 @@ def _read_kind(kind: Any, name: str) -> str:
         remedy = suggest(kind, kinds) if text is not None else f"known: {', '.join(kinds)}"
         if text in host.MODES:
             remedy = f'pass the mode of host memory as host="{text}"'
-        raise PoolOptionError(f"{name}={show_value(kind)}", "no such kind of pool" + hint, remedy)
+        raise InvalidValueError("no such kind of pool" + hint, remedy)
     return "rmm" if text == "rmm:pool" else text
 
 
-def _read_host(value: Any, name: str) -> str:
+def _read_host(value: Any) -> str:
     """Return the names of modes of host memory, in their order, joined by ``+``; ``"off"`` for none."""
     text = "off" if value is False else value
     if isinstance(text, (list, tuple)) and all(isinstance(mode, str) for mode in text):
         text = "+".join(text)
     if not isinstance(text, str):
-        raise PoolOptionError(
-            f"{name}={show_value(value)}", "it is not the name of a mode", 'write host="aligned"'
-        )
+        raise InvalidValueError("it is not the name of a mode", 'write host="aligned"')
     return "+".join(mode.name for mode in host.parse(text)) or "off"
 
 
-def _read_flag(value: Any, name: str) -> bool:
+def _read_flag(value: Any) -> bool:
     """Return a boolean, from 0, 1 and words too."""
     if isinstance(value, str) and value.lower() in _TRUE + _FALSE:
         return value.lower() in _TRUE
@@ -239,28 +237,23 @@ def _read_flag(value: Any, name: str) -> bool:
             raise
         valid = False
     if not valid:
-        raise PoolOptionError(
-            f"{name}={show_value(value)}", "it is not a bool", f"write {name}=True or {name}=False"
-        )
+        raise InvalidValueError("it is not a bool", "write True or False")
     return bool(value)
 
 
-def _read_fraction(value: Any, name: str) -> float:
+def _read_fraction(value: Any) -> float:
     """Return a fraction of a GPU's total memory."""
     number: Any = value
     if isinstance(value, str):
         try:
             number = float(value)
         except ValueError as error:
-            raise PoolOptionError(f"{name}={value!r}", "it is not a number", "write it as 0.5") from error
+            raise InvalidValueError("it is not a number", "write it as 0.5") from error
     # numbers.Real covers NumPy's scalars, which are not all floats, and fractions.
     real = isinstance(number, numbers.Real) and not isinstance(number, bool)
     if not real or not 0 < number <= 1:
-        raise PoolOptionError(
-            f"{name}={show_value(value)}",
-            "it is a fraction of the GPU's total memory, more than 0 and at most 1",
-            "write it as 0.5",
-        )
+        why = "it is a fraction of the GPU's total memory, more than 0 and at most 1"
+        raise InvalidValueError(why, "write it as 0.5")
     return float(number)
 
 
@@ -286,69 +279,56 @@ def _elements(value: Any) -> list[Any]:
     return list(value) if several else [value]
 
 
-def _read_devices(value: Any, name: str) -> tuple[int, ...]:
+def _read_devices(value: Any) -> tuple[int, ...]:
     """Return the numbers of one device or of several, in their order."""
     single = device_number(value)
     parsed = [device_number(each) for each in _elements(value)] if single is None else [single]
     devices = tuple(each for each in parsed if each is not None)
     if len(devices) < len(parsed):
-        raise PoolOptionError(
-            f"{name}={show_value(value)}",
-            "a device is a number, from 0 on, as CUDA counts them",
-            "write 0, [0, 1] or 'cuda:0'",
-        )
+        why = "a device is a number, from 0 on, as CUDA counts them"
+        raise InvalidValueError(why, "write 0, [0, 1] or 'cuda:0'")
     if not devices or len(set(devices)) < len(devices):
-        raise PoolOptionError(
-            f"{name}={show_value(value)}", "none, or one twice", "write 0 or [0, 1]; leave it out for all"
-        )
+        raise InvalidValueError("none, or one twice", "write 0 or [0, 1]; leave it out for all")
     return devices
 
 
-def _read_frameworks(value: Any, name: str) -> tuple[str, ...]:
+def _read_frameworks(value: Any) -> tuple[str, ...]:
     """Return the names of frameworks that can use a pool, in order of attachment."""
     known = hooks.names()
     elements = [] if isinstance(value, str) and value == _NONE else _elements(value)
     chosen = [each.strip() if isinstance(each, str) else each for each in elements]
     for each in chosen:
         if not isinstance(each, str) or each not in known:
-            raise PoolOptionError(
-                f"{name}={show_value(value)}",
-                f"{show_value(each)} cannot use a pool",
-                suggest(show_value(each), known),
-            )
+            raise InvalidValueError(f"{show_value(each)} cannot use a pool", suggest(show_value(each), known))
     return tuple(each for each in known if each in chosen)
 
 
-def _read_resource(value: Any, name: str) -> Any:
+def _read_resource(value: Any) -> Any:
     """Return an RMM resource, or a function that returns the resource of a device."""
     is_function = callable(value) and not isinstance(value, type)
-    return value if is_function and not hasattr(value, "allocate") else _read_allocator(value, name)
+    return value if is_function and not hasattr(value, "allocate") else _read_allocator(value)
 
 
-def _read_allocator(value: Any, name: str) -> Any:
+def _read_allocator(value: Any) -> Any:
     """Return an object with the methods of an allocator."""
-    asked = f"{name}={show_value(value)}"
     if isinstance(value, type):
-        raise PoolOptionError(asked, "it is a class, not an instance", "pass an instance")
+        raise InvalidValueError("it is a class, not an instance", "pass an instance")
     for method in ("allocate", "deallocate"):
         if not callable(getattr(value, method, None)):
-            raise PoolOptionError(
-                asked,
-                f"it has no {method}()",
-                "it needs allocate(nbytes, stream) -> int and deallocate(ptr, nbytes, stream)",
-            )
+            remedy = "it needs allocate(nbytes, stream) -> int and deallocate(ptr, nbytes, stream)"
+            raise InvalidValueError(f"it has no {method}()", remedy)
     return value
 
 
 #: The options that are objects, and have no text.
 _OBJECTS = ("resource", "allocator")
-_READERS: dict[str, Callable[[Any, str], Any]] = {
+_READERS: dict[str, Callable[[Any], Any]] = {
     "kind": _read_kind,
     "host": _read_host,
     "devices": _read_devices,
-    "limit": parse_size,
+    "limit": read_size,
     "fraction": _read_fraction,
-    **dict.fromkeys(("reserve", "initial", "release_threshold"), parse_size),
+    **dict.fromkeys(("reserve", "initial", "release_threshold"), read_size),
     "frameworks": _read_frameworks,
     **dict.fromkeys(("track", "strict"), _read_flag),
     "resource": _read_resource,

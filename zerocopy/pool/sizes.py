@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from zerocopy.errors import PoolOptionError
@@ -20,23 +20,41 @@ _END = 2**63  # many of the interfaces below take signed sizes
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
-def parse_size(value: Any, option: str = "size", *, text: bool = True) -> int:
-    """Return a size in bytes, of a whole number or, with `text`, of a text such as ``"8GiB"``."""
+class InvalidValueError(Exception):
+    """The reason why the value of an option is invalid, and what to write."""
+
+
+def read_option(read: Callable[[Any], Any], value: Any, name: str) -> Any:
+    """Return ``read(value)``; raise an error with the name of the option if the value is invalid."""
     try:
-        if isinstance(value, str) and text:
-            return _check(_from_text(value))
-        if isinstance(value, bool):  # a whole number, but as a size probably a mistake
-            raise TypeError
-        return _check(operator.index(value))
-    except TypeError:
-        why, remedy = f"{type(value).__name__} is not a size", 'write bytes, 8 * 2**30, or a string, "8GiB"'
-    except _InvalidSizeError as error:
+        return read(value)
+    except InvalidValueError as error:
         why, remedy = error.args
-    raise PoolOptionError(f"{option}={show_value(value)}", why, remedy)
+    raise PoolOptionError(f"{name}={show_value(value)}", why, remedy)
 
 
-class _InvalidSizeError(Exception):
-    """A reason, and what to write."""
+def parse_size(value: Any, option: str = "size") -> int:
+    """Return a size in bytes, of a whole number or of a text such as ``"8GiB"``."""
+    size: int = read_option(read_size, value, option)
+    return size
+
+
+def read_size(value: Any) -> int:
+    """Return a size in bytes, of a whole number or of a text."""
+    return _from_text(value) if isinstance(value, str) else read_nbytes(value)
+
+
+def read_nbytes(value: Any) -> int:
+    """Return a whole number of bytes."""
+    # A bool is a whole number, but as a size probably a mistake.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        why = f"{type(value).__name__} is not a size"
+        raise InvalidValueError(why, 'write bytes, 8 * 2**30, or a string, "8GiB"')
+    size = operator.index(value)
+    if 0 <= size < _END:
+        return size
+    why = "a size is not negative" if size < 0 else "it exceeds the address space"
+    raise InvalidValueError(why, 'pass a number of bytes, or a text as "8GiB"')
 
 
 def _from_text(text: str) -> int:
@@ -44,21 +62,14 @@ def _from_text(text: str) -> int:
     unit = match[2].lower() if match else ""
     if match is not None and unit not in _UNITS and unit + "ib" in _UNITS:
         why = f"{match[2]!r} is ambiguous (1000-based or 1024-based)"
-        raise _InvalidSizeError(why, f'write "{match[1]}{unit.upper()}iB" or "{match[1]}{unit.upper()}B"')
+        raise InvalidValueError(why, f'write "{match[1]}{unit.upper()}iB" or "{match[1]}{unit.upper()}B"')
     if match is None or unit not in _UNITS:
         why = "a size is not negative" if text.strip().startswith("-") else "it is not a size"
-        raise _InvalidSizeError(why, 'write it as "8GiB", "512 MB" or 4096')
+        raise InvalidValueError(why, 'write it as "8GiB", "512 MB" or 4096')
     number = float(match[1]) * _UNITS[unit]
     if number > _END:  # also infinite, and more digits than int() accepts
-        return _END
-    return int(match[1]) * _UNITS[unit] if match[1].isdigit() else int(number)  # exact for whole numbers
-
-
-def _check(size: int) -> int:
-    if 0 <= size < _END:
-        return size
-    why = "a size is not negative" if size < 0 else "it exceeds the address space"
-    raise _InvalidSizeError(why, 'pass a number of bytes, or a text as "8GiB"')
+        return read_nbytes(_END)
+    return read_nbytes(int(match[1]) * _UNITS[unit] if match[1].isdigit() else int(number))  # exact
 
 
 def show_value(value: Any) -> str:
