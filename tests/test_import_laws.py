@@ -47,7 +47,10 @@ LAYERS: dict[str, set[str]] = {
     "formatting": set(),
     "protocols": NOUNS | {"_native"},
     "layout": NOUNS | {"_native", "forks", "protocols"},
-    "pool": NOUNS | {"formatting", "_native", "forks", "framework", "notebooks", "protocols", "registry"},
+    # It runs a script or a module in this process.
+    "program": set(),
+    "pool": NOUNS
+    | {"formatting", "_native", "forks", "framework", "notebooks", "program", "protocols", "registry"},
     "framework": NOUNS | {"forks", "protocols"},
     # It loads a framework's file when an object or a target needs it.
     "registry": NOUNS | {"_frameworks", "forks", "formatting", "framework", "notebooks"},
@@ -154,6 +157,7 @@ LAYERS: dict[str, set[str]] = {
         "monitor",
         "notebooks",
         "pool",
+        "program",
         "protocols",
         "registry",
         # `doctor` tries it.

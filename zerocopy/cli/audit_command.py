@@ -59,16 +59,17 @@ def audit_command() -> click.Command:
         Calls of the frameworks, such as numpy.array(x), are compared with zerocopy.convert while the
         program runs. The report follows on standard error. The exit code is that of the program.
         """
-        from zerocopy.cli import in_process
+        from zerocopy.cli.in_process import run_code
+        from zerocopy.program import run_module, run_script
 
         if as_module and as_code:
             raise click.UsageError("pass -m or -c, not both")
         if not (as_module or as_code) and not os.path.exists(program):
             why = f"{program} does not exist; pass a Python script, or -m and a module"
             raise click.UsageError(printable(why))
-        run = in_process.run_module if as_module else in_process.run_script
+        run = run_code if as_code else run_module if as_module else run_script
         code = _run(
-            partial(in_process.run_code if as_code else run, program, args),
+            partial(run, program, args),
             min_bytes,
             partial(_write, as_json, every, output),
         )

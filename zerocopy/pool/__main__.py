@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import io
 import os
-import pkgutil
-import runpy
 import sys
-from importlib.machinery import SourceFileLoader
-from types import ModuleType
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.pool.host import MODES
 from zerocopy.pool.install import discard_deferred_error, install, installed_pool, preview
 from zerocopy.pool.settings import KINDS, VARIABLE, Settings
+from zerocopy.program import NoProgramError, run_module, run_script
 
 _EPILOG = (
     f"Options replace those of {VARIABLE}, which is used if there are none. {VARIABLE} is then set, so that "
@@ -76,60 +71,13 @@ def main(arguments: list[str] | None = None) -> None:
         parser.exit(2, f"{parser.prog}: error: {' '.join(str(error).split())}\n")
     if report:
         print(pool.report(), file=sys.stderr)
-    if program[0] == "-m":
-        _run_module(parser, *program[1:])
-    else:
-        _run_script(parser, *program)
-
-
-# Both replace sys.modules["__main__"] for the rest of the process: threads, exit handlers and pickles
-# look the program's names up there, also after it ended with an exception.
-
-
-def _run_script(parser: argparse.ArgumentParser, script: str, *arguments: str) -> None:
-    """Run a file as Python does; a directory, an archive or a compiled file through runpy."""
-    path = os.path.join(os.getcwd(), script)
-    importer = pkgutil.get_importer(path)
-    sys.argv = [script, *arguments]
-    if not sys.flags.safe_path:
-        del sys.path[0]  # where this command was started
-        if importer is None:  # runpy adds a directory or an archive itself
-            sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
-    if importer is not None and importer.find_spec("__main__") is None:
-        parser.error(f"can't find '__main__' module in {script!r}")
-    if importer is not None or path.endswith(".pyc"):
-        vars(sys.modules["__main__"]).update(runpy.run_path(path, run_name="__main__"))
-        return
-    module = sys.modules["__main__"] = ModuleType("__main__")
-    module.__file__, module.__loader__ = path, SourceFileLoader("__main__", path)
-    with io.open_code(path) as file:
-        code = compile(file.read(), path, "exec", dont_inherit=True)
-    exec(code, vars(module))
-
-
-def _run_module(parser: argparse.ArgumentParser, name: str, *arguments: str) -> None:
-    """Run a module or the ``__main__`` of a package as ``python -m`` does."""
-    sys.argv = ["-m", *arguments]
     try:
-        spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not name.startswith(f"{error.name}."):
-            raise  # the import of a parent package failed
-        spec = None
-    if spec is not None and spec.submodule_search_locations is not None:
-        spec = importlib.util.find_spec(f"{name}.__main__")
-        if spec is None:
-            parser.error(f"-m {name}: {name!r} is a package and cannot be directly executed")
-    if spec is None:
-        parser.error(f"-m {name}: No module named {name}")
-    get_code = getattr(spec.loader, "get_code", None)
-    code = None if get_code is None else get_code(spec.name)
-    if code is None:
-        parser.error(f"-m {name}: No code object available for {name}")
-    module = sys.modules["__main__"] = ModuleType("__main__")
-    module.__spec__, module.__package__, module.__loader__ = spec, spec.parent, spec.loader
-    module.__file__ = sys.argv[0] = str(spec.origin)
-    exec(code, vars(module))
+        if program[0] == "-m":
+            run_module(program[1], program[2:])
+        else:
+            run_script(program[0], program[1:])
+    except NoProgramError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
