@@ -47,10 +47,22 @@ LAYERS: dict[str, set[str]] = {
     "formatting": set(),
     "protocols": NOUNS | {"_native"},
     "layout": NOUNS | {"_native", "forks", "protocols"},
+    # Callbacks at the end of an import.
+    "imports": {"errors", "forks", "formatting", "protocols"},
     # It runs a script or a module in this process.
     "program": set(),
     "pool": NOUNS
-    | {"formatting", "_native", "forks", "framework", "notebooks", "program", "protocols", "registry"},
+    | {
+        "formatting",
+        "_native",
+        "forks",
+        "framework",
+        "imports",
+        "notebooks",
+        "program",
+        "protocols",
+        "registry",
+    },
     "framework": NOUNS | {"forks", "protocols"},
     # It loads a framework's file when an object or a target needs it.
     "registry": NOUNS | {"_frameworks", "forks", "formatting", "framework", "notebooks"},
@@ -65,6 +77,7 @@ LAYERS: dict[str, set[str]] = {
         "_native",
         "audit",
         "forks",
+        "imports",
         "casting",
         "compound",
         "frames",
@@ -121,6 +134,7 @@ LAYERS: dict[str, set[str]] = {
         "_engine",
         "describe",
         "forks",
+        "imports",
         "framework",
         "monitor",
         "notebooks",
@@ -135,6 +149,7 @@ LAYERS: dict[str, set[str]] = {
         "_engine",
         "describe",
         "forks",
+        "imports",
         "frames",
         "framework",
         "pickling",

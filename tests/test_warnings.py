@@ -15,9 +15,9 @@ import pytest
 from helpers.paths import ROOT
 
 import zerocopy as zc
+from zerocopy import imports
 from zerocopy.errors.warning import warn
 from zerocopy.monitor.environment import start_from_environment
-from zerocopy.pool import imports
 
 PACKAGE = ROOT / "zerocopy"
 

@@ -10,7 +10,7 @@ import pytest
 from helpers.pool_stand_ins import HostAllocator
 
 import zerocopy as zc
-from zerocopy.pool import imports
+from zerocopy import imports
 from zerocopy.pool.install import installed_pool
 
 rmm = pytest.importorskip("rmm")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from _thread import get_ident
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from zerocopy import forks, registry
+from zerocopy import forks, imports, registry
 from zerocopy.audit import wrapper
 from zerocopy.audit.hook import AuditHook, CopyCall, hook_of
 from zerocopy.audit.wrapper import Listener, Wrapper
@@ -20,11 +17,11 @@ _MISSING: Any = object()
 
 
 class _Patches:
-    """The replaced attributes, and the frameworks to patch when they are imported."""
+    """The replaced attributes, and callbacks for the frameworks that are not imported yet."""
 
     def __init__(self) -> None:
         self.replaced: list[tuple[CopyCall, Any, Any]] = []
-        self.finder = _Finder(self)
+        self.waiting: dict[str, Callable[[], None]] = {}
         #: Originals and their wrappers, by owner, attribute and original, which they keep alive.
         self._wrappers: dict[tuple[int, str, int], tuple[Any, Any]] = {}
 
@@ -35,11 +32,14 @@ class _Patches:
         for framework in frameworks:
             name = framework.name
             if framework.audit_hook:
-                if forks.is_imported(name):
-                    self.patch(framework)
-                else:
-                    self.finder.waiting[name] = framework
-        sys.meta_path.insert(0, self.finder)
+                self.waiting[name] = partial(self._patch_imported, framework)
+                imports.when_imported(name, self.waiting[name])
+
+    def _patch_imported(self, framework: Framework) -> None:
+        """Patch a framework at the end of its import: ``from torch import tensor`` imports the wrapper."""
+        with _lock:
+            if self.waiting.pop(framework.name, None) is not None:
+                self.patch(framework)
 
     def patch(self, framework: Framework) -> None:
         """Replace the calls of an imported framework."""
@@ -56,9 +56,9 @@ class _Patches:
 
     def restore(self) -> None:
         """Set all attributes back, except those that the program has replaced itself."""
-        if self.finder in sys.meta_path:
-            sys.meta_path.remove(self.finder)
-        self.finder.waiting.clear()
+        for callback in self.waiting.values():
+            imports.cancel(callback)
+        self.waiting.clear()
         for call, old, new in reversed(self.replaced):
             if vars(call.owner).get(call.attribute) is not new:
                 continue
@@ -82,46 +82,6 @@ class _Patches:
             hook.adopt(original, replacement)
         self._wrappers[key] = original, replacement
         return replacement
-
-
-class _Finder:
-    """Finder on ``sys.meta_path`` that patches a framework when its module has run.
-
-    ``from torch import tensor`` then imports the wrapper. The module's loader stays the same object.
-    """
-
-    def __init__(self, patches: _Patches) -> None:
-        self.waiting: dict[str, Framework] = {}
-        self._patches = patches
-        #: Names that threads search for with the other finders.
-        self._searching: set[tuple[str, int]] = set()
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: Any = None
-    ) -> ModuleSpec | None:
-        framework = self.waiting.get(name)
-        key = (name, get_ident())
-        if framework is None or key in self._searching:
-            return None
-        self._searching.add(key)
-        try:
-            spec = importlib.util.find_spec(name)  # of the other finders
-        finally:
-            self._searching.discard(key)
-        run = getattr(spec and spec.loader, "exec_module", None)
-        if spec is not None and run is not None:
-            spec.loader.exec_module = self._patched(spec.loader, run, framework)  # type: ignore
-        return spec
-
-    def _patched(self, loader: Any, run: Callable[[Any], None], framework: Framework) -> Any:
-        def exec_module(module: Any) -> None:
-            del loader.exec_module
-            run(module)
-            with _lock:
-                if self.waiting.pop(framework.name, None) is not None:
-                    self._patches.patch(framework)
-
-        return exec_module
 
 
 _patches = _Patches()

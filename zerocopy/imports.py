@@ -92,7 +92,7 @@ def _call_back(name: str) -> None:
         except BaseException as error:  # the caller's import must not fail
             if not is_error(error):
                 raise
-            text = f"zerocopy's pool could not be attached to {name}: {error}"
+            text = f"zerocopy could not be set up for {name}: {error}"
             if isinstance(error, Warning):  # filters turned a warning of the callback into this error
                 print(f"zerocopy: {printable(text)}", file=sys.stderr)
             else:
