@@ -125,7 +125,7 @@ class DriverPool:
     def read_delta(self) -> StatsDelta:
         """Return the figures since the previous read."""
         if not self.is_active:
-            return StatsDelta(0)
+            return StatsDelta()
         peak = cuda_pool.get_attribute(self.device, self.handle, cuda_pool.USED_HIGH)
         cuda_pool.set_attribute(self.device, self.handle, cuda_pool.USED_HIGH, 0)
         return StatsDelta(peak)

@@ -316,7 +316,7 @@ class RMMPool:
         """Return the figures since the previous read."""
         with self._lock:
             if self._chain is None:
-                return StatsDelta(0, 0, 0)
+                return StatsDelta()
             counts = self._chain.delta.pop_counters()
             self._chain.delta.push_counters()
             peak = self._start + max(0, counts.peak_bytes)

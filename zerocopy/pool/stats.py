@@ -98,22 +98,15 @@ def host_sum(figures: Mapping[str, HostStats]) -> Stats | None:
 
 @dataclass(frozen=True, slots=True)
 class StatsDelta:
-    """Peak and totals between two reads; None totals where the kind of pool does not count them."""
+    """Peak and totals between two reads."""
 
-    peak_bytes: int
-    total_bytes: int | None = None
-    total_count: int | None = None
+    peak_bytes: int = 0
+    total_bytes: int = 0
+    total_count: int = 0
 
     def __add__(self, other: StatsDelta) -> StatsDelta:
-        return StatsDelta(
-            max(self.peak_bytes, other.peak_bytes),
-            _add(self.total_bytes, other.total_bytes),
-            _add(self.total_count, other.total_count),
-        )
-
-
-def _add(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one + (other or 0)
+        peak = max(self.peak_bytes, other.peak_bytes)
+        return StatsDelta(peak, self.total_bytes + other.total_bytes, self.total_count + other.total_count)
 
 
 class StatsRecorder:
@@ -125,7 +118,7 @@ class StatsRecorder:
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self._windows = {0: StatsDelta(0)}
+        self._windows = {0: StatsDelta()}
         self._numbers = itertools.count(1)
         self._lock = forks.lock()
 
@@ -140,7 +133,7 @@ class StatsRecorder:
         with self._lock:
             self.update()
             number = next(self._numbers)
-            self._windows[number] = StatsDelta(0)
+            self._windows[number] = StatsDelta()
             return number
 
     def end(self, number: int) -> Stats:
@@ -164,6 +157,8 @@ class StatsRecorder:
     def _stats(self, window: StatsDelta) -> Stats:
         now: Stats = self._pool.stats()
         peak = max(window.peak_bytes, now.current_bytes)
+        if not self._pool.counts_all:
+            return replace(now, peak_bytes=peak)
         return replace(now, peak_bytes=peak, total_bytes=window.total_bytes, total_count=window.total_count)
 
 
