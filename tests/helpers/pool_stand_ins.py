@@ -58,6 +58,22 @@ class HostAllocator:
         self._free(ptr)
 
 
+class LibcMemory:
+    """Ordinary memory in the place of page-locked memory."""
+
+    def allocate(self, nbytes):
+        ptr = _libc.aligned_alloc(4096, nbytes)
+        if not ptr:
+            raise MemoryError(f"{nbytes} bytes")
+        return ptr
+
+    def free(self, ptr, nbytes):
+        _libc.free(ptr)
+
+    def fence(self):
+        """Return None: only page-locked memory is copied asynchronously."""
+
+
 class FakeNVML:
     """NVML with GPUs, MIG slices, and processes by PID with their bytes; a size of None is not supported."""
 

@@ -7,9 +7,10 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.pool_stand_ins import LibcMemory
 
 import zerocopy as zc
-from zerocopy.pool.host import HostStats, LibcMemory, PinnedPool, c_library
+from zerocopy.pool.host import HostStats, PinnedPool, c_library
 from zerocopy.pool.stats import host_sum
 
 needs_glibc = pytest.mark.skipif(c_library.refusal() is not None, reason=str(c_library.refusal()))

@@ -7,7 +7,7 @@ import pickle
 import threading
 
 import pytest
-from helpers.pool_stand_ins import HostAllocator
+from helpers.pool_stand_ins import HostAllocator, LibcMemory
 
 import zerocopy as zc
 from zerocopy import imports
@@ -555,7 +555,7 @@ def test_pinned_arrays_come_from_the_pool(host, monkeypatch) -> None:
     """Over ordinary memory; tests/gpu checks that it is page-locked."""
     import numpy as np
 
-    from zerocopy.pool.host import LibcMemory, modes
+    from zerocopy.pool.host import modes
 
     monkeypatch.setattr(modes, "CudaHostMemory", LibcMemory)
     monkeypatch.setattr(modes, "visible_gpus", lambda: ([], None))

@@ -6,12 +6,12 @@ import gc
 import threading
 
 import pytest
-from helpers.pool_stand_ins import FakeDriver, HostAllocator
+from helpers.pool_stand_ins import FakeDriver, HostAllocator, LibcMemory
 
 import zerocopy as zc
 from zerocopy.pool import install as installing
 from zerocopy.pool.gpus import GPU
-from zerocopy.pool.host import LibcMemory, PinnedPool, c_library
+from zerocopy.pool.host import PinnedPool, c_library
 from zerocopy.pool.limits import Limit, PoolInUseError
 from zerocopy.pool.rmm_pool import RMMPool
 from zerocopy.protocols import cuda_driver

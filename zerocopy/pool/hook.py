@@ -114,38 +114,22 @@ class PoolInterface(Protocol):
 
 
 class PoolHook:
-    """Base of all hooks. Each pool has its own instances, which may keep the state to restore.
+    """Base of all hooks. Each pool has its own instances, which may keep the state to restore."""
 
-    Attributes
-    ----------
-    name : str
-        Import name of the framework.
-    module : str
-        Module whose import attaches the pool, such as ``"numba.cuda"``. Default: `name`.
-    rank : int
-        Order of attachment: RMM's resources come before the frameworks that allocate via them.
-    title : str
-        Name in messages, such as ``"CuPy"``. Default: `name`.
-    shares_driver_pool : bool
-        Whether the framework can share only the driver's pool by default, and no RMM resource.
-    calls_pool : bool
-        Whether the framework calls the pool for each allocation, which ``track=True`` then records.
-    own_limit : str
-        Call that limits the framework where no limit of the pool applies: ``"framework.set_limit()"``.
-    threshold_writer : str
-        Component that writes the release threshold of the driver's pools; empty if none does.
-    pool_kind : str
-        Kind of pool that is built from this framework's own memory resources; empty if none.
-    """
-
-    name: str = ""
-    module: str = ""
+    name: str = ""  # import name of the framework
+    module: str = ""  # module whose import attaches the pool, such as "numba.cuda"; default: `name`
+    title: str = ""  # name in messages, such as "CuPy"; default: `name`
+    #: Order of attachment: RMM's resources come before the frameworks that allocate via them.
     rank: int = 50
-    title: str = ""
+    #: Whether the framework can share only the driver's pool by default, and no RMM resource.
     shares_driver_pool: bool = False
+    #: Whether the framework calls the pool for each allocation, which ``track=True`` then records.
     calls_pool: bool = False
+    #: Call that limits the framework where no limit of the pool applies: "framework.set_limit()".
     own_limit: str = ""
+    #: Component that writes the release threshold of the driver's pools; empty if none does.
     threshold_writer: str = ""
+    #: Kind of pool that is built from this framework's own memory resources; empty if none.
     pool_kind: str = ""
 
     @property
@@ -269,31 +253,17 @@ class PoolHook:
 
 
 class VariableHook(PoolHook):
-    """Base for frameworks that can share the driver's pool, but take no external allocator.
-
-    Attributes
-    ----------
-    allocator_variables : dict of str to str
-        Variables that select the allocator for the driver's pool.
-    prealloc_variables : dict of str to str
-        Variables that stop the framework from preallocating the GPU.
-    allocator_owner : str
-        Component that allocates, as messages name it.
-    default_footprint : str
-        What it preallocates by default.
-    start_event : str
-        Event at which it reads its variables, as a clause: ``"JAX has created its client"``.
-    start_trigger : str
-        User action that causes the event: ``"the first jax array"``.
-    """
+    """Base for frameworks that can share the driver's pool, but take no external allocator."""
 
     shares_driver_pool = True
+    #: Variables that select the allocator for the driver's pool.
     allocator_variables: ClassVar[dict[str, str]] = {}
+    #: Variables that stop the framework from preallocating the GPU.
     prealloc_variables: ClassVar[dict[str, str]] = {}
-    allocator_owner: str = ""
-    default_footprint: str = "the GPU"
-    start_event: str = ""
-    start_trigger: str = ""
+    allocator_owner: str = ""  # component that allocates, as messages name it
+    default_footprint: str = "the GPU"  # what it preallocates by default
+    start_event: str = ""  # when it reads its variables, as a clause: "JAX has created its client"
+    start_trigger: str = ""  # user action that causes the event: "the first jax array"
 
     def unsupported(self, pool: PoolInterface) -> Reason | None:
         if not pool.uses_rmm:

@@ -48,16 +48,17 @@ class Pool:
 
     Examples
     --------
-    With a custom allocator, here over the C library, which needs RMM but no GPU:
+    With a custom allocator, here over memory of NumPy, which needs RMM but no GPU:
 
-    >>> import zerocopy as zc
-    >>> from zerocopy.pool.host import LibcMemory
+    >>> import numpy as np, zerocopy as zc
     >>> class Mine:
-    ...     memory = LibcMemory()
+    ...     blocks = {}
     ...     def allocate(self, nbytes, stream):
-    ...         return self.memory.allocate(nbytes)
+    ...         block = np.empty(nbytes, "u1")
+    ...         self.blocks[block.ctypes.data] = block
+    ...         return block.ctypes.data
     ...     def deallocate(self, ptr, nbytes, stream):
-    ...         self.memory.free(ptr, nbytes)
+    ...         del self.blocks[ptr]
     >>> pool = zc.install_pool(allocator=Mine(), limit="1MiB", frameworks=(), track=True)
     >>> with pool:
     ...     ptr = pool.allocate(1000)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from zerocopy.pool.host.modes import MODES, HostFigures, HostStats, Mode, Pinned, parse
-from zerocopy.pool.host.page_locked import CudaHostMemory, HostMemory, LibcMemory, PinnedPool
+from zerocopy.pool.host.page_locked import CudaHostMemory, PinnedPool
 
 __all__ = [
     "MODES",
     "CudaHostMemory",
     "HostFigures",
-    "HostMemory",
     "HostStats",
-    "LibcMemory",
     "Mode",
     "Pinned",
     "PinnedPool",

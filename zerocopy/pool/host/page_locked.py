@@ -8,7 +8,7 @@ import operator
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from zerocopy import forks
 from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, PoolOptionError
@@ -44,46 +44,14 @@ class Fence:
             event.wait()
 
 
-class HostMemory(Protocol):
-    """Source of a pool's memory, at multiples of 64 bytes; `allocate` may raise MemoryError."""
-
-    def allocate(self, nbytes: int) -> int: ...
-    def free(self, ptr: int, nbytes: int) -> None: ...
-
-    def fence(self) -> Fence | None:
-        """Return the work that may still use the memory; None if nothing uses it asynchronously."""
-
-
-class LibcMemory:
-    """Ordinary memory of the C library, for programs that must also run without a GPU."""
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None)
-        self._libc.aligned_alloc.restype = ctypes.c_void_p
-
-    def allocate(self, nbytes: int) -> int:
-        """Return new memory at a multiple of a page."""
-        ptr = self._libc.aligned_alloc(ctypes.c_size_t(_PAGE), ctypes.c_size_t(nbytes))
-        if not ptr:
-            raise MemoryError(f"{nbytes} bytes")
-        return int(ptr)
-
-    def free(self, ptr: int, nbytes: int) -> None:
-        """Free memory of the C library."""
-        self._libc.free(ctypes.c_void_p(ptr))
-
-    def fence(self) -> None:
-        """Return None: only page-locked memory is copied asynchronously."""
-
-
 class CudaHostMemory:
-    """Page-locked memory of the CUDA driver, portable between devices."""
+    """Page-locked memory of the CUDA driver, portable between devices, at multiples of 64 bytes."""
 
     def __init__(self, device: int = 0) -> None:
         self._device = device
 
     def allocate(self, nbytes: int) -> int:
-        """Return new page-locked memory (cuMemHostAlloc)."""
+        """Return new page-locked memory (cuMemHostAlloc); may raise MemoryError."""
         ptr = ctypes.c_void_p()
         try:
             with cuda_driver.on_device(self._device) as library:
@@ -134,20 +102,9 @@ class _Lease:
 
 
 class PinnedPool:
-    """Memory in size classes; freed blocks are kept for reuse. Thread-safe.
+    """Memory in size classes; freed blocks are kept for reuse. Thread-safe."""
 
-    Examples
-    --------
-    >>> pool = PinnedPool(LibcMemory())
-    >>> x = pool.empty((1000, 1000), "f4")
-    >>> x.flags.writeable, x.ctypes.data % 64, pool.in_use
-    (True, 0, 4194304)
-    >>> del x
-    >>> pool.in_use, pool.trim()
-    (0, 4194304)
-    """
-
-    def __init__(self, source: HostMemory) -> None:
+    def __init__(self, source: CudaHostMemory) -> None:
         self._source = source
         # Not re-entrant: a finalizer that runs inside a call below must not acquire the lock.
         self._lock = forks.plain_lock()
