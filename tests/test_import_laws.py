@@ -47,19 +47,16 @@ LAYERS: dict[str, set[str]] = {
     "formatting": set(),
     "protocols": NOUNS | {"_native"},
     "layout": NOUNS | {"_native", "forks", "protocols"},
-    # Callbacks at the end of an import.
-    "imports": {"errors", "forks", "formatting", "protocols"},
-    # It runs a script or a module in this process.
-    "program": set(),
+    # Callbacks at the end of an import, and programs that run in this process.
+    "interpreter": {"errors", "forks", "formatting", "protocols"},
     "pool": NOUNS
     | {
         "formatting",
         "_native",
         "forks",
         "framework",
-        "imports",
         "notebooks",
-        "program",
+        "interpreter",
         "protocols",
         "registry",
     },
@@ -77,7 +74,7 @@ LAYERS: dict[str, set[str]] = {
         "_native",
         "audit",
         "forks",
-        "imports",
+        "interpreter",
         "casting",
         "compound",
         "frames",
@@ -134,7 +131,7 @@ LAYERS: dict[str, set[str]] = {
         "_engine",
         "describe",
         "forks",
-        "imports",
+        "interpreter",
         "framework",
         "monitor",
         "notebooks",
@@ -149,7 +146,7 @@ LAYERS: dict[str, set[str]] = {
         "_engine",
         "describe",
         "forks",
-        "imports",
+        "interpreter",
         "frames",
         "framework",
         "pickling",
@@ -172,7 +169,7 @@ LAYERS: dict[str, set[str]] = {
         "monitor",
         "notebooks",
         "pool",
-        "program",
+        "interpreter",
         "protocols",
         "registry",
         # `doctor` tries it.

@@ -15,8 +15,8 @@ import pytest
 from helpers.paths import ROOT
 
 import zerocopy as zc
-from zerocopy import imports
 from zerocopy.errors.warning import warn
+from zerocopy.interpreter import imports
 from zerocopy.monitor.environment import start_from_environment
 
 PACKAGE = ROOT / "zerocopy"

@@ -10,7 +10,7 @@ import pytest
 from helpers.pool_stand_ins import HostAllocator, LibcMemory
 
 import zerocopy as zc
-from zerocopy import imports
+from zerocopy.interpreter import imports
 from zerocopy.pool.install import installed_pool
 
 rmm = pytest.importorskip("rmm")

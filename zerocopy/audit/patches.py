@@ -6,11 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from zerocopy import forks, imports, registry
+from zerocopy import forks, registry
 from zerocopy.audit import wrapper
 from zerocopy.audit.hook import AuditHook, CopyCall, hook_of
 from zerocopy.audit.wrapper import Listener, Wrapper
 from zerocopy.framework import Framework
+from zerocopy.interpreter import imports
 
 _lock = forks.lock()
 _MISSING: Any = object()

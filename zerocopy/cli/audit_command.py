@@ -60,7 +60,7 @@ def audit_command() -> click.Command:
         program runs. The report follows on standard error. The exit code is that of the program.
         """
         from zerocopy.cli.in_process import run_code
-        from zerocopy.program import run_module, run_script
+        from zerocopy.interpreter.program import run_module, run_script
 
         if as_module and as_code:
             raise click.UsageError("pass -m or -c, not both")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from zerocopy.program import execute
+from zerocopy.interpreter.program import execute
 
 #: Exit code of a program that Ctrl-C ends, as in shells.
 _INTERRUPTED = 130
@@ -55,7 +55,7 @@ def _own_frames(trace: TracebackType | None) -> TracebackType | None:
         return None
     rest = _own_frames(trace.tb_next)
     name = str(trace.tb_frame.f_globals.get("__name__"))
-    if name in (__name__, "runpy", "zerocopy.program") or name.startswith(
+    if name in (__name__, "runpy", "zerocopy.interpreter.") or name.startswith(
         ("zerocopy.cli.", "zerocopy.audit.")
     ):
         return rest

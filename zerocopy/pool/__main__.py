@@ -8,10 +8,10 @@ import sys
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
+from zerocopy.interpreter.program import NoProgramError, run_module, run_script
 from zerocopy.pool.host import MODES
 from zerocopy.pool.install import discard_deferred_error, install, installed_pool, preview
 from zerocopy.pool.settings import KINDS, VARIABLE, Settings
-from zerocopy.program import NoProgramError, run_module, run_script
 
 _EPILOG = (
     f"Options replace those of {VARIABLE}, which is used if there are none. {VARIABLE} is then set, so that "

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from zerocopy import imports
 from zerocopy.errors import Reason
 from zerocopy.errors.warning import warn
 from zerocopy.forks import LOADING
+from zerocopy.interpreter import imports
 from zerocopy.pool.hook import Attachment, PoolHook, PoolInterface, Status
 from zerocopy.protocols.exporter_errors import is_error
 

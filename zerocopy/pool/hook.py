@@ -13,10 +13,10 @@ from enum import StrEnum
 from importlib import metadata
 from typing import Any, ClassVar, Protocol
 
-from zerocopy import imports
 from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.errors import Reason
 from zerocopy.formatting.printable import printable
+from zerocopy.interpreter import imports
 
 
 class Status(StrEnum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from zerocopy import imports
 from zerocopy.errors import PoolUnavailableError, Reason
 from zerocopy.framework import version_numbers
+from zerocopy.interpreter import imports
 from zerocopy.pool.hook import PoolHook, PoolInterface, distribution_version
 
 _BACKEND = "backend:cudaMallocAsync"

@@ -9,7 +9,7 @@ from typing import Any
 
 from zerocopy import forks
 from zerocopy.errors import FrameworkNotInstalledError
-from zerocopy.imports import cancel, when_imported
+from zerocopy.interpreter.imports import cancel, when_imported
 from zerocopy.protocols.exporter_errors import is_error
 
 #: Frameworks whose types are registered once they are imported. Ray itself copies NumPy and pandas once.

@@ -12,7 +12,7 @@ import pytest
 START = """
 import importlib.util, os, sys, threading, types, warnings
 from importlib.machinery import ModuleSpec, PathFinder
-from zerocopy import imports
+from zerocopy.interpreter import imports
 here = os.environ["HERE"]
 sys.path.insert(0, here)
 calls = []
@@ -103,7 +103,7 @@ def test_import_under_way_in_another_thread_is_caught_up(run, tmp_path) -> None:
 
 def test_callback_of_the_module_itself_is_caught_up(run, tmp_path) -> None:
     (tmp_path / "asking.py").write_text(
-        "import sys\nfrom zerocopy import imports\ncalls = []\n"
+        "import sys\nfrom zerocopy.interpreter import imports\ncalls = []\n"
         "imports.when_imported('asking', lambda: calls.append(sys.modules['asking'].last))\n"
         "assert not calls\nlast = 1\n"
     )
