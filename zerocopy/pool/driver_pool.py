@@ -27,8 +27,6 @@ class DriverPool:
 
     #: Whether the device pool counts every allocation; the driver counts bytes only.
     counts_all = False
-    #: Whether the reserved bytes of the device pool are unknown.
-    reserved_unknown = False
 
     def __init__(self, device: int, settings: Settings) -> None:
         self.device = device

@@ -79,7 +79,9 @@ def visible_gpus(environ: Mapping[str, str] = os.environ) -> tuple[list[GPU], Re
     library = _nvml()
     if library is None:
         # Tegra, WSL without NVML, or a machine without a driver: use the CUDA library.
-        return _from_driver()
+        reason = cuda_driver.missing()
+        devices = range(cuda_driver.count()) if reason is None else ()
+        return [GPU(index, *cuda_driver.name_and_memory(index)) for index in devices], reason
     handles = _visible(library, environ.get("CUDA_VISIBLE_DEVICES"))
     if not handles:
         return [], Reason(
@@ -109,13 +111,6 @@ def driver_versions() -> tuple[str | None, str | None]:
         # 1000 * major + 10 * minor (nvmlSystemGetCudaDriverVersion_v2).
         f"{number.value // 1000}.{number.value % 1000 // 10}" if has_cuda else None,
     )
-
-
-def _from_driver() -> tuple[list[GPU], Reason | None]:
-    reason = cuda_driver.missing()
-    if reason is not None:
-        return [], reason
-    return [GPU(index, *cuda_driver.name_and_memory(index)) for index in range(cuda_driver.count())], None
 
 
 def _visible(library: Any, text: str | None) -> list[ctypes.c_void_p]:

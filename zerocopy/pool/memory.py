@@ -172,15 +172,17 @@ class DeviceMemory:
     def refresh(self) -> list[str]:
         """Attach frameworks again whose allocator was replaced; see `Pool.refresh`."""
         self.check_open("refresh()")
-        for pool in self.pools.values():
-            pool.restore_threshold()
+        if not self.uses_rmm:
+            for pool in self.pools.values():
+                pool.restore_threshold()
         return self.attachments.repair()
 
     def trim(self) -> int:
         """Return unused memory to the devices; return the number of bytes; see `Pool.trim`."""
         if self.attachments.freeing_via(self._provider):
             return 0  # these frameworks must free into the resource from which they allocated
-        free = {device: _free_bytes(device) for device, pool in self.pools.items() if pool.reserved_unknown}
+        # RMM's Python API does not report the reserved bytes of this kind.
+        free = {device: _free_bytes(device) for device in self.pools} if self.kind == "rmm:async" else {}
         trimmed = 0
         for device, pool in self.pools.items():
             self.recorders[device].update()  # a new device pool counts from zero

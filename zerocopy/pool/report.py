@@ -123,7 +123,7 @@ class Report:
 def _notes(pool: DeviceMemory, *, host: bool) -> list[str]:
     notes, pooled = list(pool.notes), pool.missing_device() is None
     hooks = pool.attachments.hooks
-    if not pool.closed:
+    if not pool.closed and not pool.uses_rmm:  # RMM's pools have no release threshold
         writers = [hook.threshold_writer for hook in hooks if hook.threshold_writer]
         for device in pool.active_devices:
             notes += pool.pools[device].notes(writers)

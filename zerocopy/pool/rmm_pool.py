@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -210,8 +210,6 @@ class RMMPool:
 
     def __init__(self, device: int, settings: Settings, limit: Limit | None, upstream: Any = None) -> None:
         self.device = device
-        #: Whether the reserved bytes are unknown: RMM's Python API does not report them for this kind.
-        self.reserved_unknown = settings.kind == "rmm:async"
         self._settings, self._limit, self._upstream = settings, limit, upstream
         # A custom allocator, and a resource over host memory, may work without a driver.
         self._calls_cuda = upstream is None and (
@@ -332,18 +330,11 @@ class RMMPool:
             for match in _TRACKED.finditer(text)
         ]
 
-    def notes(self, writers: Sequence[str]) -> list[str]:
-        """Return no notes: RMM's pools have no release threshold."""
-        return []
-
-    def restore_threshold(self) -> None:
-        """Do nothing: RMM's pools have no release threshold."""
-
     def trim(self) -> int:
         """Replace the pool by a new one if none of its memory is in use; return the freed bytes.
 
-        RMM's pool returns memory to the device only when it is destroyed. The result is 0 if
-        `reserved_unknown`.
+        RMM's pool returns memory to the device only when it is destroyed. The result is 0 for
+        ``"rmm:async"``, whose reserved bytes RMM's Python API does not report.
         """
         with self._lock:
             before = self.stats()
