@@ -1,1 +1,1 @@
-"""The interpreter: callbacks at the end of an import, and programs that run in this process."""
+"""The interpreter: callbacks at the end of an import, programs that run in this process, and its shutdown."""

@@ -17,7 +17,8 @@ from zerocopy.errors import (
 )
 from zerocopy.forks import LOADING
 from zerocopy.formatting.units import format_bytes
-from zerocopy.pool import hooks, shutdown
+from zerocopy.interpreter import shutdown
+from zerocopy.pool import hooks
 from zerocopy.pool.attachments import Attachments
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.hook import PoolHook, Status

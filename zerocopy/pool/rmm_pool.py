@@ -20,7 +20,7 @@ from zerocopy import forks
 from zerocopy.errors import PoolClosedError, PoolOptionError, PoolUnavailableError, Reason, ZeroCopyError
 from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes
-from zerocopy.pool import shutdown
+from zerocopy.interpreter import shutdown
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import Leak, Stats, StatsDelta

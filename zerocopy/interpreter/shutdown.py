@@ -1,4 +1,4 @@
-"""Interpreter shutdown: the pool frees nothing, and the operating system reclaims the memory.
+"""Interpreter shutdown: pools free nothing, and the operating system reclaims the memory.
 
 Frameworks free arrays until the process ends, when the driver or a Python allocator may already
 be unloaded. A daemon thread that requests the GIL after that point is ended by unwinding its stack
