@@ -92,7 +92,7 @@ NOT_FOREIGN = {
     ("_frameworks/torch/native.py", "_layout_in_this_thread"),
     ("layout/threads.py", "_start"),
     ("monitor/sampler.py", "start"),
-    ("pool/rmm_chain.py", "deallocate"),
+    ("pool/rmm_pool.py", "deallocate"),
     ("shared/broker.py", "__init__"),
     ("shared/slabs.py", "_last"),
 }
