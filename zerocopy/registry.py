@@ -104,6 +104,7 @@ class Frameworks(dict[str, FrameworkInfo]):
 
 
 def _cut(text: str, width: int) -> str:
+    """Return a text, shortened to a number of characters."""
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 

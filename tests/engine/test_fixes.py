@@ -15,6 +15,7 @@ import pytest
 
 import zerocopy as zc
 from zerocopy import registry
+from zerocopy._engine import explain
 from zerocopy.errors import Fix
 
 for framework in ("jax", "torch", "tensorflow", "nanoarrow"):
@@ -436,5 +437,37 @@ def test_lists_of_numbers_are_converted_whole(x: Any, call: str) -> None:
     error = error_of(x, "torch")
     assert error.calls[0] == f"import numpy; {call}"
     assert zc.explain(x, "torch").error.calls == error.calls  # type: ignore[union-attr]
-    pasted(call := error.calls[0], x)
-    assert "x[0]" not in call
+    pasted(error.calls[0], x)
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": {"b": "float32"}}])
+def test_the_calls_of_a_container_repeat_its_options(options: dict[str, Any]) -> None:
+    x = {"a": [1, 2], "b": np.ones(2)}
+    error = error_of(x, "torch", **options)
+    assert zc.explain(x, "torch", **options).error.calls == error.calls  # type: ignore[union-attr]
+    expected = zc.convert({**x, "a": np.array([1, 2])}, "torch", **options)
+    assert pasted(error.calls[0], x)["b"].dtype == expected["b"].dtype
+
+
+def test_the_fixes_of_a_container_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They read all leaves, and each leaf has an error."""
+    calls: list[int] = []
+    made = explain.container_calls
+    monkeypatch.setattr(explain, "container_calls", lambda *args: calls.append(1) or made(*args))
+    plan = zc.explain([1.0] * 50, "torch")
+    assert [each.error.calls for each in plan.leaves.values()] == [plan.error.calls] * 50
+    assert len(calls) == 1
+
+
+def test_fixes_import_nothing(run_python: Callable[..., Any]) -> None:
+    process = run_python(
+        """
+        import sys
+        from zerocopy._engine.fixes import with_imports
+        print(with_imports("torch.nn.functional.relu(scipy.sparse.coo_array(numpy.asarray(x)))"))
+        assert not {"torch", "scipy"} & sys.modules.keys()
+        """
+    )
+    assert process.returncode == 0, process.stderr
+    *imports, _ = process.stdout.split("; ")
+    assert imports == ["import torch.nn.functional", "import scipy.sparse", "import numpy"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from zerocopy._engine.container_types import (
@@ -15,7 +16,6 @@ from zerocopy._engine.container_types import (
     items_of,
     rebuild,
 )
-from zerocopy._engine.fixes import relocate
 from zerocopy._engine.routes import routes_of
 from zerocopy._engine.target import resolve
 from zerocopy.casting.leaves import leaf_options
@@ -57,12 +57,9 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
         except ZeroCopyError as error:
             place = format_path(path)
             error.with_context(why=f"at {place}: {error.why}")
-            if error.code == "not-an-array" and is_plain_object(leaf):
-                from zerocopy._engine.plain_leaves import of_plain_leaf
+            from zerocopy._engine.plain_leaves import container_calls, locate
 
-                of_plain_leaf(error, obj, to, options)
-            else:
-                relocate(error, place)
+            locate(error, leaf, place, partial(container_calls, obj, to, options))
             raise
 
     return map_leaves(obj, visit, to=to)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, Unpack
 
 from zerocopy import registry
 from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import leaf_calls
-from zerocopy._engine.fixes import compose, relocate, resolve
+from zerocopy._engine.fixes import compose, resolve
 from zerocopy._engine.memory import shares_memory
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options
+from zerocopy._engine.plain_leaves import container_calls, locate
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import is_named, may_be_compound, of_object, text
 from zerocopy.describe import opened
@@ -120,7 +122,10 @@ def _explain(call: Call) -> Plan:
 def _explain_tree(call: Call) -> Plan:
     """Return the plan of a container: the sum of its leaves' plans."""
     calls = leaf_calls(call.obj, call.options, call.to)
-    leaves = {path: _explain_leaf(call.obj, leaf, path, call.to, options) for path, leaf, options in calls}
+    given = {name: value for name, value in call.options.items() if name != "leaves"}
+    # Once for all leaves: they read the whole container.
+    of_container = cache(partial(container_calls, call.obj, call.to, given))
+    leaves = {path: _explain_leaf(leaf, path, call.to, own, of_container) for path, leaf, own in calls}
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
@@ -139,18 +144,15 @@ def _explain_tree(call: Call) -> Plan:
     )
 
 
-def _explain_leaf(obj: Any, leaf: Any, path: str, to: Any, options: dict[str, Any]) -> Plan:
+def _explain_leaf(
+    leaf: Any, path: str, to: Any, options: dict[str, Any], of_container: Callable[[], dict[str, str]]
+) -> Plan:
     options = dict(options)
     keeps = options.pop("leaves", None) is not None
     if keeps and is_plain_object(leaf):
         return Plan(type_name(leaf), str(to), steps=("keep the object unchanged",), kept=True)
     plan = explain(leaf, to, **options)
     if plan.error is not None:
-        if plan.error.code == "not-an-array" and is_plain_object(leaf):
-            from zerocopy._engine.plain_leaves import of_plain_leaf
-
-            of_plain_leaf(plan.error, obj, to, options)
-        else:
-            relocate(plan.error, path)
+        locate(plan.error, leaf, path, of_container)
         plan.reasons = (plan.error.reason,)
     return plan

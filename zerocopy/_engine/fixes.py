@@ -9,7 +9,6 @@ module.
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import math
 import re
@@ -17,6 +16,8 @@ import tokenize
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.machinery import PathFinder
+from itertools import accumulate
 from typing import Any
 
 from zerocopy import registry
@@ -432,10 +433,14 @@ def with_imports(code: str) -> str:
 
 
 def _is_module(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
+    """Whether a module exists, without an import: `importlib.util.find_spec` imports its parents."""
+    path = None
+    for end in accumulate(name.split("."), "{}.{}".format):
+        spec = PathFinder.find_spec(end, path)
+        if spec is None:
+            return False
+        path = spec.submodule_search_locations
+    return True
 
 
 def as_code(name: str, value: Any) -> str:

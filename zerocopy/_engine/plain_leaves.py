@@ -1,12 +1,13 @@
-"""The calls that convert a container in which a leaf is a Python object, such as a list of numbers."""
+"""Where the calls of a leaf's error apply: to the leaf, or to a container of Python objects as a whole."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from zerocopy._engine import target
 from zerocopy._engine.container_types import is_container, is_plain_object, items_of
-from zerocopy._engine.fixes import arguments, as_code, with_imports
+from zerocopy._engine.fixes import arguments, as_code, relocate, with_imports
 from zerocopy.errors import ZeroCopyError
 
 #: The maximum length of the expression of a container with arrays in place of its numbers.
@@ -15,20 +16,32 @@ _LONGEST = 300
 _DEEPEST = 4
 
 
-def of_plain_leaf(error: ZeroCopyError, obj: Any, to: Any, options: dict[str, Any]) -> None:
-    """Set the calls for a container `obj` in which a leaf is a Python object: they convert all of it."""
+def locate(error: ZeroCopyError, leaf: Any, path: str, of_container: Callable[[], dict[str, str]]) -> None:
+    """Let the calls of a leaf's error convert the container ``x``, or name the leaf by its path in ``x``.
+
+    `of_container` returns the result of `container_calls`; it is called if the leaf is a Python object.
+    """
+    if error.code == "not-an-array" and is_plain_object(leaf):
+        calls = of_container()
+        error.calls = tuple(calls)
+        error.with_context(remedy="; or ".join(f"{code} {effect}" for code, effect in calls.items()))
+    else:
+        relocate(error, path)
+
+
+def container_calls(obj: Any, to: Any, options: dict[str, Any]) -> dict[str, str]:
+    """Return the calls, with their effects, that convert a container with Python objects as leaves."""
     named = to if isinstance(to, str) else target.resolve(to).name
     end = f", {as_code('to', named)}{arguments(options)}"
-    keep = 'leaves="keep"'
-    calls = {f"zc.convert(x{end}, {keep})": "keeps it unchanged"}
+    keep = f'{end}, leaves="keep"'
+    keeping = {f"zc.convert(x{keep})": "keeps it unchanged"}
     kinds: set[str] = set()
     source = _with_arrays(obj, "x", kinds, 0)
-    if source != "x" and len(source) <= _LONGEST:
-        code = f"zc.convert({source}{end}{f', {keep}' * ('others' in kinds)})"
-        arrays = {with_imports(code): "makes arrays of its numbers"}
-        calls = arrays | calls if "lists" in kinds else calls | arrays
-    error.calls = tuple(calls)
-    error.with_context(remedy="; or ".join(f"{code} {effect}" for code, effect in calls.items()))
+    if source == "x" or len(source) > _LONGEST:
+        return keeping
+    code = f"zc.convert({source}{keep if 'others' in kinds else end})"
+    arrays = {with_imports(code): "makes arrays of its numbers"}
+    return arrays | keeping if "lists" in kinds else keeping | arrays
 
 
 def _with_arrays(obj: Any, code: str, kinds: set[str], depth: int) -> str:
@@ -38,7 +51,8 @@ def _with_arrays(obj: Any, code: str, kinds: set[str], depth: int) -> str:
     """
     shape = _shape(obj)
     if shape is not None:
-        kinds |= {"lists"} if shape else set()
+        if shape:
+            kinds.add("lists")
         return f"numpy.asarray({code})"
     if type(obj) in (list, tuple) and obj and all(_shape(item) for item in obj):  # of several lengths
         kinds.add("lists")

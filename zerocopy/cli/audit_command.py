@@ -80,13 +80,18 @@ def audit_command() -> click.Command:
 
 def _run(program: Any, min_bytes: int, write: Any) -> Any:
     """Run a program under an audit, write the report, and return the argument for ``sys.exit``."""
+    import click
+
     from zerocopy.audit import audit
     from zerocopy.cli.in_process import exit_code, wait_for_threads
+    from zerocopy.interpreter.program import NoProgramError
 
     process, error = os.getpid(), None
     with audit(min_bytes) as report:
         try:
             program()
+        except NoProgramError as missing:
+            raise click.UsageError(printable(str(missing))) from missing
         except BaseException as raised:  # noqa: BLE001 - `exit_code` reports it as Python does
             error = raised
         code = exit_code(error)

@@ -55,9 +55,8 @@ def _own_frames(trace: TracebackType | None) -> TracebackType | None:
         return None
     rest = _own_frames(trace.tb_next)
     name = str(trace.tb_frame.f_globals.get("__name__"))
-    if name in (__name__, "runpy", "zerocopy.interpreter.") or name.startswith(
-        ("zerocopy.cli.", "zerocopy.audit.")
-    ):
+    own = ("zerocopy.cli.", "zerocopy.audit.", "zerocopy.interpreter.")
+    if name == "runpy" or name.startswith(own):
         return rest
     return TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 

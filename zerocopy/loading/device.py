@@ -153,8 +153,8 @@ class DeviceCopies:
         try:
             return self._hook.empty(host.shape, host.dtype, self._device)
         except Exception as error:
-            known = isinstance(error, MemoryError) or not self._framework.is_out_of_memory(error)
-            if known or not is_error(error):
+            out_of_memory = not isinstance(error, MemoryError) and self._framework.is_out_of_memory(error)
+            if not out_of_memory or not is_error(error):
                 raise
             raise MemoryError(f"device='cuda:{self._device}': {self._framework.name}: {error}") from error
 

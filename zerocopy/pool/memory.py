@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NoReturn
 
 from zerocopy.device import LEGACY_DEFAULT_STREAM, parse_stream
 from zerocopy.errors import (
@@ -93,13 +93,7 @@ class DeviceMemory:
         try:
             ptr = int(self.pools[device].allocate(nbytes, stream))
         except MemoryError as error:
-            refused = self.limit_error(nbytes, device, error)
-            if refused is error:
-                raise
-            try:
-                raise refused from error
-            finally:
-                del refused  # its traceback holds this frame
+            self.refuse(nbytes, device, error)
         self.record(device, ptr, nbytes, requester)
         return ptr
 
@@ -116,8 +110,17 @@ class DeviceMemory:
         if self.tracker is not None:
             self.tracker.record(device, ptr, nbytes, requester)
 
-    def limit_error(self, nbytes: int, device: int, error: MemoryError) -> MemoryError:
-        """Return a `PoolLimitError` if the limit caused `error`, otherwise `error`."""
+    def refuse(self, nbytes: int, device: int, error: MemoryError) -> NoReturn:
+        """Raise a `PoolLimitError` if the limit caused `error`, otherwise `error`."""
+        refused = self._limit_error(nbytes, device, error)
+        try:
+            if refused is error:
+                raise error
+            raise refused from error
+        finally:
+            del refused, error  # their tracebacks hold this frame
+
+    def _limit_error(self, nbytes: int, device: int, error: MemoryError) -> MemoryError:
         limit = self.limits.get(device)
         if limit is None or isinstance(error, PoolLimitError):
             return error

@@ -102,8 +102,8 @@ def map_block(location: Location) -> Mapping:
         mapped = Mapping.private(fd)
     except BaseException as error:
         os.close(fd)
-        ours = isinstance(error, ZeroCopyError) or not isinstance(error, (OSError, OverflowError, ValueError))
-        if ours or not is_error(error):
+        of_the_kernel = isinstance(error, (OSError, OverflowError, ValueError)) and is_error(error)
+        if not of_the_kernel or isinstance(error, ZeroCopyError):
             raise
         why = f"the kernel did not map the memory: {error}"
         remedy = "raise the limit with ulimit -n or ulimit -v, or drop results that are no longer needed"

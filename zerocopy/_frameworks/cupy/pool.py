@@ -114,13 +114,7 @@ def _rmm_allocator(pool: PoolInterface, before: Allocator) -> Allocator:
         try:
             memory = rmm_cupy_allocator(nbytes)
         except MemoryError as error:
-            refused = pool.limit_error(nbytes, device, error)
-            if refused is error:
-                raise
-            try:
-                raise refused from error
-            finally:
-                del refused  # its traceback holds this frame
+            pool.refuse(nbytes, device, error)
         if pool.tracked and nbytes:
             pool.record(memory.device_id, memory.ptr, nbytes, "cupy")
         return memory
