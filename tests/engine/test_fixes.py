@@ -471,3 +471,10 @@ def test_fixes_import_nothing(run_python: Callable[..., Any]) -> None:
     assert process.returncode == 0, process.stderr
     *imports, _ = process.stdout.split("; ")
     assert imports == ["import torch.nn.functional", "import scipy.sparse", "import numpy"]
+
+
+def test_a_combined_fix_names_the_effect_of_each_option_that_it_keeps() -> None:
+    frame = pd.DataFrame({"x": [1.0, 2.0], "n": pd.array([1, None], dtype="Int64")})
+    remedy = error_of(frame, "torch", layout="matrix").remedy
+    assert 'nulls=0, dtype="float64") fills them with 0, makes all of them float64' in remedy
+    assert 'nulls="nan", dtype="float64") fills them with NaN, in floats, makes all of them float64' in remedy

@@ -180,7 +180,7 @@ class _Composer:
             further = following.working(following.candidates(refusal), [], seen | {refusal.why}, depth - 1)
             for other in [other for other in further if other.options is not None][:2]:
                 later.append(refusal.why)
-                kept[other.code] = replace(other, effect=_effects(each, other))
+                kept[other.code] = replace(other, effect=self._effects(each, other))
         if isinstance(self.description, Source):
             later.clear()  # for one array, a fix that is not planned, such as a global setting, may suffice
         if later:  # an expression of a column removes only an obstacle of this error
@@ -354,6 +354,14 @@ class _Composer:
         given = {name: value for name, value in merged.items() if value is not None}
         return [_Candidate(with_imports(code), effect, to, given if plain else None)]
 
+    def _effects(self, first: _Candidate, second: _Candidate) -> str:
+        """Return both effects, or the second alone if its call replaces each option that the first adds."""
+        before, after = first.options or {}, second.options or {}
+        added = {name: value for name, value in before.items() if not _same(self.options.get(name), value)}
+        # Not == alone: an array compares elementwise with another value.
+        kept = not added or any(_same(after.get(name), value) for name, value in added.items())
+        return ", ".join(dict.fromkeys(filter(None, [first.effect if kept else "", second.effect])))
+
     def _column(self, label: Label) -> str | None:
         """Return the expression of a column, or None if the object's framework has no such expression."""
         if isinstance(self.obj, dict):
@@ -376,14 +384,6 @@ class _Composer:
             if label[0] not in labels[: len(labels) - table.index] or labels.count(label[0]) > 1:
                 return None  # row labels, and columns that a name does not identify
         return template.source.format(x=source, label=repr(label[0]), name=name, value=value)
-
-
-def _effects(first: _Candidate, second: _Candidate) -> str:
-    """Return the effects of a call and the next one, or of the next one if it replaces an option."""
-    before, after = first.options or {}, second.options or {}
-    # Not == alone: an array compares elementwise with another value.
-    kept = [first.effect] if all(_same(after.get(name), value) for name, value in before.items()) else []
-    return ", ".join(dict.fromkeys(filter(None, [*kept, second.effect])))
 
 
 def _same(a: Any, b: Any) -> bool:
