@@ -1,21 +1,28 @@
-"""Types of containers: which objects are containers, their items, and how each type is rebuilt."""
+"""Types of containers: which objects are containers, their items, and how each type is rebuilt.
+
+Types that optree or a framework registers as pytrees are containers too. optree's registrations come first,
+then those of the frameworks in the order of their names. A library that is not imported has no registrations,
+and is not imported here.
+"""
 
 from __future__ import annotations
 
 import copy as copying
+import pkgutil
+import sys
 from collections import OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from dataclasses import fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from inspect import getattr_static
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine import pytrees
 from zerocopy.errors import Fix, UnsupportedConversionError
+from zerocopy.framework import Framework
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.protocols.producer import exports_arrays
-from zerocopy.protocols.pytree_node import Attribute
+from zerocopy.protocols.pytree_node import Attribute, Node, one_level
 from zerocopy.source import type_name
 
 #: Types of containers, with their subclasses: a namedtuple is a tuple. Tests use ``issubclass`` of the
@@ -77,7 +84,7 @@ def items_of(obj: Any) -> list[tuple[Any, Any]]:
         kind = other_kind(obj)
         assert kind is not None
         if kind is _of_pytree:
-            node = pytrees.flatten(obj)
+            node = _flatten(obj)
             return list(zip(node.keys, node.children, strict=True))
         if kind is _of_variable:
             return [(Attribute("value"), obj.get_value())]
@@ -191,7 +198,7 @@ def other_kind(obj: Any) -> _Rebuild | None:
     if cls in _PLAIN or _has_array_type(obj):
         return None
     kind: _Rebuild
-    if pytrees.is_registered(obj):
+    if _is_pytree(obj):
         kind = _of_pytree
     elif hasattr(cls, "__dataclass_fields__"):
         kind = _of_dataclass
@@ -207,8 +214,8 @@ def other_kind(obj: Any) -> _Rebuild | None:
 
 
 def _of_pytree(obj: Any, _: list[Any], values: list[Any]) -> Any:
-    same = pytrees.flatten(obj).rebuild(values)
-    kept = pytrees.flatten(same).children
+    same = _flatten(obj).rebuild(values)
+    kept = _flatten(same).children
     if len(kept) != len(values) or not all(map(_is_kept, kept, values)):
         raise TypeError(f"it does not hold {_types_of(values)}")
     return same
@@ -218,7 +225,7 @@ def check_target(obj: Any, name: str) -> None:
     """Refuse a pytree whose type cannot hold arrays of the target `name`."""
     if other_kind(obj) is not _of_pytree:
         return
-    node = pytrees.flatten(obj)
+    node = _flatten(obj)
     if node.framework not in ("", name):
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
@@ -305,3 +312,80 @@ def _is_kept(stored: Any, value: Any) -> bool:
     return len(theirs) == len(ours) and all(
         key == name and _is_kept(one, other) for (key, one), (name, other) in zip(theirs, ours, strict=True)
     )
+
+
+# -- registered pytrees ------------------------------------------------------------------
+
+#: Types with a registration. A registration can come later, so that other types are not remembered.
+_registered: set[type] = set()
+
+registry.on_change(_registered.clear)
+
+
+def _is_pytree(obj: Any) -> bool:
+    """Whether the type of an object is registered as a pytree."""
+    cls = type(obj)
+    if cls in _registered:
+        return True
+    try:
+        if _node_of(obj) is None:
+            return False
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:
+        if not is_error(error):
+            raise
+        return True  # the registered function failed; _flatten() raises its error again
+    _registered.add(cls)
+    return True
+
+
+def _flatten(obj: Any) -> Node:
+    """Return the keys and children of a registered pytree, and how it is rebuilt."""
+    node = _node_of(obj)
+    if node is None:
+        _registered.discard(type(obj))
+        raise LookupError("its type is not registered as a pytree any more")
+    return node
+
+
+def _node_of(obj: Any) -> Node | None:
+    """Return one level of a pytree; None if its type is not registered."""
+    optree = sys.modules.get("optree")
+    node: Node | None
+    if getattr(optree, "tree_unflatten", None) is not None:  # None while another thread imports it
+        node = _optree_node(optree, obj)
+        if node is not None:
+            return node
+    for framework in _with_pytrees():
+        if registry.is_imported(framework.name):
+            node = _resolved(framework.pytree_hook)(obj)
+            if node is not None:
+                return node
+    return None
+
+
+@lru_cache(maxsize=1)
+def _with_pytrees() -> list[Framework]:
+    return [framework for framework in registry.known() if framework.pytree_hook]
+
+
+registry.on_change(_with_pytrees.cache_clear)
+_resolved = lru_cache(maxsize=64)(pkgutil.resolve_name)
+
+
+def _optree_node(optree: Any, obj: Any) -> Node | None:
+    registration = getattr(optree.register_pytree_node, "get", None)  # not in old versions
+    if registration is None or registration(type(obj)) is None:
+        return None
+    accessors, children, treespec = optree.tree_flatten_with_accessor(
+        obj, is_leaf=one_level(), none_is_leaf=True
+    )
+    keys = [_key(accessor[0]) for accessor in accessors]
+    return Node(keys, children, lambda values: optree.tree_unflatten(treespec, values))
+
+
+def _key(entry: Any) -> Any:
+    """Return the key of an entry of optree: an attribute's name as `Attribute`."""
+    name = getattr(entry, "name", None)
+    return entry.entry if name is None else Attribute(name)

@@ -8,11 +8,10 @@ from typing import Any, Unpack
 
 from zerocopy import registry
 from zerocopy._engine.container_types import is_plain_object
-from zerocopy._engine.containers import leaf_calls
+from zerocopy._engine.containers import container_calls, leaf_calls, locate
 from zerocopy._engine.fixes import compose, resolve
 from zerocopy._engine.memory import shares_memory
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options
-from zerocopy._engine.plain_leaves import container_calls, locate
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import is_named, may_be_compound, of_object, text
 from zerocopy.describe import opened

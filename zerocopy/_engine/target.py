@@ -114,7 +114,9 @@ def text(to: Any) -> str:
     """
     if isinstance(to, ModuleType):
         return to.__name__
-    return type_of(to) if isinstance(to, type) else repr(to) if isinstance(to, str) else _short(to)
+    if isinstance(to, type):
+        return type_of(to)
+    return repr(to) if isinstance(to, str) else _short(to)
 
 
 def type_of(cls: type) -> str:
@@ -137,11 +139,11 @@ def _short(to: Any) -> str:
 def _find(to: Any) -> Framework | None:
     if isinstance(to, str):
         framework = registry.find(to)
-        if framework is None and "." in to:
-            top, _, form = to.partition(".")
-            framework = registry.find(top)
-            framework = framework if framework is not None and form in framework.types else None
-        return framework
+        if framework is not None or "." not in to:
+            return framework
+        top, _, form = to.partition(".")
+        owner = registry.find(top)
+        return owner if owner is not None and form in owner.types else None
     if isinstance(to, ModuleType):
         return _find(to.__name__)
     return _of_type(to) if isinstance(to, type) else None

@@ -57,7 +57,7 @@ class Fix:
         return f"{code} {self.effect}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Reason:
     """Why a conversion copies or is refused, and what to do about it.
 
@@ -80,21 +80,18 @@ class Reason:
     """
 
     why: str
-    remedy: str = ""
-    code: str = field(default="other", kw_only=True)
-    fixes: Sequence[Fix] = field(default=(), kw_only=True)
+    _remedy: str = field(init=False, repr=False)
+    code: str
+    fixes: Sequence[Fix]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "fixes", tuple(self.fixes))
-        if self.fixes and not self.remedy:
-            # Composed when it is first read, because few plans are printed.
-            object.__delattr__(self, "remedy")
+    def __init__(self, why: str, remedy: str = "", *, code: str = "other", fixes: Sequence[Fix] = ()) -> None:
+        for name, value in (("why", why), ("_remedy", remedy), ("code", code), ("fixes", tuple(fixes))):
+            object.__setattr__(self, name, value)
 
-    def __getattr__(self, name: str) -> str:  # for a slot that is not set
-        if name != "remedy":
-            raise AttributeError(f"a Reason has no attribute {name!r}", name=name, obj=self)
-        object.__setattr__(self, name, "; or ".join(map(str, self.fixes)))
-        return self.remedy
+    @property
+    def remedy(self) -> str:
+        """How to avoid it; the text of `fixes` is composed here, because few plans are printed."""
+        return self._remedy or "; or ".join(map(str, self.fixes))
 
     def __str__(self) -> str:
         return printable(f"{self.why} ({self.remedy})" if self.remedy else self.why, "\n")

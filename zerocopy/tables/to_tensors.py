@@ -139,7 +139,8 @@ def _keep_fixes_of_a_part(error: ZeroCopyError, leaf: TensorLeaf, inner: bool) -
             if "dtype" not in fix.options and not (own and (fix.source != "{x}" or fix.action))
         ]
         is_prose = reason.remedy != "; or ".join(map(str, reason.fixes))
-        return replace(reason, fixes=fixes, remedy=reason.remedy if is_prose and not own else "")
+        remedy = reason.remedy if is_prose and not own else ""
+        return Reason(reason.why, remedy, code=reason.code, fixes=fixes)
 
     reason = kept(error.reason)
     error.fixes = tuple(reason.fixes)

@@ -57,7 +57,7 @@ _OBJECTS = Reason(
     code="python-objects",
     fixes=[_ENCODED],
 )
-_NUMBERS = replace(_OBJECTS, remedy="", fixes=[Fix(action="cast:float64", effect="gives floats"), _ENCODED])
+_NUMBERS = replace(_OBJECTS, fixes=[Fix(action="cast:float64", effect="gives floats"), _ENCODED])
 _TEXT = Reason(
     "it is text, which tensors do not have",
     code="no-tensor-type",

@@ -44,7 +44,7 @@ def held(variable: Any) -> tuple[Any, Reason | None]:
         chunks = getattr(variable, "chunks", None) or ()
         count = int(np.prod([len(sizes) for sizes in chunks]))
         why = f"its values are lazy, in {count:,} chunk{'s' if count != 1 else ''}, and computed for each use"
-        return None, replace(_LAZY, why=why, remedy="", fixes=_COMPUTE) if chunks else _LAZY
+        return None, replace(_LAZY, why=why) if chunks else _LAZY
     return data, None
 
 
