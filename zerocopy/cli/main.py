@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import zerocopy
 from zerocopy.cli.audit_command import audit_command
-from zerocopy.cli.input_limits import MAX_BYTES
 from zerocopy.cli.monitor_command import monitor_command
 
 if TYPE_CHECKING:
@@ -62,16 +61,16 @@ def command() -> click.Group:
 def _input_option(command: Callable[..., None]) -> Callable[..., None]:
     import click
 
-    text = "Data to convert: .npy, .npz, .csv, .parquet, .arrow or .feather. Default: Fisher's iris."
+    text = "Data to convert: .npy, .npz, or with pyarrow .csv, .parquet, .arrow, .feather. Default: iris."
     return click.option("--input", "path", metavar="FILE", help=text)(command)
 
 
 def _size_option(command: Callable[..., None]) -> Callable[..., None]:
     import click
 
-    text = "Refuse a larger file, or one with more bytes after decompression. Default: 1 GiB."
+    text = "Refuse a file with more bytes, or with more after decompression. Default: 1 GiB."
     size = click.IntRange(1)
-    return click.option("--max-bytes", type=size, metavar="N", default=MAX_BYTES, help=text)(command)
+    return click.option("--max-bytes", type=size, metavar="N", default=1 << 30, help=text)(command)
 
 
 def _matrix_command() -> click.Command:

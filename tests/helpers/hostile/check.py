@@ -57,7 +57,7 @@ def describe(case: Case, text: str = "") -> str:
 
 def _check_file(case: Case, built: Built) -> Outcome:
     try:
-        data = datasets.load(built.obj)
+        data = datasets.read(built.obj)  # as the child process of the command does
     except datasets.DataError as error:
         if "\n" in str(error):
             raise Finding(f"the message has several lines: {error}") from error

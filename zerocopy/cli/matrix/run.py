@@ -14,8 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 import zerocopy
 from zerocopy import registry
 from zerocopy.cli import datasets, doctor
-from zerocopy.cli.datasets import Data
-from zerocopy.cli.input_limits import MAX_BYTES
+from zerocopy.cli.datasets import MAX_BYTES, Data
 from zerocopy.cli.matrix import samples as column_samples
 from zerocopy.cli.matrix.result import Matrix, measure
 from zerocopy.errors import UnknownFrameworkError
