@@ -131,6 +131,16 @@ def test_tables_and_containers_are_refused(x):
     assert not out.any()
 
 
+@pytest.mark.parametrize("options", [{}, {"layout": "matrix"}], ids=str)
+@pytest.mark.parametrize("x", [pa.table({"a": [1.0], "b": [2.0]}), pd.DataFrame({"a": [1.0], "b": [2.0]})])
+def test_the_first_fix_of_a_table_copies_its_matrix(x, options):
+    out = np.zeros((1, 2))
+    with pytest.raises(ZeroCopyError) as caught:
+        zc.convert(x, "numpy", out=out, **options)
+    exec(caught.value.calls[0], {"zc": zc, "x": x, "out": out})
+    assert out.tolist() == [[1.0, 2.0]]
+
+
 def test_columns_strides_and_sizes():
     for x in (pl.Series([1.0, 2.0]), pd.Series([1.0, 2.0]), pa.chunked_array([[1.0], [2.0]])):
         out = np.zeros((2, 5))
@@ -228,3 +238,24 @@ def test_columns_of_table_frameworks_are_refused_with_the_reason() -> None:
     pandas = pytest.importorskip("pandas")
     with pytest.raises(zc.UnsupportedConversionError, match="not columns or tables of pandas"):
         zc.convert(np.ones(3), "pandas", out=pandas.Series(np.zeros(3)))
+
+
+def test_memory_of_out_that_the_exporter_frees_is_not_written() -> None:
+    torch = pytest.importorskip("torch")
+    out = torch.zeros(1000)
+
+    class Frees:
+        """An array whose export frees the storage of ``out``."""
+
+        def __init__(self) -> None:
+            self.array = np.ones(1000, "f4")
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1, 0)
+
+        def __dlpack__(self, **options: object) -> object:
+            out.untyped_storage().resize_(0)
+            return self.array.__dlpack__(**options)
+
+    with pytest.raises(zc.UnsupportedConversionError, match="out="):
+        zc.convert(Frees(), "torch", out=out)

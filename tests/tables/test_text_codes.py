@@ -209,3 +209,36 @@ def test_numbers_are_not_taken_for_booleans(option: object) -> None:
     for call in (zc.convert, zc.explain):
         with pytest.raises(ValueError, match="encode"):
             call(pa.array(["a", "b"]), "numpy", encode=option)
+
+
+@pytest.mark.parametrize("codes", [[0, 5], [-1, 0], [2**31 - 1, None]], ids=str)
+def test_codes_outside_the_dictionary_are_refused_as_invalid_content(codes):
+    column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(["a", "b"]), safe=False)
+    for call in (
+        lambda: zc.convert(pa.table({"c": column}), "numpy", encode={"c": ["a", "b"]}),
+        lambda: list(zc.loader(pa.table({"c": column}), "numpy", batch=2, encode={"c": ["a", "b"]})),
+        lambda: list(zc.loader(pa.table({"c": column}), "numpy", batch=2, encode=True)),
+    ):
+        with pytest.raises(zc.ZeroCopyError, match="invalid") as caught:
+            call()
+        assert "please report" not in str(caught.value)
+
+
+def test_types_without_a_lookup_have_no_words():
+    table = pa.table({"h": pa.array([1.0, 2.0], pa.float16())})
+    with pytest.raises(UnsupportedConversionError, match="type halffloat, whose values Arrow cannot look up"):
+        zc.convert(table, "numpy", encode={"h": np.array([1.0, 2.0], "f2")})
+
+
+def test_iterators_are_refused_because_explain_would_consume_them():
+    frame = pd.DataFrame({"s": ["a", "b"], "x": [1.0, 2.0]})
+    for options in ({"encode": {"s": iter(["a", "b"])}}, {"columns": iter(["x"])}, {"index": iter([0, 1])}):
+        with pytest.raises(ValueError, match=f"{next(iter(options))}.* is .*list|labels"):
+            zc.convert(frame, "torch", **options)
+
+
+def test_the_error_for_encoded_columns_names_to_pylist():
+    x = zc.convert(pd.DataFrame({"s": ["a", "b"]}), "numpy", encode=True)["s"]
+    with pytest.raises(UnsupportedConversionError) as caught:
+        zc.convert(x, "torch")
+    assert pasted(caught.value.calls[0], {"zc": zc, "x": x}) == ["a", "b"]

@@ -35,6 +35,13 @@ def plan(call: Any, make_plan: Callable[[Any], Plan]) -> Plan:
         one; it shares memory with the source; the source is not an array; or another option contradicts it.
     """
     options, target, out = call.options, call.target, call.options["out"]
+    with call.translated_errors():
+        owner = registry.by_type(type(call.obj))
+        table = owner.table(call.obj) if owner is not None else None
+    if table is not None and not table.single:
+        matrix = f'out[...] = zc.convert({{x}}, "{target.name}", layout="matrix")'
+        fix = Fix(matrix, "copies the columns as one matrix", alone=True)
+        raise refuse("out= is one array, and a table has columns", fix, code="not-an-array")
     for name in options.keys() - _OPTIONS:
         raise refuse(f"{name}= does not apply to a result in out=", Fix(options={name: None}))
     if options.get("copy") is False:
@@ -61,7 +68,11 @@ def plan(call: Any, make_plan: Callable[[Any], Plan]) -> Plan:
     run = made.run
 
     def fill() -> Any:
-        write(run())
+        values = run()
+        # The source's exporter has run Python code, which may have resized out or freed its storage.
+        if not _same_memory(_writable_view(call, target, out), there):
+            raise refuse("the memory of out= changed while the values were read")
+        write(values)
         return out
 
     steps = (*made.steps, f"{target.name} copies the values into out=")
@@ -121,6 +132,12 @@ def _check(call: Any, source: Source, there: StridedView) -> None:
         raise refuse(f"out= is {there.dtype}, and the values are {new}", cast)
     if here.ptr and overlap(here, there):
         raise refuse("out= and the values share memory, which the copy would overwrite while it reads")
+
+
+def _same_memory(now: StridedView, before: StridedView) -> bool:
+    return (now.ptr, now.shape, now.strides, now.dtype, now.device) == (
+        before.ptr, before.shape, before.strides, before.dtype, before.device,
+    )  # fmt: skip
 
 
 def _overlaps_itself(view: StridedView) -> bool:

@@ -217,6 +217,8 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
         remedy, fixes = "", (Fix("list({x})", "is converted item by item"),)
     elif type(obj).__name__ == "PyCapsule":
         remedy = "pass the array that exported it: a capsule can be imported only once"
+    elif hasattr(type(obj), "to_pylist"):  # zerocopy.Encoded
+        remedy, fixes = "", (Fix("{x}.to_pylist()", "gives Python objects", alone=True),)
     elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
         remedy, fixes = "", (Fix("{x}.to_numpy()"),)
     elif hasattr(type(obj), "state_dict") and hasattr(type(obj), "named_parameters"):  # a torch.nn.Module

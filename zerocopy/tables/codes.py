@@ -9,6 +9,7 @@ import numpy as np
 from zerocopy.errors import Fix, LossyConversionError, UnsupportedConversionError
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.tables.hub import hub
+from zerocopy.tables.validation import validate
 
 #: Number of unknown words that an error lists.
 _NAMED_WORDS = 3
@@ -68,8 +69,8 @@ class Codes:
     def _chunk(self, chunk: Any, place: str) -> Any:
         pa, pc = hub().module(), hub().compute()
         if pa.types.is_dictionary(chunk.type):
+            positions = _checked_indices(chunk)
             own = chunk.dictionary.cast(self.words.type)
-            positions = chunk.indices
             if own.null_count:  # a row whose word is null is null
                 positions = pc.if_else(own.is_valid().take(positions), positions, None)
             codes = self._of_words(own).take(positions)
@@ -182,8 +183,16 @@ class Distinct:
 def used_words(chunk: Any) -> Any:
     """Return the words of a dictionary array that occur in its rows."""
     used = np.zeros(len(chunk.dictionary), bool)
-    used[np.asarray(chunk.indices.drop_null())] = True
+    used[np.asarray(_checked_indices(chunk).drop_null())] = True
     return chunk.dictionary if used.all() else chunk.dictionary.filter(used)
+
+
+def _checked_indices(chunk: Any) -> Any:
+    """Return the codes of a dictionary array; refuse those that its dictionary lacks."""
+    extremes = hub().compute().min_max(chunk.indices).as_py()
+    if extremes["max"] is not None and not 0 <= extremes["min"] <= extremes["max"] < len(chunk.dictionary):
+        validate(hub().module(), chunk)
+    return chunk.indices
 
 
 def is_dictionary(type_: Any) -> bool:
@@ -224,7 +233,10 @@ def given_words(choice: Any, type_: Any) -> Any:
         words = words if type_ is None else words.cast(type_)
         fault = "has nulls" if words.null_count else "has a word twice"
         if not words.null_count and len(words.unique()) == len(words):
+            hub().compute().index_in(words, words)
             return words
+    except pa.ArrowNotImplementedError as error:
+        raise ValueError(f"has type {type_}, whose values Arrow cannot look up") from error
     except (pa.ArrowException, TypeError, ValueError) as error:
         if not is_error(error):
             raise

@@ -123,7 +123,10 @@ def _array(column: Column, unread: bool = False) -> Any:
         return array
     if field is not None and kind == "dictionary":
         codes = pa.array(column.values(by_name(field.dtype)).host(), mask=nulls)
-        return pa.DictionaryArray.from_arrays(codes, _array(column.dictionary()), ordered=field.ordered)
+        words = _array(column.dictionary())
+        array = pa.DictionaryArray.from_arrays(codes, words, ordered=field.ordered, safe=False)
+        validate(pa, array)
+        return array
     dtype = by_name("uint8" if field is None else field.dtype or "uint8")
     if kind != "number" or column.values(dtype).view.ndim != 1:
         why = f"it is {field or 'a tensor'}, and encode= takes words for text, numbers and categories"

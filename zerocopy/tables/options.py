@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +40,16 @@ class Options:
         for name in ("columns", "names"):
             value = getattr(self, name)
             if value is not None and not _is_list(value):
-                raise ValueError(f"{name} is a list of names, not {value!r}")
+                hint = f"; pass {name}=[{value!r}]" if isinstance(value, str) else ""
+                raise ValueError(f"{name} is a list of names, not {value!r}{hint}")
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
         if not is_encoding(self.encode):
-            raise ValueError(f"encode is True, False, 'bytes' or a dict of words, not {self.encode!r}")
+            hint = "; pass words by the column's name: encode={name: words}" if _is_list(self.encode) else ""
+            raise ValueError(f"encode is True, False, 'bytes' or a dict of words, not {self.encode!r}{hint}")
+        for key, words in self.encode.items() if isinstance(self.encode, Mapping) else ():
+            if isinstance(words, Iterator):
+                raise ValueError(f"encode[{key!r}] is a list of words, not the iterator {words!r}")
         if not (self.index is None or isinstance(self.index, bool) or _is_list(self.index)):
             raise ValueError(f"index is True, False, None or the labels of the rows, not {self.index!r}")
         if self.nulls is not None:
@@ -77,7 +82,8 @@ class Options:
 
 
 def _is_list(value: Any) -> bool:
-    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes))
+    # An iterator can be read once, by explain or by convert.
+    return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, Iterator))
 
 
 #: Default options, built once because validation costs time.
