@@ -215,7 +215,7 @@ WITHOUT_NAMES = {
     "errors/__init__.py Fix",
     "errors/__init__.py Reason",
     "errors/__init__.py ZeroCopyError",
-    "loading/loader_plan.py LoaderPlan",
+    "loading/explain.py LoaderPlan",
     "loading/stats.py LoaderStats",
     "monitor/holder.py Holders",
     "monitor/recording.py Snapshot",

@@ -51,9 +51,11 @@ if TYPE_CHECKING:
     from zerocopy.functions.namespace import namespace as namespace
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
     from zerocopy.loading.create import loader as loader
-    from zerocopy.loading.options import LoaderOptionError as LoaderOptionError
-    from zerocopy.loading.read_error import ReadError as ReadError
-    from zerocopy.loading.state import LoaderStateError as LoaderStateError
+    from zerocopy.loading.errors import (
+        LoaderOptionError as LoaderOptionError,
+        LoaderStateError as LoaderStateError,
+        ReadError as ReadError,
+    )
     from zerocopy.plan import Plan as Plan
     from zerocopy.pool.install import install_pool as install_pool, installed_pool as installed_pool
     from zerocopy.pool.pool import Pool as Pool
@@ -127,9 +129,9 @@ _HOME = {
     "SharedMemoryError": "shared.errors",
     "bridge": "functions.bridge",
     "loader": "loading.create",
-    "ReadError": "loading.read_error",
-    "LoaderOptionError": "loading.options",
-    "LoaderStateError": "loading.state",
+    "ReadError": "loading.errors",
+    "LoaderOptionError": "loading.errors",
+    "LoaderStateError": "loading.errors",
     "Pool": "pool.pool",
     "install_pool": "pool.install",
     "installed_pool": "pool.install",

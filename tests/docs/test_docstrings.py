@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import zerocopy
-from zerocopy.loading import errors as loader_errors, loader, loader_plan, stats
+from zerocopy.loading import errors as loader_errors, explain, loader, stats
 from zerocopy.pool import limits
 from zerocopy.pool.host import modes
 
@@ -30,8 +30,8 @@ CODES = {
 #: Classes of results and errors that are public through a function of `zerocopy`.
 RESULT_CLASSES = {
     "loading.loader.Loader": loader.Loader,
-    "loading.loader_plan.LoaderPlan": loader_plan.LoaderPlan,
-    "loading.loader_plan.ColumnPlan": loader_plan.ColumnPlan,
+    "loading.explain.LoaderPlan": explain.LoaderPlan,
+    "loading.explain.ColumnPlan": explain.ColumnPlan,
     "loading.stats.LoaderStats": stats.LoaderStats,
     "loading.stats.Skipped": stats.Skipped,
     "loading.errors.LoaderIterationError": loader_errors.LoaderIterationError,

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 
 import zerocopy as zc
 from zerocopy.loading.dataset import Dataset, Group, Stream
+from zerocopy.loading.errors import ReadError
 from zerocopy.loading.loader import Loader
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Order, window_positions
-from zerocopy.loading.read_error import ReadError
 
 
 class Groups(Dataset):

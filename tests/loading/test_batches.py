@@ -14,7 +14,7 @@ from helpers.loader_cases import Groups, Tables, expected_batches, ids, loader_o
 from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
-from zerocopy.loading.read_error import ReadError
+from zerocopy.loading.errors import ReadError
 
 #: Options of each way in which batches are assembled.
 WAYS: dict[str, dict[str, Any]] = {

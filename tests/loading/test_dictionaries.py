@@ -12,12 +12,11 @@ from pyarrow import fs
 import zerocopy as zc
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
 from zerocopy.loading.dataset import Stream
-from zerocopy.loading.dictionaries import encode_source
-from zerocopy.loading.encoded import Codes
-from zerocopy.loading.options import LoaderOptionError, LoaderOptions
+from zerocopy.loading.dictionaries import Codes, encode_source
+from zerocopy.loading.errors import LoaderOptionError, LoaderStateError
+from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.files import Files
 from zerocopy.loading.sources.parquet import ParquetFiles
-from zerocopy.loading.state import LoaderStateError
 
 CITIES = ["Oslo", "Bern", None, "Rome", "Bern", "Paris", "Oslo", None, "Accra"]
 WORDS = ["Accra", "Bern", "Oslo", "Paris", "Rome"]

@@ -22,12 +22,11 @@ from helpers.failing_filesystem import FailingHandler
 from helpers.source_data import open_files, read, small_table, write_files
 
 import zerocopy as zc
+from zerocopy.loading.errors import LoaderStateError, ReadError
 from zerocopy.loading.loader import Loader
 from zerocopy.loading.options import LoaderOptions
-from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources.files import Files
 from zerocopy.loading.sources.parquet import ParquetFiles
-from zerocopy.loading.state import LoaderStateError
 
 
 def refused(source: Any, **options: Any) -> ReadError:

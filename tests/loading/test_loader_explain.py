@@ -69,14 +69,25 @@ def test_copied_bytes_are_those_of_arrays_without_shared_memory(to, nulls):
     assert plan.copies == {"conversion of columns": plan.copied_bytes}
 
 
-@pytest.mark.parametrize("batch", [10, 16, 24, 33])
-@pytest.mark.parametrize("start", [0, 1, 4, 16])
-def test_aliases_that_depend_on_the_address_are_foreseen(batch, start):
+@pytest.mark.parametrize("batch", [10, 16, 33])
+@pytest.mark.parametrize("start", [0, 1, 16])
+@pytest.mark.parametrize("shard", [(0, 1), (1, 3)])
+def test_an_alias_that_depends_on_the_address_is_that_of_the_first_batch(batch, start, shard):
     pytest.importorskip("jax")
     table = pa.table({"f": aligned_empty((512 + start,), np.dtype(np.float32))[start:]})
-    loader = zc.loader(table, "jax", batch=batch)
-    shared = {shares(table, each, "f") for each in loader}
-    assert loader.explain().columns["f"].aliased is (shared.pop() if len(shared) == 1 else None)
+    loader = zc.loader(table, "jax", batch=batch, shard=shard)
+    assert loader.explain().columns["f"].aliased is shares(table, next(iter(loader)), "f")
+
+
+@pytest.mark.parametrize("arrays", [False, True])
+def test_a_first_batch_of_several_groups_is_copied(arrays, monkeypatch):
+    monkeypatch.setattr("zerocopy.loading.sources.memory.GROUP_ROWS", 16)
+    table = arrow_table().select(["f"])
+    source = {"f": table["f"].to_numpy()} if arrays else table
+    loader = zc.loader(source, "numpy", batch=24)
+    assert not shares(table, next(iter(loader)), "f")
+    assert not loader.explain().columns["f"].aliased
+    assert loader.explain().joined == 10
 
 
 @pytest.mark.parametrize("to", TENSORS)

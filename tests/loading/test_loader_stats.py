@@ -11,9 +11,9 @@ import pytest
 
 import zerocopy as zc
 from zerocopy.loading.dataset import Dataset, Group
+from zerocopy.loading.errors import ReadError
 from zerocopy.loading.loader import Loader
 from zerocopy.loading.options import LoaderOptions
-from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.stats import Counters, LoaderStats, Skipped
 
 TABLE = pa.table({"x": np.arange(100.0), "n": np.arange(100, dtype=np.int32)})

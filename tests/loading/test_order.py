@@ -11,8 +11,7 @@ import pytest
 from helpers.paths import ROOT
 from hypothesis import given, settings, strategies as st
 
-from zerocopy.loading.order import Order, Run, shard_run, window_positions
-from zerocopy.loading.portion import Layout, Portion, deal
+from zerocopy.loading.order import Layout, Order, Portion, Run, deal, shard_run, window_positions
 
 SIZES = st.lists(st.integers(0, 5), max_size=8)
 

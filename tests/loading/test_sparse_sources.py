@@ -82,7 +82,7 @@ def test_shuffled_batches_have_each_row_once(shuffle: Any) -> None:
 
 
 def test_groups_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("zerocopy.loading.sources.table", "zerocopy._frameworks.scipy.loading"):
+    for module in ("zerocopy.loading.sources.memory", "zerocopy._frameworks.scipy.loading"):
         monkeypatch.setattr(f"{module}.GROUP_ROWS", 5)
     loader = zc.loader(sparse.csr_array(DENSE), to="scipy", batch=BATCH)
     assert loader.explain().groups == 5

@@ -17,8 +17,8 @@ from helpers.loader_cases import Groups, Tables, ids, loader_of, parquet_file
 from helpers.paths import ROOT
 
 import zerocopy as zc
+from zerocopy.loading.errors import LoaderStateError
 from zerocopy.loading.loader import Loader
-from zerocopy.loading.state import LoaderStateError
 
 WAYS: list[dict[str, Any]] = [
     {},

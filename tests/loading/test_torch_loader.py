@@ -16,8 +16,7 @@ from helpers.paths import ROOT
 import zerocopy as zc
 from zerocopy.loading import hook
 from zerocopy.loading.loader import Loader
-from zerocopy.loading.order import Run
-from zerocopy.loading.portion import Layout, deal
+from zerocopy.loading.order import Layout, Run, deal
 
 torch = pytest.importorskip("torch")
 pa = pytest.importorskip("pyarrow")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
-from zerocopy.loading.state import LoaderStateError
+from zerocopy.loading.errors import LoaderStateError
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402
@@ -34,7 +34,7 @@ class Process:
         self._context = self._patch.context()
         patch = self._context.__enter__()
         patch.setattr(TorchLoading, "worker", lambda hook: self._worker)
-        patch.setattr("zerocopy.loading.workers.getpid", lambda: self._pid)
+        patch.setattr("zerocopy.loading.state.getpid", lambda: self._pid)
 
     def __exit__(self, *exception: object) -> None:
         self._context.__exit__(*exception)
@@ -89,7 +89,7 @@ def test_a_process_that_is_not_a_worker_leaves_the_state_of_its_parent(
     loader = loader_of()
     begin_epoch(monkeypatch, loader, 10**7)
     other = forked(loader)
-    monkeypatch.setattr("zerocopy.loading.workers.getpid", lambda: 10**8)
+    monkeypatch.setattr("zerocopy.loading.state.getpid", lambda: 10**8)
     next(iter(other))
     assert other.state_dict()["done"] == 1
     monkeypatch.undo()

@@ -17,9 +17,9 @@ from helpers.loader_cases import Groups
 from helpers.shared_memory import in_child
 
 import zerocopy as zc
-from zerocopy.loading.live import live_loaders
 from zerocopy.loading.loader import Loader
 from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.stats import live_loaders
 from zerocopy.monitor import sample
 from zerocopy.monitor.sources.loaders import read_loaders
 

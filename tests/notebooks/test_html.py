@@ -12,7 +12,7 @@ import pytest
 
 import zerocopy as zc
 from zerocopy.cli.matrix.result import Matrix
-from zerocopy.loading.loader_plan import LoaderPlan
+from zerocopy.loading.explain import LoaderPlan
 from zerocopy.loading.stats import Skipped
 from zerocopy.notebooks import html
 from zerocopy.pool.host import HostFigures, HostStats

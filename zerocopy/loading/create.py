@@ -11,8 +11,7 @@ from zerocopy._engine.target import is_named, of_object
 from zerocopy.errors.tracebacks import public
 from zerocopy.framework import while_forks_wait
 from zerocopy.loading.decoded import check_decode, decode_source
-from zerocopy.loading.dictionaries import encode_source
-from zerocopy.loading.encoded import empty_content
+from zerocopy.loading.dictionaries import empty_content, encode_source
 from zerocopy.loading.loader import Loader, loader_class
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.opening import open_source

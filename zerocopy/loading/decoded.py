@@ -10,12 +10,10 @@ from zerocopy._engine.plan_for import plan_for
 from zerocopy._engine.target import resolve
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.batch_plan import BatchPlan
-from zerocopy.loading.contents import DecodedRows
-from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.dataset import Dataset, DecodedRows, Stream
+from zerocopy.loading.errors import LoaderOptionError, ReadError
 from zerocopy.loading.hook import hook_of
-from zerocopy.loading.messages import opening
-from zerocopy.loading.options import LoaderOptionError, LoaderOptions
-from zerocopy.loading.read_error import ReadError
+from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources.parquet import ParquetFiles
 from zerocopy.protocols.exporter_errors import is_error
 

@@ -13,6 +13,7 @@ The order of one batch:
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections import deque
@@ -25,18 +26,66 @@ import numpy as np
 
 from zerocopy import forks
 from zerocopy._engine.target import resolve
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import DeviceError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.loading.buffers import BufferCache, is_staging
 from zerocopy.loading.hook import LoadingHook, hook_of
-from zerocopy.loading.locked_memory import LockedMemory
 from zerocopy.loading.options import LoaderOptions
-from zerocopy.loading.template import Template
+from zerocopy.pool.host.page_locked import CudaHostMemory
 from zerocopy.protocols import cuda_driver
-from zerocopy.protocols.array_interface import ALIGNMENT, address
+from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_empty
 from zerocopy.protocols.cuda_copies import CopyEvent, copy_stream, copy_to_device
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
+
+
+class LockedMemory:
+    """Allocates page-locked memory.
+
+    Attributes
+    ----------
+    warnings : tuple of str
+        Why memory is not page-locked.
+    """
+
+    def __init__(self, device: int) -> None:
+        self._source = CudaHostMemory(device)
+        self.warnings: tuple[str, ...] = ()
+
+    def allocate(self, nbytes: int) -> Array:
+        """Return uninitialised memory: uint8 of shape (nbytes,), at a multiple of 64 bytes."""
+        if not self.warnings and nbytes:
+            try:
+                return np.asarray(_Block(self._source, nbytes))
+            except MemoryError as error:
+                self.warnings = (
+                    f"host memory is not page-locked, so copies to the device are slower: {error} "
+                    "(see ulimit -l and the container's limit)",
+                )
+        return aligned_empty((nbytes,), np.dtype(np.uint8))
+
+
+class _Block:
+    """Page-locked memory as the base of an array, which frees it."""
+
+    __slots__ = ("__array_interface__", "_nbytes", "_pid", "_ptr", "_source")
+
+    def __init__(self, source: CudaHostMemory, nbytes: int) -> None:
+        self._source, self._nbytes, self._pid, self._ptr = source, nbytes, os.getpid(), 0
+        self._ptr = source.allocate(nbytes)
+        self.__array_interface__ = {
+            "data": (self._ptr, False),
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        # At shutdown the driver may be unloaded; the operating system reclaims the memory.
+        if self._ptr and not sys.is_finalizing() and os.getpid() == self._pid:
+            with suppress(DeviceError):
+                self._source.free(self._ptr, self._nbytes)
+
 
 #: Larger windows are not page-locked: their batches are copied to a page-locked buffer first.
 _LOCKED_WINDOW = 256 << 20
@@ -75,14 +124,12 @@ class DeviceCopies:
         Allocates page-locked memory.
     """
 
-    def __init__(self, framework: Framework, device: int, template: Template, options: LoaderOptions) -> None:
+    def __init__(self, framework: Framework, device: int, options: LoaderOptions, batch_bytes: int) -> None:
         self._framework, self._device = framework, device
         self._hook: LoadingHook = hook_of(framework)
         self.ahead = options.prefetch
         self.memory = LockedMemory(device)
-        rounding = ALIGNMENT * (len(template.fields) + 1)
-        nbytes = options.batch * template.pitch + rounding
-        self._staging = BufferCache(nbytes, options.prefetch + 2, self.memory.allocate)
+        self._staging = BufferCache(batch_bytes, options.prefetch + 2, self.memory.allocate)
         #: Several threads may iterate over one loader, and share `_started`.
         self._lock = forks.lock()
         self._started: deque[Transfer] = deque()
@@ -166,7 +213,7 @@ class DeviceCopies:
                 self._started.popleft()
 
 
-def device_copies(options: LoaderOptions, template: Template) -> DeviceCopies | None:
+def device_copies(options: LoaderOptions, row_bytes: int, fields: int) -> DeviceCopies | None:
     """Return the copies to the target's device; None on the host, or if the framework cannot allocate."""
     framework = resolve(options.to)
     if not hook_of(framework).can_allocate:
@@ -177,7 +224,10 @@ def device_copies(options: LoaderOptions, template: Template) -> DeviceCopies | 
         device = framework.parse_device("cuda")
     else:
         return None
-    return DeviceCopies(framework, device.id, template, options) if device.kind == "cuda" else None
+    if device.kind != "cuda":
+        return None
+    batch_bytes = options.batch * row_bytes + ALIGNMENT * (fields + 1)  # each array starts at a multiple
+    return DeviceCopies(framework, device.id, options, batch_bytes)
 
 
 def _drain(started: deque[Transfer], pid: int) -> None:

@@ -1,8 +1,83 @@
-"""Errors of a loader that cannot be iterated, counted or pickled."""
+"""The errors of ``loader``."""
 
 from __future__ import annotations
 
 from zerocopy.errors import ZeroCopyError
+
+
+class LoaderOptionError(ZeroCopyError, ValueError):
+    """An option of ``loader`` has an invalid value.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> zc.loader({"x": np.arange(3)}, to="numpy", batch=0)
+    Traceback (most recent call last):
+        ...
+    zerocopy.loading.errors.LoaderOptionError: loader(batch=0): it must be an int of at least 1.
+      To fix: pass the number of rows in a batch: batch=8192
+    """
+
+    code = "option-value"
+
+
+class ReadError(ZeroCopyError, OSError):
+    """A file or row group cannot be read, has changed since the loader was created, or has other columns.
+
+    Parameters
+    ----------
+    asked, why, remedy : str
+        As for `ZeroCopyError`.
+    code : str
+        Stable name of the cause.
+    file : str
+        Path or URL of the file.
+    row_group : int or None
+        Number of the row group in the file; None for the whole file.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.loader("missing.parquet", to="numpy", batch=2)
+    Traceback (most recent call last):
+        ...
+    zerocopy.loading.errors.ReadError: loader('missing.parquet'): the file does not exist.
+      To fix: pass an existing path, a glob such as "data/*.parquet", or a URL
+    """
+
+    code = "unreadable-file"
+
+    def __init__(
+        self,
+        asked: str,
+        why: str,
+        remedy: str = "",
+        *,
+        code: str = "",
+        file: str = "",
+        row_group: int | None = None,
+    ) -> None:
+        super().__init__(asked, why, remedy, code=code)
+        self.file, self.row_group = file, row_group
+
+
+class LoaderStateError(ZeroCopyError, ValueError):
+    """A state does not belong to this loader: it has another source, seed or batch size, or is damaged.
+
+    Also raised by ``loader.state_dict()`` while worker processes iterate over copies of the loader.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> loader = zc.loader({"x": np.arange(9)}, to="numpy", batch=2)
+    >>> loader.load_state_dict(zc.loader({"x": np.arange(9)}, to="numpy", batch=3).state_dict())
+    Traceback (most recent call last):
+        ...
+    zerocopy.loading.errors.LoaderStateError: load_state_dict(state): the state has batch=3, and this...
+      To fix: create the loader with the source and the options of the one that made the state
+    """
+
+    code = "loader-state"
 
 
 class LoaderIterationError(ZeroCopyError, RuntimeError):

@@ -2,55 +2,243 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
-from zerocopy._engine.target import text
-from zerocopy.errors import Reason
-from zerocopy.loading import blank
-from zerocopy.loading.batch_plan import BatchPlan
-from zerocopy.loading.chunks import table_bytes
-from zerocopy.loading.contents import slice_rows
-from zerocopy.loading.dataset import Dataset, Stream
-from zerocopy.loading.loader_plan import ColumnPlan, LoaderPlan
-from zerocopy.loading.options import LoaderOptions
-from zerocopy.loading.order import Run
-from zerocopy.loading.portion import Portion
+import numpy as np
 
+from zerocopy._engine.target import text as target_name
+from zerocopy.errors import Reason
+from zerocopy.formatting.printable import printable
+from zerocopy.loading.assembly import table_bytes
+from zerocopy.loading.batch_plan import BatchPlan
+from zerocopy.loading.dataset import Dataset, Stream, concatenate, slice_rows
+from zerocopy.loading.dictionaries import empty_content
+from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.order import Order, Piece, Portion, Run
+from zerocopy.protocols.array_interface import aligned_empty
+
+#: The most groups of columns with equal plans that the text lists.
+_LISTED = 20
+_WIDTH = 80
 #: The largest alignment that targets require, in bytes; rows this far apart have equal alignment.
 _ALIGNMENT = 64
-#: Batches of different alignment that are planned for tables, whose results depend little on it.
-_OFFSETS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """The aliases and copies of one column of the first batch.
+
+    Attributes
+    ----------
+    aliased : bool
+        Whether the batch aliases the memory of the source, or of a decoded row group. JAX and TensorFlow copy
+        later batches that do not start at a multiple of 64 bytes.
+    nbytes : int
+        Bytes of the column in a batch; for text and lists, unknown and 0 before a file is read.
+    copied_bytes : int
+        Bytes of it that its conversion copies for each batch: packed bits, masks, casts, dates, and arrays
+        that the target does not alias.
+    reasons : tuple of Reason
+        Reasons for the copies, each with its remedy.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, zerocopy as zc
+    >>> plan = zc.loader(pa.table({"late": [True, False]}), to="numpy", batch=2).explain()
+    >>> plan.columns["late"].copied_bytes, plan.columns["late"].reasons[0].why
+    (2, 'Arrow packs booleans into bits')
+    """
+
+    aliased: bool
+    nbytes: int
+    copied_bytes: int
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderPlan:
+    """The batches of a loader, its copies, and the reasons; returned by ``loader.explain()``.
+
+    Attributes
+    ----------
+    source, target : str
+        Short descriptions of the source and the target framework.
+    rows, batches : int
+        Rows and batches of one epoch of this shard; -1 for a stream, whose rows are unknown in advance.
+    groups, files : int
+        Groups of rows that are read at once, and files; 0 for a stream.
+    batch : int
+        Rows of a batch.
+    order : str
+        The order of the rows.
+    columns : dict of str to ColumnPlan
+        Each column of the source, in the first batch.
+    batch_bytes : int
+        Bytes of a whole batch; -1 for sparse rows, and for those that a device decodes. `columns` and
+        `copies` are then empty: unknown.
+    copies : dict of str to int
+        The bytes that are copied for the first batch, by operation. Decoding of files is not included.
+    joined : int
+        Batches whose rows are in several groups, and which are copied together for that reason; -1 for a
+        stream.
+    memory_bytes : int
+        Memory for windows, or for row groups, that the loader uses at most; -1 if it is unknown.
+    notes : tuple of str
+        Effects that depend on the data or the machine.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> plan = zc.loader({"x": np.arange(8.0)}, to="numpy", batch=4, shuffle=True).explain()
+    >>> plan.copies
+    {'rows to their places in a window': 32, 'rows of a window to columns': 32}
+    """
+
+    source: str
+    target: str
+    rows: int
+    batches: int
+    groups: int
+    files: int
+    batch: int
+    order: str
+    columns: dict[str, ColumnPlan]
+    batch_bytes: int
+    copies: dict[str, int]
+    joined: int
+    memory_bytes: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes that are copied for a batch, without decoding."""
+        return sum(self.copies.values())
+
+    def __str__(self) -> str:
+        return "\n".join(map(printable, self._lines()))
+
+    def _repr_html_(self) -> str:
+        """Return tables for notebooks: the batches, and the columns."""
+        from zerocopy.notebooks import html
+
+        caption = f"{self.source} \u2192 {self.target}"
+        copies = "".join(f"\n{nbytes:,}  {name}" for name, nbytes in self.copies.items())
+        rows = [(name, text + copies if name == "copied" else text) for name, text in self._rows()]
+        tables = [html.table(caption, rows)]
+        columns = [
+            (", ".join(names), verdict, "\n".join(f"{name}: {text}" for name, text in _facts(reasons)))
+            for names, verdict, reasons in self._alike()
+        ]
+        if columns:
+            tables.append(html.table("Columns", columns, ("columns", "result", "details")))
+        return "".join(tables)
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        """Return names and texts of the facts about a whole batch."""
+        if self.rows >= 0:
+            files = f" of {_count(self.files, 'file')}" if self.files else ""
+            yield "rows", f"{self.rows:,} in {_count(self.groups, 'group')}{files}"
+        number = f"{self.batches:,} of" if self.batches >= 0 else "of"
+        size = f", {self.batch_bytes:,} bytes each" if self.batch_bytes >= 0 else ""
+        yield "batches", f"{number} {self.batch:,} rows{size}"
+        yield "order", self.order
+        if self.batch_bytes >= 0:
+            yield "copied", f"{self.copied_bytes:,} bytes for a batch" + ":" * bool(self.copies)
+        if self.joined > 0:
+            yield "joined", f"{_count(self.joined, 'batch', 'es')} with rows of several groups"
+        if self.memory_bytes >= 0:
+            yield "memory", f"at most about {self.memory_bytes:,} bytes for rows in advance"
+        for note in self.notes:
+            yield "note", note
+
+    def _alike(self) -> list[tuple[list[str], str, tuple[Reason, ...]]]:
+        """Return groups of columns with the same result and the same reasons."""
+        alike: dict[tuple[str, tuple[Reason, ...]], list[str]] = {}
+        for name, column in self.columns.items():
+            alike.setdefault((_verdict(column), column.reasons), []).append(name)
+        return [
+            (names, f"{verdict} each" if len(names) > 1 and "bytes" in verdict else verdict, reasons)
+            for (verdict, reasons), names in alike.items()
+        ]
+
+    def _lines(self) -> Iterator[str]:
+        yield from _wrapped(f"{self.source} -> {self.target}", "")
+        for name, text in self._rows():
+            yield from _wrapped(text, f"  {name:<9} ", " " * 12)
+            for operation, nbytes in self.copies.items() if name == "copied" else ():
+                yield f"              {nbytes:>13,}  {operation}"
+        if self.columns:
+            yield "  columns"
+        alike = self._alike()
+        for names, verdict, reasons in alike[:_LISTED]:
+            yield from _wrapped(f"{', '.join(names)}: {verdict}", "    ")
+            for name, text in _facts(reasons):
+                yield from _wrapped(f"{name}: {text}", "      ")
+        if len(alike) > _LISTED:
+            yield f"    and {sum(len(names) for names, _, _ in alike[_LISTED:]):,} more"
+
+
+def _facts(reasons: tuple[Reason, ...]) -> Iterator[tuple[str, str]]:
+    """Return the reasons and their fixes, each with its name."""
+    for reason in reasons:
+        yield "why", reason.why
+        if reason.remedy:
+            yield "fix", reason.remedy
+
+
+def _verdict(column: ColumnPlan) -> str:
+    if column.aliased and column.copied_bytes:
+        return f"values are aliased; {column.copied_bytes:,} bytes are new or copied"
+    if column.copied_bytes:
+        return f"{column.copied_bytes:,} bytes copied"
+    return "aliased" if column.aliased else "copied with its rows"
+
+
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number:,} {noun}{plural if number != 1 else ''}"
+
+
+def _wrapped(content: str, first: str, rest: str | None = None) -> Iterator[str]:
+    yield from textwrap.wrap(content, _WIDTH, initial_indent=first, subsequent_indent=rest or f"{first}  ")
 
 
 def explain(
-    source: Dataset | Stream,
-    options: LoaderOptions,
-    plan: BatchPlan,
-    portion: Portion,
-    window_rows: int,
+    source: Dataset | Stream, options: LoaderOptions, plan: BatchPlan, portion: Portion, window_rows: int
 ) -> LoaderPlan:
     """Return the plan of a loader; `portion` has the rows of an epoch, and `window_rows` are for windows."""
     run = (portion.runs() or [Run(0, 0)])[0]
-    is_stream = isinstance(source, Stream)
-    groups = [] if isinstance(source, Stream) else source.groups
-    rows = -1 if is_stream else run.rows
-    count = options.batch if is_stream else min(options.batch, rows)
-    uses_windows = plan.template is not None and (options.is_shuffled or options.is_matrix)
-    offsets = [0] if options.is_shuffled else _offsets(groups, run, options.batch)
-    # The target converts rows on the device, of which there is no sample.
-    sample = None if plan.is_decoded else blank.sample(source, count + _ALIGNMENT)
-    if plan.template is None:
-        columns, copies = _table_columns(plan, sample, count, offsets, options.is_shuffled)
-        row_bytes = 0
+    groups = () if isinstance(source, Stream) else source.groups
+    is_stream, is_shuffled = isinstance(source, Stream), options.is_shuffled
+    count = options.batch if is_stream else min(options.batch, run.rows)
+    row_bytes = 0 if plan.template is None else plan.template.pitch
+    uses_windows = plan.template is not None and (is_shuffled or plan.is_matrix)
+    is_assembled = uses_windows or is_shuffled
+    columns: dict[str, ColumnPlan] = {}
+    copies: dict[str, int] = {}
+    if not plan.is_decoded:  # a device converts its rows, of which there is no sample
+        sample, is_joined = _first_rows(source, run.start, count)
+        if is_assembled and not isinstance(sample, dict):
+            sample = sample.combine_chunks()  # each group is converted alone
+        if plan.template is None:
+            columns, copies = _table_columns(plan, sample, is_shuffled)
+        else:
+            columns, copies = _array_columns(plan, sample, count, uses_windows)
+        if is_joined:
+            columns = {name: replace(column, aliased=False) for name, column in columns.items()}
+    group_bytes = max((group.rows for group in groups), default=0) * row_bytes
+    if uses_windows:
+        # The consumer holds one, one is ready, and the thread fills a third while the next group is read.
+        memory_bytes = 3 * window_rows * row_bytes + 2 * group_bytes
     else:
-        columns, copies = _array_columns(plan, sample, count, [0] if uses_windows else offsets, uses_windows)
-        row_bytes = plan.template.pitch
+        memory_bytes = -1 if is_stream or not row_bytes else 3 * group_bytes
     batch_bytes = count * row_bytes or sum(column.nbytes for column in columns.values())
-    largest = max((group.rows for group in groups), default=0)
     return LoaderPlan(
         source=source.name,
-        target=text(options.to).strip("'"),
-        rows=rows,
+        target=target_name(options.to).strip("'"),
+        rows=-1 if is_stream else run.rows,
         batches=portion.batches(),
         groups=len(groups),
         files=len({group.file for group in groups if group.file}),
@@ -58,174 +246,156 @@ def explain(
         order=_order(options, portion.window),
         columns=columns,
         batch_bytes=-1 if plan.is_decoded else batch_bytes,
-        copies=copies,
-        joined=-1
-        if is_stream
-        else 0
-        if uses_windows or options.is_shuffled
-        else _joined(groups, run, options),
-        memory_bytes=_memory(
-            window_rows * row_bytes if uses_windows else 0, largest * row_bytes, is_stream, row_bytes
-        ),
+        copies={name: nbytes for name, nbytes in copies.items() if nbytes},
+        joined=-1 if is_stream else 0 if is_assembled else _joined(groups, run, options),
+        memory_bytes=memory_bytes,
         notes=_notes(source, options, plan),
     )
 
 
 def _array_columns(
-    plan: BatchPlan, sample: Any, count: int, offsets: list[int], uses_windows: bool
+    plan: BatchPlan, sample: Any, count: int, uses_windows: bool
 ) -> tuple[dict[str, ColumnPlan], dict[str, int]]:
     """Return the plans of columns that become arrays on the host first, and the copies of a batch."""
-    arrays = plan.to_arrays(sample)
-    host = plan.explain_host(slice_rows(sample, 0, count)).leaves
-    names = _names(sample)
-    prefixes = {f"[{name!r}]": name for name in names}
-    columns: dict[str, ColumnPlan] = {}
-    decoded = placed = 0
+    arrays, host = plan.to_arrays(sample), plan.explain_host(sample).leaves
+    parts: dict[str, ColumnPlan] = {}
+    converted = placed = 0
     for field, array in zip(plan.fields, arrays, strict=True):
-        nbytes = field.nbytes * count
         on_host = host[field.path]
-        # Masks of columns without nulls are new memory.
-        copied = on_host.copied_bytes + on_host.new_bytes
-        reasons = on_host.reasons
-        verdicts: list[bool] = []
+        copied, reasons, is_aliased = _bytes(on_host), on_host.reasons, not uses_windows
+        converted += copied
         if not uses_windows:
-            lows = {low * field.nbytes % _ALIGNMENT: low for low in offsets if low < len(array)}.values()
-            leaves = [plan.explain_array(array[low : low + count]) for low in lows]
-            verdicts = [leaf.zero_copy and not copied for leaf in leaves]
-            moved = max((leaf.copied_bytes for leaf in leaves), default=0)
-            copied += moved
-            placed += moved
-            reasons += tuple(reason for leaf in leaves for reason in leaf.reasons)
-        decoded += on_host.copied_bytes + on_host.new_bytes
-        aliased = False if uses_windows else _common(verdicts)
-        name = str(_column_of(field.path, prefixes))
-        _add(
-            columns, name, field.path.endswith(".mask"), ColumnPlan(aliased, nbytes, copied, _unique(reasons))
-        )
-    columns = {str(name): columns[str(name)] for name in names}
-    copies = {"conversion of columns": decoded}
+            leaf = plan.explain_array(array)
+            is_aliased = leaf.zero_copy and not copied
+            copied, reasons = copied + leaf.copied_bytes, reasons + leaf.reasons
+            placed += leaf.copied_bytes
+        parts[field.path] = ColumnPlan(is_aliased, field.nbytes * count, copied, reasons)
+    columns = {str(name): _sum(_parts_of(name, parts)) for name in _names(sample)}
+    copies = {"conversion of columns": converted}
     if uses_windows:
-        scattered = count * (plan.template.pitch if plan.template is not None else 0)
-        copies["rows to their places in a window"] = scattered
+        assert plan.template is not None
+        window = count * plan.template.pitch
+        copies["rows to their places in a window"] = window
         if plan.is_matrix:
-            rows = blank.rows(count + _ALIGNMENT, plan).view(plan.fields[0].dtype)
-            copies["the target's copy"] = max(
-                plan.explain_array(rows[low : low + count]).copied_bytes
-                for low in {k * count % _ALIGNMENT for k in range(_ALIGNMENT)}
-            )
+            # The second batch of a window, because the first one is always aligned.
+            rows = aligned_empty((2 * count, plan.template.pitch), np.dtype(np.uint8))[count:]
+            placed = plan.explain_array(rows.view(plan.fields[0].dtype)).copied_bytes
         else:
-            copies["rows of a window to columns"] = scattered
-            fresh = [blank.aligned_array((count, *field.shape), field.dtype) for field in plan.fields]
-            copies["the target's copy"] = sum(plan.explain_array(array).copied_bytes for array in fresh)
-    else:
-        copies["the target's copy"] = placed
-    return columns, {name: nbytes for name, nbytes in copies.items() if nbytes}
+            copies["rows of a window to columns"] = window
+            fresh = [aligned_empty((count, *field.shape), field.dtype) for field in plan.fields]
+            placed = sum(plan.explain_array(array).copied_bytes for array in fresh)
+    return columns, copies | {"the target's copy": placed}
 
 
 def _table_columns(
-    plan: BatchPlan, sample: Any, count: int, offsets: list[int], is_shuffled: bool
+    plan: BatchPlan, sample: Any, is_shuffled: bool
 ) -> tuple[dict[str, ColumnPlan], dict[str, int]]:
     """Return the plans of columns of tables, which are converted batch by batch."""
-    if plan.is_decoded:
-        return {}, {}
-    columns: dict[str, ColumnPlan] = {}
-    converted = 0
-    first = slice_rows(sample, 0, count)
-    names = _names(first)
-    batches = [slice_rows(sample, low, low + count) for low in offsets[:_OFFSETS]]
-    plans = [plan.explain_batch(batch).leaves for batch in batches]
-    for place, name in enumerate(names):
-        prefix = f"[{name!r}]"
-        leaves = [
-            [
-                leaf
-                for path, leaf in each.items()
-                if path.startswith(prefix) and ".categories" not in path[len(prefix) :]
-            ]
-            for each in plans
-        ]
-        verdicts = [all(leaf.zero_copy or not _bytes(leaf) for leaf in each) for each in leaves]
-        copied = max(sum(_bytes(leaf) for leaf in each) for each in leaves)
-        reasons = tuple(reason for each in leaves for leaf in each for reason in leaf.reasons)
-        nbytes = first[name].nbytes if isinstance(first, dict) else table_bytes(first.select([place]))
-        aliased = False if is_shuffled else _common(verdicts)
-        columns[str(name)] = ColumnPlan(aliased, nbytes, copied, _unique(reasons))
-        converted += copied
-    copies = {
-        "rows of a window, by Table.take": sum(c.nbytes for c in columns.values()) if is_shuffled else 0
+    parts = {
+        path: ColumnPlan(leaf.zero_copy or not _bytes(leaf), 0, _bytes(leaf), leaf.reasons)
+        for path, leaf in plan.explain_batch(sample).leaves.items()
     }
-    copies["conversion of columns"] = converted
-    return columns, {name: nbytes for name, nbytes in copies.items() if nbytes}
+    columns = {}
+    for place, name in enumerate(_names(sample)):
+        nbytes = sample[name].nbytes if isinstance(sample, dict) else table_bytes(sample.select([place]))
+        column = _sum(_parts_of(name, parts))
+        columns[str(name)] = replace(column, nbytes=nbytes, aliased=column.aliased and not is_shuffled)
+    taken = sum(column.nbytes for column in columns.values()) if is_shuffled else 0
+    converted = sum(column.copied_bytes for column in columns.values())
+    return columns, {"rows of a window, by Table.take": taken, "conversion of columns": converted}
 
 
 def _bytes(leaf: Any) -> int:
+    """Return the bytes that are copied, or new, such as the mask of a column without nulls."""
     return int(leaf.copied_bytes + leaf.new_bytes)
-
-
-def _common(verdicts: list[bool]) -> bool | None:
-    return None if any(verdicts) and not all(verdicts) else all(verdicts)
-
-
-def _unique(reasons: Any) -> tuple[Reason, ...]:
-    return tuple({reason.code or reason.why: reason for reason in reasons}.values())
 
 
 def _names(content: Any) -> list[Any]:
     return list(content) if isinstance(content, dict) else list(content.column_names)
 
 
-def _column_of(path: str, prefixes: dict[str, Any]) -> Any:
-    """Return the column of a path: ``"['x'].mask"`` is a part of ``x``. Names may contain brackets."""
-    end = path.find("]")
-    while path[: end + 1] not in prefixes:
-        end = path.index("]", end + 1)
-    return prefixes[path[: end + 1]]
+def _parts_of(name: Any, parts: dict[str, ColumnPlan]) -> dict[str, ColumnPlan]:
+    """Return the arrays of a column: values, mask, offsets, but not the words, which batches share."""
+    start = f"[{name!r}]"
+    return {
+        path: part
+        for path, part in parts.items()
+        if path.startswith(start) and ".categories" not in path[len(start) :]
+    }
 
 
-def _add(columns: dict[str, ColumnPlan], name: str, is_mask: bool, part: ColumnPlan) -> None:
-    """Add a part of a column; its mask is new, whether or not its values are aliased."""
-    old = columns.get(name)
-    if old is None:
-        columns[name] = part
-        return
-    aliased = old.aliased if is_mask else _common([old.aliased is True, part.aliased is True])
-    nbytes, copied = old.nbytes + part.nbytes, old.copied_bytes + part.copied_bytes
-    columns[name] = ColumnPlan(aliased, nbytes, copied, _unique((*old.reasons, *part.reasons)))
+def _sum(parts: dict[str, ColumnPlan]) -> ColumnPlan:
+    """Return the plan of a column; its mask is new, whether or not its values are aliased."""
+    reasons = {reason.code or reason.why: reason for part in parts.values() for reason in part.reasons}
+    return ColumnPlan(
+        all(part.aliased for path, part in parts.items() if not path.endswith(".mask")),
+        sum(part.nbytes for part in parts.values()),
+        sum(part.copied_bytes for part in parts.values()),
+        tuple(reasons.values()),
+    )
 
 
-def _offsets(groups: Any, run: Run, batch: int) -> list[int]:
-    """Return first rows of batches, modulo 64, because alignment repeats after 64 rows."""
-    starts, position = set(), 0
-    for group in groups:
-        low = max(run.start - position, (run.start - position) % batch)
-        if low < group.rows and position < run.stop:
-            starts.add((low % _ALIGNMENT, min(-(-(group.rows - low) // batch), _ALIGNMENT)))
-        position += group.rows
-    if run.stop < 0:
-        starts.add((0, _ALIGNMENT))
-    return sorted({(low + k * batch) % _ALIGNMENT for low, batches in starts for k in range(batches)}) or [0]
+def _first_rows(source: Dataset | Stream, start: int, count: int) -> tuple[Any, bool]:
+    """Return the rows of the first batch, or zeros for files, and whether several groups have them."""
+    pieces: list[Piece] = []
+    if isinstance(source, Dataset):
+        pieces = list(Order([group.rows for group in source.groups]).pieces(start, start + count))
+        if source.in_memory or source.schema is None:
+            parts = [slice_rows(source.read(piece.group), piece.low, piece.high) for piece in pieces]
+            return concatenate(parts) if parts else empty_content(source), len(parts) > 1
+    import pyarrow as pa
+
+    low = pieces[0].low % _ALIGNMENT if pieces else 0
+    columns = [
+        _codes(field.type, source.dictionaries[field.name], low + count)
+        if field.name in source.dictionaries
+        else _zeros(field.type, low + count)
+        for field in source.schema
+    ]
+    return pa.Table.from_arrays(columns, schema=source.schema).slice(low), len(pieces) > 1
+
+
+def _zeros(type_: Any, rows: int) -> Any:
+    """Return an Arrow array of zeros, empty text and empty lists, without nulls where possible.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> _zeros(pa.int32(), 2).to_pylist(), _zeros(pa.list_(pa.string()), 2).to_pylist()
+    ([0, 0], [[], []])
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    if isinstance(type_, pa.BaseExtensionType):
+        return type_.wrap_array(_zeros(type_.storage_type, rows))
+    if types.is_dictionary(type_):
+        return _codes(type_, _zeros(type_.value_type, 1), rows)
+    buffers, inner = pa.nulls(rows, type_).buffers(), 0
+    if types.is_struct(type_) or types.is_fixed_size_list(type_):
+        buffers, inner = buffers[:1], rows * (1 if types.is_struct(type_) else type_.list_size)
+    elif types.is_list(type_) or types.is_large_list(type_):
+        buffers = buffers[:2]
+    elif types.is_nested(type_) or types.is_null(type_):
+        return pa.nulls(rows, type_)
+    children = [_zeros(type_.field(k).type, inner) for k in range(type_.num_fields)]
+    return pa.Array.from_buffers(type_, rows, [None, *buffers[1:]], null_count=0, children=children)
+
+
+def _codes(type_: Any, words: Any, rows: int) -> Any:
+    """Return codes of the first word; if there are no words, of an empty or zero word."""
+    import pyarrow as pa
+
+    words = words if len(words) else _zeros(words.type, 1)
+    return pa.DictionaryArray.from_arrays(_zeros(type_.index_type, rows), words, ordered=type_.ordered)
 
 
 def _joined(groups: Any, run: Run, options: LoaderOptions) -> int:
     """Return the number of batches with rows of several groups."""
-    position, joined = 0, set()
-    for group in groups:
-        position += group.rows
-        place = position - run.start
-        if 0 < place < run.stop - run.start and place % options.batch:
-            joined.add(place // options.batch)
+    ends = np.cumsum([group.rows for group in groups], dtype=np.int64) - run.start
+    ends = ends[(ends > 0) & (ends < run.stop - run.start) & (ends % options.batch != 0)]
     whole = run.rows // options.batch
-    return len({number for number in joined if number < whole or not options.drop_last})
-
-
-def _memory(window_bytes: int, group_bytes: int, is_stream: bool, row_bytes: int) -> int:
-    """Return the bytes of three windows and two row groups, or of three row groups.
-
-    The consumer holds one, one is ready, and the thread fills a third while the next group is read.
-    """
-    if window_bytes:
-        return 3 * window_bytes + 2 * group_bytes
-    return -1 if is_stream or not row_bytes else 3 * group_bytes
+    return sum(bool(number < whole or not options.drop_last) for number in np.unique(ends // options.batch))
 
 
 def _order(options: LoaderOptions, window: int) -> str:

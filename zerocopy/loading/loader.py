@@ -14,23 +14,21 @@ from zerocopy import forks
 from zerocopy._engine.target import resolve, text
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting.printable import printable
-from zerocopy.loading import assembly, live, state as states
+from zerocopy.loading import assembly, state as states
+from zerocopy.loading.assembly import Chunk
 from zerocopy.loading.buffers import BufferCache
-from zerocopy.loading.chunks import Chunk
 from zerocopy.loading.dataset import Dataset, Stream, file_name
 from zerocopy.loading.decoded import plan_batches
 from zerocopy.loading.dictionaries import digest
 from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, UnknownLengthError
-from zerocopy.loading.explain import explain
+from zerocopy.loading.explain import LoaderPlan, explain
 from zerocopy.loading.hook import hook_of
 from zerocopy.loading.iteration import BatchIterator, Tracker
-from zerocopy.loading.loader_plan import LoaderPlan
 from zerocopy.loading.options import LoaderOptions, check_stream
-from zerocopy.loading.order import Order
-from zerocopy.loading.portion import Layout, Portion
+from zerocopy.loading.order import Layout, Order, Portion
 from zerocopy.loading.reading import GroupReader, StreamReader
-from zerocopy.loading.stats import Counters, LoaderStats
-from zerocopy.loading.workers import WorkerUse, is_starting_process, part_of_worker
+from zerocopy.loading.state import WorkerUse, is_starting_process, part_of_worker
+from zerocopy.loading.stats import Counters, LoaderStats, add_loader
 
 #: Bytes of a window of a matrix in the order of the source, chosen to stay in the last-level cache.
 _IN_ORDER_BYTES = 16 << 20
@@ -86,7 +84,7 @@ class Loader:
         self._is_divisible = self._hook.worker() is None
         self._use = WorkerUse(self._hook)
         self._tracker = Tracker(states.Progress(self._fresh, 0, options.epochs))
-        live.add(self)
+        add_loader(self)
 
     @property
     def epoch(self) -> int:
@@ -110,7 +108,7 @@ class Loader:
                 # The parent's threads may hold locks of the open files.
                 self._source, self._pid = _without_files(self._source), os.getpid()
                 self._counters = Counters()  # the others count batches of the parent's iterators
-                live.add(self)
+                add_loader(self)
             worker = self._worker()
             progress = part_of_worker(self._next_progress(), self._source, worker)
             if worker is not None:
@@ -261,7 +259,7 @@ class Loader:
             ``print(plan)`` shows the bytes that are copied for a batch, and each column's reason and fix.
         """
         window_rows = self._fresh.window or self._in_order_rows()
-        return explain(self._source, self._options, self._plan, self._fresh, window_rows)
+        return explain(_without_files(self._source), self._options, self._plan, self._fresh, window_rows)
 
     def stats(self) -> LoaderStats:
         """Return counts of the rows read and delivered so far, and the times that each side waited.

@@ -1,34 +1,23 @@
-"""The options of ``loader``, checked once."""
+"""The options of ``loader``, checked once, and errors of conversions in their terms."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import ast
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
+from zerocopy._engine.fixes import arguments, rewrite
+from zerocopy._engine.target import text
 from zerocopy.errors import ZeroCopyError
+from zerocopy.loading.errors import LoaderOptionError
 from zerocopy.tables.options import is_encoding
 
 #: The least number of batches in a window, if the caller passes ``shuffle=True``.
 _WINDOW_BATCHES = 16
 #: Least number of row groups in such a window, and its largest size in bytes.
 _WINDOW_GROUPS, _WINDOW_BYTES = 4, 256 << 20
-
-
-class LoaderOptionError(ZeroCopyError, ValueError):
-    """An option of ``loader`` has an invalid value.
-
-    Examples
-    --------
-    >>> import numpy as np, zerocopy as zc
-    >>> zc.loader({"x": np.arange(3)}, to="numpy", batch=0)
-    Traceback (most recent call last):
-        ...
-    zerocopy.loading.options.LoaderOptionError: loader(batch=0): it must be an int of at least 1.
-      To fix: pass the number of rows in a batch: batch=8192
-    """
-
-    code = "option-value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +182,77 @@ def _is_shard(value: Any) -> bool:
 def _check(name: str, value: Any, is_valid: bool, why: str, fix: str) -> None:
     if not is_valid:
         raise LoaderOptionError(f"loader({name}={value!r})", why, f"pass {fix}")
+
+
+#: The targets of conversions on the host.
+_HOSTS = ("numpy", "pyarrow", "pyarrow.Table")
+_CALL, _LOADER = "zc.convert(x, ", "zc.loader(source, "
+
+
+@contextmanager
+def in_terms_of_loader(options: LoaderOptions) -> Iterator[None]:
+    """Rewrite errors of conversions to name the call of ``loader``, and fixes as calls of ``loader``."""
+    try:
+        yield
+    except ZeroCopyError as error:
+        if error.asked.startswith("convert("):
+            _rewrite(error, options)
+        raise
+
+
+@contextmanager
+def opening(options: LoaderOptions, source: str, is_whole: bool = True) -> Iterator[None]:
+    """Rewrite errors of conversions on the host, which the caller did not ask for.
+
+    The message names the call of ``loader`` and its target. If the object is the whole source, so do the
+    fixes.
+    """
+    try:
+        yield
+    except ZeroCopyError as error:
+        if error.asked.startswith("convert("):
+            error.with_context(asked=f"loader({source}, to={text(options.to)})")
+            if is_whole:
+                # A list of arrays, such as the parts of a sparse one, is not a source.
+                _drop(error, [code for code in error.calls if code.startswith("zc.convert([")])
+                rewrite(error, lambda code: _with_passed(_as_loader(code, options), options))
+        raise
+
+
+def _as_loader(code: str, options: LoaderOptions) -> str:
+    """Return a fix whose calls of ``convert`` are calls of ``loader``."""
+    target = text(options.to).replace("'", '"')
+    for host in _HOSTS:
+        code = code.replace(f', "{host}"', f", {target}")
+    return code.replace("zc.convert(", "zc.loader(")
+
+
+def _rewrite(error: ZeroCopyError, options: LoaderOptions) -> None:
+    """Replace calls of ``convert`` by calls of ``loader``; leave out fixes that need the table itself."""
+    _drop(error, [code for code in error.calls if _CALL not in code])
+    rewrite(error, lambda code: _with_passed(code.replace(_CALL, _LOADER), options))
+    passed = "".join(f", {name}={value!r}" for name, value in options.passed.items())
+    error.with_context(asked=f"loader(source, to={text(options.to)}{passed})")
+
+
+def _with_passed(code: str, options: LoaderOptions) -> str:
+    """Return a call of ``loader`` with the options that ``convert`` lacks, and the caller's columns."""
+    if not code.endswith(")"):
+        return code
+    call = ast.parse(code).body[-1].value  # type: ignore[attr-defined]
+    if not isinstance(call, ast.Call) or getattr(call.func, "attr", "") != "loader":
+        return code
+    there = {keyword.arg for keyword in call.keywords}
+    missing = {
+        name: value
+        for name, value in options.passed.items()
+        if name not in there and name not in options.conversion
+    }
+    return f"{code[:-1]}{arguments(missing)})"
+
+
+def _drop(error: ZeroCopyError, calls: list[str]) -> None:
+    """Leave out some of the fixes of an error."""
+    parts = [part for part in error.remedy.split("; or ") if not part.startswith(tuple(calls))]
+    error.with_context(remedy="; or ".join(parts))
+    error.calls = tuple(code for code in error.calls if code not in calls)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from zerocopy.loading.contents import count_rows, slice_rows
-from zerocopy.loading.dataset import Dataset, Group, Stream
+from zerocopy.loading.dataset import Dataset, Group, Stream, count_rows, slice_rows
+from zerocopy.loading.errors import ReadError
 from zerocopy.loading.order import Order
-from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.stats import Counters
 
 

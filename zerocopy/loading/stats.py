@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from zerocopy import forks
 from zerocopy.loading.dataset import Group
-from zerocopy.loading.read_error import ReadError
+from zerocopy.loading.errors import ReadError
 
 if TYPE_CHECKING:
-    from zerocopy.loading.chunks import Chunk, Cut
     from zerocopy.loading.prefetcher import Channel
 
 #: Share of the time that the consumer waits, from which the loader is the bottleneck.
@@ -157,12 +157,11 @@ class Delivered:
         self.batches = self.rows = self.nbytes = 0
         self.began = self.last = time.perf_counter()
 
-    def add(self, chunk: Chunk, cut: Cut) -> None:
+    def add(self, rows: int, row_bytes: float) -> None:
         """Count a batch."""
-        rows = chunk.rows_of(cut)
         self.batches += 1
         self.rows += rows
-        self.nbytes += int(rows * chunk.row_bytes)
+        self.nbytes += int(rows * row_bytes)
         self.last = time.perf_counter()
 
 
@@ -259,3 +258,41 @@ def _sum(stats: LoaderStats, iterators: list[Delivered]) -> LoaderStats:
         consumer_waited=stats.consumer_waited + sum(wait[1] for wait in waits),
         seconds=stats.seconds + sum(each.last - each.began for each in iterators),
     )
+
+
+#: By `id`, in the order of creation; the references are weak.
+_live: WeakValueDictionary[int, Any] = WeakValueDictionary()
+
+# A forked child adds the loaders that it iterates over.
+os.register_at_fork(after_in_child=_live.clear)
+
+
+def add_loader(loader: Any) -> None:
+    """Add a loader that was created, or that a forked child begins to use."""
+    _live[id(loader)] = loader
+
+
+def live_loaders() -> list[Any]:
+    """Return the loaders that exist now."""
+    return [loader for loader in (reference() for reference in _live.valuerefs()) if loader is not None]
+
+
+def read_records() -> list[dict[str, Any]]:
+    """Return the fields of `zerocopy.monitor.sample.LoaderRecord` for each loader, the oldest first."""
+    return [_record(loader) for loader in live_loaders()]
+
+
+def _record(loader: Any) -> dict[str, Any]:
+    stats, iterators = loader.stats(), loader._counters.open_iterators()
+    return {
+        "name": loader._title,
+        "batches": stats.batches,
+        "rows": stats.rows,
+        "bytes": stats.nbytes,
+        "depth": stats.ready,
+        "limit": loader._options.prefetch * max(1, iterators),
+        "reader_wait": stats.reader_waited,
+        "consumer_wait": stats.consumer_waited,
+        "bottleneck": stats.bottleneck,
+        "running": iterators > 0,
+    }

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.loading.contents import DecodedRows
-from zerocopy.loading.dataset import Dataset
+from zerocopy.loading.dataset import Dataset, DecodedRows
 from zerocopy.loading.decoded import DecodedFiles
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.parquet import ParquetFiles

@@ -9,8 +9,7 @@ from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.files import Files
 from zerocopy.loading.sources.fitting import choose
-from zerocopy.loading.sources.open_parquet import OpenParquet
-from zerocopy.loading.sources.parquet import ParquetFiles
+from zerocopy.loading.sources.parquet import OpenParquet, ParquetFiles
 from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.protocols.exporter_errors import ignored_errors
 

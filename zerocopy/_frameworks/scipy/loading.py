@@ -7,11 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from zerocopy._frameworks.scipy import template
-from zerocopy.loading.contents import DecodedRows
-from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.dataset import Dataset, DecodedRows, Stream
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.files import digest
-from zerocopy.loading.sources.table import GROUP_ROWS, groups_of, sampled
+from zerocopy.loading.sources.memory import GROUP_ROWS, groups_of, sampled
 from zerocopy.source import Array
 
 

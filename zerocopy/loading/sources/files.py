@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
-from zerocopy.loading.read_error import ReadError
+from zerocopy.loading.errors import ReadError
 from zerocopy.protocols.exporter_errors import is_error
 
 _FIX = 'pass an existing path, a glob such as "data/*.parquet", or a URL'

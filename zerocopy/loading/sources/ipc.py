@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from zerocopy.loading.dataset import Dataset, Group
-from zerocopy.loading.read_error import ReadError
+from zerocopy.loading.errors import ReadError
 from zerocopy.loading.sources.files import Files
 from zerocopy.loading.sources.fitting import as_schema, choose, type_of
 

@@ -13,18 +13,22 @@ from zerocopy._engine.convert import convert
 from zerocopy.describe import opened as opened_handle
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.errors import LoaderOptionError, ReadError
 from zerocopy.loading.hook import hook_of
-from zerocopy.loading.messages import opening
-from zerocopy.loading.options import LoaderOptionError, LoaderOptions
-from zerocopy.loading.read_error import ReadError
-from zerocopy.loading.sources import huggingface
-from zerocopy.loading.sources.arrays import fields_of, open_arrays, open_numpy_file
+from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources.files import Files, find_files
 from zerocopy.loading.sources.fitting import fitted
 from zerocopy.loading.sources.ipc import IpcFiles
+from zerocopy.loading.sources.memory import (
+    TableDataset,
+    fields_of,
+    is_data_set,
+    open_arrays,
+    open_data_set,
+    open_numpy_file,
+)
 from zerocopy.loading.sources.parquet import ParquetFiles
 from zerocopy.loading.sources.streams import CapsuleStream, FileStream
-from zerocopy.loading.sources.table import TableDataset
 from zerocopy.source import type_name
 
 #: Formats of files by the end of their names. A file with another name is read as Parquet.
@@ -106,8 +110,8 @@ def _format(files: Files) -> str:
 
 def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
     """Return an object in memory, a query or a stream."""
-    if huggingface.is_data_set(source):
-        return huggingface.open_data_set(source)
+    if is_data_set(source):
+        return open_data_set(source)
     columns = options.columns if options.schema is None else None
     for owner in registry.by_root(type(source)):
         opened = hook_of(owner).open(source, columns)

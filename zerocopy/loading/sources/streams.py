@@ -8,7 +8,7 @@ from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.dataset import Stream
-from zerocopy.loading.read_error import ReadError
+from zerocopy.loading.errors import ReadError
 from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.fitting import as_schema, fit
 from zerocopy.protocols.exporter_errors import is_error

@@ -32,6 +32,6 @@ def read_loaders() -> list[LoaderRecord]:
     # The class is missing while another thread imports the module.
     if not hasattr(sys.modules.get("zerocopy.loading.loader"), "Loader"):
         return []
-    from zerocopy.loading.record import read_records
+    from zerocopy.loading.stats import read_records
 
     return cast("list[LoaderRecord]", read_records())

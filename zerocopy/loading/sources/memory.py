@@ -1,11 +1,13 @@
-"""Dicts of arrays, and NumPy's ``.npy`` and ``.npz`` files."""
+"""Tables, arrays and Hugging Face data sets in memory, and NumPy's files."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import zipfile
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,14 +15,102 @@ import numpy as np
 from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError
-from zerocopy.loading.dataset import Dataset
-from zerocopy.loading.messages import opening
-from zerocopy.loading.options import LoaderOptions
-from zerocopy.loading.read_error import ReadError
-from zerocopy.loading.sources.files import Files
+from zerocopy.loading.dataset import Dataset, Group, Stream
+from zerocopy.loading.errors import ReadError
+from zerocopy.loading.options import LoaderOptions, opening
+from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.fitting import choose, fitted
-from zerocopy.loading.sources.table import ArrayDataset, TableDataset
+from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.source import Array
+from zerocopy.tables.hub import hub
+
+#: Most rows of a group, so that the first batch does not wait for the whole table.
+GROUP_ROWS = 1 << 17
+
+
+class TableDataset(Dataset):
+    """The record batches of a ``pyarrow.Table``, in parts of at most 131,072 rows."""
+
+    in_memory = True
+
+    def __init__(self, table: Any, columns: Sequence[Hashable] | None, name: str) -> None:
+        self.name = name
+        self._table = table if columns is None else table.select(list(columns))
+        self.schema = self._table.schema
+        self._starts: list[int] = []
+        groups: list[Group] = []
+        start = 0
+        for batch in self._table.to_batches(max_chunksize=GROUP_ROWS):
+            groups.append(Group(batch.num_rows, number=len(groups)))
+            self._starts.append(start)
+            start += batch.num_rows
+        self.groups = groups
+
+    def read(self, index: int) -> Any:
+        """Return the rows of a group: an alias."""
+        return self._table.slice(self._starts[index], self.groups[index].rows)
+
+    @cached_property
+    def _digest(self) -> str:
+        return table_digest(self._table)
+
+    def fingerprint(self) -> str:
+        """Return a digest of the types, the number of rows and some of the rows."""
+        return self._digest
+
+
+class ArrayDataset(Dataset):
+    """A dict of NumPy arrays whose first dimension is the rows."""
+
+    in_memory = True
+
+    def __init__(self, arrays: Mapping[Hashable, Any], name: str) -> None:
+        self.name = name
+        self._arrays = dict(arrays)
+        rows = len(next(iter(self._arrays.values()))) if self._arrays else 0
+        self.groups = groups_of(rows)
+
+    def read(self, index: int) -> dict[Hashable, Any]:
+        """Return the rows of a group: aliases."""
+        start = index * GROUP_ROWS
+        return {name: array[start : start + self.groups[index].rows] for name, array in self._arrays.items()}
+
+    @cached_property
+    def _digest(self) -> str:
+        rows = sum(group.rows for group in self.groups)
+        places = sampled(rows)
+        return digest(
+            rows,
+            [(name, str(array.dtype), array.shape[1:]) for name, array in self._arrays.items()],
+            [array[places].tobytes() for array in self._arrays.values()],
+        )
+
+    def fingerprint(self) -> str:
+        """Return a digest of the types, the number of rows and some of the rows."""
+        return self._digest
+
+
+def groups_of(rows: int) -> list[Group]:
+    """Return the groups of arrays in memory: at least one."""
+    starts = range(0, max(rows, 1), GROUP_ROWS)
+    return [Group(min(GROUP_ROWS, rows - start), number=number) for number, start in enumerate(starts)]
+
+
+def table_digest(table: Any) -> str:
+    """Return a digest of the types of a table, its number of rows and some of the rows."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        rows = pa.array(sampled(table.num_rows), pa.int64())  # an empty list has the type null
+        writer.write_table(hub().writable(table.take(rows).combine_chunks()))
+    return digest(table.num_rows, sink.getvalue().to_pybytes())
+
+
+def sampled(rows: int) -> list[int]:
+    """Return the rows that the digest covers: the first, the last and at most seven between."""
+    return sorted({rows * part // 8 for part in range(8)} | {rows - 1}) if rows else []
+
 
 #: The name of the one array of a source without names.
 _NAME = "data"
@@ -150,3 +240,55 @@ class _NumpyFile(Dataset):
 
     def fingerprint(self) -> str:
         return self._files.fingerprint()
+
+
+_ROWS = 1 << 14
+
+
+def is_data_set(obj: Any) -> bool:
+    """Whether an object is a ``datasets.Dataset`` or ``datasets.IterableDataset``."""
+    return type(obj).__module__.partition(".")[0] == "datasets" and hasattr(obj, "with_format")
+
+
+def open_data_set(obj: Any) -> Dataset | Stream:
+    """Return the rows of a data set, in the order of its indices; its format is ignored."""
+    name = f"datasets.{type(obj).__name__}"
+    table = getattr(getattr(obj, "data", None), "table", None)
+    if table is not None and hasattr(obj, "_indices"):
+        if obj._indices is None:
+            return TableDataset(table, None, name)
+        indices = obj._indices.column(0).to_numpy()
+        return _IndexedTable(table, indices, name)
+    batches = obj.with_format("arrow")
+    features = getattr(obj, "features", None)
+    schema = features.arrow_schema if features else next(iter(batches.iter(1))).schema
+    return BatchStream(name, schema, partial(batches.iter, _ROWS))
+
+
+class _IndexedTable(Dataset):
+    """Rows of a table in the order of indices, as ``shuffle()`` and ``select()`` make them.
+
+    Arrow takes 16,384 rows of 8 columns in 6 ms; the data set takes them one by one in 0.1 s.
+    """
+
+    in_memory = True
+
+    def __init__(self, table: Any, indices: Array, name: str) -> None:
+        self.name, self.schema = name, table.schema
+        self._table, self._indices = table, indices
+        self.groups = [
+            Group(min(_ROWS, len(indices) - start), number=number)
+            for number, start in enumerate(range(0, len(indices), _ROWS))
+        ]
+
+    def read(self, index: int) -> Any:
+        start = index * _ROWS
+        return self._table.take(self._indices[start : start + _ROWS]).combine_chunks()
+
+    @cached_property
+    def _digest(self) -> str:
+        indices = np.ascontiguousarray(self._indices)
+        return digest(table_digest(self._table), hashlib.sha256(indices.data).hexdigest())
+
+    def fingerprint(self) -> str:
+        return self._digest
