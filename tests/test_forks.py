@@ -114,7 +114,7 @@ FREE_OF_FORKS = {
     # It belongs to one call, which reads the metadata of files and does not fork.
     "loading/sources/parquet.py": {"ThreadPoolExecutor"},
     # The thread that waits for it ends before a fork; a child creates another.
-    "monitor/sampler.py": {"Event"},
+    "monitor/session.py": {"Event"},
     # Each belongs to one iterator, which refuses to work in a forked child before it waits.
     "loading/prefetcher.py": {"SimpleQueue"},
     # The thread of one iterator creates and uses it; that thread does not exist in a forked child.

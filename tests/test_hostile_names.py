@@ -6,6 +6,7 @@ import ast
 import io
 import os
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +18,7 @@ from helpers.paths import ROOT
 import zerocopy as zc
 from zerocopy.formatting.printable import printable
 from zerocopy.monitor.conversion import ConversionRow
-from zerocopy.monitor.conversion_table import html_table, text_table
-from zerocopy.monitor.recording import Snapshot
+from zerocopy.monitor.report import Snapshot, html_table, text_table
 from zerocopy.monitor.sample import Sample
 
 #: An escape sequence that clears the screen, BEL, CSI as one byte, CR, bidirectional marks, a lone surrogate.
@@ -91,7 +91,8 @@ def reports() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "html", lambda: html_table(HOSTILE, ROWS)
     yield "snapshot", lambda: str(snapshot)
     yield "snapshot in a notebook", snapshot._repr_html_
-    yield "prometheus", prometheus
+    if find_spec("prometheus_client"):
+        yield "prometheus", prometheus
     yield "csv", csv
     yield "holders", holders
     yield "audit", lambda: audit().text(every=True)
@@ -113,8 +114,7 @@ def prometheus() -> str:
 
 
 def csv() -> str:
-    from zerocopy.monitor.csv_fields import select
-    from zerocopy.monitor.csv_file import CsvFile
+    from zerocopy.monitor.csv_file import CsvFile, select
 
     reading, writing = os.pipe()
     file = CsvFile(f"/dev/fd/{writing}", select("index,name,uuid"))
@@ -126,7 +126,7 @@ def csv() -> str:
 
 
 def holders() -> str:
-    from zerocopy.monitor.holder import Holder, Holders
+    from zerocopy.monitor.holders import Holder, Holders
 
     holder = Holder(7, HOSTILE, "x", (f"/dev/{HOSTILE}",), True, 1, "", False)
     return str(Holders((holder,), 1, 0, (), (HOSTILE,)))
@@ -217,8 +217,8 @@ WITHOUT_NAMES = {
     "errors/__init__.py ZeroCopyError",
     "loading/explain.py LoaderPlan",
     "loading/stats.py LoaderStats",
-    "monitor/holder.py Holders",
-    "monitor/recording.py Snapshot",
+    "monitor/holders.py Holders",
+    "monitor/report.py Snapshot",
     "monitor/report.py ConversionReport",
     "monitor/run_directory.py FileName",
     "plan.py Plan",
@@ -274,7 +274,7 @@ def test_the_terminal() -> None:
 
 def test_the_page() -> None:
     pytest.importorskip("bokeh")
-    from zerocopy.monitor.rates import rates
+    from zerocopy.monitor.observer import rates
     from zerocopy.monitor.web.charts import Chart, ChartView
     from zerocopy.monitor.web.feed import Moment
     from zerocopy.monitor.web.pages import PAGES

@@ -91,7 +91,7 @@ NARROW = ("_frameworks/", "protocols/")
 NOT_FOREIGN = {
     ("_frameworks/torch/native.py", "_layout_in_this_thread"),
     ("layout/threads.py", "_start"),
-    ("monitor/sampler.py", "start"),
+    ("monitor/session.py", "start"),
     ("pool/rmm_pool.py", "deallocate"),
     ("shared/broker.py", "__init__"),
     ("shared/slabs.py", "_last"),

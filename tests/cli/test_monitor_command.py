@@ -32,7 +32,7 @@ from helpers.monitor_samples import process
 import zerocopy
 from zerocopy.cli.main import command
 from zerocopy.cli.monitor.options import Options
-from zerocopy.monitor.csv_fields import FIELDS
+from zerocopy.monitor.csv_file import FIELDS
 from zerocopy.monitor.run_directory import FileName, write
 
 #: Is monitored until its standard input is closed.

@@ -13,9 +13,9 @@ pytest.importorskip("rich")
 from rich.console import Console, Group
 
 from zerocopy.cli.monitor.view import final_report, report, screen
-from zerocopy.monitor.rates import rates
+from zerocopy.monitor.conversion import as_dict
+from zerocopy.monitor.observer import rates
 from zerocopy.monitor.sample import Sample
-from zerocopy.monitor.totals import as_dict
 
 
 def text_of(lines: list[object], width: int = 80) -> str:

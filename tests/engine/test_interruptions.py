@@ -22,7 +22,7 @@ from zerocopy._engine import routes
 from zerocopy.loading.sources.files import find_files
 from zerocopy.loading.sources.parquet import ParquetFiles
 from zerocopy.loading.sources.streams import BatchStream
-from zerocopy.monitor.sources.nvml import Nvml, NvmlUnavailableError
+from zerocopy.monitor.nvml import Nvml, NvmlUnavailableError
 from zerocopy.pool.attachments import Attachments
 from zerocopy.protocols.exporter_errors import MAX_NESTING
 from zerocopy.shared import reading

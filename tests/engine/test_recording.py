@@ -87,7 +87,8 @@ def test_a_route_that_was_composed_while_a_recorder_came_or_went_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compose = routes.compose
-    for starts in (True, False):
+    # Without the core, no route is composed while a recorder is set.
+    for starts in (True, False) if core is not None else (True,):
         with recording() as outer:
             if starts:
                 outer.stop()

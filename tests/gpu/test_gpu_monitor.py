@@ -13,7 +13,7 @@ pytestmark = MARKS
 SETUP = """
 from zerocopy.monitor.holders import find_holders
 from zerocopy.monitor.memory_split import memory_split
-from zerocopy.monitor.sources.cards import CardReader
+from zerocopy.monitor.cards import CardReader
 if os.environ.get("CUDA_VISIBLE_DEVICES"): skip("CUDA_VISIBLE_DEVICES is set")
 reader = CardReader()
 cards = reader.read()

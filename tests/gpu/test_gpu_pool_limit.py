@@ -97,7 +97,7 @@ def test_limit_of_page_locked_memory(run) -> None:
 def test_monitor_reads_the_pool_without_a_context(run) -> None:
     run(
         """
-        from zerocopy.monitor.sources.pool import read_pool
+        from zerocopy.monitor.process_record import read_pool
         pool = begin("driver", track=True)
         assert read_pool()["devices"]["0"]["in_use"] == 0
         assert not cuda_pool.has_context(0)

@@ -37,4 +37,9 @@ def recorder_of(*rows: ConversionRow) -> type[ChosenRecorder]:
 
 
 def no_sources() -> Sources:
-    return Sources(no_pool, no_shared, list)
+    """Return sources without figures."""
+    return {
+        "pool": ("the pool", no_pool, no_pool),
+        "shared": ("shared memory", no_shared, no_shared),
+        "loaders": ("loaders", list, list),
+    }

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from zerocopy.monitor.conversion import ConversionRow
-from zerocopy.monitor.rates import Rates, rates
+from zerocopy.monitor.observer import Rates, rates
 from zerocopy.monitor.sample import (
     Card,
     Cards,

@@ -12,9 +12,9 @@ import pytest
 from helpers.fake_nvml import CODES, GIB, FakePynvml, gpu, mig_device
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
+from zerocopy.monitor import cards as cards_module, nvml as nvml_module
+from zerocopy.monitor.cards import PCIE_EVERY, RETRY_EVERY, CardReader
 from zerocopy.monitor.sample import Card
-from zerocopy.monitor.sources import cards as cards_module, nvml as nvml_module
-from zerocopy.monitor.sources.cards import PCIE_EVERY, RETRY_EVERY, CardReader
 
 MISSING_U32, MISSING_U64 = (1 << 32) - 1, (1 << 64) - 1
 FUNCTIONS = sorted(name for name in vars(FakePynvml) if name.startswith("nvml") and name != "nvmlMemory_v2")

@@ -19,10 +19,9 @@ from helpers.monitor_samples import (
     unreadable_card,
 )
 
-from zerocopy.monitor.csv_fields import FIELDS, select
-from zerocopy.monitor.csv_file import CsvFile
+from zerocopy.monitor.csv_file import FIELDS, CsvFile, select
 from zerocopy.monitor.errors import MonitorFieldError, MonitorFileError
-from zerocopy.monitor.rates import rates
+from zerocopy.monitor.observer import rates
 
 
 def written(path: Path, *samples: object, fields: str | None = None) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from zerocopy.monitor import environment
-from zerocopy.monitor.run_files import RunFiles
+from zerocopy.monitor.run_directory import RunFiles
 
 LOADED = "import sys, zerocopy; print(*sorted(m for m in sys.modules if m.startswith('zerocopy.monitor')))"
 

@@ -13,9 +13,9 @@ import pytest
 from helpers.fake_nvml import GIB, FakePynvml, gpu
 
 from zerocopy.monitor import holders as holders_module
+from zerocopy.monitor.cards import CardReader
 from zerocopy.monitor.holders import Holders, find_holders
 from zerocopy.monitor.sample import Cards
-from zerocopy.monitor.sources.cards import CardReader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 

@@ -21,7 +21,7 @@ from zerocopy.loading.loader import Loader
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.stats import live_loaders
 from zerocopy.monitor import sample
-from zerocopy.monitor.sources.loaders import read_loaders
+from zerocopy.monitor.process_record import read_loaders
 
 DATA = {"x": np.arange(100.0), "y": np.arange(100)}
 
@@ -64,7 +64,7 @@ def test_without_loaders_nothing_is_imported(run_python) -> None:
     completed = run_python(
         """
         import sys
-        from zerocopy.monitor.sources.loaders import read_loaders
+        from zerocopy.monitor.process_record import read_loaders
         print(read_loaders(), [name for name in sys.modules if name.startswith("zerocopy.loading")])
         """
     )

@@ -9,9 +9,9 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from zerocopy.monitor.requirements import MonitorPackageError, require
+from zerocopy.monitor.errors import MonitorPackageError, require
+from zerocopy.monitor.machine import MachineReader
 from zerocopy.monitor.sample import Machine
-from zerocopy.monitor.sources.machine import MachineReader
 
 psutil = pytest.importorskip("psutil")
 

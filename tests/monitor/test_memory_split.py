@@ -8,9 +8,9 @@ import pytest
 from helpers.fake_nvml import GIB, FakePynvml, gpu, mig_device
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from zerocopy.monitor.cards import CardReader
 from zerocopy.monitor.memory_split import MemorySplit, memory_split
 from zerocopy.monitor.sample import Card, Cards, ProcessRecord
-from zerocopy.monitor.sources.cards import CardReader
 
 
 def read(*gpus: dict[str, Any]) -> Cards:

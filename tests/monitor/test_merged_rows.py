@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from helpers.monitor_samples import ROWS, process
 
-from zerocopy.monitor.merged_rows import merged_rows
-from zerocopy.monitor.totals import as_dict
+from zerocopy.monitor.conversion import as_dict, merged_rows
 
 
 def test_counts_are_summed_and_reasons_kept() -> None:

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from helpers.monitor_recorders import no_sources, row
 
-from zerocopy.monitor import run_files
-from zerocopy.monitor.errors import MonitorOptionError
+from zerocopy.monitor import run_directory
+from zerocopy.monitor.errors import MonitorOptionError, MonitorPackageError
 from zerocopy.monitor.observer import Observer, no_cards, no_machine
 from zerocopy.monitor.process_record import make_record
-from zerocopy.monitor.requirements import MonitorPackageError
 from zerocopy.monitor.ring import Ring
 from zerocopy.monitor.run_directory import FileName, write
 
 
 def put(folder: Path, pid: int, parent: int, **changes: Any) -> None:
-    record: Any = make_record([row(1), row(2, seconds=0.5)], no_sources(), 1.0)
+    record: Any = make_record([row(1), row(2, seconds=0.5)], 1.0, sources=no_sources())
     record |= {"process": {**record["process"], "pid": pid, "parent": parent}} | changes
     write(str(folder), FileName(pid, 7), record)
 
@@ -31,7 +30,7 @@ def observer(folder: Path, **options: Any) -> Observer:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(run_files.FileName, "is_alive", True)
+    monkeypatch.setattr(run_directory.FileName, "is_alive", True)
     return tmp_path / "runs"
 
 

@@ -11,7 +11,7 @@ from helpers.pool_stand_ins import FakeDriver, HostAllocator
 
 import zerocopy as zc
 from zerocopy.monitor import sample
-from zerocopy.monitor.sources.pool import read_pool
+from zerocopy.monitor.process_record import read_pool
 from zerocopy.pool import install
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.hook import Block
@@ -49,7 +49,7 @@ def test_without_a_pool_nothing_is_imported(run_python) -> None:
     completed = run_python(
         """
         import sys
-        from zerocopy.monitor.sources.pool import read_pool
+        from zerocopy.monitor.process_record import read_pool
         record = read_pool()
         print(repr(record["kind"]), "no pool is installed" in record["why_not"], record["devices"])
         print([name for name in sys.modules if name.startswith("zerocopy.pool")])
@@ -78,7 +78,7 @@ def test_host_modes(run_python) -> None:
         """
         import numpy as np
         import zerocopy as zc
-        from zerocopy.monitor.sources.pool import read_pool
+        from zerocopy.monitor.process_record import read_pool
         pool = zc.install_pool(host="recycle", frameworks=())
         before = read_pool()["host"]["recycle"]
         x = np.empty(64 << 20, np.uint8)

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from helpers.monitor_samples import HOSTILE, ROWS, SAMPLES, cards, process, sample, unreadable_card
 
-from zerocopy.monitor.conversion import ConversionRow
+from zerocopy.monitor.conversion import ConversionRow, as_dict
 from zerocopy.monitor.prometheus import MOST_SITES, exposition
-from zerocopy.monitor.totals import as_dict
 
 parser = pytest.importorskip("prometheus_client.parser")
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from helpers.monitor_samples import ChangingObserver
 
-from zerocopy.monitor import prometheus_file
+pytest.importorskip("prometheus_client")
 from zerocopy.monitor.errors import MonitorFileError
-from zerocopy.monitor.prometheus import exposition
-from zerocopy.monitor.prometheus_file import PrometheusFile
+from zerocopy.monitor.prometheus import PrometheusFile, exposition
 
 
 def test_each_sample_replaces_the_file(tmp_path: Path) -> None:
@@ -31,10 +30,10 @@ def test_a_failed_write_keeps_the_former_text(tmp_path: Path, monkeypatch: pytes
     file.write(observer.read(), None)
     before = path.read_text()
 
-    def fail(sample: object) -> str:
+    def fail(before: object, after: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(prometheus_file, "exposition", fail)
+    monkeypatch.setattr(os, "rename", fail)
     with pytest.raises(OSError, match="No space left"):
         file.write(observer.read(), None)
     assert path.read_text() == before

@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 from helpers.monitor_recorders import no_sources, row
 
-from zerocopy.monitor.observer import no_cards, no_machine
+from zerocopy.monitor.conversion import summarized
+from zerocopy.monitor.observer import no_cards, no_machine, rates
 from zerocopy.monitor.process_record import make_record
-from zerocopy.monitor.rates import rates
 from zerocopy.monitor.sample import Sample
-from zerocopy.monitor.totals import summarized
 
 
 def process(time: float, copied: int, since: float = 0.0, **options: Any) -> Any:
     rows = [row(line, calls=1, copied_bytes=copied // 2) for line in (1, 2)]
-    return {**make_record(rows, no_sources(), since, **options), "time": time}
+    return {**make_record(rows, since, sources=no_sources(), **options), "time": time}
 
 
 def sample(time: float, *processes: Any, disk: int | None = None, links: Any = ()) -> Sample:

@@ -15,10 +15,13 @@ from helpers.recorded_calls import record, recording
 
 import zerocopy as zc
 from zerocopy._engine import recording as hook
+from zerocopy._native import core
 from zerocopy.monitor import recorder as module
 from zerocopy.monitor.recorder import Recorder
 
 SOURCE = bytearray(64)
+#: Without the core, the plan of each call has its reason.
+needs_core = pytest.mark.skipif(core is None, reason="needs the compiled core")
 
 
 def one(rows: list[Any]) -> Any:
@@ -140,6 +143,7 @@ def test_a_tables_reason_names_the_column() -> None:
     assert (row.aliased_bytes, row.copied_bytes > 0, row.copied_calls) == (32, True, 1)
 
 
+@needs_core
 def test_reasons_are_sampled_at_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     explained = []
     with recording() as recorder:
@@ -170,6 +174,7 @@ def test_an_error_in_explain_does_not_reach_the_caller(monkeypatch: pytest.Monke
     assert (row.copied_calls, row.why) == (4, "")
 
 
+@needs_core
 def test_ctrl_c_in_explain_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

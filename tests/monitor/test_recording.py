@@ -9,10 +9,9 @@ import pytest
 from helpers.monitor_recorders import recorder_of, row
 
 import zerocopy as zc
-from zerocopy.monitor import conversion_table
+from zerocopy.monitor.conversion import COUNT_FIELDS, limited, sum_rows
 from zerocopy.monitor.errors import MonitorOptionError, MonitorRunningError
-from zerocopy.monitor.recording import Recording
-from zerocopy.monitor.totals import COUNT_FIELDS, limited, sum_rows
+from zerocopy.monitor.report import Recording, text_table
 
 COPIED = row(
     7,
@@ -89,7 +88,7 @@ def test_lines_are_not_longer_than_the_terminal(width: int) -> None:
         COPIED, file="/a" * 80 + "/a_long_name_of_a_program.py", function="Trainer.fit.<locals>.step" * 2,
         source="tensorflow.python.framework.ops.EagerTensor", calls=10**9, why="word " * 60,
     )  # fmt: skip
-    text = conversion_table.text_table([long, COPIED, row()], width)
+    text = text_table([long, COPIED, row()], width)
     assert max(map(len, text.splitlines())) <= max(width, 60)
     assert "->\N{NO-BREAK SPACE}" not in text
 
@@ -195,5 +194,5 @@ def test_a_path_is_shortened_before_a_name_is_broken() -> None:
         row(40), file="/home/u/docs/examples/monitored_flights.py", source="polars.DataFrame", calls=24,
         copied_bytes=905_242_624, seconds=0.979,
     )  # fmt: skip
-    assert "\nmonitored_flights.py:40" in conversion_table.text_table([long], 80)
-    assert "\nexamples/monitored_flights.py:40" in conversion_table.text_table([long], 140)
+    assert "\nmonitored_flights.py:40" in text_table([long], 80)
+    assert "\nexamples/monitored_flights.py:40" in text_table([long], 140)

@@ -14,11 +14,19 @@ from typing import Any
 import pytest
 from helpers.monitor_recorders import no_sources, row
 
-from zerocopy.monitor.checked_record import checked
 from zerocopy.monitor.errors import RunDirectoryError
 from zerocopy.monitor.process_record import make_record
-from zerocopy.monitor.run_directory import FileName, default_directory, opened, write
-from zerocopy.monitor.run_files import KEPT, MOST_BYTES, SHOWN, RunFiles
+from zerocopy.monitor.run_directory import (
+    KEPT,
+    MOST_BYTES,
+    SHOWN,
+    FileName,
+    RunFiles,
+    checked,
+    default_directory,
+    opened,
+    write,
+)
 
 OWN = FileName.of_this_process()
 
@@ -29,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def record(**changes: Any) -> Any:
-    return {**make_record([row()], no_sources(), 1.0), **changes}
+    return {**make_record([row()], 1.0, sources=no_sources()), **changes}
 
 
 def test_files_are_private_and_hold_the_record(folder: Path) -> None:

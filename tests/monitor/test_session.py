@@ -21,8 +21,8 @@ from helpers.paths import ROOT
 
 from zerocopy.monitor import session as sessions
 from zerocopy.monitor.errors import MonitorNotStartedError, MonitorOptionError, MonitorRunningError
-from zerocopy.monitor.process_record import MOST_SITES
-from zerocopy.monitor.run_files import RunFiles
+from zerocopy.monitor.process_record import MOST_SITES, no_pool
+from zerocopy.monitor.run_directory import RunFiles
 from zerocopy.monitor.session import Session
 
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Replace the recorder of new sessions, and end the session of the test."""
     monkeypatch.setenv("ZEROCOPY_MONITOR_DIR", str(tmp_path / "runs"))
     monkeypatch.setattr(sessions, "new_recorder", recorder_of(row(), row(2, copied_bytes=5)))
-    monkeypatch.setattr(sessions, "own_sources", no_sources)
+    monkeypatch.setattr(sessions, "SOURCES", no_sources())
     yield tmp_path / "runs"
     if sessions._current is not None:
         sessions._current._end()
@@ -144,7 +144,8 @@ def test_a_directory_that_cannot_be_written_is_one_warning(folder: Path) -> None
 
 def test_a_full_disk_under_a_session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full, written = os.open("/dev/full", os.O_WRONLY), os.write
-    session = Session(recorder=recorder_of(row()), sources=no_sources(), directory=str(folder))
+    monkeypatch.setattr(sessions, "new_recorder", recorder_of(row()))
+    session = Session(directory=str(folder))
     monkeypatch.setattr(os, "write", lambda fd, data: written(full, data))
     with pytest.warns(RuntimeWarning, match="No space left"):
         session._tick()
@@ -156,18 +157,21 @@ def test_a_full_disk_under_a_session(folder: Path, monkeypatch: pytest.MonkeyPat
     assert len(records(folder)) == 1
 
 
-def test_a_source_that_fails_is_empty_and_warns_once(folder: Path) -> None:
-    sources = no_sources()
-    sources.pool = lambda: 1 / 0  # type: ignore[assignment,return-value]
-    session = Session(recorder=recorder_of(row()), sources=sources, directory=str(folder))
+def test_a_source_that_fails_is_empty_and_warns_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = ("the pool", lambda: 1 / 0, no_pool)
+    monkeypatch.setattr(sessions, "SOURCES", {**no_sources(), "pool": failing})
+    session = Session(directory=str(folder))
     with pytest.warns(RuntimeWarning, match="the pool: ZeroDivisionError") as caught:
         assert session.snapshot().record["pool"]["kind"] == session.snapshot().record["pool"]["kind"] == ""
     assert len(caught) == 1
 
 
-def test_warnings_that_are_errors_do_not_end_the_thread(folder: Path, capsys: Any) -> None:
+def test_warnings_that_are_errors_do_not_end_the_thread(
+    folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recorder = recorder_of(row())
-    session = Session(recorder=recorder, sources=no_sources(), directory=str(folder))
+    monkeypatch.setattr(sessions, "new_recorder", recorder)
+    session = Session(directory=str(folder))
     recorder.rows = lambda self: 1 / 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -184,7 +188,8 @@ def test_memory_is_constant(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     now = [0.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     monkeypatch.setattr(sessions, "_WRITE_EVERY", 1e9)
-    session = Session(recorder=recorder_of(row()), sources=no_sources(), directory=str(folder))
+    monkeypatch.setattr(sessions, "new_recorder", recorder_of(row()))
+    session = Session(directory=str(folder))
     session._written = time.monotonic()
     sizes = []
     for tick in range(30_000):
@@ -197,9 +202,10 @@ def test_memory_is_constant(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert max(sizes) < 1.02 * sizes[0], sizes
 
 
-def test_records_have_a_limited_number_of_call_sites(folder: Path) -> None:
+def test_records_have_a_limited_number_of_call_sites(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row(line, copied_bytes=1) for line in range(3 * MOST_SITES)]
-    session = Session(recorder=recorder_of(*rows), sources=no_sources(), directory=str(folder))
+    monkeypatch.setattr(sessions, "new_recorder", recorder_of(*rows))
+    session = Session(directory=str(folder))
     record = session.snapshot().record
     assert (len(record["conversions"]), record["other_sites"]) == (MOST_SITES + 1, 2 * MOST_SITES)
     assert sum(each["copied_bytes"] for each in record["conversions"]) == 3 * MOST_SITES
@@ -233,7 +239,7 @@ sys.path.insert(0, "tests")
 from helpers.monitor_recorders import no_sources, recorder_of, row
 from zerocopy.monitor import session as sessions
 sessions.new_recorder = recorder_of(row(), row(2))
-sessions.own_sources = no_sources
+sessions.SOURCES = no_sources()
 """
 
 

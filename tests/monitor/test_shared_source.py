@@ -13,7 +13,7 @@ from helpers.shared_memory import run_reader
 
 import zerocopy as zc
 from zerocopy.monitor import sample
-from zerocopy.monitor.sources.shared import read_shared
+from zerocopy.monitor.process_record import read_shared
 from zerocopy.shared.figures import Handles
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="shared memory needs Linux")
@@ -23,7 +23,7 @@ MIB = 1 << 20
 OPENER = """
     import gc, json, sys
     import zerocopy as zc
-    from zerocopy.monitor.sources.shared import read_shared
+    from zerocopy.monitor.process_record import read_shared
     def show(): print(json.dumps(read_shared()), flush=True)
     print("zerocopy.shared" in sys.modules, end=" ")
     show()
@@ -127,7 +127,7 @@ def test_handles_and_segments_of_a_forked_child(run_python) -> None:
         """
         import os, numpy as np, zerocopy as zc
         from zerocopy.integrations.multiprocessing import reducing
-        from zerocopy.monitor.sources.shared import read_shared
+        from zerocopy.monitor.process_record import read_shared
         x = np.zeros(1 << 20, "u1")
         shared = zc.share(x)
         assert reducing._tickets.issue(zc.share(x)) is not None  # kept for a receiver by the parent alone

@@ -25,7 +25,7 @@ pytest.importorskip("playwright")
 
 from playwright.sync_api import sync_playwright
 
-from zerocopy.monitor.rates import Rates
+from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web.pages import PAGES
 from zerocopy.monitor.web.server import Server, serve

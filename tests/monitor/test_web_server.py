@@ -16,14 +16,15 @@ from helpers.monitor_samples import HOSTILE, ROWS, SAMPLES, ChangingObserver, pr
 pytest.importorskip("bokeh")
 
 from zerocopy.errors import ZeroCopyError
+from zerocopy.monitor.conversion import as_dict
+from zerocopy.monitor.errors import ServeError
 from zerocopy.monitor.sample import Sample
-from zerocopy.monitor.totals import as_dict
 from zerocopy.monitor.web import gpu_pages, process_pages
 from zerocopy.monitor.web.access import HEADERS
 from zerocopy.monitor.web.charts import MOST_LABELS, Chart, ChartView
 from zerocopy.monitor.web.feed import Feed, Moment
 from zerocopy.monitor.web.pages import PAGES
-from zerocopy.monitor.web.server import ServeError, Server, serve
+from zerocopy.monitor.web.server import Server, serve
 from zerocopy.monitor.web.tables import TableView
 
 

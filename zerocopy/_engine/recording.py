@@ -1,4 +1,4 @@
-"""The hook for recorders: while one is set, the routes that are composed count conversions and bytes.
+"""The hook for recorders: while one is set, the slow path and the core's routes count conversions and bytes.
 
 Setting and removing a recorder drops all routes (`zerocopy._engine.routes.record_to`), so that a conversion
 that is not recorded runs no code of this module. Only the outermost conversion on a thread is recorded. Those
@@ -7,7 +7,6 @@ that it makes, of columns and leaves and in protocol methods, belong to it.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -23,7 +22,6 @@ from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
-from zerocopy.protocols import dlpack
 from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.source import Source
 
@@ -31,7 +29,7 @@ Route = Callable[[Any], Any]
 #: Names of the source's type and of the target.
 Pair = tuple[str, str]
 
-#: The counters, while conversions are recorded: the compiled core, or `zerocopy.monitor.counters.Counters`.
+#: The counters, while conversions are recorded: the compiled core, or `zerocopy.monitor.recorder.Counters`.
 #: Another thread can set it between two reads, so callers pass the value that they have tested.
 counters: Any = None
 #: ``explain``, while conversions are recorded.
@@ -146,13 +144,6 @@ def measured_opening(active: Any, route: Route) -> Route:
         return result
 
     return measured
-
-
-def capsule_bytes(capsule: Any) -> int:
-    """Return the bytes of an unconsumed DLPack capsule's elements, without the compiled core."""
-    tensor = dlpack.tensor_of(capsule)
-    size: int = (tensor.bits * tensor.lanes + 7) // 8 * math.prod(tensor.shape[: tensor.ndim])
-    return size
 
 
 def _nbytes(obj: Any) -> int:

@@ -115,6 +115,8 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
         if not is_error(error):
             raise
         return None  # a mapping or another value that cannot be hashed
+    if core is None and recording.counters is not None:
+        return None  # without the core, only the slow path counts conversions
     kept = routes.get(type(obj))  # one lookup: another thread can drop the routes in between
     if kept is not None:  # the route exists: only this object needed the slow path
         if core is not None:

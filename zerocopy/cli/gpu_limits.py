@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from zerocopy.formatting.printable import printable
-from zerocopy.monitor.sources.nvml import (
+from zerocopy.monitor.nvml import (
     CardLostError,
     DriverRestartedError,
     Nvml,

@@ -80,7 +80,7 @@ def _sampling_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options of processes and times of samples."""
     import click
 
-    from zerocopy.monitor.totals import ORDERS
+    from zerocopy.monitor.conversion import ORDERS
 
     options = [
         click.option(

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from zerocopy.monitor.conversion import ConversionRow as ConversionRow
-    from zerocopy.monitor.recording import (
-        Recording as Recording,
-        Snapshot as Snapshot,
-        record as record,
-    )
+    from zerocopy.monitor.report import Recording as Recording, Snapshot as Snapshot, record as record
     from zerocopy.monitor.session import (
         Session as Session,
         snapshot as snapshot,
@@ -32,9 +28,9 @@ if TYPE_CHECKING:
     )
 
 _HOME = {
-    "record": "recording",
-    "Recording": "recording",
-    "Snapshot": "recording",
+    "record": "report",
+    "Recording": "report",
+    "Snapshot": "report",
     "start": "session",
     "snapshot": "session",
     "stop": "session",

@@ -1,8 +1,14 @@
-"""``ConversionRow``: the counts of the conversions from one type to one framework at one line of code."""
+"""The counts of conversions by call site and pair of types: rows, their order and their sums."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from typing import Any
+
+from zerocopy.monitor.errors import MonitorOptionError
+from zerocopy.monitor.sample import ProcessRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +103,99 @@ class ConversionRow:
     def place(self) -> str:
         """The file and the line in the form ``file:line``; ``""`` if call sites are not recorded."""
         return f"{self.file}:{self.line}" if self.file else ""
+
+
+NAMES = tuple(field.name for field in fields(ConversionRow))
+#: The fields that are counts or bytes.
+COUNT_FIELDS = tuple(name for name in NAMES if name.endswith(("calls", "_bytes")))
+#: The orders of rows.
+ORDERS = ("bytes", "time")
+
+_TEXTS = ("file", "line", "function", "source", "target", "why", "fix", "code")
+_subject = attrgetter(*_TEXTS[:5])
+_values = attrgetter(*NAMES)
+
+
+def as_dict(row: ConversionRow) -> dict[str, Any]:
+    """Return a row as JSON types; `dataclasses.asdict` takes 10 times as long, since it copies values."""
+    return dict(zip(NAMES, _values(row), strict=True))
+
+
+def rows_of(records: Iterable[ProcessRecord]) -> list[ConversionRow]:
+    """Return the rows of all processes."""
+    return [ConversionRow(**row) for record in records for row in record["conversions"]]
+
+
+# -- order ---------------------------------------------------------------------------
+
+
+def check_order(order: str) -> str:
+    """Return an order of rows; raise `MonitorOptionError` for other values."""
+    if order in ORDERS:
+        return order
+    fix = f"pass order={' or order='.join(map(repr, ORDERS))}"
+    raise MonitorOptionError(f"order={order!r}", "it is not an order of rows", fix)
+
+
+def sort(rows: Iterable[ConversionRow], order: str = "bytes") -> list[ConversionRow]:
+    """Return the rows with most copied bytes first, then those with most refusals and calls.
+
+    With the order "time", the rows with the longest time come first.
+    """
+
+    def key(row: ConversionRow) -> tuple[float, ...]:
+        seconds = (row.seconds or 0.0) if order == "time" else 0.0
+        return -seconds, -row.copied_bytes, -row.refused_calls, -row.aliased_bytes, -row.calls
+
+    return sorted(rows, key=key)
+
+
+# -- sums ----------------------------------------------------------------------------
+
+
+def sum_rows(rows: Iterable[ConversionRow]) -> ConversionRow:
+    """Return the sums as a row without a place and types; `seconds` is None if no row has it."""
+    rows = list(rows)
+    counts = {name: sum(map(attrgetter(name), rows)) for name in COUNT_FIELDS}
+    seconds = [row.seconds for row in rows if row.seconds is not None]
+    return ConversionRow("", 0, "", "", "", **counts, seconds=sum(seconds) if seconds else None)
+
+
+def totals(row: ConversionRow) -> dict[str, Any]:
+    """Return the counts and the seconds of sums."""
+    return {name: getattr(row, name) for name in (*COUNT_FIELDS, "seconds")}
+
+
+def merged_rows(records: Iterable[ProcessRecord], order: str = "bytes") -> list[ConversionRow]:
+    """Return rows with the sums of all processes, in one of the orders of `sort`.
+
+    The reason and the fix are those of the first process that has a reason.
+    """
+    groups: dict[tuple[Any, ...], list[ConversionRow]] = {}
+    for row in rows_of(records):
+        groups.setdefault(_subject(row), []).append(row)
+    merged = []
+    for rows in groups.values():
+        explained = next((row for row in rows if row.why), rows[0])
+        merged.append(replace(sum_rows(rows), **{name: getattr(explained, name) for name in _TEXTS}))
+    return sort(merged, order)
+
+
+def limited(rows: Iterable[ConversionRow], most: int) -> tuple[list[ConversionRow], int]:
+    """Return `most` rows and one row with the sums of the others, and the number of others.
+
+    Half of the rows are those that took longest, the rest those with most copied bytes.
+    """
+    by_bytes = sort(rows)
+    if len(by_bytes) <= most:
+        return by_bytes, 0
+    slow = set(map(id, sort(by_bytes, "time")[: most // 2]))
+    by_bytes.sort(key=lambda row: id(row) not in slow)
+    others = by_bytes[most:]
+    return [*sort(by_bytes[:most]), sum_rows(others)], len(others)
+
+
+def summarized(record: ProcessRecord) -> ProcessRecord:
+    """Return a record whose conversions are one row: the size of a history is independent of call sites."""
+    row = as_dict(sum_rows(rows_of([record])))
+    return {**record, "conversions": [row], "other_sites": record["other_sites"] + len(record["conversions"])}

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from zerocopy.errors import ZeroCopyError
+
+INSTALL = "pip install 'zerocopy-interchange[monitor]'"
 
 
 class MonitorRunningError(ZeroCopyError, RuntimeError):
@@ -23,17 +28,7 @@ class MonitorRunningError(ZeroCopyError, RuntimeError):
 
 
 class MonitorNotStartedError(ZeroCopyError, RuntimeError):
-    """This process has no session, or the block of a recording has not begun.
-
-    Examples
-    --------
-    >>> import zerocopy as zc
-    >>> zc.monitor.snapshot()
-    Traceback (most recent call last):
-        ...
-    zerocopy.monitor.errors.MonitorNotStartedError: monitor.snapshot(): the monitor was not started.
-      To fix: call zerocopy.monitor.start() first
-    """
+    """This process has no session, or the block of a recording has not begun."""
 
     code = "monitor-not-started"
 
@@ -55,43 +50,50 @@ class MonitorOptionError(ZeroCopyError, ValueError):
 
 
 class RunDirectoryError(ZeroCopyError, PermissionError):
-    """The run directory is not safe: other users could read it, or replace its files.
-
-    Examples
-    --------
-    >>> issubclass(RunDirectoryError, PermissionError)
-    True
-    """
+    """The run directory is not safe: other users could read it, or replace its files."""
 
     code = "run-directory"
 
 
 class MonitorFileError(ZeroCopyError, OSError):
-    """A file of the monitor exists already, or cannot be written.
-
-    Examples
-    --------
-    >>> raise MonitorFileError("--csv out.csv", "the disk is full", "free space")
-    Traceback (most recent call last):
-        ...
-    zerocopy.monitor.errors.MonitorFileError: --csv out.csv: the disk is full.
-      To fix: free space
-    """
+    """A file of the monitor exists already, or cannot be written."""
 
     code = "monitor-file"
 
 
 class MonitorFieldError(ZeroCopyError, LookupError):
-    """A name is not that of a field of the CSV file.
+    """A name is not that of a field of the CSV file."""
+
+    code = "unknown-field"
+
+
+class ServeError(ZeroCopyError, OSError):
+    """The page's server cannot listen at the address."""
+
+    code = "cannot-serve"
+
+
+class MonitorPackageError(ZeroCopyError, ImportError):
+    """A package that the monitor needs to read or display figures is not installed.
 
     Examples
     --------
-    >>> from zerocopy.monitor.csv_fields import select
-    >>> select("memory.usd")
+    >>> require("absent_package", "the page")
     Traceback (most recent call last):
         ...
-    zerocopy.monitor.errors.MonitorFieldError: --fields memory.usd: there is no field 'memory.usd'.
-      To fix: did you mean 'memory.used'...
+    zerocopy.monitor.errors.MonitorPackageError: the page: absent_package is not installed.
+      To fix: pip install 'zerocopy-interchange[monitor]'
     """
 
-    code = "unknown-field"
+    code = "not-installed"
+
+
+def require(module: str, purpose: str) -> Any:
+    """Import and return a module of the extra ``monitor``; errors name the `purpose`."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        absent = error.name in (package, module)
+        why = f"{package} is not installed" if absent else f"importing it failed: {error}"
+        raise MonitorPackageError(purpose, why, INSTALL) from error

@@ -9,18 +9,104 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from zerocopy.formatting.printable import printable
-from zerocopy.monitor.holder import GPU, RENDERER, Holder, Holders
+from zerocopy.formatting.units import format_count
 from zerocopy.monitor.sample import Cards
 
+#: Files of a GPU: of CUDA, and of graphics; and the driver's own.
+GPU = re.compile(r"/dev/nvidia\d+")
+RENDERER = re.compile(r"/dev/dri/(?P<name>card\d+|renderD\d+)")
+_DRIVER = re.compile(r"/dev/nvidia(ctl|-uvm|-uvm-tools|-modeset|-caps/.+)")
 #: The inode of the first PID namespace (<linux/proc_ns.h>, PROC_PID_INIT_INO).
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _KERNEL_THREAD = 0x0020_0000  # PF_KTHREAD, <linux/sched.h>
 _NVIDIA_VENDOR = "0x10de"
-_DRIVER = re.compile(r"/dev/nvidia(ctl|-uvm|-uvm-tools|-modeset|-caps/.+)")
+
+_WIDTH = 80
+_LINE = "{:>8}  {:<10}  {:<15}  {:>10}  {:<9}  {}"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that has files of the NVIDIA driver open."""
+
+    pid: int
+    user: str  # the name, or the number if this system has no name for it
+    program: str  # the kernel's name of the program, at most 15 characters; never its arguments
+    #: The files. /dev/nvidiactl and /dev/nvidia-uvm alone do not show which GPU the process uses.
+    devices: tuple[str, ...]
+    listed: bool | None = None  # whether NVML lists the process on a GPU; None without NVML
+    memory: int | None = None  # bytes of GPU memory, by NVML
+    container: str = ""  # the start of the container's id; empty outside containers
+    this_process: bool = False  # reading NVML opens the driver's files
+
+    @property
+    def holds_gpu(self) -> bool:
+        """Whether a file of a GPU is open, in addition to those of the driver."""
+        return any(GPU.fullmatch(name) or RENDERER.fullmatch(name) for name in self.devices)
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """The result of `find_holders`."""
+
+    holders: tuple[Holder, ...]  # in the order of their PIDs
+    searched: int  # processes whose open files were read
+    unreadable: int  # processes whose open files this user may not read
+    unseen: tuple[int, ...]  # PIDs that NVML lists and /proc does not show
+    problems: tuple[str, ...]  # one sentence for each part that could not be read, with the remedy
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as JSON types."""
+        holders = [
+            {**asdict(each), "devices": list(each.devices), "holds_gpu": each.holds_gpu}
+            for each in self.holders
+        ]
+        return {**asdict(self), "holders": holders}
+
+    def __str__(self) -> str:
+        """Return a table of lines of at most 80 characters, and the parts that could not be read."""
+        if self.holders:
+            lines = [_LINE.format("PID", "user", "program", "GPU memory", "in NVML", "open files")]
+            lines += [line for holder in self.holders for line in _lines(holder)]
+        else:
+            lines = [f"No process of the {self.searched} that were searched has a GPU open."]
+        hidden = sum(one.listed is False and one.holds_gpu and not one.this_process for one in self.holders)
+        if hidden:
+            verbs = "holds a GPU and is" if hidden == 1 else "hold a GPU and are"
+            lines += ["", f"{format_count(hidden, 'process', 'processes')} {verbs} not listed by NVML."]
+        lines += [""] * bool(self.problems)
+        for problem in self.problems:
+            lines += textwrap.wrap(
+                f"Note: {problem}.", _WIDTH, subsequent_indent="  ", break_on_hyphens=False
+            )
+        return printable("\n".join(line.rstrip() for line in lines), "\n")
+
+
+def _lines(holder: Holder) -> list[str]:
+    listed = {True: "yes", False: "no", None: "unknown"}[holder.listed]
+    memory = "-" if holder.memory is None else f"{holder.memory / (1 << 20):,.0f} MiB"
+    names = [name.removeprefix("/dev/") for name in holder.devices]
+    names += ["(this command)"] * holder.this_process
+    names += [f"container {holder.container}"] * bool(holder.container)
+    user, program = (
+        text if len(text) <= width else f"{text[: width - 1]}+"
+        for text, width in ((holder.user, 10), (holder.program, 15))
+    )
+    head, text = _LINE.format(holder.pid, user, program, memory, listed, ""), ", ".join(names)
+    if len(head) + len(text) <= _WIDTH:
+        return [head + text]
+    indent = " " * 10
+    wrapped = textwrap.wrap(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+    return [head, *wrapped]
 
 
 def find_holders(
@@ -29,20 +115,7 @@ def find_holders(
     """Return the processes that have a GPU, or the driver, open.
 
     Only open file descriptors count. A process that has closed them and keeps memory mapped is not shown.
-
-    Parameters
-    ----------
-    root : Path, optional
-        The process filesystem.
-    cards : Cards, optional
-        The GPUs and their processes by NVML. Default: read now.
-    drm : Path, optional
-        The folder that has the vendor of each ``/dev/dri`` file.
-
-    Returns
-    -------
-    Holders
-        `problems` lists the parts that could not be read.
+    `cards` are the GPUs and their processes by NVML, which is read if they are not passed.
 
     Examples
     --------
@@ -51,19 +124,19 @@ def find_holders(
     True
     """
     if cards is None:
-        from zerocopy.monitor.sources.cards import CardReader
+        from zerocopy.monitor.cards import CardReader
 
         reader = CardReader()
         cards = reader.read()
         reader.close()
     memory = None if cards["why_not"] else _memory_by_pid(cards)
-    renderers = _nvidia_renderers(drm)
+    renderers = {folder.name for folder in _folders(drm) if _text(folder / "device/vendor") == _NVIDIA_VENDOR}
     pids = sorted(int(path.name) for path in _folders(root) if path.name.isdecimal())
     holders, searched, unreadable = [], 0, 0
     for pid in pids:
         try:
             devices = _devices(root / str(pid), renderers)
-            holder = _holder(root, pid, devices, memory) if devices else None
+            holder = _holder(root / str(pid), pid, devices, memory) if devices else None
         except PermissionError:
             unreadable += not _is_kernel_thread(root / str(pid))
             continue
@@ -84,6 +157,14 @@ def _folders(root: Path) -> list[Path]:
         return []
 
 
+def _text(file: Path) -> str:
+    """Return a file's text; "" for those that the system does not have, or does not let this user read."""
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def _memory_by_pid(cards: Cards) -> dict[int, int | None]:
     """Return the memory of each process on all GPUs."""
     memory: dict[int, int | None] = {}
@@ -92,18 +173,6 @@ def _memory_by_pid(cards: Cards) -> dict[int, int | None]:
             before, more = memory.get(one["pid"]), one["memory"]
             memory[one["pid"]] = more if before is None else before + (more or 0)
     return memory
-
-
-def _nvidia_renderers(drm: Path) -> set[str]:
-    """Return the names of the ``/dev/dri`` files of NVIDIA's GPUs."""
-    names = set()
-    for folder in _folders(drm):
-        try:
-            if (folder / "device/vendor").read_text().strip() == _NVIDIA_VENDOR:
-                names.add(folder.name)
-        except OSError:
-            continue  # a connector or a virtual device
-    return names
 
 
 # -- one process ------------------------------------------------------------------------
@@ -120,25 +189,24 @@ def _devices(process: Path, renderers: set[str]) -> tuple[str, ...]:
         except OSError:
             continue  # closed meanwhile
         match = RENDERER.fullmatch(target)
-        if match:
-            is_nvidia = match["name"] in renderers
-        else:
-            is_nvidia = bool(GPU.fullmatch(target) or _DRIVER.fullmatch(target))
-        if is_nvidia:
+        if match["name"] in renderers if match else GPU.fullmatch(target) or _DRIVER.fullmatch(target):
             names.add(target)
     return tuple(sorted(names))
 
 
-def _holder(root: Path, pid: int, devices: tuple[str, ...], memory: dict[int, int | None] | None) -> Holder:
-    process = root / str(pid)
+def _holder(
+    process: Path, pid: int, devices: tuple[str, ...], memory: dict[int, int | None] | None
+) -> Holder:
+    name = (process / "comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
+    container = re.search(r"[0-9a-f]{64}", _text(process / "cgroup"))  # runtimes put the id into the path
     return Holder(
         pid=pid,
         user=_user(process),
-        program=_program(process),
+        program=printable(name),  # which the program itself chooses
         devices=devices,
         listed=None if memory is None else pid in memory,
         memory=(memory or {}).get(pid),
-        container=_container(process),
+        container=container[0][:12] if container else "",
         this_process=pid == os.getpid(),
     )
 
@@ -153,27 +221,10 @@ def _user(process: Path) -> str:
         return str(number)
 
 
-def _program(process: Path) -> str:
-    name = (process / "comm").read_text(encoding="utf-8", errors="replace").rstrip("\n")
-    return printable(name)  # which the program itself chooses
-
-
-def _container(process: Path) -> str:
-    """Return the start of the container's id, which runtimes put into the cgroup's path."""
-    try:
-        match = re.search(r"[0-9a-f]{64}", (process / "cgroup").read_text())
-    except OSError:
-        return ""
-    return match[0][:12] if match else ""
-
-
 def _is_kernel_thread(process: Path) -> bool:
     """Return whether a process is a kernel thread, which has no open files."""
-    try:
-        fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        return bool(int(fields[6]) & _KERNEL_THREAD)
-    except (OSError, ValueError, IndexError):
-        return False
+    fields = _text(process / "stat").rpartition(")")[2].split()
+    return len(fields) > 6 and fields[6].isdecimal() and bool(int(fields[6]) & _KERNEL_THREAD)
 
 
 # -- what could not be read ----------------------------------------------------------------
@@ -185,14 +236,16 @@ def _problems(
     if not has_pids:
         yield f"{root} shows no processes: the search needs Linux and a mounted /proc"
     if unreadable:
-        subject = "1 process" if unreadable == 1 else f"{unreadable} processes"
         is_root = getattr(os, "geteuid", lambda: 1)() == 0
         fix = "a container or sandbox denies this to root" if is_root else "run the command as root"
-        yield f"the open files of {subject} could not be read: {fix}"
+        yield f"the open files of {format_count(unreadable, 'process', 'processes')} could not be read: {fix}"
     if _hides_pids(root):
         yield f"{root} is mounted with hidepid, so processes of other users are not shown: run as root"
-    namespace = _namespace(root)
-    if namespace and namespace != _FIRST_NAMESPACE:
+    try:
+        namespace = os.readlink(root / "self/ns/pid")
+    except OSError:
+        namespace = _FIRST_NAMESPACE
+    if namespace != _FIRST_NAMESPACE:
         yield (
             "this is a container's PID namespace, so processes outside it are not shown: run on the host, or "
             "with --pid=host (Kubernetes: hostPID: true)"
@@ -207,18 +260,8 @@ def _problems(
 
 
 def _hides_pids(root: Path) -> bool:
-    try:
-        lines = (root / "self/mounts").read_text().splitlines()
-    except OSError:
-        return False
-    mounts = [fields for fields in map(str.split, lines) if len(fields) > 3 and fields[1] == "/proc"]
+    lines = map(str.split, _text(root / "self/mounts").splitlines())
+    mounts = [fields for fields in lines if len(fields) > 3 and fields[1] == "/proc"]
     options = mounts[-1][3].split(",") if mounts else []
     # 0 and "off" hide nothing (proc(5)).
     return any(option.startswith("hidepid=") and option[8:] not in ("0", "off") for option in options)
-
-
-def _namespace(root: Path) -> str:
-    try:
-        return os.readlink(root / "self/ns/pid")
-    except OSError:
-        return ""

@@ -13,39 +13,17 @@ _IDLE = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class MemorySplit:
-    """The present memory of one GPU, in bytes. A figure is None if it is unknown; `why_not` has the reason.
+    """The present memory of one GPU, in bytes. A figure is None if it is unknown: see `why_not`."""
 
-    Attributes
-    ----------
-    pool_in_use : int or None
-        Allocated from the pools of the monitored processes.
-    pool_free : int or None
-        Taken from the device by these pools, and free.
-    process_outside_pool : int or None
-        The rest of these processes' memory, such as CUDA contexts, libraries' workspaces, and frameworks
-        that do not use the pool.
-    other_processes : int or None
-        Memory of processes that are not monitored.
-    free : int or None
-        Free memory.
-    reserved : int or None
-        Memory that the driver keeps for itself.
-    why_not : tuple of str
-        One sentence for each figure that is unknown.
-
-    Examples
-    --------
-    >>> MemorySplit(1, 2, 3, 4, 5, 0).total
-    15
-    """
-
-    pool_in_use: int | None
-    pool_free: int | None
+    pool_in_use: int | None  # allocated from the pools of the monitored processes
+    pool_free: int | None  # taken from the device by these pools, and free
+    #: The rest of these processes' memory, such as CUDA contexts, libraries' workspaces, and frameworks that
+    #: do not use the pool.
     process_outside_pool: int | None
-    other_processes: int | None
+    other_processes: int | None  # of processes that are not monitored
     free: int | None
-    reserved: int | None = None
-    why_not: tuple[str, ...] = ()
+    reserved: int | None = None  # memory that the driver keeps for itself
+    why_not: tuple[str, ...] = ()  # one sentence for each figure that is unknown
 
     @property
     def total(self) -> int | None:
@@ -67,23 +45,12 @@ def memory_split(card: Card, processes: Iterable[ProcessRecord], cards: Cards | 
       wrong if the machine has different GPUs and CUDA orders them by speed (``CUDA_DEVICE_ORDER``), or
       if ``CUDA_VISIBLE_DEVICES`` lists all of them in another order.
 
-    Parameters
-    ----------
-    card : Card
-        The GPU, or the MIG device.
-    processes : iterable of ProcessRecord
-        All monitored processes; those that have ended are ignored.
-    cards : Cards, optional
-        All GPUs of the same sample. Default: `card` is the only one.
-
-    Returns
-    -------
-    MemorySplit
-        The figures are of slightly different moments. A small negative difference is reported as 0.
+    Processes that have ended are ignored. `cards` are all GPUs of the same sample; without them, `card` is
+    the only one. The figures are of slightly different moments. A small negative difference is reported as 0.
 
     Examples
     --------
-    >>> from zerocopy.monitor.sources.cards import CardReader
+    >>> from zerocopy.monitor.cards import CardReader
     >>> splits = [memory_split(card, []) for card in CardReader().read()["cards"]]
     """
     listed = [card] if cards is None else cards["cards"]

@@ -1,20 +1,18 @@
-"""``Observer``: reads all monitored processes, the GPUs and the machine, for a reader that displays them."""
+"""``Observer``: reads all monitored processes, the GPUs and the machine; rates between samples."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable
+from typing import TypedDict
 
 from zerocopy.errors import ZeroCopyError
-from zerocopy.monitor.conversion import ConversionRow
-from zerocopy.monitor.process_info import parent_of
-from zerocopy.monitor.rates import Rates, rates
+from zerocopy.monitor.conversion import as_dict, check_order, rows_of, sort, sum_rows, summarized
+from zerocopy.monitor.process_record import parent_of
 from zerocopy.monitor.ring import Ring
-from zerocopy.monitor.run_directory import default_directory
-from zerocopy.monitor.run_files import SHOWN, RunFiles
-from zerocopy.monitor.sample import Cards, Machine, ProcessRecord, Sample
-from zerocopy.monitor.totals import as_dict, check_order, sort, summarized
+from zerocopy.monitor.run_directory import SHOWN, RunFiles, default_directory
+from zerocopy.monitor.sample import Card, Cards, Machine, ProcessRecord, Sample
 from zerocopy.protocols.exporter_errors import is_error
 
 #: Seconds between the samples of `Observer.rates`: processes write their records once a second.
@@ -75,8 +73,7 @@ class Observer:
             records = self._of_family(records)
         if self.order != "bytes":  # the order of the files
             for record in records:
-                rows = sort((ConversionRow(**row) for row in record["conversions"]), self.order)
-                record["conversions"] = list(map(as_dict, rows))
+                record["conversions"] = list(map(as_dict, sort(rows_of([record]), self.order)))
         cards, machine = no_cards(), no_machine()
         try:
             self._cards = self._cards or _cards_reader()
@@ -84,15 +81,15 @@ class Observer:
         except BaseException as error:  # of a driver, or a library that is missing
             if not is_error(error):
                 raise
-            cards["why_not"] = _one_line("", error).removeprefix(": ")
-            problems.append(_one_line("GPUs", error))
+            cards["why_not"] = _one_line(error)
+            problems.append(f"GPUs: {cards['why_not']}")
         try:
             self._machine = self._machine or _machine_reader()
             machine = self._machine()
         except BaseException as error:  # as above
             if not is_error(error):
                 raise
-            problems.append(_one_line("the machine", error))
+            problems.append(f"the machine: {_one_line(error)}")
         sample = Sample(
             time=now, processes=records, cards=cards, machine=machine, problems=problems, order=self.order
         )
@@ -104,8 +101,7 @@ class Observer:
         newest = self.history.newest
         if newest is None or len(self.history) < 2:
             return None
-        before = self.history.at(newest["time"] - seconds)
-        return rates(before or newest, newest)
+        return rates(self.history.at(newest["time"] - seconds) or newest, newest)
 
     def _of_family(self, records: list[ProcessRecord]) -> list[ProcessRecord]:
         """Return the records of `pid` and its descendants, including those whose parents have ended."""
@@ -131,13 +127,13 @@ class Observer:
 
 
 def _cards_reader() -> Callable[[], Cards]:
-    from zerocopy.monitor.sources.cards import CardReader
+    from zerocopy.monitor.cards import CardReader
 
     return CardReader().read
 
 
 def _machine_reader() -> Callable[[], Machine]:
-    from zerocopy.monitor.sources.machine import MachineReader
+    from zerocopy.monitor.machine import MachineReader
 
     return MachineReader().read
 
@@ -149,23 +145,106 @@ def no_cards() -> Cards:
 
 def no_machine() -> Machine:
     """Return the record of a machine that cannot be read."""
-    return Machine(
-        cpu_count=os.cpu_count() or 1,
-        cpu_percent=[],
-        memory_total=0,
-        memory_available=0,
-        swap_used=0,
-        disk_read=None,
-        disk_written=None,
-        network_received=None,
-        network_sent=None,
-        shared_memory_total=None,
-        shared_memory_free=None,
+    unknown = dict.fromkeys(Machine.__annotations__)
+    known = {"cpu_count": os.cpu_count() or 1, "cpu_percent": []}
+    zeros = dict.fromkeys(("memory_total", "memory_available", "swap_used"), 0)
+    return Machine(**{**unknown, **known, **zeros})  # type: ignore[typeddict-item]
+
+
+def _one_line(error: Exception) -> str:
+    """Return an error as a problem of a sample, which is shown in one line."""
+    if isinstance(error, ZeroCopyError):
+        return f"{error.why}; to fix: {error.remedy}" if error.remedy else error.why
+    return str(error)
+
+
+# -- rates ---------------------------------------------------------------------------
+
+
+class Rates(TypedDict):
+    """Rates per second. None means that at least one of the samples lacks the value."""
+
+    seconds: float  # between the samples
+    conversions: dict[str, float]  # of all processes: calls, refused_calls, aliased_bytes, copied_bytes
+    processes: dict[int, dict[str, float]]  # the same by process ID
+    disk_read: float | None
+    disk_written: float | None
+    network_received: float | None
+    network_sent: float | None
+    #: By the card's index, then by link: received_bytes and sent_bytes.
+    nvlinks: dict[str, dict[int, dict[str, float | None]]]
+
+
+_COUNTED = ("calls", "refused_calls", "aliased_bytes", "copied_bytes")
+
+
+def rates(before: Sample, after: Sample) -> Rates:
+    """Return the rates between two samples; 0 if the later sample is not later.
+
+    A process writes its record at most once a second, so samples should be at least two seconds
+    apart; `Observer.rates` selects them. The counts of a process are divided by the time between
+    its own records. A counter that is smaller than before was reset; its rate is 0.
+    """
+    seconds = max(after["time"] - before["time"], 0.0)
+    earlier = {_identity(record): record for record in before["processes"]}
+    processes = {
+        record["process"]["pid"]: _conversions(earlier.get(_identity(record)), record, before["time"])
+        for record in after["processes"]
+    }
+    old, new = before["machine"], after["machine"]
+    cards = {_card_identity(card): card for card in before["cards"]["cards"]}
+    links = {
+        card["index"]: _links(cards.get(_card_identity(card)), card, seconds)
+        for card in after["cards"]["cards"]
+    }
+    return Rates(
+        seconds=seconds,
+        conversions={name: sum(each[name] for each in processes.values()) for name in _COUNTED},
+        processes=processes,
+        disk_read=_rate(old["disk_read"], new["disk_read"], seconds),
+        disk_written=_rate(old["disk_written"], new["disk_written"], seconds),
+        network_received=_rate(old["network_received"], new["network_received"], seconds),
+        network_sent=_rate(old["network_sent"], new["network_sent"], seconds),
+        nvlinks={index: rows for index, rows in links.items() if rows},
     )
 
 
-def _one_line(what: str, error: Exception) -> str:
-    """Return an error as a problem of a sample, which is shown in one line."""
-    if isinstance(error, ZeroCopyError):
-        return f"{what}: {error.why}; to fix: {error.remedy}" if error.remedy else f"{what}: {error.why}"
-    return f"{what}: {error}"
+def _identity(record: ProcessRecord) -> tuple[int, float]:
+    """Return the key of a process and of the start of its counts."""
+    return record["process"]["pid"], record["recording_since"]
+
+
+def _card_identity(card: Card) -> str:
+    return card["uuid"] or card["index"]
+
+
+def _conversions(before: ProcessRecord | None, after: ProcessRecord, since: float) -> dict[str, float]:
+    """Return one process's rates; a new process has counted since it began to record."""
+    if before is None and after["recording_since"] < since:
+        return dict.fromkeys(_COUNTED, 0.0)
+    if before is not None:
+        seconds = after["time"] - before["time"]
+    else:  # a new process's first record may be milliseconds old
+        seconds = max(after["time"] - after["recording_since"], 1.0)
+    old, new = sum_rows(rows_of([before] if before is not None else [])), sum_rows(rows_of([after]))
+    return {name: _rate(getattr(old, name), getattr(new, name), seconds) or 0.0 for name in _COUNTED}
+
+
+def _links(before: Card | None, after: Card, seconds: float) -> dict[int, dict[str, float | None]]:
+    """Return the rates of a card's links that both samples have."""
+    earlier = {link["link"]: link for link in before["nvlinks"]} if before is not None else {}
+    return {
+        link["link"]: {
+            name: _rate(earlier[link["link"]][name], link[name], seconds)  # type: ignore[literal-required]
+            for name in ("received_bytes", "sent_bytes")
+        }
+        for link in after["nvlinks"]
+        if link["link"] in earlier
+    }
+
+
+def _rate(before: int | None, after: int | None, seconds: float) -> float | None:
+    """Return the growth per second; 0 for a counter that was reset, None for an unknown one."""
+    if before is None or after is None:
+        return None
+    return max(after - before, 0) / seconds if seconds > 0 else 0.0

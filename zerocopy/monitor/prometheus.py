@@ -1,4 +1,4 @@
-"""Prometheus' text format, version 0.0.4: https://prometheus.io/docs/instrumenting/exposition_formats/.
+"""Samples in Prometheus' text format, which prometheus_client writes, and a file for node_exporter.
 
 Units are bytes and seconds, counters end in ``_total``, and labels have a bounded number of values: of the
 call sites, only those that copy the most bytes are listed.
@@ -6,134 +6,97 @@ call sites, only those that copy the most bytes are listed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 from zerocopy.formatting.printable import printable
+from zerocopy.monitor.conversion import rows_of, sort
+from zerocopy.monitor.errors import MonitorFileError, require
+from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.sample import ProcessRecord, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Call sites of one process that are listed; each is a time series in Prometheus.
 MOST_SITES = 20
 
-Labels = Mapping[str, str]
-Value = tuple[Labels, float | None]
-
-
-class Family(NamedTuple):
-    """All values of one name."""
-
-    name: str
-    kind: str  # "counter" or "gauge"
-    text: str
-    values: Sequence[Value]
+Labels = dict[str, str]
+#: Name, kind, text, and the labels and value of each time series.
+Family = tuple[str, str, str, Iterable[tuple[Labels, Any]]]
 
 
 def exposition(sample: Sample) -> str:
-    """Return a sample in Prometheus' text format.
+    """Return a sample in Prometheus' text format, which ends with a line feed.
 
     Values that cannot be read are left out, as are families without values.
 
-    Parameters
-    ----------
-    sample : Sample
-
-    Returns
-    -------
-    str
-        Ends with a line feed; empty if the sample has no values at all.
+    Raises
+    ------
+    MonitorPackageError
+        prometheus_client is not installed.
     """
-    makers = (_conversions, _processes, _pools, _loaders, _cards, _machine)
-    families = (family for make in makers for family in make(sample))
-    return "".join(_lines(family) for family in families)
+    text: str = require("prometheus_client", "Prometheus' text").generate_latest(_Collector(sample)).decode()
+    return text
 
 
-def _lines(family: Family) -> str:
-    # The format allows each set of labels once: one line can contain several functions, such as lambdas.
-    sums: dict[str, float] = {}
-    for labels, value in family.values:
-        if value is not None:
-            text = _labels(labels)
-            sums[text] = sums[text] + value if text in sums else value
-    if not sums:
-        return ""
-    lines = [f"{family.name}{labels} {_number(value)}" for labels, value in sums.items()]
-    text = family.text.replace("\\", "\\\\").replace("\n", "\\n")
-    return "\n".join([f"# HELP {family.name} {text}", f"# TYPE {family.name} {family.kind}", *lines, ""])
+class _Collector:
+    """A registry of prometheus_client with the families of one sample."""
+
+    def __init__(self, sample: Sample) -> None:
+        self._sample = sample
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the families that have values."""
+        core = require("prometheus_client.core", "Prometheus' text")
+        for make in (_conversions, _processes, _pools, _loaders, _cards, _machine):
+            for name, kind, text, values in make(self._sample):
+                # The format allows each set of labels once: one line can contain several functions.
+                sums: dict[tuple[tuple[str, str], ...], float] = {}
+                for labels, value in values:
+                    if value is not None:
+                        key = tuple((each, printable(label, "\n")) for each, label in labels.items())
+                        sums[key] = sums.get(key, 0) + value
+                if sums:
+                    family = core.Metric(f"zerocopy_{name}", text, kind)
+                    for key, value in sums.items():
+                        family.add_sample(
+                            f"zerocopy_{name}" + "_total" * (kind == "counter"), dict(key), value
+                        )
+                    yield family
 
 
-def _labels(labels: Labels) -> str:
-    """Return labels in braces; backslashes, quotes and what a terminal cannot print are escaped."""
-    if not labels:
-        return ""
-    escaped = {
-        name: printable(value, "\n").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        for name, value in labels.items()
-    }
-    return "{" + ",".join(f'{name}="{value}"' for name, value in escaped.items()) + "}"
-
-
-def _number(value: float) -> str:
-    return repr(float(value)) if isinstance(value, float) else str(value)
-
-
-def _who(record: ProcessRecord) -> dict[str, str]:
+def _who(record: ProcessRecord) -> Labels:
     return {"pid": str(record["process"]["pid"]), "program": record["process"]["program"]}
-
-
-#: Family, field of a row, and text.
-_COUNTERS = (
-    ("zerocopy_conversions_total", "calls", "Conversions."),
-    ("zerocopy_refused_conversions_total", "refused_calls", "Conversions that raised an exception."),
-    (
-        "zerocopy_aliased_bytes_total",
-        "aliased_bytes",
-        "Bytes of results that share memory with their sources.",
-    ),
-    ("zerocopy_copied_bytes_total", "copied_bytes", "Bytes that conversions copied."),
-    ("zerocopy_conversion_seconds_total", "seconds", "Duration of conversions."),
-)
 
 
 def _conversions(sample: Sample) -> Iterator[Family]:
     """Yield counters by pair, and the copied bytes of the worst call sites."""
-    for name, key, text in _COUNTERS:
-        values: list[Value] = []
-        for record in sample["processes"]:
-            sums: dict[tuple[str, str], float | None] = {}
-            for row in record["conversions"]:
-                pair = (row["source"], row["target"])
-                if row[key] is not None:
-                    sums[pair] = (sums.get(pair) or 0) + row[key]
-            values += [
-                ({**_who(record), "source": source, "target": target}, value)
-                for (source, target), value in sums.items()
-            ]
-        yield Family(name, "counter", text, values)
-    sites: list[Value] = []
-    for record in sample["processes"]:
-        copying = [row for row in record["conversions"] if row["copied_bytes"] and row["file"]]
-        copying.sort(key=lambda row: -row["copied_bytes"])
-        sites += [
-            (
-                {
-                    **_who(record),
-                    "file": PurePath(row["file"]).name,
-                    "line": str(row["line"]),
-                    "function": row["function"],
-                    "source": row["source"],
-                    "target": row["target"],
-                },
-                row["copied_bytes"],
-            )
-            for row in copying[:MOST_SITES]
+    rows = [(_who(record), row) for record in sample["processes"] for row in rows_of([record])]
+    for name, key, text in (
+        ("conversions", "calls", "Conversions."),
+        ("refused_conversions", "refused_calls", "Conversions that raised an exception."),
+        ("aliased_bytes", "aliased_bytes", "Bytes of results that share memory with their sources."),
+        ("copied_bytes", "copied_bytes", "Bytes that conversions copied."),
+        ("conversion_seconds", "seconds", "Duration of conversions."),
+    ):
+        values = [
+            ({**who, "source": row.source, "target": row.target}, getattr(row, key)) for who, row in rows
         ]
+        yield name, "counter", text, values
+    sites = []
+    for record in sample["processes"]:
+        copying = [row for row in rows_of([record]) if row.copied_bytes and row.file]
+        for row in sort(copying)[:MOST_SITES]:
+            site = {"file": PurePath(row.file).name, "line": str(row.line), "function": row.function}
+            pair = {"source": row.source, "target": row.target}
+            sites.append(({**_who(record), **site, **pair}, row.copied_bytes))
     text = f"Bytes copied by the {MOST_SITES} call sites that copy most."
-    yield Family("zerocopy_site_copied_bytes_total", "counter", text, sites)
+    yield "site_copied_bytes", "counter", text, sites
 
 
-def _running(sample: Sample) -> list[tuple[dict[str, str], Any]]:
+def _running(sample: Sample) -> list[tuple[Labels, Any]]:
     """Return the labels and the record of each process that has not ended."""
     return [(_who(record), record) for record in sample["processes"] if not record["ended"]]
 
@@ -141,15 +104,14 @@ def _running(sample: Sample) -> list[tuple[dict[str, str], Any]]:
 def _processes(sample: Sample) -> Iterator[Family]:
     """Yield the memory of processes, and what they share."""
     running = _running(sample)
-    resident: list[Value] = [(who, record["rss"]) for who, record in running]
-    yield Family("zerocopy_process_resident_bytes", "gauge", "Resident memory.", resident)
+    resident = [(who, record["rss"]) for who, record in running]
+    yield "process_resident_bytes", "gauge", "Resident memory.", resident
     for key, name, text in (
         ("segment_bytes", "shared_bytes", "Shared memory that the process created."),
         ("mapped_bytes", "mapped_bytes", "Shared memory of other processes that is mapped."),
         ("leases", "leases", "Results that keep shared memory alive."),
     ):
-        shared: list[Value] = [(who, record["shared"][key]) for who, record in running]
-        yield Family(f"zerocopy_{name}", "gauge", text, shared)
+        yield name, "gauge", text, [(who, record["shared"][key]) for who, record in running]
 
 
 def _pools(sample: Sample) -> Iterator[Family]:
@@ -162,12 +124,12 @@ def _pools(sample: Sample) -> Iterator[Family]:
         ("host", "mode", "kept", "host_kept", "Host memory kept for later, by mode."),
         ("frameworks", "framework", "in_use", "framework_pool", "Bytes of the pools that a framework holds."),
     ):
-        values: list[Value] = [
+        values = [
             ({**who, label: index}, each[key])
             for who, record in _running(sample)
             for index, each in record["pool"][part].items()
         ]
-        yield Family(f"zerocopy_{name}_bytes", "gauge", text, values)
+        yield f"{name}_bytes", "gauge", text, values
 
 
 def _loaders(sample: Sample) -> Iterator[Family]:
@@ -178,14 +140,13 @@ def _loaders(sample: Sample) -> Iterator[Family]:
         for each in record["loaders"]
     ]
     for key, kind, name, text in (
-        ("batches", "counter", "batches_total", "Batches delivered."),
-        ("rows", "counter", "rows_total", "Rows delivered."),
-        ("reader_wait", "counter", "reader_wait_seconds_total", "Time in which the reader waited."),
-        ("consumer_wait", "counter", "consumer_wait_seconds_total", "Time in which the consumer waited."),
+        ("batches", "counter", "batches", "Batches delivered."),
+        ("rows", "counter", "rows", "Rows delivered."),
+        ("reader_wait", "counter", "reader_wait_seconds", "Time in which the reader waited."),
+        ("consumer_wait", "counter", "consumer_wait_seconds", "Time in which the consumer waited."),
         ("depth", "gauge", "ready", "Batches or groups that are ready."),
     ):
-        values = [(labels, each[key]) for labels, each in loaders]
-        yield Family(f"zerocopy_loader_{name}", kind, text, values)
+        yield f"loader_{name}", kind, text, [(labels, each[key]) for labels, each in loaders]
 
 
 def _cards(sample: Sample) -> Iterator[Family]:
@@ -195,39 +156,64 @@ def _cards(sample: Sample) -> Iterator[Family]:
         for card in sample["cards"]["cards"]
     ]
     for name, key, factor, text in (
-        ("gpu_utilization_ratio", "utilization", 0.01, "Share of the time in which a kernel ran."),
-        ("gpu_memory_total_bytes", "memory_total", 1, "Memory of the GPU."),
-        ("gpu_memory_used_bytes", "memory_used", 1, "Memory of the GPU in use."),
-        ("gpu_temperature_celsius", "temperature", 1, "Temperature."),
-        ("gpu_power_watts", "power", 1, "Power."),
-        ("gpu_pcie_received_bytes_per_second", "pcie_received", 1, "Bytes per second that the GPU receives."),
-        ("gpu_pcie_sent_bytes_per_second", "pcie_sent", 1, "Bytes per second that the GPU sends."),
+        ("utilization_ratio", "utilization", 0.01, "Share of the time in which a kernel ran."),
+        ("memory_total_bytes", "memory_total", 1, "Memory of the GPU."),
+        ("memory_used_bytes", "memory_used", 1, "Memory of the GPU in use."),
+        ("temperature_celsius", "temperature", 1, "Temperature."),
+        ("power_watts", "power", 1, "Power."),
+        ("pcie_received_bytes_per_second", "pcie_received", 1, "Bytes per second that the GPU receives."),
+        ("pcie_sent_bytes_per_second", "pcie_sent", 1, "Bytes per second that the GPU sends."),
     ):
         values = [(labels, None if card[key] is None else card[key] * factor) for labels, card in named]
-        yield Family(f"zerocopy_{name}", "gauge", text, values)
-    for key, name in (("received_bytes", "received"), ("sent_bytes", "sent")):
+        yield f"gpu_{name}", "gauge", text, values
+    for name in ("received", "sent"):
         links = [
-            ({**labels, "link": str(link["link"])}, link[key])
+            ({**labels, "link": str(link["link"])}, link[f"{name}_bytes"])
             for labels, card in named
             for link in card["nvlinks"]
         ]
-        yield Family(
-            f"zerocopy_gpu_nvlink_{name}_bytes_total", "counter", f"Bytes {name} over an NVLink.", links
-        )
+        yield f"gpu_nvlink_{name}_bytes", "counter", f"Bytes {name} over an NVLink.", links
 
 
 def _machine(sample: Sample) -> Iterator[Family]:
     """Yield the figures of the machine."""
     machine = sample["machine"]
-    yield Family(
-        "zerocopy_machine_cpu_ratio",
-        "gauge",
-        "Share of the time in which a core was busy.",
-        [({"core": str(core)}, percent / 100) for core, percent in enumerate(machine["cpu_percent"])],
-    )
+    cores = [({"core": str(core)}, percent / 100) for core, percent in enumerate(machine["cpu_percent"])]
+    yield "machine_cpu_ratio", "gauge", "Share of the time in which a core was busy.", cores
     for name, value, text in (
         ("memory_total_bytes", machine["memory_total"], "Memory of the machine or container."),
         ("memory_available_bytes", machine["memory_available"], "Memory that is available."),
         ("shared_memory_free_bytes", machine["shared_memory_free"], "Free memory of /dev/shm."),
     ):
-        yield Family(f"zerocopy_machine_{name}", "gauge", text, [({}, value)])
+        yield f"machine_{name}", "gauge", text, [({}, value)]
+
+
+class PrometheusFile:
+    """A file for node_exporter's textfile collector, which each sample replaces.
+
+    A reader sees the old or the new text, never a part. node_exporter reads files with the suffix ``.prom``.
+
+    Raises
+    ------
+    MonitorFileError
+        The path is not that of a regular file, or its directory does not exist.
+    """
+
+    def __init__(self, path: str) -> None:
+        require("prometheus_client", "--prometheus")
+        self.name = path
+        self._path = os.path.realpath(path)  # a link stays, and its target is replaced
+        asked = f"--prometheus {path}"
+        if not os.path.isdir(os.path.dirname(self._path)):
+            why, fix = "its directory does not exist", "create the directory, or pass another file"
+            raise MonitorFileError(asked, why, fix)
+        if os.path.exists(self._path) and not stat.S_ISREG(os.stat(self._path).st_mode):
+            raise MonitorFileError(asked, "it is not a regular file", "pass another name")
+
+    def write(self, sample: Sample, rates: Rates | None) -> None:
+        """Replace the file; raise OSError if the disk is full, and keep the former text."""
+        client = require("prometheus_client", "--prometheus")
+        client.write_to_textfile(self._path, _Collector(sample))
+
+    def close(self) -> None:
+        """Do nothing: the last text stays."""

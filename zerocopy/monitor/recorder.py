@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import concurrent.futures.thread
 import os
+import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import zerocopy
@@ -16,19 +17,125 @@ from zerocopy._engine import recording
 from zerocopy._engine.explain import explain
 from zerocopy._engine.routes import record_to
 from zerocopy._native import core
-from zerocopy.monitor.conversion import ConversionRow
-from zerocopy.monitor.counters import CALL_KINDS, COPIED, COUNTS, REFUSED, Counters
+from zerocopy.monitor.conversion import ConversionRow, sort
 
 #: A call site and a pair: the `id` of the calling code, its instruction, and the names of the types.
 _Key = tuple[int, int, tuple[str, str]]
 _Counts = tuple[int, ...]
 #: The codes are kept alive, so that no other code has their `id`.
 _Totals = dict[_Key, tuple[CodeType | None, _Counts]]
-_ZERO: _Counts = (0,) * 9
+#: Five kinds of calls, then sums.
+_COUNTS = (
+    *("aliased_calls", "copied_calls", "unchanged_calls", "refused_calls", "empty_calls"),
+    *("aliased_bytes", "copied_bytes", "unmeasured_calls", "nanoseconds"),
+)
+_ALIASED, _COPIED, _UNCHANGED, _REFUSED, _EMPTY = range(5)
+_ZERO: _Counts = (0,) * len(_COUNTS)
 
 _PACKAGE = str(Path(zerocopy.__file__).parent) + os.sep
 #: Files that call the functions of threads, and modules that the interpreter runs: no call sites.
 _SKIPPED = (threading.__file__, concurrent.futures.thread.__file__, "<frozen ")
+
+
+class Counters:
+    """Counts in Python the conversions of the slow path, which are all of them without the compiled core.
+
+    The core has functions of these names and results, and counts the calls of its routes too.
+    """
+
+    #: Further call sites are counted without the site.
+    MAX_SITES = 4096
+
+    def __init__(self) -> None:
+        self._lock = forks.lock()
+        self._local = threading.local()
+        self._entries: dict[Any, tuple[CodeType | None, list[int]]] | None = None
+        self._has_sites = False
+        self._package = ""
+        self._skipped: tuple[str, ...] = ()
+
+    # A route that is composed while the first recorder starts is dropped, and counts nothing.
+
+    def RecordedRoute(self, route: Any, pair: Any, sample: Any) -> Any:
+        """Return the route."""
+        return route
+
+    def add_bytes(self, aliased: int, copied: int) -> None:
+        """Do nothing."""
+
+    def capsule_bytes(self, capsule: Any) -> int:
+        """Return 0."""
+        return 0
+
+    def outcome(self) -> tuple[int, int, int, bool]:
+        """Return the depth, aliased and copied bytes and unchanged leaves of this thread's conversion."""
+        return getattr(self._local, "outcome", (0, 0, 0, False))
+
+    def set_outcome(self, *outcome: Any) -> None:
+        """Set what `outcome` returns."""
+        self._local.outcome = outcome
+
+    def start_recording(self, package: str, skipped: tuple[str, ...]) -> None:
+        """Record conversions; files whose names begin with these texts are not call sites."""
+        self._package, self._skipped = package, skipped
+        self._entries = {}
+
+    def stop_recording(self) -> None:
+        """Record nothing, and drop what was recorded."""
+        self._entries, self._has_sites = None, False
+
+    def set_sites(self, flag: bool) -> None:
+        """Set whether call sites and durations are recorded from now on."""
+        self._has_sites = flag
+
+    def reset_records(self) -> None:
+        """Set all counts to zero, in a forked child."""
+        for _, counts in (self._entries or {}).values():
+            counts[:] = _ZERO
+
+    def record_call(
+        self, pair: tuple[str, str], same: bool, refused: bool, unmeasured: bool, nanoseconds: int
+    ) -> tuple[CodeType | None, int, bool]:
+        """Record the bytes of `outcome`; return the call site, and whether to sample the reason."""
+        _, aliased, copied, unchanged = self.outcome()
+        if refused or same:
+            aliased = copied = 0
+            kind = _REFUSED if refused else _UNCHANGED
+        else:
+            kind = _COPIED if copied else _ALIASED if aliased else _UNCHANGED if unchanged else _EMPTY
+        code, instruction = self._site() if self._has_sites else (None, -1)
+        with self._lock:
+            entries = {} if self._entries is None else self._entries
+            if len(entries) >= self.MAX_SITES and (id(code), instruction, pair) not in entries:
+                code, instruction = None, -1
+            _, counts = entries.setdefault((id(code), instruction, pair), (code, list(_ZERO)))
+            counts[kind] += 1
+            seconds = nanoseconds if self._has_sites else 0
+            counts[5:] = [
+                x + y for x, y in zip(counts[5:], (aliased, copied, unmeasured, seconds), strict=True)
+            ]
+            number = counts[_COPIED] if kind == _COPIED else 0
+        return code, instruction, number > 0 and not number & (number - 1)
+
+    def recorded(self) -> list[tuple[CodeType | None, int, tuple[str, str], tuple[int, ...]]]:
+        """Return a list of (code, instruction, pair, counts)."""
+        with self._lock:
+            entries = (self._entries or {}).items()
+            return [(code, key[1], key[2], tuple(counts)) for key, (code, counts) in entries]
+
+    def _site(self) -> tuple[CodeType | None, int]:
+        """Return the first frame outside of zerocopy, or the last one in it with the instruction -1."""
+        frame: FrameType | None = sys._getframe(1)
+        own = None
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file.startswith(self._package):
+                own = frame.f_code
+            elif not file.startswith(self._skipped):
+                return frame.f_code, frame.f_lasti
+            frame = frame.f_back
+        return own, -1
+
 
 _lock = forks.lock()
 _recorders: list[Recorder] = []
@@ -143,21 +250,17 @@ def _rows(changed: list[tuple[CodeType | None, _Key, _Counts]], sites: bool) -> 
         subject = file, line, function, *pair
         counts[subject] = _sum(counts.get(subject, _ZERO), difference)
         reason = recording.reasons.get(key)
-        if reason is not None and (difference[COPIED] or difference[REFUSED]):
+        if reason is not None and (difference[_COPIED] or difference[_REFUSED]):
             reasons[subject] = reason
     rows = [_row(*each, sites, *reasons.get(each[0], ("", "", ""))) for each in counts.items()]
-    return sorted(
-        rows, key=lambda row: (-row.copied_bytes, -row.calls, row.file, row.line, row.target, row.source)
-    )
+    return sort(sorted(rows, key=lambda row: (row.file, row.line, row.target, row.source)))
 
 
 def _row(subject: _Subject, counts: _Counts, sites: bool, why: str, fix: str, code: str) -> ConversionRow:
-    values: dict[str, Any] = dict(zip(COUNTS, counts, strict=True))
+    values: dict[str, Any] = dict(zip(_COUNTS, counts, strict=True))
     nanoseconds = values.pop("nanoseconds")
     seconds = nanoseconds / 1e9 if sites else None
-    return ConversionRow(
-        *subject, sum(counts[:CALL_KINDS]), **values, seconds=seconds, why=why, fix=fix, code=code
-    )
+    return ConversionRow(*subject, sum(counts[:5]), **values, seconds=seconds, why=why, fix=fix, code=code)
 
 
 def place_of(code: CodeType | None, instruction: int) -> tuple[str, int, str]:

@@ -10,14 +10,7 @@ Item = TypeVar("Item")
 
 
 class Ring(Generic[Item]):
-    """Items with their times, of which those older than `keep` seconds are dropped.
-
-    Parameters
-    ----------
-    keep : float
-        Age in seconds at which items are dropped.
-    most : int
-        The largest number of items, independent of their times.
+    """Items with their times, at most `most`, of which those older than `keep` seconds are dropped.
 
     Examples
     --------
@@ -47,10 +40,8 @@ class Ring(Generic[Item]):
 
     def at(self, time: float) -> Item | None:
         """Return the last item that is not later than `time`, else the oldest; None if there are none."""
-        for when, item in reversed(self._items):
-            if when <= time:
-                return item
-        return self._items[0][1] if self._items else None
+        earlier = (item for when, item in reversed(self._items) if when <= time)
+        return next(earlier, self._items[0][1] if self._items else None)
 
     def __iter__(self) -> Iterator[Item]:
         """Iterate over a copy, oldest first: another thread may append."""

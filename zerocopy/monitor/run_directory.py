@@ -1,4 +1,6 @@
-"""The run directory, in which each monitored process writes one file; it belongs to one user alone.
+"""The run directory, in which each monitored process writes one file, and its reader.
+
+The directory belongs to one user alone. Damaged files are problems of the reader, not exceptions.
 
 The directory of another user, in ``/tmp`` for instance, could be read by that user, or hold links through
 which a write replaces a file of this user. Each operation opens the directory again and checks it: a program
@@ -10,16 +12,27 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
+import types
+import typing
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, NoReturn
 
+from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.errors import RunDirectoryError
-from zerocopy.monitor.process_info import start_ticks
-from zerocopy.monitor.sample import ProcessRecord
+from zerocopy.monitor.process_record import start_ticks
+from zerocopy.monitor.sample import FORMAT, ProcessRecord
 
 VARIABLE = "ZEROCOPY_MONITOR_DIR"
 _NAME = "zerocopy-monitor"
+#: Bytes of a file that are read at most. 500 call sites take 0.3 MB.
+MOST_BYTES = 4 << 20
+#: Seconds for which the record of a process that has ended is shown, and for which its file is kept.
+SHOWN = 60.0
+KEPT = 3600.0
+_LARGEST = 1 << 63
 
 
 def default_directory() -> str:
@@ -140,7 +153,9 @@ def write(directory: str, name: FileName, record: ProcessRecord) -> None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(name.temporary, flags, 0o600, dir_fd=folder)
             try:
-                _write_all(fd, text)
+                view = memoryview(text)
+                while view:  # on a nearly full file system, a call may write only a part
+                    view = view[os.write(fd, view) :]
             finally:
                 os.close(fd)
             os.replace(name.temporary, str(name), src_dir_fd=folder, dst_dir_fd=folder)
@@ -149,14 +164,192 @@ def write(directory: str, name: FileName, record: ProcessRecord) -> None:
             raise
 
 
-def _write_all(fd: int, data: Any) -> None:
-    """Write all bytes: on a nearly full file system, a call may write only a part."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
 def remove(folder: int, name: str) -> None:
     """Remove a file of an opened directory, if it exists."""
     with suppress(OSError):
         os.unlink(name, dir_fd=folder)
+
+
+# -- the reader ---------------------------------------------------------------------
+
+
+class _Parsed(NamedTuple):
+    """The parsed content of one version of a file."""
+
+    version: tuple[int, int, int]
+    record: ProcessRecord | None
+    problem: str
+
+
+class RunFiles:
+    """The files of one run directory; those that have not changed are parsed once.
+
+    Parameters
+    ----------
+    directory : str
+    shown : float
+        Seconds for which the record of a process that has ended is returned, at most `KEPT`.
+
+    Examples
+    --------
+    >>> RunFiles("/nonexistent/directory").read()
+    ([], ['/nonexistent/directory does not exist: no process was monitored'])
+    """
+
+    def __init__(self, directory: str, shown: float = SHOWN) -> None:
+        self.directory, self._shown = directory, shown
+        self._parsed: dict[str, _Parsed] = {}
+
+    def read(self, now: float | None = None) -> tuple[list[ProcessRecord], list[str]]:
+        """Return the records, by process ID, and the problems; remove files older than `KEPT`."""
+        now = time.time() if now is None else now
+        try:
+            with opened(self.directory) as folder:
+                return self._read_all(folder, now)
+        except FileNotFoundError:
+            return [], [f"{self.directory} does not exist: no process was monitored"]
+        except OSError as error:
+            return [], [str(error)]
+
+    def _read_all(self, folder: int, now: float) -> tuple[list[ProcessRecord], list[str]]:
+        records, problems, parsed = [], [], {}
+        for entry in sorted(os.listdir(folder)):
+            name = FileName.read(entry)
+            if name is None:
+                _remove_old_temporary(folder, entry, now)
+                continue
+            alive = name.is_alive
+            try:
+                result = self._read_one(folder, entry, name, None if alive else now)
+            except OSError as error:
+                if not isinstance(error, FileNotFoundError):  # its process may remove it
+                    problems.append(f"{entry}: {error.strerror or error}")
+                continue
+            if result is None:
+                continue
+            parsed[entry] = result
+            if result.record is None:
+                problems.append(f"{entry}: {result.problem}")
+            elif not result.record["ended"]:
+                records.append(result.record if alive else {**result.record, "ended": True})
+            elif now - result.record["time"] <= self._shown:  # a live process may have stopped its session
+                records.append(result.record)
+        self._parsed = parsed
+        return sorted(records, key=lambda record: record["process"]["pid"]), problems
+
+    def _read_one(self, folder: int, entry: str, name: FileName, now: float | None) -> _Parsed | None:
+        """Return a file's record; None for an ended process (`now` is given) that is no longer shown."""
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
+        fd = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+                return _Parsed((0, 0, 0), None, "it is not a regular file of this user")
+            if now is not None and now - status.st_mtime > KEPT:
+                remove(folder, entry)
+            if now is not None and now - status.st_mtime > self._shown:
+                return None
+            version = status.st_ino, status.st_mtime_ns, status.st_size
+            known = self._parsed.get(entry)
+            if known is not None and known.version == version:
+                return known
+            record, problem = _parse(fd, status.st_size, name)
+            return _Parsed(version, record, problem)
+        finally:
+            os.close(fd)
+
+
+def _parse(fd: int, size: int, name: FileName) -> tuple[ProcessRecord | None, str]:
+    """Return a record and "", or None and the reason."""
+    if size > MOST_BYTES:
+        return None, f"it has {size:,} bytes; at most {MOST_BYTES:,} are read"
+    with os.fdopen(os.dup(fd), "rb") as file:
+        data = file.read(MOST_BYTES)
+    try:
+        record = checked(json.loads(data, parse_constant=_refuse))
+    except RecursionError:
+        return None, "its JSON is nested too deeply"
+    except ValueError as error:  # of json and of unicode too
+        return None, str(error)
+    if record["process"]["pid"] != name.pid:
+        return None, f"it names another process: {record['process']['pid']}"
+    return record, ""
+
+
+def _refuse(constant: str) -> NoReturn:
+    """Refuse NaN and infinities, which are not JSON."""
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _remove_old_temporary(folder: int, entry: str, now: float) -> None:
+    """Remove an incomplete file, whose process was killed while it wrote."""
+    name = FileName.read(entry[1:].removesuffix(".tmp") + ".json") if entry.startswith(".") else None
+    if name is None or not entry.endswith(".tmp") or name.is_alive:
+        return
+    try:
+        status: Any = os.stat(entry, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return
+    if now - status.st_mtime > SHOWN:
+        remove(folder, entry)
+
+
+# -- the types of a record ------------------------------------------------------------
+
+
+def checked(value: object) -> ProcessRecord:
+    """Return a record with the known fields of `value`.
+
+    Raises
+    ------
+    ValueError
+        A field is missing or has another type. The message names the field.
+    """
+    if isinstance(value, dict) and type(value.get("format")) is int and value["format"] != FORMAT:
+        version = value["format"]
+        raise ValueError(f"its format is {version}; this version of zerocopy reads format {FORMAT}")
+    record: ProcessRecord = _convert(value, ProcessRecord, "record")
+    rows = record["conversions"]
+    record["conversions"] = [_fields(row, ConversionRow, f"conversions[{i}]") for i, row in enumerate(rows)]
+    return record
+
+
+def _convert(value: Any, expected: Any, path: str) -> Any:
+    """Return a value of the expected type; an int passes as a float."""
+    origin = typing.get_origin(expected)
+    if origin in (types.UnionType, typing.Union):  # of a type and None
+        choices = typing.get_args(expected)
+        return None if value is None else _convert(value, choices[0], path)
+    if origin is list and type(value) is list:
+        (item,) = typing.get_args(expected)
+        return [_convert(each, item, f"{path}[{i}]") for i, each in enumerate(value)]
+    if origin is dict and type(value) is dict:
+        item = typing.get_args(expected)[1]
+        return {key: _convert(each, item, f"{path}[{key[:40]!r}]") for key, each in value.items()}
+    if typing.is_typeddict(expected) and type(value) is dict:
+        return _fields(value, expected, path)
+    if expected is Any:
+        return value
+    if expected is float and type(value) in (int, float) and abs(value) < _LARGEST:  # False for NaN
+        return float(value)
+    if expected in (str, bool) and type(value) is expected:
+        return value
+    if expected is int and type(value) is int and abs(value) < _LARGEST:
+        return value
+    name = getattr(expected, "__name__", str(expected))
+    raise ValueError(f"{path} is not {name}: {repr(value)[:60]}")
+
+
+def _fields(value: dict[str, Any], expected: type, path: str) -> Any:
+    """Return the fields of a `TypedDict` or a dataclass; others are dropped."""
+    result = {}
+    for name, annotation in _hints(expected).items():
+        if name not in value:
+            raise ValueError(f"{path} lacks {name!r}")
+        result[name] = _convert(value[name], annotation, f"{path}.{name}")
+    return result
+
+
+@cache
+def _hints(expected: type) -> dict[str, Any]:
+    return typing.get_type_hints(expected)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+#: The version of the format of `ProcessRecord`.
+FORMAT = 1
+
 
 class ProcessInfo(TypedDict):
     """The process that a record describes."""
@@ -87,7 +90,7 @@ class LoaderRecord(TypedDict):
 class ProcessRecord(TypedDict):
     """Everything that one monitored process writes to its file in the run directory."""
 
-    format: int  # 1
+    format: int
     time: float  # of this record, in seconds since 1970
     recording_since: float
     ended: bool  # whether the process wrote its last record

@@ -5,34 +5,86 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from zerocopy import forks
 from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import warn
+from zerocopy.monitor.conversion import summarized
 from zerocopy.monitor.errors import MonitorNotStartedError, MonitorOptionError, MonitorRunningError
-from zerocopy.monitor.process_record import Sources, make_record, own_sources
-from zerocopy.monitor.recording import Snapshot, new_recorder
+from zerocopy.monitor.process_record import SOURCES, make_record
+from zerocopy.monitor.report import Snapshot, new_recorder
 from zerocopy.monitor.ring import Ring
-from zerocopy.monitor.run_directory import FileName, default_directory, write
-from zerocopy.monitor.run_files import RunFiles
-from zerocopy.monitor.sampler import Sampler
-from zerocopy.monitor.totals import summarized
+from zerocopy.monitor.run_directory import FileName, RunFiles, default_directory, write
+from zerocopy.monitor.sample import ProcessRecord
 from zerocopy.protocols.exporter_errors import is_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from zerocopy.monitor.process_record import RowRecorder
-    from zerocopy.monitor.sample import ProcessRecord
 
 #: Seconds between two writes of the file.
 _WRITE_EVERY = 1.0
+#: The thread pauses for at least this multiple of the CPU time of the last record: it uses at most a fiftieth
+#: of one core.
+_PAUSE = 50.0
+#: Seconds that `Sampler.stop` waits for the thread. A call that takes longer ends the thread when it returns.
+_PATIENCE = 1.0
 
 _lock = forks.lock()
 _current: Session | None = None
 _hooks_installed = _registered = False
+
+
+class Sampler:
+    """Calls `tick` every `every` seconds in a daemon thread, which ends before a fork and begins again later.
+
+    Python warns of forks while other threads run, and the child of a fork during a call would have
+    its incomplete state.
+    """
+
+    def __init__(self, tick: Callable[[], None], every: float) -> None:
+        self._tick, self._every = tick, every
+        self._wake: threading.Event | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+        self._lock = forks.lock()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether this process has the thread."""
+        return self._thread is not None and self._pid == os.getpid()
+
+    def start(self) -> None:
+        """Create the thread, unless this process has it."""
+        with self._lock:
+            if self.is_running:
+                return
+            # A new event for each thread: one of the parent may have a lock that no thread releases.
+            wake = threading.Event()
+            thread = threading.Thread(target=self._run, args=(wake,), name="zerocopy-monitor", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter shuts down, or the system has no more threads
+                return
+            self._thread, self._wake, self._pid = thread, wake, os.getpid()
+
+    def stop(self) -> None:
+        """End the thread, and wait for it for a second at most."""
+        with self._lock:  # several threads may fork at once
+            thread, wake = self._thread, self._wake
+            if thread is None or wake is None or self._pid != os.getpid():
+                return
+            self._thread = None
+        wake.set()
+        if thread is not threading.current_thread():
+            thread.join(_PATIENCE)
+
+    def _run(self, wake: threading.Event) -> None:
+        pause = self._every
+        while not wake.wait(pause):
+            began = time.thread_time()
+            self._tick()
+            pause = max(self._every, (time.thread_time() - began) * _PAUSE)
 
 
 class Session:
@@ -55,21 +107,11 @@ class Session:
     """
 
     def __init__(
-        self,
-        sites: bool = True,
-        every: float = 0.2,
-        keep: float = 300.0,
-        directory: str | None = None,
-        *,
-        recorder: Callable[[bool], RowRecorder] | None = None,
-        sources: Sources | None = None,
+        self, sites: bool = True, every: float = 0.2, keep: float = 300.0, directory: str | None = None
     ) -> None:
         self.directory = default_directory() if directory is None else os.path.abspath(directory)
-        self.history: Ring[ProcessRecord] = Ring(keep)
         self.from_environment = self.adopted = False
         self._sites, self._keep = sites, keep
-        self._new_recorder = recorder or new_recorder
-        self._sources = sources
         self._lock = forks.lock()
         self._sampler = Sampler(self._tick, every)
         self._warned: set[str] = set()
@@ -77,13 +119,13 @@ class Session:
 
     def _begin(self) -> None:
         """Set all counts to zero, in a new process too."""
+        self.history: Ring[ProcessRecord] = Ring(self._keep)
         self._pid, self._ended, self._written = os.getpid(), False, -_WRITE_EVERY
         self._since = time.time()
-        self._recorder = self._new_recorder(self._sites)
+        self._recorder = new_recorder(self._sites)
         self._name = FileName.of_this_process()
 
     def _start(self) -> None:
-        self._sources = self._sources or own_sources()
         self._recorder.start()
         RunFiles(self.directory).read()  # removes files of processes that ended long ago
         self._tick()
@@ -100,10 +142,7 @@ class Session:
         []
         """
         with self._lock:
-            rows = self._recorder.rows()
-            record = self._record(rows)
-            self._write(record)
-        return Snapshot(rows, record)
+            return self._snapshot()
 
     def stop(self) -> Snapshot:
         """End recording, and return the last figures; as :func:`zerocopy.monitor.stop`.
@@ -137,9 +176,12 @@ class Session:
             if not self._ended:
                 self._ended = True
                 self._recorder.stop()
-            rows = self._recorder.rows()
-            record = self._record(rows, ended=True)
-            self._write(record)
+            return self._snapshot()
+
+    def _snapshot(self) -> Snapshot:
+        rows = self._recorder.rows()
+        record = self._record(rows)
+        self._write(record)
         return Snapshot(rows, record)
 
     def _tick(self) -> None:
@@ -157,9 +199,8 @@ class Session:
                 raise
             self._report("recording", error)
 
-    def _record(self, rows: Any, *, ended: bool = False) -> ProcessRecord:
-        sources = self._sources or own_sources()
-        return make_record(rows, sources, self._since, ended=ended, on_error=self._report)
+    def _record(self, rows: Any) -> ProcessRecord:
+        return make_record(rows, self._since, ended=self._ended, on_error=self._report, sources=SOURCES)
 
     def _write(self, record: ProcessRecord) -> None:
         """Write the file; an error is reported as a warning, and later writes are still attempted."""
@@ -190,7 +231,6 @@ class Session:
     def _begin_in_child(self) -> None:
         """Continue in a forked child with a separate file, counts and history."""
         self._recorder.stop()
-        self.history = Ring(self._keep)
         self._begin()
         self._recorder.start()
         self._sampler.start()
@@ -278,12 +318,7 @@ def start_from_environment() -> Session:
 
 @public
 def snapshot() -> Snapshot:
-    """Return the present figures of this process.
-
-    Returns
-    -------
-    Snapshot
-        Its conversions, pool, shared memory and loaders; ``print`` shows them.
+    """Return the present figures of this process: conversions, pool, shared memory and loaders.
 
     Raises
     ------
@@ -302,12 +337,9 @@ def snapshot() -> Snapshot:
 
 @public
 def stop() -> Snapshot:
-    """End the session of this process.
+    """End the session of this process, and return the last figures.
 
-    Returns
-    -------
-    Snapshot
-        The last figures. A session of ``ZEROCOPY_MONITOR`` goes on until the process ends.
+    A session of ``ZEROCOPY_MONITOR`` goes on until the process ends.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from rich.live import Live
 from zerocopy.cli.monitor.view import screen
 from zerocopy.cli.monitor.watching import STEP, Wait, terminated_as_exit
 from zerocopy.cli.terminal import Printable
-from zerocopy.monitor.rates import Rates
+from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.sample import Sample
 
 

@@ -18,12 +18,11 @@ def open_outputs(options: Options) -> Iterator[list[Output]]:
     outputs: list[Output] = []
     try:
         if options.csv_path is not None:
-            from zerocopy.monitor.csv_fields import select
-            from zerocopy.monitor.csv_file import CsvFile
+            from zerocopy.monitor.csv_file import CsvFile, select
 
             outputs.append(CsvFile(options.csv_path, select(options.fields), options.append))
         if options.prometheus not in (None, "-"):
-            from zerocopy.monitor.prometheus_file import PrometheusFile
+            from zerocopy.monitor.prometheus import PrometheusFile
 
             outputs.append(PrometheusFile(str(options.prometheus)))
         yield outputs

@@ -13,7 +13,7 @@ from zerocopy.cli.monitor.outputs import open_outputs, served
 from zerocopy.cli.monitor.watching import Output, Wait, terminated_as_exit, until_process_ends, watch
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.observer import Observer
-from zerocopy.monitor.process_info import start_ticks
+from zerocopy.monitor.process_record import start_ticks
 from zerocopy.monitor.run_directory import FileName
 
 #: Seconds between the two samples of a report: the use of cores is counted between samples.
@@ -128,7 +128,7 @@ def _print_once(observer: Observer, options: Options) -> int:
 
 
 def _list_fields() -> int:
-    from zerocopy.monitor.csv_fields import FIELDS
+    from zerocopy.monitor.csv_file import FIELDS
 
     for field in FIELDS.values():
         print(field.title)

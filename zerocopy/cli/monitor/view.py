@@ -13,7 +13,7 @@ from zerocopy.cli.monitor.view_lines import labelled, wrapped
 from zerocopy.cli.monitor.view_processes import loader_lines, pool_lines, process_lines
 from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes
-from zerocopy.monitor.rates import Rates
+from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.sample import Machine, Sample
 
 #: How to monitor a process.

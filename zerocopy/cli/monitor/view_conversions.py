@@ -9,12 +9,10 @@ from rich.text import Text
 from zerocopy.cli.monitor.view_lines import labelled
 from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes
-from zerocopy.monitor.conversion import ConversionRow
-from zerocopy.monitor.conversion_table import count_cells, summary, text_table
-from zerocopy.monitor.merged_rows import merged_rows
-from zerocopy.monitor.rates import Rates
+from zerocopy.monitor.conversion import ConversionRow, merged_rows
+from zerocopy.monitor.observer import Rates
+from zerocopy.monitor.report import count_cells, summary, text_table
 from zerocopy.monitor.sample import Sample
-from zerocopy.monitor.totals import sum_rows
 
 #: The columns after the call site, and their widths. 80 columns have no room for the time, unless it orders
 #: the lines.
@@ -28,7 +26,7 @@ def conversion_lines(
     rows = merged_rows(sample["processes"], sample["order"])
     lines = [_rates(rates)] if rates is not None else []
     label = "" if lines else "Conversions"
-    lines.append(labelled(label, summary(sum_rows(rows))))
+    lines.append(labelled(label, summary(rows)))
     if height is None:
         table = text_table(rows, width)
         return [*lines, *map(Text, table.split("\n"))] if table else lines

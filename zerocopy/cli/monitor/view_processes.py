@@ -8,7 +8,7 @@ from rich.text import Text
 
 from zerocopy.cli.monitor.view_lines import labelled, limited
 from zerocopy.formatting.units import format_bytes, format_count, format_seconds
-from zerocopy.monitor.rates import Rates
+from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.sample import PoolRecord, ProcessRecord
 
 

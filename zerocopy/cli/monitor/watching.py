@@ -11,11 +11,10 @@ from types import FrameType
 from typing import Protocol
 
 from zerocopy.formatting.printable import printable
-from zerocopy.monitor.process_info import is_zombie
-from zerocopy.monitor.rates import Rates
+from zerocopy.monitor.observer import Observer, Rates
+from zerocopy.monitor.process_record import is_zombie
 from zerocopy.monitor.run_directory import FileName
 from zerocopy.monitor.sample import Sample
-from zerocopy.monitor.sample_source import SampleSource
 
 #: Seconds between two checks for the end of a process.
 STEP = 0.2
@@ -39,7 +38,7 @@ class Output(Protocol):
 
 
 def watch(
-    source: SampleSource, outputs: Sequence[Output], every: float, count: int | None, wait: Wait
+    source: Observer, outputs: Sequence[Output], every: float, count: int | None, wait: Wait
 ) -> list[str]:
     """Write samples to all outputs until `wait` returns True, `count` are written or no output is left.
 

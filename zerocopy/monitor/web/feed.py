@@ -6,10 +6,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zerocopy.monitor.rates import Rates
+from zerocopy.monitor.conversion import summarized
+from zerocopy.monitor.observer import Observer, Rates
 from zerocopy.monitor.sample import Sample
-from zerocopy.monitor.sample_source import SampleSource
-from zerocopy.monitor.totals import summarized
 
 
 class Moment(NamedTuple):
@@ -29,7 +28,7 @@ class Feed:
         The largest number of moments.
     """
 
-    def __init__(self, source: SampleSource, every: float, keep: float = 300.0) -> None:
+    def __init__(self, source: Observer, every: float, keep: float = 300.0) -> None:
         self._source = source
         self.most = max(2, round(keep / every))
         self._moments: deque[Moment] = deque(maxlen=self.most)

@@ -143,7 +143,7 @@ def _links(direction: str) -> Callable[[Moment], Values]:
         if moment.rates is None:
             return {}
         return {
-            f"GPU {index}, link {link}": each[direction]  # type: ignore[literal-required]
+            f"GPU {index}, link {link}": each[direction]
             for index, links in moment.rates["nvlinks"].items()
             for link, each in links.items()
         }
@@ -158,8 +158,8 @@ def _link_sums(moment: Moment) -> Values:
     sums: dict[str, float | None] = {}
     for index, links in moment.rates["nvlinks"].items():
         for name in ("received", "sent"):
-            rates = [each[f"{name}_bytes"] for each in links.values()]  # type: ignore[literal-required]
-            sums[f"GPU {index} {name}"] = None if None in rates else sum(rates)
+            rates = [each[f"{name}_bytes"] for each in links.values()]
+            sums[f"GPU {index} {name}"] = None if None in rates else sum(rate or 0 for rate in rates)
     return sums
 
 

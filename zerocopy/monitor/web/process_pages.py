@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from zerocopy.formatting.units import format_bytes, format_seconds
-from zerocopy.monitor.conversion import ConversionRow
-from zerocopy.monitor.conversion_table import count_cells, short_path, summary
+from zerocopy.monitor.conversion import ConversionRow, sort
+from zerocopy.monitor.report import count_cells, short_path, summary
 from zerocopy.monitor.sample import ProcessRecord
-from zerocopy.monitor.totals import sort, sum_rows
 from zerocopy.monitor.web.charts import COLORS, Chart, Values, show
 from zerocopy.monitor.web.feed import Moment
 from zerocopy.monitor.web.tables import Cell, Row, Table, Text
@@ -71,7 +70,7 @@ def _rows(moment: Moment) -> list[ConversionRow]:
 
 
 def _totals(moment: Moment) -> list[str]:
-    return [f"Since recording began: {summary(sum_rows(_rows(moment)))}."] if _records(moment) else []
+    return [f"Since recording began: {summary(_rows(moment))}."] if _records(moment) else []
 
 
 TOTALS = Text("", _totals)

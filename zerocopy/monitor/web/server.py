@@ -11,28 +11,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Thread
 from typing import Any
 
-from zerocopy.errors import ZeroCopyError
-from zerocopy.monitor.requirements import require
-from zerocopy.monitor.sample_source import SampleSource
+from zerocopy.monitor.errors import ServeError, require
+from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.web.feed import Feed
 
 #: Seconds after which a page that the browser closed is freed.
 _UNUSED = 15.0
-
-
-class ServeError(ZeroCopyError, OSError):
-    """The page's server cannot listen at the address.
-
-    Examples
-    --------
-    >>> raise ServeError("serve(port=80)", "the port needs more permissions", "pass port=0")
-    Traceback (most recent call last):
-        ...
-    zerocopy.monitor.web.server.ServeError: serve(port=80): the port needs more permissions.
-      To fix: pass port=0
-    """
-
-    code = "cannot-serve"
 
 
 class Server:
@@ -44,7 +28,7 @@ class Server:
         The address of the overview, with the token.
     """
 
-    def __init__(self, source: SampleSource, listener: socket.socket, token: str, every: float) -> None:
+    def __init__(self, source: Observer, listener: socket.socket, token: str, every: float) -> None:
         self._listener, self._token, self._every = listener, token, every
         self.address, self.port = listener.getsockname()[:2]
         host = "127.0.0.1" if self.address in ("0.0.0.0", "::") else self.address
@@ -138,7 +122,7 @@ async def _end_updates(application: Any) -> None:
 
 
 def serve(
-    source: SampleSource,
+    source: Observer,
     port: int = 0,
     address: str = "127.0.0.1",
     token: str | None = None,

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from zerocopy.monitor.sample import Card, CardProcess, Cards, NVLink
-from zerocopy.monitor.sources.nvml import (
+from zerocopy.monitor.nvml import (
     CardLostError,
     DriverRestartedError,
     Nvml,
     NvmlUnavailableError,
     known,
 )
+from zerocopy.monitor.sample import Card, CardProcess, Cards, NVLink
 
 #: Seconds between two reads of a GPU's PCIe counters: NVML counts for 20 ms in each of the two calls
 #: (nvmlDeviceGetPcieThroughput, nvml.h).
@@ -45,24 +45,11 @@ class CardReader:
     A field is None where NVML has no figure, as "N/A" in nvidia-smi. A GPU that stops answering has
     the reason in `lost`; the others are still read. If the driver is restarted, NVML is started again.
 
-    Indices are those of NVML and nvidia-smi: all GPUs, in the order of the bus. ``CUDA_VISIBLE_DEVICES``
-    and ``CUDA_DEVICE_ORDER`` change CUDA's indices, but not NVML's.
-
     A GPU in MIG mode is listed as its MIG devices, ``"0:0"`` and ``"0:1"``, each with its memory and
     its processes. NVML does not count the utilization of MIG devices, so it is None. Temperature and
     clocks are those of the GPU; power and PCIe throughput are None, since NVML does not divide them.
 
-    Parameters
-    ----------
-    library : module, optional
-        Default: ``pynvml`` of the package nvidia-ml-py.
-    clock : callable, optional
-        Returns seconds.
-
-    Attributes
-    ----------
-    seconds : float
-        Duration of the last read. A driver that does not return from a call blocks the read.
+    `seconds` is the duration of the last read. A driver that does not return from a call blocks the read.
 
     Examples
     --------
@@ -194,32 +181,10 @@ class CardReader:
 
 def _card(nvml: Nvml | None = None, handle: Any = None, **fields: Any) -> Card:
     """Return a card with these fields, its memory and its processes."""
-    blank = Card(
-        index="",
-        uuid="",
-        name="",
-        utilization=None,
-        memory_utilization=None,
-        memory_total=None,
-        memory_used=None,
-        memory_free=None,
-        temperature=None,
-        power=None,
-        power_limit=None,
-        sm_clock=None,
-        memory_clock=None,
-        pcie_received=None,
-        pcie_sent=None,
-        nvlinks=[],
-        processes=None,
-        lost="",
-    )
+    values: dict[str, Any] = {**dict.fromkeys(Card.__annotations__), "nvlinks": [], "lost": ""}
     if nvml is not None:
-        memory = _memory(nvml, handle)
-        blank["memory_total"], blank["memory_used"], blank["memory_free"] = memory
-        blank["processes"] = _processes(nvml, handle)
-    blank.update(fields)  # type: ignore[typeddict-item]
-    return blank
+        values |= {**_memory(nvml, handle), "processes": _processes(nvml, handle)}
+    return Card(**{**values, **fields})  # type: ignore[typeddict-item]
 
 
 def _lost(index: int, uuid: str, name: str, reason: str) -> Card:
@@ -233,16 +198,18 @@ def _mig_card(nvml: Nvml, index: str, gpu: Any, part: Any) -> Card:
 
 def _clocks(nvml: Nvml, handle: Any) -> dict[str, int | None]:
     """Return the temperature and the clocks."""
-    sensor = nvml.constant("NVML_TEMPERATURE_GPU", 0)
-    sm, memory = nvml.constant("NVML_CLOCK_SM", 1), nvml.constant("NVML_CLOCK_MEM", 2)
+    calls = {
+        "temperature": ("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU", 0),
+        "sm_clock": ("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM", 1),
+        "memory_clock": ("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM", 2),
+    }
     return {
-        "temperature": nvml.number("nvmlDeviceGetTemperature", handle, sensor),
-        "sm_clock": nvml.number("nvmlDeviceGetClockInfo", handle, sm),
-        "memory_clock": nvml.number("nvmlDeviceGetClockInfo", handle, memory),
+        key: nvml.number(call, handle, nvml.constant(name, value))
+        for key, (call, name, value) in calls.items()
     }
 
 
-def _memory(nvml: Nvml, handle: Any) -> tuple[int | None, int | None, int | None]:
+def _memory(nvml: Nvml, handle: Any) -> dict[str, int | None]:
     """Return the total, used and free bytes.
 
     Version 2 counts the driver's own memory as neither used nor free; version 1 counts it as used.
@@ -251,8 +218,7 @@ def _memory(nvml: Nvml, handle: Any) -> tuple[int | None, int | None, int | None
     info = nvml.read("nvmlDeviceGetMemoryInfo", handle, version)
     if info is None:
         info = nvml.read("nvmlDeviceGetMemoryInfo", handle)
-    total, used, free = (known(getattr(info, name, None)) for name in ("total", "used", "free"))
-    return total, used, free
+    return {f"memory_{name}": known(getattr(info, name, None)) for name in ("total", "used", "free")}
 
 
 def _processes(nvml: Nvml, handle: Any) -> list[CardProcess] | None:
@@ -289,11 +255,9 @@ def _nvlinks(nvml: Nvml, handle: Any) -> list[NVLink]:
     received = nvml.constant("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", 139)
     # The scope of these fields is the number of the link.
     values = _fields(nvml, handle, [(field, link) for field in (received, sent) for link in links])
-    pairs = zip(links, values[: len(links)], values[len(links) :], strict=True)
-    return [
-        NVLink(link=link, received_bytes=_times(rx, 1024), sent_bytes=_times(tx, 1024))
-        for link, rx, tx in pairs
-    ]
+    sizes = [_times(value, 1024) for value in values]
+    pairs = zip(links, sizes[: len(links)], sizes[len(links) :], strict=True)
+    return [NVLink(link=link, received_bytes=rx, sent_bytes=tx) for link, rx, tx in pairs]
 
 
 def _fields(nvml: Nvml, handle: Any, fields: list[Any]) -> list[int | None]:

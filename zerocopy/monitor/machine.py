@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from zerocopy.monitor.requirements import require
+from zerocopy.monitor.errors import require
 from zerocopy.monitor.sample import Machine
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared.room import cgroup_limits
@@ -19,16 +19,6 @@ class MachineReader:
     Memory is bounded by each ``memory.max`` of cgroups version 2, or ``memory.limit_in_bytes`` of
     version 1, from this process's cgroup up to the root. Cores, swap, disks and networks are those of
     the machine, or of the container's network namespace.
-
-    Parameters
-    ----------
-    cgroups, proc, shm : Path, optional
-        Roots of the cgroup filesystem, of ``/proc`` and of ``/dev/shm``.
-
-    Raises
-    ------
-    MonitorPackageError
-        psutil is not installed.
 
     Examples
     --------
@@ -57,7 +47,7 @@ class MachineReader:
         shm = _optional(lambda: shutil.disk_usage(self._shm))
         return Machine(
             cpu_count=psutil.cpu_count() or 1,
-            cpu_percent=[float(percent) for percent in _optional(_cpu_percent(psutil)) or ()],
+            cpu_percent=_optional(lambda: list(map(float, psutil.cpu_percent(percpu=True)))) or [],
             memory_total=min([memory.total, *(limit.total for limit in limits)]),
             memory_available=min([memory.available, *(limit.free for limit in limits)]),
             swap_used=getattr(_optional(psutil.swap_memory), "used", 0),
@@ -68,10 +58,6 @@ class MachineReader:
             shared_memory_total=getattr(shm, "total", None),
             shared_memory_free=getattr(shm, "free", None),
         )
-
-
-def _cpu_percent(psutil: Any) -> Callable[[], Any]:
-    return lambda: psutil.cpu_percent(percpu=True)
 
 
 def _optional(read: Callable[[], Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zerocopy.monitor.requirements import MonitorPackageError, require
+from zerocopy.monitor.errors import MonitorPackageError, require
 from zerocopy.protocols.exporter_errors import is_error
 
 # nvmlReturn_t, nvml.h.

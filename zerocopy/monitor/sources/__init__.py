@@ -1,1 +1,0 @@
-"""The sources of a sample: each module reads one part of it."""
