@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,26 +13,17 @@ from zerocopy._engine.plan_for import plan_for
 from zerocopy._engine.target import resolve
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.buffers import empty_columns
+from zerocopy.loading.dataset import DecodedRows
 from zerocopy.loading.device import DeviceCopies, device_copies
-from zerocopy.loading.options import LoaderOptions, in_terms_of_loader
+from zerocopy.loading.options import LoaderOptions, in_terms_of_loader, opening
 from zerocopy.source import Array
 from zerocopy.tables.result import Encoded, Masked, masked, rebuild
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """An array of a batch, and its place in a row of a buffer.
+class Field(NamedTuple):
+    """An array of a batch, by its path ``"['x'].mask"``, and its place in a row of a buffer.
 
-    Attributes
-    ----------
-    path : str
-        Its place in the batch: ``"['x'].mask"``.
-    dtype : numpy.dtype
-        The type of its elements.
-    shape : tuple of int
-        The shape of one row.
-    offset : int
-        Its first byte in a row.
+    `shape` is that of one row, and `offset` its first byte.
     """
 
     path: str
@@ -47,14 +39,6 @@ class Field:
 
 class Template:
     """Arrays that have one element, or one part, for each row.
-
-    Parameters
-    ----------
-    tree : dict, Masked, Encoded or array
-        The result of a conversion to NumPy, with or without rows.
-    in_order : bool
-        Whether the fields keep the order of `tree`. Otherwise those with wide elements come first in a row,
-        so that all are aligned.
 
     Attributes
     ----------
@@ -73,6 +57,10 @@ class Template:
     """
 
     def __init__(self, tree: Any, in_order: bool) -> None:
+        """`tree` is a result of a conversion to NumPy.
+
+        Without `in_order`, fields with wide elements come first in a row, so that all are aligned.
+        """
         self._tree = tree
         leaves = _leaves(tree)
         if not in_order:
@@ -107,10 +95,7 @@ class Template:
 
     def with_constants(self, convert: Callable[[Any], Any]) -> Template:
         """Return the template with the categories of its codes converted."""
-        if self._names is not None:
-            return self
-        result = object.__new__(Template)
-        result.__dict__.update(self.__dict__)
+        result = copy.copy(self)
         result._tree = _with_categories(
             self._tree, lambda part: rebuild(part, lambda leaf, path: convert(leaf))
         )
@@ -194,32 +179,30 @@ class BatchPlan:
         table framework, or because a column has no fixed number of bytes in a row.
     copies : DeviceCopies or None
         Copies batches to a device in advance.
-    is_matrix : bool
-        Whether a batch is one tensor.
-    is_decoded : bool
-        Whether rows are on a device before they are converted.
+    to_target : callable
+        Converts a whole batch, from a table or a dict of arrays.
     explain_batch, explain_host, explain_array : callable
         Plan a whole conversion, the conversion to arrays on the host, and that of an array to the target.
     """
 
+    #: Whether rows are on a device, or sparse, before they are converted.
     is_decoded = False
+
+    template: Template | None = None
+    copies: DeviceCopies | None = None
+    to_target: Callable[[Any], Any]
 
     def __init__(self, content: Any, options: LoaderOptions) -> None:
         """Plan `content`, a table or a dict of arrays without rows; refuse types that the target lacks."""
-        self._options = options
+        self._options, self.is_matrix = options, options.is_matrix
         with in_terms_of_loader(options):
             self._prepare(content, options)
 
     def _prepare(self, content: Any, options: LoaderOptions) -> None:
-        #: Converts a whole batch, from a table or a dict of arrays.
-        converter = plan_for(content, options.to, **options.conversion)
+        self.to_target = converter = plan_for(content, options.to, **options.conversion)
         self.explain_batch = converter.explain
-        self.to_target: Callable[[Any], Any] = converter
         empty = converter(content)
-        self.is_matrix = options.is_matrix
-        self.template: Template | None = None
         self._to_leaf = plan_for(np.ndarray, options.to, **options.placement)
-        self.copies: DeviceCopies | None = None
         self.explain_array = self._to_leaf.explain
         if resolve(options.to).kind != "tensor":
             return
@@ -273,3 +256,25 @@ class BatchPlan:
         if self.copies is not None:
             return self.copies.place(arrays)
         return [self._to_leaf(array) for array in arrays]
+
+
+class DecodedPlan(BatchPlan):
+    """Batches are converted from slices of `DecodedRows`."""
+
+    is_decoded = True
+
+    def _prepare(self, content: Any, options: LoaderOptions) -> None:
+        """`content` is an Arrow table of the types, or `DecodedRows`; neither has rows."""
+        if isinstance(content, DecodedRows):
+            with opening(options, "source"):
+                converter = plan_for(content.table, options.to, **options.conversion)
+                converter(content.table)  # refuses a type that the target lacks
+        else:
+            converter = plan_for(content.schema, options.to, **options.conversion)
+        self.to_target = lambda rows: converter(rows.table)
+
+
+def plan_batches(content: Any, options: LoaderOptions) -> BatchPlan:
+    """Return the plan of a source's batches; `content` has its columns without rows."""
+    is_decoded = options.decode is not None or isinstance(content, DecodedRows)
+    return DecodedPlan(content, options) if is_decoded else BatchPlan(content, options)

@@ -10,8 +10,7 @@ from zerocopy._engine.options import Like, Target
 from zerocopy._engine.target import is_named, of_object
 from zerocopy.errors.tracebacks import public
 from zerocopy.framework import while_forks_wait
-from zerocopy.loading.decoded import check_decode, decode_source
-from zerocopy.loading.dictionaries import empty_content, encode_source
+from zerocopy.loading.dictionaries import encode_source
 from zerocopy.loading.loader import Loader, loader_class
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.opening import open_source
@@ -150,6 +149,5 @@ def loader(
 
 
 def _create(source: Any, options: LoaderOptions) -> Loader:
-    check_decode(options)
-    opened = decode_source(encode_source(open_source(source, options), options), options)
-    return loader_class(options.to)(opened, options, empty_content(opened))
+    opened = encode_source(open_source(source, options), options)
+    return loader_class(options.to)(opened, options, opened.empty())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -13,16 +14,190 @@ import numpy as np
 from zerocopy.formatting.printable import printable
 from zerocopy.source import Array
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
-class DecodedRows:
-    """Rows that their framework slices: decoded on a device, or sparse. Its hook has a subclass.
+
+class Group(NamedTuple):
+    """Rows that are read at once: a row group of a Parquet file, a record batch, rows of an array.
+
+    `file` is the path or URL, empty for memory; `number` is that of the group within the file.
+    """
+
+    rows: int
+    file: str = ""
+    number: int = 0
+
+    def __str__(self) -> str:
+        return printable(f"{self.file}, row group {self.number}" if self.file else f"row group {self.number}")
+
+
+class _Rows:
+    """The attributes that datasets and streams share.
 
     Attributes
     ----------
-    table : object
-        Its table, which ``convert`` accepts.
+    name : str
+        Its name in messages: ``"3 Parquet files"``.
+    schema : pyarrow.Schema or None
+        The types of the columns; None for arrays.
+    in_memory : bool
+        Whether reading returns aliases of memory that exists already.
+    dictionaries : mapping of str to pyarrow.Array
+        The words of columns that are read as codes.
+    note : str
+        What ``explain`` reports about it; empty for nothing.
+    only_here : str
+        Why a copy of the loader cannot read it; empty if it can.
     """
 
+    name = note = only_here = ""
+    schema: Any = None
+    in_memory = False
+    dictionaries: Mapping[str, Any] = _NONE
+
+    def empty(self) -> Any:
+        """Return the columns without rows: a table, or a dict of arrays."""
+        return self.schema.empty_table()
+
+    def fingerprint(self) -> str:
+        """Return a digest of the source: it changes if the rows, or their order, may have changed."""
+        raise NotImplementedError
+
+
+class Dataset(_Rows):
+    """Rows in groups, which can be read in any order, several times."""
+
+    #: All groups, in the order of the source.
+    groups: Sequence[Group] = ()
+    #: Number of the open file, or -1, followed by its reader.
+    _open: Any = (-1, None, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a copy, without the open file, which `read` opens again."""
+        state = {name: value for name, value in self.__dict__.items() if name != "_open"}
+        return state | ({"_source": copy.copy(state["_source"])} if "_source" in state else {})
+
+    def read(self, index: int) -> Any:
+        """Return the rows of a group: a ``pyarrow.Table``, or a dict of NumPy arrays.
+
+        Called in the reader's thread, one group at a time.
+        """
+        raise NotImplementedError
+
+    def empty(self) -> Any:
+        """Return the columns without rows: a table, or a dict of arrays."""
+        if self.schema is None:
+            return slice_rows(self.read(0), 0, 0) if self.groups else {}
+        return super().empty()
+
+    def split(self) -> Dataset:
+        """Return a dataset of the same rows in the smallest groups that can be read alone."""
+        return self
+
+    def select(self, columns: Sequence[str]) -> Dataset:
+        """Return a dataset of the same groups with some of the columns."""
+        return DerivedDataset(self, None, partial(_selected, list(columns)))
+
+    def with_dictionaries(self, columns: Sequence[str]) -> Dataset:
+        """Return a dataset that may read some columns of text as dictionaries, to decode less."""
+        return self
+
+    def close(self) -> None:
+        """Close open files; `read` opens them again."""
+
+
+class Stream(_Rows):
+    """Rows that are read from the first to the last. Their number is unknown before the last is read."""
+
+    #: Whether `batches` can be called only once.
+    once = False
+
+    def batches(self) -> Iterator[Any]:
+        """Return an iterator of ``pyarrow.Table`` objects, from the first row; closed with ``close()``."""
+        raise NotImplementedError
+
+
+class _Derived(_Rows):
+    """A source whose rows a function changes: it chooses, casts or encodes columns."""
+
+    def __init__(self, source: Any, schema: Any, change: Callable[[Any, str], Any]) -> None:
+        """``change(rows, place)`` returns the changed rows; `place` names them in messages."""
+        self._source, self.schema, self._change = source, schema, change
+        self.name, self.note, self.only_here = source.name, source.note, source.only_here
+        self.in_memory = source.in_memory
+
+    def empty(self) -> Any:
+        return self._change(self._source.empty(), self.name)
+
+    def fingerprint(self) -> str:
+        digest: str = self._source.fingerprint()
+        return digest
+
+
+class DerivedDataset(_Derived, Dataset):
+    """A dataset whose rows a function changes."""
+
+    def __init__(self, source: Dataset, schema: Any, change: Callable[[Any, str], Any]) -> None:
+        super().__init__(source, schema, change)
+        self.groups = source.groups
+
+    def read(self, index: int) -> Any:
+        group = self.groups[index]
+        return self._change(self._source.read(index), str(group) if group.file else f"{self.name}, {group}")
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class DerivedStream(_Derived, Stream):
+    """A stream whose rows a function changes."""
+
+    def __init__(self, source: Stream, schema: Any, change: Callable[[Any, str], Any]) -> None:
+        super().__init__(source, schema, change)
+        self.once = source.once
+
+    def batches(self) -> Iterator[Any]:
+        tables = self._source.batches()
+        try:
+            for number, table in enumerate(tables):
+                yield self._change(table, f"{self.name}, record batch {number}")
+        finally:
+            close_iterator(tables)
+
+
+def derived(
+    source: Dataset | Stream, schema: Any, change: Callable[[Any, str], Any]
+) -> DerivedDataset | DerivedStream:
+    """Return a source whose rows ``change(rows, place)`` changes; their types are those of `schema`."""
+    if isinstance(source, Stream):
+        return DerivedStream(source, schema, change)
+    return DerivedDataset(source, schema, change)
+
+
+def close_iterator(iterator: Any) -> None:
+    """Close an iterator, if it can be closed."""
+    close = getattr(iterator, "close", None)
+    if close is not None:
+        close()
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path or URL, without the query of a URL.
+
+    Examples
+    --------
+    >>> file_name("/data/private/a.parquet"), file_name("https://x.org/d/b.parquet?token=secret")
+    ('a.parquet', 'b.parquet')
+    """
+    if "://" in path:
+        path = urlsplit(path).path
+    return path.rstrip("/").rpartition("/")[2]
+
+
+class DecodedRows:
+    """Rows that their framework slices: decoded on a device, or sparse. Its hook has a subclass."""
+
+    #: Its table, which ``convert`` accepts.
     table: Any = None
 
     @property
@@ -86,150 +261,7 @@ def take_rows(contents: Sequence[Any], rows: Array) -> Any:
     return content.combine_chunks().take(rows)
 
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
-
-
-class Group(NamedTuple):
-    """Rows that are read at once: a row group of a Parquet file, a record batch, rows of an array.
-
-    Attributes
-    ----------
-    rows : int
-        Number of rows.
-    file : str
-        Path or URL of the file; empty for memory.
-    number : int
-        Number of the group within the file, from 0.
-    """
-
-    rows: int
-    file: str = ""
-    number: int = 0
-
-    def __str__(self) -> str:
-        return printable(f"{self.file}, row group {self.number}" if self.file else f"row group {self.number}")
-
-
-class Dataset:
-    """Rows in groups that can be read in any order, several times.
-
-    Attributes
-    ----------
-    name : str
-        Its name in messages: ``"3 Parquet files"``.
-    schema : pyarrow.Schema or None
-        The types of the columns that `read` returns; None if it returns arrays.
-    groups : sequence of Group
-        All groups, in the order of the source.
-    in_memory : bool
-        Whether `read` returns aliases of memory that exists already.
-    dictionaries : mapping of str to pyarrow.Array
-        The words of columns that `read` returns as codes.
-    note : str
-        What ``explain`` reports about it; empty for nothing.
-    only_here : str
-        Why a copy of the loader cannot read it; empty if it can.
-    """
-
-    name = note = only_here = ""
-    schema: Any = None
-    groups: Sequence[Group] = ()
-    in_memory = False
-    dictionaries: Mapping[str, Any] = _NONE
-    #: Number of the open file, or -1, followed by its reader.
-    _open: Any = (-1, None, None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy, without the open file, which `read` opens again."""
-        state = {name: value for name, value in self.__dict__.items() if name != "_open"}
-        return state | ({"_source": copy.copy(state["_source"])} if "_source" in state else {})
-
-    def read(self, index: int) -> Any:
-        """Return the rows of a group: a ``pyarrow.Table``, or a dict of NumPy arrays.
-
-        Called in the reader's thread, one group at a time.
-        """
-        raise NotImplementedError
-
-    def split(self) -> Dataset:
-        """Return a dataset of the same rows in the smallest groups that can be read alone."""
-        return self
-
-    def select(self, columns: Sequence[str]) -> Dataset:
-        """Return a dataset of the same groups with some of the columns."""
-        return _Selected(self, columns)
-
-    def with_dictionaries(self, columns: Sequence[str]) -> Dataset:
-        """Return a dataset that may read some columns of text as dictionaries, to decode less."""
-        return self
-
-    def fingerprint(self) -> str:
-        """Return a digest of the source: it changes if the rows, or their order, may have changed."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Close open files; `read` opens them again."""
-
-
-class Stream:
-    """Rows that are read from the first to the last. Their number is unknown before the last is read.
-
-    Attributes
-    ----------
-    name : str
-        Its name in messages: ``"pyarrow.RecordBatchReader"``.
-    schema : pyarrow.Schema
-        The types of the columns.
-    once : bool
-        Whether `batches` can be called only once.
-    only_here : str
-        Why a copy of the loader cannot read it; empty if it can.
-    dictionaries : mapping of str to pyarrow.Array
-        The words of columns that are codes.
-    """
-
-    name = note = only_here = ""
-    schema: Any = None
-    once = False
-    in_memory = False
-    dictionaries: Mapping[str, Any] = _NONE
-
-    def batches(self) -> Iterator[Any]:
-        """Return an iterator of ``pyarrow.Table`` objects, from the first row; closed with ``close()``."""
-        raise NotImplementedError
-
-    def fingerprint(self) -> str:
-        """Return a digest of the source, as far as it is known before reading."""
-        raise NotImplementedError
-
-
-class _Selected(Dataset):
-    """Some of the columns of a dataset that reads all of them."""
-
-    def __init__(self, source: Dataset, columns: Sequence[str]) -> None:
-        self._source, self._columns = source, list(columns)
-        self.groups, self.only_here = source.groups, source.only_here
-
-    def read(self, index: int) -> Any:
-        """Return these columns of a group."""
-        content = self._source.read(index)
-        if isinstance(content, dict):
-            return {name: content[name] for name in self._columns}
-        return content.select(self._columns)
-
-    def close(self) -> None:
-        """Close open files."""
-        self._source.close()
-
-
-def file_name(path: str) -> str:
-    """Return the last part of a path or URL, without the query of a URL.
-
-    Examples
-    --------
-    >>> file_name("/data/private/a.parquet"), file_name("https://x.org/d/b.parquet?token=secret")
-    ('a.parquet', 'b.parquet')
-    """
-    if "://" in path:
-        path = urlsplit(path).path
-    return path.rstrip("/").rpartition("/")[2]
+def _selected(columns: Sequence[str], content: Any, place: str) -> Any:
+    if isinstance(content, dict):
+        return {name: content[name] for name in columns}
+    return content.select(columns)

@@ -6,12 +6,13 @@ import hashlib
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from zerocopy._engine.target import resolve
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.loading.batch_plan import BatchPlan
-from zerocopy.loading.dataset import Dataset, Stream, slice_rows
+from zerocopy.loading.dataset import Dataset, Stream, derived
 from zerocopy.loading.errors import LoaderOptionError
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.protocols.exporter_errors import is_error
@@ -21,164 +22,6 @@ T = TypeVar("T")
 
 #: Seconds before a bar appears, so that short work shows none.
 _DELAY = 0.5
-
-
-def progress(items: Sequence[T], title: str, show: bool | None) -> Iterator[T]:
-    """Return an iterator of `items` that shows a bar.
-
-    Parameters
-    ----------
-    items : sequence
-        Items to iterate over.
-    title : str
-        Label of the bar.
-    show : bool or None
-        True shows a bar; False shows none. None shows one after 0.5 s if standard error is a terminal.
-        Without rich, no bar is shown.
-
-    Examples
-    --------
-    >>> list(progress([1, 2], "Reading", show=False))
-    [1, 2]
-    """
-    wanted = show if show is not None else _is_terminal()
-    bar, began = None, time.perf_counter()
-    try:
-        for done, item in enumerate(items):
-            if wanted and bar is None and (show or time.perf_counter() - began > _DELAY):
-                bar = _bar(title, len(items))
-                wanted = bar is not None
-            if bar is not None:
-                bar.update(bar.task_ids[0], completed=done)
-            yield item
-        if bar is not None:
-            bar.update(bar.task_ids[0], completed=len(items))
-    finally:
-        if bar is not None:
-            bar.stop()
-
-
-def _is_terminal() -> bool:
-    # A process without a console has no standard error.
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
-def _bar(title: str, total: int) -> Any:
-    """Return a bar that has been started; None without rich, which is an optional dependency."""
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:
-        return None
-    bar = Progress(console=Console(file=sys.stderr), transient=_is_terminal())
-    bar.add_task(title, total=total)
-    bar.start()
-    return bar
-
-
-def empty_content(source: Any) -> Any:
-    """Return the columns of a `Dataset` or `Stream` without rows: a table, or a dict of arrays."""
-    if isinstance(source, (EncodedDataset, EncodedStream)):
-        return source.empty()
-    if source.schema is not None:
-        return source.schema.empty_table()
-    if not source.groups:
-        return {}
-    return slice_rows(source.read(0), 0, 0)
-
-
-class _Encoder:
-    """The columns of a source that are encoded, and those whose dictionaries are decoded."""
-
-    def __init__(self, schema: Any, codes: Mapping[str, Codes], decoded: frozenset[str]) -> None:
-        self.codes, self._decoded = codes, decoded
-        self.schema = schema
-        for name, column in codes.items():
-            self._set(name, column.type)
-        for name in decoded:
-            self._set(name, schema.field(name).type.value_type)
-
-    def _set(self, name: str, type_: Any) -> None:
-        if self.schema is not None:
-            place = self.schema.get_field_index(name)
-            self.schema = self.schema.set(place, self.schema.field(place).with_type(type_))
-
-    def encode(self, content: Any, place: str) -> Any:
-        """Return a table, or a dict of arrays, with codes in place of the text."""
-        if isinstance(content, dict):
-            return {
-                name: self.codes[name].encode_array(array, place) if name in self.codes else array
-                for name, array in content.items()
-            }
-        columns = []
-        for name, column in zip(content.column_names, content.columns, strict=True):
-            if name in self.codes:
-                column = self.codes[name].encode(column, place)
-            elif name in self._decoded:
-                column = column.cast(self.schema.field(name).type)
-            columns.append(column)
-        return content.from_arrays(columns, schema=self.schema)
-
-
-class _EncodedSource:
-    """The parts that `EncodedDataset` and `EncodedStream` share."""
-
-    name: str
-    _source: Any
-    _encoder: _Encoder
-
-    def empty(self) -> Any:
-        """Return the columns without rows, with their dictionaries."""
-        return self._encoder.encode(empty_content(self._source), self.name)
-
-    def fingerprint(self) -> str:
-        """Return the digest of the source."""
-        digest: str = self._source.fingerprint()
-        return digest
-
-
-class EncodedDataset(_EncodedSource, Dataset):
-    """A dataset with codes in place of text."""
-
-    def __init__(self, source: Dataset, codes: Mapping[str, Codes], decoded: frozenset[str]) -> None:
-        self._source = source.with_dictionaries(list(codes))
-        self._encoder = _Encoder(source.schema, codes, decoded)
-        self.name, self.groups, self.schema = source.name, source.groups, self._encoder.schema
-        self.dictionaries, self.only_here = _words(codes), source.only_here
-
-    def read(self, index: int) -> Any:
-        """Return the rows of a group, with codes."""
-        group = self.groups[index]
-        return self._encoder.encode(self._source.read(index), str(group))
-
-    def close(self) -> None:
-        """Close open files."""
-        self._source.close()
-
-
-class EncodedStream(_EncodedSource, Stream):
-    """A stream with codes in place of text."""
-
-    def __init__(self, source: Stream, codes: Mapping[str, Codes], decoded: frozenset[str]) -> None:
-        self._source, self._encoder = source, _Encoder(source.schema, codes, decoded)
-        self.name, self.once, self.schema = source.name, source.once, self._encoder.schema
-        self.dictionaries, self.only_here = _words(codes), source.only_here
-
-    def batches(self) -> Iterator[Any]:
-        """Return an iterator of tables with codes."""
-        tables = self._source.batches()
-        try:
-            for number, table in enumerate(tables):
-                yield self._encoder.encode(table, f"{self.name}, record batch {number}")
-        finally:
-            close = getattr(tables, "close", None)
-            if close is not None:
-                close()
-
-
-def _words(codes: Mapping[str, Codes]) -> dict[str, Any]:
-    """Return the words of each column."""
-    return {name: column.words for name, column in codes.items()}
 
 
 def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset | Stream:
@@ -197,8 +40,7 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
     """
     if not options.is_encoded or resolve(options.to).kind == "table":
         return source  # the plan refuses the option for other targets
-    content = empty_content(source)
-    types = _types_of(content)
+    types = _types_of(source.empty())
     given = options.encode if isinstance(options.encode, Mapping) else {}
     for name in given:
         if name not in types:
@@ -254,10 +96,37 @@ def digest(dictionaries: Mapping[str, Any]) -> str:
     return result.hexdigest()[:16]
 
 
-def _encoded(source: Any, codes: Mapping[str, Codes], decoded: frozenset[str]) -> Dataset | Stream:
-    kind: Any = EncodedStream if isinstance(source, Stream) else EncodedDataset
-    encoded: Dataset | Stream = kind(source, codes, decoded)
+def _encoded(
+    source: Dataset | Stream, codes: Mapping[str, Codes], decoded: frozenset[str]
+) -> Dataset | Stream:
+    """Return a source with codes in place of text, and without the dictionaries of `decoded` columns."""
+    schema = source.schema
+    for name in [*codes, *decoded] if schema is not None else ():
+        place = schema.get_field_index(name)
+        field = schema.field(place)
+        type_ = codes[name].type if name in codes else field.type.value_type
+        schema = schema.set(place, field.with_type(type_))
+    if isinstance(source, Dataset):
+        source = source.with_dictionaries(list(codes))
+    encoded = derived(source, schema, partial(_encode, codes, schema))
+    encoded.dictionaries = {name: column.words for name, column in codes.items()}
+    encoded.in_memory = False
     return encoded
+
+
+def _encode(codes: Mapping[str, Codes], schema: Any, content: Any, place: str) -> Any:
+    """Return a table of a schema, or a dict of arrays, with codes in place of the text."""
+    if isinstance(content, dict):
+        return {
+            name: codes[name].encode_array(array, place) if name in codes else array
+            for name, array in content.items()
+        }
+    columns = []
+    for field, column in zip(schema, content.columns, strict=True):
+        if field.name in codes:
+            column = codes[field.name].encode(column, place)
+        columns.append(column if column.type == field.type else column.cast(field.type))
+    return content.from_arrays(columns, schema=schema)
 
 
 def _types_of(content: Any) -> dict[str, Any]:
@@ -310,7 +179,7 @@ def _check_plan(
         )
     empty = {name: pa.array([], value_type(types[name])) for name in wanted}
     codes = {name: Codes(name, each, name in ordered) for name, each in {**words, **empty}.items()}
-    BatchPlan(empty_content(_encoded(source, codes, frozenset(decoded))), options)
+    BatchPlan(_encoded(source, codes, frozenset(decoded)).empty(), options)
 
 
 def _collect(source: Dataset | Stream, types: Mapping[str, Any], show: bool | None) -> dict[str, Any]:
@@ -334,7 +203,7 @@ def _contents(source: Dataset | Stream, names: list[str], show: bool | None) -> 
         return
     columns = source.select(names).with_dictionaries(names)
     try:
-        for index in progress(range(len(columns.groups)), "Collecting words", show):
+        for index in _with_bar(range(len(columns.groups)), show):
             yield columns.read(index)
     finally:
         columns.close()
@@ -366,3 +235,39 @@ class _Ordered:
         import pyarrow as pa
 
         return pa.array([], value_type(self._type)) if self._words is None else self._words
+
+
+def _with_bar(items: Sequence[T], show: bool | None) -> Iterator[T]:
+    """Return an iterator of `items` that shows a bar on standard error.
+
+    None shows it after 0.5 s if standard error is a terminal. Without rich, no bar is shown.
+    """
+    # A process without a console has no standard error.
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    wanted, bar, began = is_terminal if show is None else show, None, time.perf_counter()
+    try:
+        for done, item in enumerate(items):
+            if wanted and bar is None and (show or time.perf_counter() - began > _DELAY):
+                bar = _bar(len(items), is_terminal)
+                wanted = bar is not None
+            if bar is not None:
+                bar.update(bar.task_ids[0], completed=done)
+            yield item
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=len(items))
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _bar(total: int, is_transient: bool) -> Any:
+    """Return a bar that has been started; None without rich, which is an optional dependency."""
+    try:
+        from rich.console import Console
+        from rich.progress import Progress
+    except ImportError:
+        return None
+    bar = Progress(console=Console(file=sys.stderr), transient=is_transient)
+    bar.add_task("Collecting words", total=total)
+    bar.start()
+    return bar

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from zerocopy.errors import ZeroCopyError
+from zerocopy.protocols.exporter_errors import is_error
 
 
 class LoaderOptionError(ZeroCopyError, ValueError):
@@ -59,6 +63,19 @@ class ReadError(ZeroCopyError, OSError):
     ) -> None:
         super().__init__(asked, why, remedy, code=code)
         self.file, self.row_group = file, row_group
+
+
+@contextmanager
+def as_read_errors(read_error: Callable[[BaseException], ReadError]) -> Iterator[None]:
+    """Raise ``read_error(error)`` for an error of a library: not for those of zerocopy or lack of memory."""
+    try:
+        yield
+    except (ZeroCopyError, MemoryError):
+        raise
+    except BaseException as error:
+        if not is_error(error):
+            raise
+        raise read_error(error) from error
 
 
 class LoaderStateError(ZeroCopyError, ValueError):

@@ -15,7 +15,6 @@ from zerocopy.formatting.printable import printable
 from zerocopy.loading.assembly import table_bytes
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.dataset import Dataset, Stream, concatenate, slice_rows
-from zerocopy.loading.dictionaries import empty_content
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Order, Piece, Portion, Run
 from zerocopy.protocols.array_interface import aligned_empty
@@ -342,7 +341,7 @@ def _first_rows(source: Dataset | Stream, start: int, count: int) -> tuple[Any, 
         pieces = list(Order([group.rows for group in source.groups]).pieces(start, start + count))
         if source.in_memory or source.schema is None:
             parts = [slice_rows(source.read(piece.group), piece.low, piece.high) for piece in pieces]
-            return concatenate(parts) if parts else empty_content(source), len(parts) > 1
+            return concatenate(parts) if parts else source.empty(), len(parts) > 1
     import pyarrow as pa
 
     low = pieces[0].low % _ALIGNMENT if pieces else 0

@@ -16,9 +16,9 @@ from zerocopy.errors.tracebacks import public
 from zerocopy.formatting.printable import printable
 from zerocopy.loading import assembly, state as states
 from zerocopy.loading.assembly import Chunk
+from zerocopy.loading.batch_plan import plan_batches
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.dataset import Dataset, Stream, file_name
-from zerocopy.loading.decoded import plan_batches
 from zerocopy.loading.dictionaries import digest
 from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, UnknownLengthError
 from zerocopy.loading.explain import LoaderPlan, explain
@@ -61,7 +61,7 @@ class Loader:
         self._source, self._options, self._content = source, options, content
         if isinstance(source, Stream):
             check_stream(options)
-        self._plan = plan_batches(source, content, options)
+        self._plan = plan_batches(content, options)
         self._counters = Counters()
         self._digest = digest(source.dictionaries)
         self._lock, self._read_lock = forks.lock(), forks.plain_lock()

@@ -8,9 +8,8 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy.loading.dataset import Dataset, DecodedRows
-from zerocopy.loading.decoded import DecodedFiles
 from zerocopy.loading.hook import LoadingHook
-from zerocopy.loading.sources.parquet import ParquetFiles
+from zerocopy.loading.sources.parquet import DecodedFiles, ParquetFiles
 
 
 class CuDFLoading(LoadingHook):

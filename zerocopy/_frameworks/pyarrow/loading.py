@@ -48,8 +48,7 @@ def _data_set(data: Any, columns: Any, name: str) -> Dataset | Stream:
     if is_parquet and fragments and all(each.row_groups is None or _is_whole(each) for each in fragments):
         infos = data.filesystem.get_file_info([fragment.path for fragment in fragments])
         files = Files(f"loader({name})", infos, data.filesystem)
-        files.partitions = [ds.get_partition_keys(each.partition_expression) for each in fragments]
-        return ParquetFiles(files, columns, data.schema)
+        return ParquetFiles(files, columns, data.schema, data)
     names = choose(columns, data.schema.names)
     schema = data.scanner(columns=names).projected_schema
     return BatchStream(name, schema, partial(data.to_batches, columns=names), only_here=only_here)

@@ -12,8 +12,7 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
-from zerocopy.errors import ZeroCopyError
-from zerocopy.loading.errors import ReadError
+from zerocopy.loading.errors import ReadError, as_read_errors
 from zerocopy.protocols.exporter_errors import is_error
 
 _FIX = 'pass an existing path, a glob such as "data/*.parquet", or a URL'
@@ -32,8 +31,8 @@ class Files:
         The file system.
     base : str
         The folder under which folders such as ``year=2024`` name values of a partition; empty for none.
-    partitions : sequence of dict or None
-        The values of the partition of each file, if the caller has them.
+    is_local : bool
+        Whether the files are on this machine, so that a check of one takes microseconds.
     """
 
     def __init__(self, asked: str, infos: Sequence[Any], filesystem: Any, base: str = "") -> None:
@@ -41,85 +40,68 @@ class Files:
         from pyarrow.fs import LocalFileSystem
 
         self.asked, self.filesystem, self.base = asked, filesystem, base
-        self.partitions: Sequence[dict[str, Any]] | None = None
         self.paths = [info.path for info in infos]
         self._marks = [(info.size, info.mtime_ns) for info in infos]
-        self._is_local = isinstance(filesystem, LocalFileSystem)
+        self.is_local = isinstance(filesystem, LocalFileSystem)
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    def title(self, format: str) -> str:
+        """Return the name of the files in messages: ``"3 Parquet files"``."""
+        return f"{len(self)} {format} file{'s' * (len(self) != 1)}"
 
     def keep(self, chosen: Sequence[bool]) -> None:
         """Leave out the files for which `chosen` is false."""
         self.paths = [path for path, keep in zip(self.paths, chosen, strict=True) if keep]
         self._marks = [mark for mark, keep in zip(self._marks, chosen, strict=True) if keep]
 
-    @property
-    def is_local(self) -> bool:
-        """Whether the files are on this machine, so that a check of one takes microseconds."""
-        return self._is_local
-
     def open(self, file: int) -> Any:
         """Return an open ``pyarrow.NativeFile``."""
         return self.filesystem.open_input_file(self.paths[file])
 
-    def has_changed(self, file: int) -> bool:
-        """Whether the size or the time of the last change differs, or the file is missing."""
-        if self._is_local:
-            try:
-                status = os.stat(self.paths[file])
-            except OSError:
-                return True
-            return (status.st_size, status.st_mtime_ns) != self._marks[file]
-        info = self.filesystem.get_file_info(self.paths[file])
-        return (info.size, info.mtime_ns) != self._marks[file]
+    def data_set(self, format: str, schema: Any = None) -> Any:
+        """Return the files as a ``pyarrow.dataset.Dataset``; without `schema`, it reads the first file's."""
+        from pyarrow import dataset as ds
+
+        return ds.dataset(
+            self.paths,
+            schema=schema,
+            format=format,
+            filesystem=self.filesystem,
+            partitioning="hive" if self.base else None,
+            partition_base_dir=self.base or None,
+        )
 
     def check(self, file: int) -> None:
         """Raise `ReadError` if a file is missing or has changed since the loader was created."""
-        if self.has_changed(file):
-            raise self.changed(file)
-
-    def changed(self, file: int) -> ReadError:
-        """Return the error of a file that is missing or has changed."""
         path = self.paths[file]
-        missing = self.filesystem.get_file_info(path).type.name == "NotFound"
-        return ReadError(
-            f"reading {path}",
-            f"the file {'was removed' if missing else 'has changed'} since the loader was created",
-            "create the loader again",
-            code="changed-file",
-            file=path,
-        )
+        info = self.filesystem.get_file_info(path)
+        if (info.size, info.mtime_ns) != self._marks[file]:
+            raise ReadError(
+                f"reading {path}",
+                f"the file {'has changed' if info.is_file else 'was removed'} since the loader was created",
+                "create the loader again",
+                code="changed-file",
+                file=path,
+            )
 
     @contextmanager
     def reading(self, file: int, row_group: int | None = None, library: str = "pyarrow") -> Iterator[None]:
         """Raise `ReadError` for an exception that the bytes of a file or a failing disk cause."""
-        try:
+        with as_read_errors(lambda error: self.unreadable(file, error, row_group, library)):
             yield
-        except BaseException as error:
-            if not is_error(error) or not self.is_fault(file, error):
-                raise
-            raise self.unreadable(file, error, row_group, library) from error
-
-    def is_fault(self, file: int, error: Exception) -> bool:
-        """Whether a file or its disk causes an exception: not zerocopy itself, nor a lack of memory."""
-        if isinstance(error, MemoryError):
-            # lz4 packs at most 255 bytes into one, so that a far larger allocation has a damaged size.
-            size = re.search(r"of size (-?\d+)", str(error))
-            return size is not None and not 0 <= int(size[1]) <= 1024 * self._marks[file][0]
-        return not isinstance(error, ZeroCopyError)
 
     def unreadable(
-        self, file: int, error: Exception, row_group: int | None = None, library: str = "pyarrow"
+        self, file: int, error: BaseException, row_group: int | None = None, library: str = "pyarrow"
     ) -> ReadError:
         """Return the error of a file or row group whose bytes cannot be read or decoded."""
-        path = self.paths[file]
+        path = place = self.paths[file]
+        why, fix = f"{library} raised {type(error).__name__}: {error}", "replace the file, or remove it"
         if self._marks[file][0] == 0:
             why, fix = "the file is empty: 0 bytes", "remove it, or write it again"
-        else:
-            why, fix = f"{library} raised {type(error).__name__}: {error}", "replace the file, or remove it"
-        place = path if row_group is None else f"{path}, row group {row_group}"
         if row_group is not None:
+            place = f"{path}, row group {row_group}"
             fix = 'replace the file, or skip its unreadable row groups: on_error="skip"'
         return ReadError(f"reading {place}", why, fix, file=path, row_group=row_group)
 
@@ -149,39 +131,29 @@ def find_files(source: str | Sequence[str]) -> Files:
     ReadError
         A file does not exist, no file matches the pattern, a folder has no files, or the file system fails.
     """
-    try:
-        return _find_all(source)
-    except (ZeroCopyError, MemoryError):
-        raise
-    except BaseException as error:
-        if not is_error(error):
-            raise
-        path = source if isinstance(source, str) else source[0]
-        why = f"the file system raised {type(error).__name__}: {error}"
-        raise ReadError(_asked(source), why, _FIX, file=path) from error
-
-
-def _asked(source: str | Sequence[str]) -> str:
-    """Return the call for messages."""
     if isinstance(source, str):
-        return f"loader({source!r})"
-    return f"loader([{source[0]!r}{', ...' * (len(source) > 1)}])" if source else "loader([])"
+        asked, path = f"loader({source!r})", source
+    elif source:
+        asked, path = f"loader([{source[0]!r}{', ...' * (len(source) > 1)}])", source[0]
+    else:
+        raise ReadError("loader([])", "the list has no paths", _FIX, code="no-files")
 
+    def failed(error: BaseException) -> ReadError:
+        return ReadError(asked, f"the file system raised {type(error).__name__}: {error}", _FIX, file=path)
 
-def _find_all(source: str | Sequence[str]) -> Files:
-    asked = _asked(source)
-    if isinstance(source, str):
-        filesystem, path = _resolve(asked, source)
-        infos, base = _find(asked, filesystem, path)
-        return Files(asked, infos, filesystem, base)
-    if not source:
-        raise ReadError(asked, "the list has no paths", _FIX, code="no-files")
-    filesystem, _ = _resolve(asked, source[0])
-    infos = filesystem.get_file_info([_resolve(asked, each, filesystem)[1] for each in source])
-    for info in infos:
-        if not info.is_file:
-            raise _missing(asked, info.path, "it is not a file" if info.type.name == "Directory" else "")
-    return Files(asked, infos, filesystem)
+    with as_read_errors(failed):
+        filesystem, within = _resolve(asked, path)
+        if isinstance(source, str):
+            return Files(asked, *_find(asked, filesystem, within))
+        paths = [_resolve(asked, each, filesystem)[1] for each in source]
+        infos = filesystem.get_file_info(paths)
+        for info in infos:
+            if not info.is_file:
+                is_folder = info.type.name == "Directory"
+                raise _missing(
+                    asked, info.path, "it is not a file" if is_folder else "the file does not exist"
+                )
+        return Files(asked, infos, filesystem)
 
 
 def _resolve(asked: str, path: str, known: Any = None) -> tuple[Any, str]:
@@ -194,8 +166,9 @@ def _resolve(asked: str, path: str, known: Any = None) -> tuple[Any, str]:
     if known is not None and not isinstance(known, fs.PyFileSystem):
         return known, rest  # the file system of the first URL: another one may need a connection
     try:
-        filesystem, within = fs.FileSystem.from_uri(path[: _prefix_length(path)])
-        return filesystem, within + path[_prefix_length(path) :]
+        start = _before_wildcard(path)
+        filesystem, within = fs.FileSystem.from_uri(start)
+        return filesystem, within + path[len(start) :]
     except ArrowInvalid:
         pass  # a protocol that Arrow lacks
     try:
@@ -210,44 +183,42 @@ def _resolve(asked: str, path: str, known: Any = None) -> tuple[Any, str]:
     return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), within
 
 
-def _prefix_length(path: str) -> int:
-    """Return the length of the part of a path before its first wildcard."""
-    return len(path) if not glob.has_magic(path) else min(path.find(sign) for sign in "*?[" if sign in path)
+def _before_wildcard(path: str) -> str:
+    """Return the part of a path before its first wildcard."""
+    return re.split(r"[*?[]", path, maxsplit=1)[0]
 
 
-def _find(asked: str, filesystem: Any, path: str) -> tuple[Sequence[Any], str]:
-    """Return the files of a path in a file system, and the folder that has partitions, or an empty text."""
+def _find(asked: str, filesystem: Any, path: str) -> tuple[Sequence[Any], Any, str]:
+    """Return the files of a path, their file system, and the folder of their partitions, or an empty text."""
+    from pyarrow.fs import FileSelector, LocalFileSystem
+
+    def listed(folder: str) -> list[Any]:
+        infos = filesystem.get_file_info(FileSelector(folder, recursive=True))
+        return sorted((info for info in infos if info.is_file), key=lambda info: info.path)
+
     info = filesystem.get_file_info(path)
     if info.is_file:
-        return [info], ""
+        return [info], filesystem, ""
     if info.type.name == "Directory":
-        infos = [each for each in _listed(filesystem, path) if not _is_hidden(each.path[len(path) :])]
+        infos = [each for each in listed(path) if not _is_hidden(each.path[len(path) :])]
         if not infos:
             raise ReadError(asked, "the folder has no files", _FIX, code="no-files", file=path)
-        return infos, path
+        return infos, filesystem, path
     if not glob.has_magic(path):
-        raise _missing(asked, path)
-    base = os.path.dirname(path[: _prefix_length(path)])
-    infos = [each for each in _matches(filesystem, path, base) if each.is_file]
-    if not infos:
-        why = "no file matches the pattern"
-        raise ReadError(asked, why, _FIX, code="missing-file", file=path)
-    return infos, base
-
-
-def _missing(asked: str, path: str, why: str = "") -> ReadError:
-    return ReadError(asked, why or "the file does not exist", _FIX, code="missing-file", file=path)
-
-
-def _matches(filesystem: Any, pattern: str, base: str) -> Sequence[Any]:
-    """Return the files that match a pattern, in the order of their paths."""
-    from pyarrow.fs import LocalFileSystem
-
+        raise _missing(asked, path, "the file does not exist")
+    base = os.path.dirname(_before_wildcard(path))
     if isinstance(filesystem, LocalFileSystem):
-        infos: Sequence[Any] = filesystem.get_file_info(sorted(glob.glob(pattern, recursive=True)))
-        return infos
-    parts = pattern.split("/")
-    return [info for info in _listed(filesystem, base) if _fits(info.path.split("/"), parts)]
+        infos = filesystem.get_file_info(sorted(glob.glob(path, recursive=True)))
+    else:
+        infos = [each for each in listed(base) if _fits(each.path.split("/"), path.split("/"))]
+    infos = [each for each in infos if each.is_file]
+    if not infos:
+        raise _missing(asked, path, "no file matches the pattern")
+    return infos, filesystem, base
+
+
+def _missing(asked: str, path: str, why: str) -> ReadError:
+    return ReadError(asked, why, _FIX, code="missing-file", file=path)
 
 
 def _fits(path: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -257,14 +228,6 @@ def _fits(path: Sequence[str], pattern: Sequence[str]) -> bool:
     if pattern[0] == "**":
         return any(_fits(path[count:], pattern[1:]) for count in range(len(path) + 1))
     return bool(path) and fnmatchcase(path[0], pattern[0]) and _fits(path[1:], pattern[1:])
-
-
-def _listed(filesystem: Any, folder: str) -> list[Any]:
-    """Return the files of a folder and its subfolders, in the order of their paths."""
-    from pyarrow.fs import FileSelector
-
-    infos = filesystem.get_file_info(FileSelector(folder, recursive=True))
-    return sorted((info for info in infos if info.is_file), key=lambda info: info.path)
 
 
 def _is_hidden(path: str) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
-from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.dataset import Dataset, Stream, derived
 from zerocopy.protocols.exporter_errors import is_error
 
 
@@ -64,7 +65,7 @@ def _as_type(kind: Any) -> Any:
     return pa.from_numpy_dtype(np.dtype(kind))
 
 
-def fit(table: Any, schema: Any, place: str, constants: Mapping[str, Any] | None = None) -> Any:
+def fit(schema: Any, table: Any, place: str, constants: Mapping[str, Any] | None = None) -> Any:
     """Return the columns of `schema`: cast, and with nulls, or a constant, for those that are missing.
 
     Raises
@@ -86,33 +87,25 @@ def fit(table: Any, schema: Any, place: str, constants: Mapping[str, Any] | None
             column = pa.repeat(pa.scalar(constants[field.name], field.type), table.num_rows)
         else:
             column = pa.nulls(table.num_rows, field.type)
-        if column.type != field.type:
-            column = _cast(column, field, place)
-        columns.append(column)
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            why = f"column {field.name!r} is {column.type}, which cannot be cast to {field.type}: {error}"
+            fix = "pass a type that holds all values in schema="
+            raise LossyConversionError(f"reading {place}", why, fix, code="lossy-cast") from error
     return pa.Table.from_arrays(columns, schema=schema) if columns else table.select([])
-
-
-def _cast(column: Any, field: Any, place: str) -> Any:
-    import pyarrow as pa
-
-    try:
-        return column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        why = f"column {field.name!r} is {column.type}, which cannot be cast to {field.type}: {error}"
-        fix = "pass a type that holds all values in schema="
-        raise LossyConversionError(f"reading {place}", why, fix, code="lossy-cast") from error
 
 
 def fitted(source: Dataset | Stream, columns: Sequence[Hashable] | None, schema: Any) -> Dataset | Stream:
     """Return a source with the columns that the caller asks for; one without a schema is unchanged."""
     if source.schema is None or (columns is None and schema is None):
         return source
-    unified = source.schema if schema is None else as_schema(schema)
-    names = choose(columns, unified.names)
-    target = unified if columns is None else type_of(unified, names)
-    if target.equals(source.schema):
-        return source
-    return _FittedStream(source, target) if isinstance(source, Stream) else _FittedDataset(source, target)
+    target = source.schema if schema is None else as_schema(schema)
+    if columns is not None:
+        target = type_of(target, choose(columns, target.names))
+    else:
+        choose(None, target.names)
+    return source if target.equals(source.schema) else derived(source, target, partial(fit, target))
 
 
 def type_of(schema: Any, names: Sequence[Hashable]) -> Any:
@@ -120,36 +113,3 @@ def type_of(schema: Any, names: Sequence[Hashable]) -> Any:
     import pyarrow as pa
 
     return pa.schema([schema.field(name) for name in names])
-
-
-class _FittedDataset(Dataset):
-    """A dataset in memory with other columns or types."""
-
-    def __init__(self, source: Dataset, schema: Any) -> None:
-        self._source, self.schema = source, schema
-        self.name, self.groups, self.in_memory = source.name, source.groups, source.in_memory
-        self.only_here = source.only_here
-
-    def read(self, index: int) -> Any:
-        return fit(self._source.read(index), self.schema, f"{self.name}, {self.groups[index]}")
-
-    def fingerprint(self) -> str:
-        return self._source.fingerprint()
-
-    def close(self) -> None:
-        self._source.close()
-
-
-class _FittedStream(Stream):
-    """A stream with other columns or types."""
-
-    def __init__(self, source: Stream, schema: Any) -> None:
-        self._source, self.schema = source, schema
-        self.name, self.once, self.only_here = source.name, source.once, source.only_here
-
-    def batches(self) -> Iterator[Any]:
-        for table in self._source.batches():
-            yield fit(table, self.schema, self.name)
-
-    def fingerprint(self) -> str:
-        return self._source.fingerprint()

@@ -19,8 +19,7 @@ class IpcFiles(Dataset):
     """
 
     def __init__(self, files: Files, columns: Sequence[Hashable] | None = None, schema: Any = None) -> None:
-        self.name = f"{len(files)} Arrow file{'s' * (len(files) != 1)}"
-        self._files, self.in_memory = files, files.is_local
+        self.name, self._files, self.in_memory = files.title("Arrow"), files, files.is_local
         self._batches: list[tuple[int, int]] = []
         self.groups: list[Group] = []
         self._open: tuple[int, Any] = (-1, None)

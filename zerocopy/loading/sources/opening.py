@@ -10,6 +10,7 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._engine.convert import convert
+from zerocopy._engine.target import resolve
 from zerocopy.describe import opened as opened_handle
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.loading.dataset import Dataset, Stream
@@ -40,6 +41,11 @@ _FORMATS = {
 }  # fmt: skip
 
 
+#: Options of the host's reader, with the values that ask for nothing.
+_OF_THE_HOST = {"encode": (None, False), "schema": (None,), "on_error": ("raise",), "shuffle": (False, None)}
+_HOST = "leave out decode=: the host then decodes the files"
+
+
 def open_source(source: Any, options: LoaderOptions) -> Dataset | Stream:
     """Return a source as a dataset or a stream.
 
@@ -49,7 +55,16 @@ def open_source(source: Any, options: LoaderOptions) -> Dataset | Stream:
         `source` is not a source of rows, or lacks one of the columns.
     ReadError
         A file does not exist or cannot be read, or files differ in their columns.
+    LoaderOptionError
+        The framework of ``decode=`` does not decode the source, or `device` is the host.
     """
+    if options.decode is not None:
+        _check_decode(options)
+        return _decoded(_opened(source, options), options)
+    return _opened(source, options)
+
+
+def _opened(source: Any, options: LoaderOptions) -> Dataset | Stream:
     if isinstance(source, (str, os.PathLike)):
         return _open_files(find_files(os.fspath(source)), options)
     if isinstance(source, (list, tuple)):
@@ -147,3 +162,35 @@ def _refuse_columns(opened: Dataset | Stream, options: LoaderOptions) -> None:
         if value is not None:
             why = f"{opened.name} has no columns: its batches are arrays"
             raise LoaderOptionError(f"loader({name}={value!r})", why, f"leave out {name}=")
+
+
+def _check_decode(options: LoaderOptions) -> None:
+    """Refuse an unknown decoder, and options that only the host's reader has, before a file is opened."""
+    framework = registry.find(options.decode) if isinstance(options.decode, str) else None
+    if not hook_of(framework).can_decode:
+        names = [name for name in registry.frameworks() if hook_of(registry.by_name(name)).can_decode]
+        known = " or ".join(map(repr, names))
+        why = f"it must be None, or a framework that decodes Parquet files: {known}"
+        raise _decode_error(options, why, f"pass decode={known}; or {_HOST}")
+    for name, defaults in _OF_THE_HOST.items():
+        value = getattr(options, name)
+        if not any(value is default or value == default for default in defaults):
+            why = f"{name}= is not supported for rows that are decoded on a device"
+            raise _decode_error(options, why, f"leave out {name}=; or {_HOST}")
+
+
+def _decoded(source: Dataset | Stream, options: LoaderOptions) -> Dataset:
+    """Return local Parquet files as rows that a framework decodes on the device."""
+    device = None if options.device is None else resolve(options.to).parse_device(options.device)
+    if device is None or device.kind != "cuda":
+        raise _decode_error(options, f"device={options.device!r} is not a CUDA device", 'pass device="cuda"')
+    if not isinstance(source, ParquetFiles) or not source.is_plain:
+        why = f"the source is {source.name}, and only the columns of local Parquet files are decoded"
+        raise _decode_error(options, why, f"pass paths of Parquet files; or {_HOST}")
+    decoder = hook_of(registry.by_name(options.decode or "")).decoder(source, device.id)
+    assert decoder is not None  # `_check_decode` has refused other frameworks
+    return decoder
+
+
+def _decode_error(options: LoaderOptions, why: str, fix: str) -> LoaderOptionError:
+    return LoaderOptionError(f"loader(decode={options.decode!r})", why, fix)

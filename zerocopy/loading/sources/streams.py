@@ -8,28 +8,14 @@ from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.dataset import Stream
-from zerocopy.loading.errors import ReadError
+from zerocopy.loading.errors import ReadError, as_read_errors
 from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.fitting import as_schema, fit
 from zerocopy.protocols.exporter_errors import is_error
 
 
 class BatchStream(Stream):
-    """Record batches of an iterable that a function returns.
-
-    Parameters
-    ----------
-    name : str
-        Its name in messages.
-    schema : pyarrow.Schema
-        The types of the columns.
-    start : callable
-        Returns an iterable of ``pyarrow.RecordBatch``, ``pyarrow.Table`` or table objects of a framework.
-    once : bool
-        Whether `start` can be called only once.
-    only_here : str
-        Why a copy of the loader cannot read it; empty if `start` can be pickled.
-    """
+    """Record batches of an iterable that a function returns."""
 
     def __init__(
         self,
@@ -39,6 +25,10 @@ class BatchStream(Stream):
         once: bool = False,
         only_here: str = "",
     ) -> None:
+        """``start()`` returns record batches or tables; with `once`, it can be called only once.
+
+        `only_here` says why `start` cannot be pickled.
+        """
         self.name, self.schema, self.once, self._start = name, schema, once, start
         self.only_here = "can be read only once, and not by two loaders" if once else only_here
 
@@ -51,22 +41,19 @@ class BatchStream(Stream):
             for batch in batches:
                 table = batch if isinstance(batch, pa.Table) else pa.table(batch)
                 if table.num_rows:
-                    yield fit(table, self.schema, self.name)
+                    yield fit(self.schema, table, self.name)
         finally:
             batches.close()
 
     def _translated(self) -> Generator[Any, None, None]:
         """Return the batches; an exception of their producer becomes a `ReadError`."""
-        try:
+        with as_read_errors(self._failure):
             yield from self._start()
-        except (ZeroCopyError, MemoryError):
-            raise
-        except BaseException as error:
-            if not is_error(error):
-                raise
-            why = f"the producer raised {type(error).__name__}: {error}"
-            fix = "correct the query or the producer; rows of a stream cannot be skipped"
-            raise ReadError(f"reading {self.name}", why, fix, code="producer-raised") from error
+
+    def _failure(self, error: BaseException) -> ReadError:
+        why = f"the producer raised {type(error).__name__}: {error}"
+        fix = "correct the query or the producer; rows of a stream cannot be skipped"
+        return ReadError(f"reading {self.name}", why, fix, code="producer-raised")
 
     def fingerprint(self) -> str:
         """Return a digest of the columns and their types: the rows are not known before they are read."""
@@ -118,29 +105,17 @@ class FileStream(Stream):
     """Files that ``pyarrow.dataset`` reads from their beginning: CSV, JSON and ORC."""
 
     def __init__(self, files: Files, format: str, schema: Any = None) -> None:
-        self.name = f"{len(files)} {format.upper()} file{'s' * (len(files) != 1)}"
-        self._files = files
-        self._places = {path: file for file, path in enumerate(files.paths)}
+        self.name, self._files = files.title(format.upper()), files
         files.refuse_empty()
-        self._dataset = self._open(format, None if schema is None else as_schema(schema))
-        if schema is None and any(_has_null(field.type) for field in self._dataset.schema):
-            self._dataset = self._open(format, self._typed(self._dataset.schema))
-        self.schema = self._dataset.schema
+        self._data = self._open(format, None if schema is None else as_schema(schema))
+        if schema is None and any(_has_null(field.type) for field in self._data.schema):
+            self._data = self._open(format, self._typed(self._data.schema))
+        self.schema = self._data.schema
 
     def _open(self, format: str, schema: Any) -> Any:
-        """Return the files as a data set; without a schema, the first file's."""
-        from pyarrow import dataset as ds
-
-        files = self._files
-        with files.reading(0):
-            data = ds.dataset(
-                files.paths,
-                schema=schema,
-                format=format,
-                filesystem=files.filesystem,
-                partitioning="hive" if files.base else None,
-                partition_base_dir=files.base or None,
-            )
+        """Return the files as a data set; without a schema, that of the first file."""
+        with self._files.reading(0):
+            data = self._files.data_set(format, schema)
             _ = data.schema.names  # pyarrow decodes the names here: a header may not be UTF-8
         return data
 
@@ -152,7 +127,7 @@ class FileStream(Stream):
             unknown = [field.name for field in schema if _has_null(field.type)]
             if file and unknown:
                 with self._files.reading(file):
-                    here = self._dataset.format.inspect(path, self._files.filesystem)
+                    here = self._data.format.inspect(path, self._files.filesystem)
                 known = pa.schema([here.field(name) for name in unknown if here.names.count(name) == 1])
                 with suppress(pa.ArrowTypeError):  # reading this file raises the error later
                     schema = pa.unify_schemas([schema, known], promote_options="permissive")
@@ -164,25 +139,20 @@ class FileStream(Stream):
 
     def _has_rows(self) -> bool:
         """Whether a file has a row; reads a block of each file before it."""
-        for file, fragment in self._fragments():
+        for file, fragment in enumerate(self._data.get_fragments()):
             with self._files.reading(file):
                 if fragment.head(1, columns=[]).num_rows:
                     return True
         return False
 
-    def _fragments(self) -> list[tuple[int, Any]]:
-        """Return the files in their order, each with its number."""
-        fragments = [(self._places[each.path], each) for each in self._dataset.get_fragments()]
-        return sorted(fragments, key=lambda each: each[0])
-
     def batches(self) -> Iterator[Any]:
         """Return the rows, file after file."""
         import pyarrow as pa
 
-        for file, fragment in self._fragments():
+        for file, fragment in enumerate(self._data.get_fragments()):
             self._files.check(file)
             with self._files.reading(file):
-                for batch in fragment.to_batches(schema=self._dataset.schema):
+                for batch in fragment.to_batches(schema=self.schema):
                     if batch.num_rows:
                         yield pa.table(batch)
             self._files.check(file)
