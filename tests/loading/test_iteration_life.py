@@ -564,4 +564,5 @@ def test_waiting_is_counted() -> None:
         time.sleep(0.001)
     assert iterator.prefetcher.depth == 1
     assert len(list(iterator)) == 49
-    assert min(iterator.prefetcher.waited) >= 0
+    channel = iterator.prefetcher.channel
+    assert min(channel.reader_waited, channel.consumer_waited) >= 0

@@ -145,7 +145,7 @@ def test_counts_of_many_threads_are_exact():
 
     def work():
         for _ in range(500):
-            with counters.reading():
+            with counters.timed("read"):
                 counters.count_group()
 
     threads = [threading.Thread(target=work) for _ in range(4)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,15 +18,7 @@ from zerocopy.source import Array
 
 
 class Cut(NamedTuple):
-    """A batch within a chunk.
-
-    Attributes
-    ----------
-    low, high : int
-        Rows of the chunk.
-    done : int
-        Number of batches of the epoch that the shard has delivered after this one.
-    """
+    """A batch: rows `low` to `high` of a chunk. `done` batches of the epoch are delivered with it."""
 
     low: int
     high: int
@@ -34,13 +26,7 @@ class Cut(NamedTuple):
 
 
 class Chunk:
-    """Rows that make up whole batches.
-
-    Attributes
-    ----------
-    cuts : sequence of Cut
-        Its batches, in the order of delivery.
-    """
+    """Rows that make up whole batches, which are `cuts` in the order of delivery."""
 
     def __init__(self, plan: BatchPlan, cuts: Sequence[Cut]) -> None:
         self.plan, self.cuts = plan, cuts
@@ -64,41 +50,31 @@ class Chunk:
         raise NotImplementedError
 
 
-class TableChunk(Chunk):
-    """Rows of an Arrow table or of a dict of arrays; a batch is converted from a slice."""
+class SliceChunk(Chunk):
+    """Rows in the order of delivery: a table, or a dict of arrays. A batch is converted from a slice."""
 
     def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], content: Any) -> None:
+        """`content` has the arrays of the plan's template, if it has one."""
         super().__init__(plan, cuts)
         self._content = content
 
     @cached_property
     def row_bytes(self) -> float:
         """Mean bytes of a row, without the words of dictionaries."""
-        rows = count_rows(self._content)
-        return table_bytes(self._content) / max(1, rows)
+        if self.plan.template is not None:
+            return self.plan.template.pitch
+        return table_bytes(self._content) / max(1, count_rows(self._content))
 
     def batch(self, cut: Cut) -> Any:
         """Return a batch: an alias where the target aliases the columns."""
-        return self.plan.to_target(slice_rows(self._content, cut.low, cut.high))
-
-
-class ColumnChunk(Chunk):
-    """Columns on the host; a batch aliases slices of them."""
-
-    def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], arrays: Sequence[Array]) -> None:
-        super().__init__(plan, cuts)
-        self._arrays = arrays
-
-    def batch(self, cut: Cut) -> Any:
-        """Return a batch: an alias where the target aliases NumPy's arrays."""
-        return self.plan.from_arrays([array[cut.low : cut.high] for array in self._arrays])
+        content = slice_rows(self._content, cut.low, cut.high)
+        if self.plan.template is not None:
+            return self.plan.from_arrays(list(content.values()))
+        return self.plan.to_target(content)
 
 
 class RowChunk(Chunk):
-    """Rows of a buffer, in the order of delivery.
-
-    A matrix aliases the buffer; columns are copied from it.
-    """
+    """Rows of a buffer, in the order of delivery. A matrix aliases the buffer; columns are copied from it."""
 
     def __init__(
         self, plan: BatchPlan, cuts: Sequence[Cut], rows: Array, present: Array | None, least: int
@@ -149,24 +125,18 @@ def table_bytes(table: Any) -> int:
 class Grid:
     """The batches of one run: `batch` rows each, counted from the start of the run.
 
-    Parameters
-    ----------
-    run : Run
-        The rows. Its first row is the first row of a batch.
-    before : int
-        Number of batches of the epoch that the shard delivers before this run.
-    batch : int
-        Rows of a batch.
-    drop_last : bool
-        Whether a batch with fewer rows is left out.
+    `before` is the number of batches that the shard delivers before this run. With `drop_last`, a batch with
+    fewer rows is left out.
     """
 
     def __init__(self, run: Run, before: int, batch: int, drop_last: bool) -> None:
-        self.run, self.before, self.batch, self.drop_last = run, before, batch, drop_last
+        self.run, self._before, self.batch = run, before, batch
+        #: The least rows of a batch.
+        self.least = batch if drop_last else 1
 
     def done(self, row: int) -> int:
         """Return the number of batches that the shard has delivered after the one that ends at a row."""
-        return self.before + -(-(row - self.run.first) // self.batch)
+        return self._before + -(-(row - self.run.first) // self.batch)
 
     def cuts(self, begin: int, low: int, high: int) -> list[Cut]:
         """Return the batches from row `low` to `high` of the run, in a chunk that starts at row `begin`.
@@ -177,13 +147,9 @@ class Grid:
             Cut(row - begin, min(row + self.batch, high) - begin, self.done(min(row + self.batch, high)))
             for row in range(low, high, self.batch)
         ]
-        if cuts and not self.accepts(cuts[-1].high - cuts[-1].low):
+        if cuts and cuts[-1].high - cuts[-1].low < self.least:
             cuts.pop()
         return cuts
-
-    def accepts(self, rows: int) -> bool:
-        """Whether a batch of `rows` rows is delivered."""
-        return rows >= (self.batch if self.drop_last else 1)
 
 
 def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
@@ -207,7 +173,7 @@ def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
             pending = []
         if content is not None and head < tail:
             whole = slice_rows(content, head - begin, tail - begin)
-            yield _chunk(plan, grid.cuts(head, head, tail), whole)
+            yield SliceChunk(plan, grid.cuts(head, head, tail), whole)
             del whole
         if content is not None and tail < end:
             pending.append(slice_rows(content, tail - begin, end - begin))
@@ -223,33 +189,18 @@ def _prepared(plan: BatchPlan, content: Any) -> Any:
     return dict(zip(paths, plan.to_arrays(content), strict=True))
 
 
-def _chunk(plan: BatchPlan, cuts: Sequence[Cut], content: Any) -> Chunk:
-    if plan.template is None:
-        return TableChunk(plan, cuts, content)
-    return ColumnChunk(plan, cuts, list(content.values()))
-
-
 def _joined(plan: BatchPlan, pending: list[Any], grid: Grid, end: int) -> Iterator[Chunk]:
     """Return the batch of rows from several groups that ends at row `end` of the run, if it has rows."""
     rows = sum(map(count_rows, pending))
-    if not grid.accepts(rows):
-        return
-    yield _chunk(plan, [Cut(0, rows, grid.done(end))], concatenate(pending))
+    if rows >= grid.least:
+        yield SliceChunk(plan, [Cut(0, rows, grid.done(end))], concatenate(pending))
 
 
 class Windows:
-    """Assembles windows of rows in recycled buffers.
+    """Assembles windows of `rows` rows, a multiple of the batch.
 
-    Parameters
-    ----------
-    plan : BatchPlan
-        A plan with a template.
-    rows : int
-        Rows of a window, a multiple of the batch.
-    key : (int, int) or None
-        Seed and epoch; None keeps the order of the source.
-    buffers : BufferCache
-        Buffers of a window.
+    `key` is the seed and the epoch; None keeps the order of the source. The rows of arrays are written to
+    `buffers`; those of tables are taken.
     """
 
     def __init__(self, plan: BatchPlan, rows: int, key: tuple[int, int] | None, buffers: BufferCache) -> None:
@@ -258,28 +209,34 @@ class Windows:
 
     def __call__(self, read: Reader, grid: Grid) -> Iterator[Chunk]:
         """Return the windows of a run."""
+        run, is_permuted = grid.run, self._key is not None
         # The permutation depends on a window's first row, so permuted windows start at multiples of its rows.
-        for start, count in _windows(grid.run, self._rows, is_aligned=self._key is not None):
-            rows, filled, present = self._fill(
-                read, grid.run.start + start, count, grid.run.start + grid.run.end
-            )
-            low, high = max(start, grid.run.first), start + filled
-            if grid.run.end >= 0:
-                high = min(high, grid.run.end)
-            cuts = grid.cuts(start, low, high)
+        start = run.first - run.first % self._rows if is_permuted else run.first
+        stop = run.stop - run.start if is_permuted else run.end
+        while run.stop < 0 or start < run.end:
+            count = self._rows if run.stop < 0 else min(self._rows, stop - start)
+            position = run.start + start
+            parts = read(position, position + count, run.start + run.end)
+            places = None if self._key is None else window_positions(*self._key, position, count)
+            make = self._written if self._plan.template is not None else self._taken
+            filled, chunk_of = make(parts, position, count, places, grid.least)
+            high = start + filled if run.end < 0 else min(start + filled, run.end)
+            cuts = grid.cuts(start, max(start, run.first), high)
             if cuts:
-                yield RowChunk(self._plan, cuts, rows, present, grid.batch if grid.drop_last else 1)
-            del rows
+                yield chunk_of(cuts)
+            del chunk_of
             if filled < count:
                 return  # the end of a stream
+            start += self._rows
 
-    def _fill(self, read: Reader, position: int, count: int, limit: int) -> tuple[Array, int, Array | None]:
-        """Return a window of rows, how many there are, and which of them are present (None: all)."""
+    def _written(
+        self, parts: Iterator[Part], position: int, count: int, places: Array | None, least: int
+    ) -> tuple[int, Callable[[list[Cut]], Chunk]]:
+        """Write the rows of a window to a buffer; return their number, and a function that makes a chunk."""
         pitch = self._plan.template.pitch if self._plan.template is not None else 0
         rows = self._buffers.take()[: count * pitch].reshape(count, pitch)
-        places = None if self._key is None else window_positions(*self._key, position, count)
         present, filled = None, 0
-        for part in read(position, position + count, limit):
+        for part in parts:
             first, filled = part.position - position, part.position - position + part.rows
             chosen = None if places is None else places[first:filled]
             if part.content is None:
@@ -293,54 +250,34 @@ class Windows:
             # The stream has ended before the window is full: close the gaps, and keep the order of the rows.
             kept = np.sort(places[:filled])
             rows, present = rows[kept], None if present is None else present[kept]
-        return rows, filled, present
+        return filled, lambda cuts: RowChunk(self._plan, cuts, rows, present, least)
 
+    def _taken(
+        self, parts: Iterator[Part], position: int, count: int, places: Array | None, least: int
+    ) -> tuple[int, Callable[[list[Cut]], Chunk]]:
+        """Return the number of rows of a window of tables, and a function that takes them.
 
-def shuffled_tables(
-    plan: BatchPlan, read: Reader, grid: Grid, window_rows: int, key: tuple[int, int]
-) -> Iterator[Chunk]:
-    """Return windows of permuted rows of Arrow tables.
-
-    Arrow takes the rows of a whole window at once, because it took four times as long batch by batch.
-    """
-    for start, count in _windows(grid.run, window_rows, is_aligned=True):
-        position = grid.run.start + start
-        parts = list(read(position, position + count, grid.run.start + grid.run.end))
-        filled = sum(part.rows for part in parts)
-        source = _rows_by_place(parts, window_positions(*key, position, count))
-        contents = [part.content for part in parts if part.content is not None]
-        del parts
-        low, high = max(start, grid.run.first), start + filled
-        if grid.run.end >= 0:
-            high = min(high, grid.run.end)
-        cuts = grid.cuts(start, low, high)
-        if cuts and contents:
-            is_read = source >= 0
-            content = take_rows(contents, source[is_read])
-            contents.clear()
-            ends = np.concatenate([[0], np.cumsum(is_read)])
-            cuts = [cut._replace(low=int(ends[cut.low]), high=int(ends[cut.high])) for cut in cuts]
-            yield TableChunk(plan, [cut for cut in cuts if grid.accepts(cut.high - cut.low)], content)
-            del content
+        Arrow takes the rows of a whole window at once, because it took four times as long batch by batch.
+        """
+        assert places is not None  # windows of tables are permuted
+        contents: list[Any] = []
+        source, row, filled = np.full(count, -1), 0, 0  # the row that each place delivers; -1: it is skipped
+        for part in parts:
+            if part.content is not None:
+                source[places[filled : filled + part.rows]] = np.arange(row, row + part.rows)
+                contents.append(part.content)
+                row += part.rows
+            filled += part.rows
         if filled < count:
-            return  # the end of a stream
+            source = source[np.sort(places[:filled])]
+        is_read = source >= 0
+        ends = np.concatenate([[0], np.cumsum(is_read)])
 
+        def taken(cuts: list[Cut]) -> Chunk:
+            present = [cut._replace(low=int(ends[cut.low]), high=int(ends[cut.high])) for cut in cuts]
+            kept = [cut for cut in present if cut.high - cut.low >= least]
+            rows = take_rows(contents, source[is_read]) if kept else None
+            contents.clear()
+            return SliceChunk(self._plan, kept, rows)
 
-def _windows(run: Run, rows: int, is_aligned: bool) -> Iterator[tuple[int, int]]:
-    """Return the first row and the number of rows of each window of a run."""
-    start = run.first - run.first % rows if is_aligned else run.first
-    stop = run.stop - run.start if is_aligned else run.end
-    while run.stop < 0 or start < run.end:
-        yield start, rows if run.stop < 0 else min(rows, stop - start)
-        start += rows
-
-
-def _rows_by_place(parts: Sequence[Part], places: Array) -> Array:
-    """Return the row that each place of a window delivers; -1 for a row that is skipped."""
-    source, row, first = np.full(len(places), -1), 0, 0
-    for part in parts:
-        if part.content is not None:
-            source[places[first : first + part.rows]] = np.arange(row, row + part.rows)
-            row += part.rows
-        first += part.rows
-    return source if first == len(places) else source[np.sort(places[:first])]
+        return filled, taken

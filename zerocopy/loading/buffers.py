@@ -1,4 +1,4 @@
-"""``BufferCache``: buffers that are reused when no array aliases them."""
+"""Memory of batches: buffers that are reused when no array aliases them, and arrays in one allocation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.protocols.array_interface import aligned_empty
+from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty
 from zerocopy.source import Array
-
-_ALIGNMENT = 64
 
 
 class _Buffer(np.ndarray[Any, Any]):
@@ -67,8 +65,7 @@ class BufferCache:
         try:
             buffer = self._free.pop()
         except IndexError:
-            allocate = self._allocate or _ordinary
-            buffer = allocate(self.nbytes).view(_Buffer)
+            buffer = (self._allocate or ordinary_memory)(self.nbytes).view(_Buffer)
             self.allocated += 1
         lease = buffer.view(_Lease)
         lease._cache, lease._is_staging = self._free, self._allocate is not None
@@ -85,19 +82,23 @@ def is_staging(array: Array) -> bool:
     return False
 
 
-def _ordinary(nbytes: int) -> Array:
+def ordinary_memory(nbytes: int) -> Array:
+    """Return uninitialised memory: uint8 of shape (nbytes,), at a multiple of 64 bytes."""
     return aligned_empty((nbytes,), np.dtype(np.uint8))
 
 
-def empty_columns(specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Array]:
+def empty_columns(
+    specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
+    allocate: Callable[[int], Array] = ordinary_memory,
+) -> list[Array]:
     """Return uninitialised arrays of these shapes and dtypes, each at a multiple of 64 bytes.
 
     One allocation for 29 arrays takes 2 us; 29 allocations take 41 us.
     """
     starts = [0]
     for shape, dtype in specs:
-        starts.append(starts[-1] + -(-prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT)
-    memory = aligned_empty((starts[-1],), np.dtype(np.uint8))
+        starts.append(starts[-1] + -(-prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT)
+    memory = allocate(starts[-1])
     return [
         np.ndarray(shape, dtype, memory, start) for (shape, dtype), start in zip(specs, starts, strict=False)
     ]

@@ -28,28 +28,23 @@ from zerocopy import forks
 from zerocopy._engine.target import resolve
 from zerocopy.errors import DeviceError, ZeroCopyError
 from zerocopy.framework import Framework
-from zerocopy.loading.buffers import BufferCache, is_staging
+from zerocopy.loading.buffers import BufferCache, empty_columns, is_staging, ordinary_memory
 from zerocopy.loading.hook import LoadingHook, hook_of
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.pool.host.page_locked import CudaHostMemory
 from zerocopy.protocols import cuda_driver
-from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_empty
+from zerocopy.protocols.array_interface import ALIGNMENT, address
 from zerocopy.protocols.cuda_copies import CopyEvent, copy_stream, copy_to_device
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 
 class LockedMemory:
-    """Allocates page-locked memory.
-
-    Attributes
-    ----------
-    warnings : tuple of str
-        Why memory is not page-locked.
-    """
+    """Page-locked host memory, or ordinary memory if the system refuses it."""
 
     def __init__(self, device: int) -> None:
         self._source = CudaHostMemory(device)
+        #: Why memory is not page-locked.
         self.warnings: tuple[str, ...] = ()
 
     def allocate(self, nbytes: int) -> Array:
@@ -62,7 +57,7 @@ class LockedMemory:
                     f"host memory is not page-locked, so copies to the device are slower: {error} "
                     "(see ulimit -l and the container's limit)",
                 )
-        return aligned_empty((nbytes,), np.dtype(np.uint8))
+        return ordinary_memory(nbytes)
 
 
 class _Block:
@@ -93,12 +88,10 @@ _LOCKED_WINDOW = 256 << 20
 
 @dataclass(eq=False, slots=True)
 class Transfer:
-    """The copies of one batch.
+    """The copies of one batch, whose end `event` marks.
 
     Attributes
     ----------
-    event : CopyEvent
-        Marks the end of the copies.
     stream : int
         The consumer's stream, in whose order the arrays were allocated.
     hosts : list of numpy.ndarray
@@ -114,19 +107,12 @@ class Transfer:
 
 
 class DeviceCopies:
-    """Starts copies of batches to a device; used in the consumer's thread.
-
-    Attributes
-    ----------
-    ahead : int
-        Number of batches that are copied before the consumer asks for them.
-    memory : LockedMemory
-        Allocates page-locked memory.
-    """
+    """Starts copies of batches to a device; used in the consumer's thread."""
 
     def __init__(self, framework: Framework, device: int, options: LoaderOptions, batch_bytes: int) -> None:
         self._framework, self._device = framework, device
         self._hook: LoadingHook = hook_of(framework)
+        #: Number of batches that are copied before the consumer asks for them.
         self.ahead = options.prefetch
         self.memory = LockedMemory(device)
         self._staging = BufferCache(batch_bytes, options.prefetch + 2, self.memory.allocate)
@@ -142,12 +128,7 @@ class DeviceCopies:
 
     def host_arrays(self, specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Array]:
         """Return uninitialised page-locked arrays of some shapes and dtypes, for the columns of a batch."""
-        buffer, offset, arrays = self._staging.take(), 0, []
-        for shape, dtype in specs:
-            nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-            arrays.append(buffer[offset : offset + nbytes].view(dtype).reshape(shape))
-            offset += -(-nbytes // ALIGNMENT) * ALIGNMENT
-        return arrays
+        return empty_columns(specs, lambda nbytes: self._staging.take())
 
     def place(self, arrays: Sequence[Array]) -> list[Any]:
         """Return the arrays of one batch on the device, and start their copies; see `take_latest`."""

@@ -15,7 +15,7 @@ from zerocopy.loading.device import DeviceCopies, Transfer
 from zerocopy.loading.order import Portion
 from zerocopy.loading.prefetcher import Prefetcher
 from zerocopy.loading.state import Progress
-from zerocopy.loading.stats import Delivered
+from zerocopy.loading.stats import Counters, Delivered
 from zerocopy.protocols.exporter_errors import is_error
 
 
@@ -98,20 +98,6 @@ class BatchIterator:
 
     Dropping the last reference, or `close`, ends the reader's thread. Several threads may call ``next``:
     each batch goes to one of them. If a batch cannot be made, the next call makes it again.
-
-    Parameters
-    ----------
-    chunks : callable
-        ``chunks(portion, done)`` returns the chunks of an epoch after the first `done` batches; called in the
-        reader's thread.
-    epochs : iterable of (Portion, int)
-        The batches of each epoch, and how many of them have been delivered.
-    ahead : int
-        Number of batches that the thread makes in advance.
-    tracker : Tracker
-        Its progress is replaced with each batch, and at the end of an epoch.
-    copies : DeviceCopies, optional
-        Copies batches to a device in advance.
     """
 
     def __init__(
@@ -120,14 +106,22 @@ class BatchIterator:
         epochs: Iterable[tuple[Portion, int]],
         ahead: int,
         tracker: Tracker,
+        counters: Counters,
         copies: DeviceCopies | None = None,
     ) -> None:
+        """Start a thread that makes `ahead` batches in advance.
+
+        ``chunks(portion, done)`` returns the chunks of an epoch after the first `done` batches, and `epochs`
+        has the arguments of the calls, in the thread. The progress of `tracker` is replaced with each batch,
+        and at the end of an epoch. `copies` copies batches to a device in advance.
+        """
         self._tracker = tracker
         self._ahead = None if copies is None else Ahead(copies)
         self._lock = forks.lock()
         self._item: _Item | None = None
-        self.prefetcher = Prefetcher(partial(_all_chunks, chunks, epochs), ahead)
-        self.counts = Delivered(self.prefetcher.channel)
+        self.prefetcher = Prefetcher(partial(_all_chunks, chunks, epochs, counters), ahead)
+        self._counts = Delivered(self.prefetcher.channel)
+        counters.attach(self._counts)
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -168,24 +162,20 @@ class BatchIterator:
         """Whether `_make` does not wait."""
         return self._item is not None or self.prefetcher.depth > 0
 
-    def _done_at_end(self, portion: Portion) -> int:
-        """Return the number of batches of an epoch, of which the last ones may have been skipped."""
-        progress, batches = self._tracker.progress, portion.batches()
-        if batches >= 0:
-            return batches
-        return progress.done if progress.portion.epoch == portion.epoch else 0  # a stream
-
     def _track(self, step: Step, batch: Any) -> None:
         """Count a batch that is delivered, or the end of an epoch."""
-        if step.chunk is not None and step.cut is not None:
+        progress = self._tracker.progress
+        if step.chunk is None:  # the end of an epoch, of which the last batches may have been skipped
+            done = step.portion.batches()
+            if done < 0:  # a stream
+                done = progress.done if progress.portion.epoch == step.portion.epoch else 0
+        elif step.cut is None:
+            return  # a chunk without batches
+        else:
             done = step.cut.done
             if batch is not None:
-                self.counts.add(step.chunk.rows_of(step.cut), step.chunk.row_bytes)
-        elif step.chunk is None:
-            done = self._done_at_end(step.portion)
-        else:
-            return  # a chunk without batches
-        self._tracker.progress = Progress(step.portion, done, self._tracker.progress.until)
+                self._counts.add(step.chunk.rows_of(step.cut), step.chunk.row_bytes)
+        self._tracker.progress = Progress(step.portion, done, progress.until)
 
     def close(self) -> None:
         """End the reader's thread; the loader's state keeps the position."""
@@ -205,15 +195,19 @@ class _Item:
 
 
 def _all_chunks(
-    chunks: Callable[[Portion, int], Generator[Chunk]], epochs: Iterable[tuple[Portion, int]]
+    chunks: Callable[[Portion, int], Generator[Chunk]],
+    epochs: Iterable[tuple[Portion, int]],
+    counters: Counters,
 ) -> Iterator[_Item]:
     """Return the chunks of all epochs, and the end of each epoch."""
     for portion, done in epochs:
         # Closed here, so that the consumer gets the errors of closing files.
         with closing(chunks(portion, done)) as made:
-            for chunk in made:
-                item = _Item(portion, chunk)
-                del chunk  # only the consumer keeps a reference
+            while True:
+                with counters.timed("make"):
+                    item = _Item(portion, next(made, None))
+                if item.chunk is None:
+                    break
                 yield item
-                del item
-        yield _Item(portion, None)
+                del item  # only the consumer keeps a reference
+        yield item

@@ -24,7 +24,7 @@ from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, Unk
 from zerocopy.loading.explain import LoaderPlan, explain
 from zerocopy.loading.hook import hook_of
 from zerocopy.loading.iteration import BatchIterator, Tracker
-from zerocopy.loading.options import LoaderOptions, check_stream
+from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Layout, Order, Portion
 from zerocopy.loading.reading import GroupReader, StreamReader
 from zerocopy.loading.state import WorkerUse, is_starting_process, part_of_worker
@@ -60,7 +60,7 @@ class Loader:
     def __init__(self, source: Dataset | Stream, options: LoaderOptions, content: Any) -> None:
         self._source, self._options, self._content = source, options, content
         if isinstance(source, Stream):
-            check_stream(options)
+            options.check_stream()
         self._plan = plan_batches(content, options)
         self._counters = Counters()
         self._digest = digest(source.dictionaries)
@@ -115,10 +115,8 @@ class Loader:
                 self._use.begin(worker[0], progress.portion.epoch)
             # The iterator's tracker refers to neither the iterator nor its thread.
             tracker = Tracker(progress)
-            chunks = self._counters.timed(self._chunks)
             epochs, ahead = self._epochs(progress), self._options.prefetch
-            batches = BatchIterator(chunks, epochs, ahead, tracker, self._plan.copies)
-            self._counters.attach(batches.counts)
+            batches = BatchIterator(self._chunks, epochs, ahead, tracker, self._counters, self._plan.copies)
             self._move(tracker, is_begun=True)
         return batches
 
@@ -199,7 +197,7 @@ class Loader:
         yield progress.portion, progress.done
         number, workers, _ = progress.portion.worker
         for epoch in range(progress.portion.epoch + 1, progress.until):
-            yield self._fresh._replace(epoch=epoch).of_worker(number, workers, 0), 0
+            yield self._fresh._replace(epoch=epoch, worker=(number, workers, 0)), 0
 
     def _chunks(self, portion: Portion, done: int) -> Generator[Chunk]:
         """Return the chunks of an epoch after some batches; called in the reader's thread."""
@@ -209,13 +207,11 @@ class Loader:
         try:
             for before, run in portion.rest(done):
                 grid = assembly.Grid(run, before, options.batch, options.drop_last)
-                if plan.template is not None and (key is not None or plan.is_matrix):
+                if key is None and (plan.template is None or not plan.is_matrix):
+                    yield from assembly.in_order(plan, reader, grid)
+                else:
                     rows = portion.window or self._in_order_rows()
                     yield from assembly.Windows(plan, rows, key, self._buffers_of(rows))(reader, grid)
-                elif key is not None:
-                    yield from assembly.shuffled_tables(plan, reader, grid, portion.window, key)
-                else:
-                    yield from assembly.in_order(plan, reader, grid)
         finally:
             reader.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
@@ -18,6 +18,9 @@ from zerocopy.tables.options import is_encoding
 _WINDOW_BATCHES = 16
 #: Least number of row groups in such a window, and its largest size in bytes.
 _WINDOW_GROUPS, _WINDOW_BYTES = 4, 256 << 20
+#: The targets of conversions on the host.
+_HOSTS = ("numpy", "pyarrow", "pyarrow.Table")
+_CALL, _LOADER = "zc.convert(x, ", "zc.loader(source, "
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,47 +48,10 @@ class LoaderOptions:
 
     def __post_init__(self) -> None:
         """Check the values that need no data."""
-        check = _check
-        rows, fix = (
-            "it must be an int of at least 1",
-            "the number of rows in a batch: batch=8192",
-        )
-        check("batch", self.batch, _is_int(self.batch, 1), rows, fix)
-        modes = (False, True, None, "full")
-        known = self.shuffle in modes if not _is_int(self.shuffle) else _is_int(self.shuffle, 1)
-        why = 'it must be True, False, "full", or the number of rows of a window'
-        check("shuffle", self.shuffle, known, why, "shuffle=True")
-        check("seed", self.seed, _is_int(self.seed, 0), "it must be an int of at least 0", "an int: seed=0")
-        why = "the number of batches must be an int of at least 1"
-        check("prefetch", self.prefetch, _is_int(self.prefetch, 1), why, "prefetch=2")
-        why = "the number of epochs must be an int of at least 1"
-        check(
-            "epochs",
-            self.epochs,
-            _is_int(self.epochs, 1),
-            why,
-            "epochs=1, and iterate again for the next epoch",
-        )
-        why = "it must be (rank, world) with 0 <= rank < world"
-        check(
-            "shard",
-            self.shard,
-            _is_shard(self.shard),
-            why,
-            "the number of this process and of all: shard=(0, 4)",
-        )
-        known = self.on_error in ("raise", "skip")
-        check("on_error", self.on_error, known, 'it must be "raise" or "skip"', 'on_error="skip"')
-        known = is_encoding(self.encode)
-        why = 'it must be True, False, "bytes" or a dict of words by column'
-        check("encode", self.encode, known, why, 'encode=True, or encode={"city": ["Bern", "Oslo"]}')
-        is_list = self.columns is None or (_is_sized(self.columns) and len(self.columns) > 0)
-        check("columns", self.columns, is_list, "it must be a list of labels", 'labels: columns=["x", "y"]')
-        known = self.progress in (None, True, False)
-        check("progress", self.progress, known, "it must be True, False or None", "progress=False")
-        layouts = (None, "columns", "matrix")
-        why = 'it must be "columns" or "matrix"'
-        check("layout", self.layout, self.layout in layouts, why, 'layout="matrix"')
+        for name, (is_valid, why, fix) in _CHECKS.items():
+            value = getattr(self, name)
+            if not is_valid(value):
+                raise LoaderOptionError(f"loader({name}={value!r})", why, f"pass {fix}")
 
     @property
     def is_shuffled(self) -> bool:
@@ -125,10 +91,10 @@ class LoaderOptions:
     @property
     def passed(self) -> dict[str, Any]:
         """All options that differ from the defaults, for messages."""
-        own = [each for each in fields(self) if each.name != "to"]
-        values = {each.name: getattr(self, each.name) for each in own}
+        own = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        del own["to"]
         # By repr, because an array compares elementwise with another value.
-        return {each.name: v for each in own if repr(v := values[each.name]) != repr(each.default)}
+        return {name: value for name, (value, default) in own.items() if repr(value) != repr(default)}
 
     def window_rows(self, rows: int, largest_group: int, row_bytes: int) -> int:
         """Return the rows of a window, a multiple of `batch`.
@@ -146,57 +112,89 @@ class LoaderOptions:
             wanted = min(wanted, max(rows, 1))
         return -(-wanted // self.batch) * self.batch
 
-
-def check_stream(options: LoaderOptions) -> None:
-    """Refuse options that need the number of rows, which a stream does not have before it is read."""
-    if options.shard[1] > 1:
-        raise LoaderOptionError(
-            f"loader(shard={options.shard!r})",
-            "the source is a stream, whose rows cannot be divided before they are read",
-            "pass a source in files or in memory, or a part of the stream to each process",
-            code="stream-shard",
-        )
-    if options.shuffle == "full":
-        raise LoaderOptionError(
-            'loader(shuffle="full")',
-            "the source is a stream, whose number of rows is not known before it is read",
-            "pass the number of rows of a window: shuffle=1_000_000",
-            code="stream-shuffle",
-        )
-
-
-def _is_int(value: Any, least: int | None = None) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
+    def check_stream(self) -> None:
+        """Refuse options that need the number of rows, which a stream does not have before it is read."""
+        if self.shard[1] > 1:
+            raise LoaderOptionError(
+                f"loader(shard={self.shard!r})",
+                "the source is a stream, whose rows cannot be divided before they are read",
+                "pass a source in files or in memory, or a part of the stream to each process",
+                code="stream-shard",
+            )
+        if self.shuffle == "full":
+            raise LoaderOptionError(
+                'loader(shuffle="full")',
+                "the source is a stream, whose number of rows is not known before it is read",
+                "pass the number of rows of a window: shuffle=1_000_000",
+                code="stream-shuffle",
+            )
 
 
-def _is_sized(value: Any) -> bool:
-    return hasattr(value, "__len__") and not isinstance(value, (str, bytes))
+def _at_least(least: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _one_of(*values: Any) -> Callable[[Any], bool]:
+    return lambda value: value in values
+
+
+def _is_shuffle(value: Any) -> bool:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value > 0 if is_number else value in (False, True, None, "full")
 
 
 def _is_shard(value: Any) -> bool:
-    if not (isinstance(value, tuple) and len(value) == 2 and _is_int(value[0], 0) and _is_int(value[1], 1)):
-        return False
-    return bool(value[0] < value[1])
+    is_pair = isinstance(value, tuple) and len(value) == 2
+    return is_pair and _at_least(0)(value[0]) and _at_least(1)(value[1]) and bool(value[0] < value[1])
 
 
-def _check(name: str, value: Any, is_valid: bool, why: str, fix: str) -> None:
-    if not is_valid:
-        raise LoaderOptionError(f"loader({name}={value!r})", why, f"pass {fix}")
+def _is_list(value: Any) -> bool:
+    is_sized = hasattr(value, "__len__") and not isinstance(value, (str, bytes))
+    return value is None or (is_sized and len(value) > 0)
 
 
-#: The targets of conversions on the host.
-_HOSTS = ("numpy", "pyarrow", "pyarrow.Table")
-_CALL, _LOADER = "zc.convert(x, ", "zc.loader(source, "
+#: By option: whether a value is valid, the reason if it is not, and a value to pass.
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
+    "batch": (_at_least(1), "it must be an int of at least 1", "the number of rows in a batch: batch=8192"),
+    "shuffle": (_is_shuffle, 'it must be True, False, "full", or the rows of a window', "shuffle=True"),
+    "seed": (_at_least(0), "it must be an int of at least 0", "an int: seed=0"),
+    "prefetch": (_at_least(1), "the number of batches must be an int of at least 1", "prefetch=2"),
+    "epochs": (
+        _at_least(1),
+        "the number of epochs must be an int of at least 1",
+        "epochs=1, and iterate again for the next epoch",
+    ),
+    "shard": (
+        _is_shard,
+        "it must be (rank, world) with 0 <= rank < world",
+        "the number of this process and of all: shard=(0, 4)",
+    ),
+    "on_error": (_one_of("raise", "skip"), 'it must be "raise" or "skip"', 'on_error="skip"'),
+    "encode": (
+        is_encoding,
+        'it must be True, False, "bytes" or a dict of words by column',
+        'encode=True, or encode={"city": ["Bern", "Oslo"]}',
+    ),
+    "columns": (_is_list, "it must be a list of labels", 'labels: columns=["x", "y"]'),
+    "progress": (_one_of(None, True, False), "it must be True, False or None", "progress=False"),
+    "layout": (_one_of(None, "columns", "matrix"), 'it must be "columns" or "matrix"', 'layout="matrix"'),
+}
 
 
 @contextmanager
 def in_terms_of_loader(options: LoaderOptions) -> Iterator[None]:
-    """Rewrite errors of conversions to name the call of ``loader``, and fixes as calls of ``loader``."""
+    """Rewrite errors of conversions to name the call of ``loader``, and fixes as calls of ``loader``.
+
+    Fixes that need the table itself are left out.
+    """
     try:
         yield
     except ZeroCopyError as error:
         if error.asked.startswith("convert("):
-            _rewrite(error, options)
+            _drop(error, [code for code in error.calls if _CALL not in code])
+            rewrite(error, lambda code: _with_passed(code.replace(_CALL, _LOADER), options))
+            passed = "".join(f", {name}={value!r}" for name, value in options.passed.items())
+            error.with_context(asked=f"loader(source, to={text(options.to)}{passed})")
         raise
 
 
@@ -207,6 +205,13 @@ def opening(options: LoaderOptions, source: str, is_whole: bool = True) -> Itera
     The message names the call of ``loader`` and its target. If the object is the whole source, so do the
     fixes.
     """
+
+    def as_loader(code: str) -> str:
+        target = text(options.to).replace("'", '"')
+        for host in _HOSTS:
+            code = code.replace(f', "{host}"', f", {target}")
+        return _with_passed(code.replace("zc.convert(", "zc.loader("), options)
+
     try:
         yield
     except ZeroCopyError as error:
@@ -215,24 +220,8 @@ def opening(options: LoaderOptions, source: str, is_whole: bool = True) -> Itera
             if is_whole:
                 # A list of arrays, such as the parts of a sparse one, is not a source.
                 _drop(error, [code for code in error.calls if code.startswith("zc.convert([")])
-                rewrite(error, lambda code: _with_passed(_as_loader(code, options), options))
+                rewrite(error, as_loader)
         raise
-
-
-def _as_loader(code: str, options: LoaderOptions) -> str:
-    """Return a fix whose calls of ``convert`` are calls of ``loader``."""
-    target = text(options.to).replace("'", '"')
-    for host in _HOSTS:
-        code = code.replace(f', "{host}"', f", {target}")
-    return code.replace("zc.convert(", "zc.loader(")
-
-
-def _rewrite(error: ZeroCopyError, options: LoaderOptions) -> None:
-    """Replace calls of ``convert`` by calls of ``loader``; leave out fixes that need the table itself."""
-    _drop(error, [code for code in error.calls if _CALL not in code])
-    rewrite(error, lambda code: _with_passed(code.replace(_CALL, _LOADER), options))
-    passed = "".join(f", {name}={value!r}" for name, value in options.passed.items())
-    error.with_context(asked=f"loader(source, to={text(options.to)}{passed})")
 
 
 def _with_passed(code: str, options: LoaderOptions) -> str:
@@ -242,13 +231,8 @@ def _with_passed(code: str, options: LoaderOptions) -> str:
     call = ast.parse(code).body[-1].value  # type: ignore[attr-defined]
     if not isinstance(call, ast.Call) or getattr(call.func, "attr", "") != "loader":
         return code
-    there = {keyword.arg for keyword in call.keywords}
-    missing = {
-        name: value
-        for name, value in options.passed.items()
-        if name not in there and name not in options.conversion
-    }
-    return f"{code[:-1]}{arguments(missing)})"
+    there = {keyword.arg for keyword in call.keywords} | options.conversion.keys()
+    return f"{code[:-1]}{arguments({k: v for k, v in options.passed.items() if k not in there})})"
 
 
 def _drop(error: ZeroCopyError, calls: list[str]) -> None:

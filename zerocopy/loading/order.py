@@ -21,15 +21,9 @@ _GROUPS, _ROWS = 0, 1  # parts of keys: an epoch's generators of groups and of r
 class Run(NamedTuple):
     """Rows to deliver: `first` to `last` (excluded) of the rows at positions `start` to `stop` (excluded).
 
-    The batches of a run begin at multiples of the batch size, counted from `start`.
-
-    Attributes
-    ----------
-    start, stop : int
-        Positions in the epoch. `stop` is -1 for the end of a stream.
-    first, last : int
-        First row and the row after the last one, counted from `start` in the order of delivery; `last` is
-        -1 for all rows.
+    The batches of a run begin at multiples of the batch size, counted from `start`. `first` and `last` are
+    counted from there too, in the order of delivery. `stop` is -1 for the end of a stream, and `last` for all
+    rows.
     """
 
     start: int
@@ -122,14 +116,8 @@ def _generator(seed: int, *key: int) -> Any:
 class Layout(NamedTuple):
     """The rows of all epochs, and how they are cut into batches.
 
-    Attributes
-    ----------
-    rows : int
-        Rows of an epoch; -1 for a stream.
-    batch : int
-        Rows of a batch.
-    drop_last : bool
-        Whether a batch with fewer rows is left out, and all shards have equally many batches.
+    `rows` is -1 for a stream. With `drop_last`, a batch with fewer rows is left out, and all shards have
+    equally many batches.
     """
 
     rows: int
@@ -146,10 +134,6 @@ class Portion(NamedTuple):
 
     Attributes
     ----------
-    layout : Layout
-        The rows of the epoch.
-    epoch : int
-        Number of the epoch.
     window : int
         Rows of a window; 0 without shuffling.
     shard : (int, int)
@@ -179,18 +163,10 @@ class Portion(NamedTuple):
 
     def runs(self) -> list[Run]:
         """Return the rows of the shard, or of a worker's part of it."""
-        number, workers, skipped = self.worker
-        if workers == 1:
-            return self._runs_of_shard()
-        whole = self._replace(worker=(0, 1, 0))
-        return deal([run for _, run in whole.rest(skipped)], number, workers, self.layout, even=False)
-
-    def of_worker(self, number: int, workers: int, done: int) -> Portion:
-        """Return a worker's part of the batches after the first `done`; the parts have whole batches."""
-        return self._replace(worker=(number, workers, done))
-
-    def _runs_of_shard(self) -> list[Run]:
-        layout, (rank, world) = self.layout, self.shard
+        layout, (rank, world), (number, workers, skipped) = self.layout, self.shard, self.worker
+        if workers > 1:  # the parts have whole batches
+            rest = self._replace(worker=(0, 1, 0)).rest(skipped)
+            return deal([run for _, run in rest], number, workers, layout, even=False)
         if self.dealt is not None:
             return deal(self.dealt, rank, world, layout)
         if layout.rows < 0:
@@ -211,10 +187,6 @@ class Portion(NamedTuple):
             if skipped < count:
                 yield before + skipped, run._replace(first=run.first + skipped * self.layout.batch)
             before += count
-
-    def of_shard(self, rank: int, world: int) -> Portion:
-        """Return the batches of shard `rank` of `world` shards."""
-        return self._replace(shard=(rank, world))
 
 
 def deal(runs: Sequence[Run], rank: int, world: int, layout: Layout, even: bool = True) -> list[Run]:

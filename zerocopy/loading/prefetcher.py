@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from zerocopy import forks
+from zerocopy.loading.dataset import close_iterator
 from zerocopy.loading.errors import LoaderIterationError
 
 #: Seconds that `close` waits for the thread. A read that takes longer ends the thread when it returns.
@@ -75,11 +76,6 @@ class Channel:
         """Whether the thread was stopped, or has ended and the consumer has taken all items."""
         return self.stopped or (self.ended and not self.items)
 
-    @property
-    def waited(self) -> tuple[float, float]:
-        """Seconds that the thread waited for the consumer, and the consumer for the thread."""
-        return self.reader_waited, self.consumer_waited
-
     def is_full(self) -> bool:
         """Whether the thread must wait; items are limited too, because ends of epochs have no batches."""
         with self.lock:
@@ -139,11 +135,6 @@ class Prefetcher:
     def depth(self) -> int:
         """Number of batches that are ready."""
         return self.channel.depth
-
-    @property
-    def waited(self) -> tuple[float, float]:
-        """Seconds that the thread waited for the consumer, and the consumer for the thread."""
-        return self.channel.waited
 
     def check_process(self) -> None:
         """Raise `LoaderIterationError` in a forked child, where the thread does not exist."""
@@ -221,9 +212,7 @@ def _run(channel: Channel, make_items: Callable[[], Iterator[Any]]) -> None:
                 channel.has_items.set()
                 del item
         finally:
-            close = getattr(items, "close", None)
-            if close is not None:
-                close()
+            close_iterator(items)
     except BaseException as error:  # noqa: BLE001 - the consumer raises it
         with channel.lock:
             channel.error = None if channel.stopped else error

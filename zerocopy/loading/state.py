@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from os import getpid
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from zerocopy.loading.order import Layout, Portion, Run
 VERSION = 1
 _LARGEST = 2**53  # JSON parsers with float64 numbers keep integers up to this
 _MOST_SHARDS = 1 << 20
+_FIX = "pass the unchanged result of loader.state_dict()"
 _FIX_SHARDS = (
     "pass the states of all shards, saved after the same number of epochs: "
     "loader.load_state_dict([state of rank 0, state of rank 1, ...])"
@@ -23,17 +24,7 @@ _FIX_SHARDS = (
 
 
 class Progress(NamedTuple):
-    """How far an iteration is.
-
-    Attributes
-    ----------
-    portion : Portion
-        The batches of the current epoch.
-    done : int
-        How many of them have been delivered.
-    until : int
-        The epoch before which the iteration ends.
-    """
+    """How far an iteration is: it has delivered `done` batches of an epoch, and ends before epoch `until`."""
 
     portion: Portion
     done: int
@@ -62,18 +53,22 @@ def load(given: Any, identity: Mapping[str, Any], fresh: Portion, epochs: int) -
     """
     states = [given] if isinstance(given, Mapping) else given
     if not isinstance(states, Sequence) or isinstance(states, (str, bytes)) or not states:
-        raise _refusal(f"it must be a dict or a list of dicts, not {type(given).__name__}", _fix_state())
+        raise _refusal(f"it must be a dict or a list of dicts, not {type(given).__name__}", _FIX)
     saved = [_parse(state, identity, fresh, epochs) for state in states]
     first = saved[0]
     rank, world = fresh.shard
     if len(saved) == 1:
         if first.portion.shard == (rank, world):
             return first
-        saved = list(_lockstep(first))
+        # Each shard has delivered as many batches as this one.
+        shards = [
+            first.portion._replace(shard=(k, first.portion.shard[1])) for k in range(first.portion.shard[1])
+        ]
+        saved = [Progress(each, min(first.done, each.batches()), first.until) for each in shards]
     saved.sort(key=lambda progress: progress.portion.shard)
     if [progress.portion.shard for progress in saved] != [(k, len(saved)) for k in range(len(saved))]:
-        shards = ", ".join(str(progress.portion.shard) for progress in saved)
-        raise _refusal(f"the states are of the shards {shards}", _FIX_SHARDS)
+        listed = ", ".join(str(progress.portion.shard) for progress in saved)
+        raise _refusal(f"the states are of the shards {listed}", _FIX_SHARDS)
     for progress in saved:
         shared = progress.portion._replace(shard=first.portion.shard)
         if (shared, progress.until) != (first.portion, first.until):
@@ -86,18 +81,10 @@ def load(given: Any, identity: Mapping[str, Any], fresh: Portion, epochs: int) -
     return Progress(portion, 0, first.until)
 
 
-def _lockstep(progress: Progress) -> Iterator[Progress]:
-    """Return the progress of all shards, of which each has delivered as many batches as this one."""
-    world = progress.portion.shard[1]
-    for rank in range(world):
-        portion = progress.portion.of_shard(rank, world)
-        yield Progress(portion, min(progress.done, portion.batches()), progress.until)
-
-
 def _parse(state: Any, identity: Mapping[str, Any], fresh: Portion, epochs: int) -> Progress:
     """Return the progress of one state, which must fit the loader and be possible."""
     if not isinstance(state, Mapping):
-        raise _refusal(f"it must be a dict, not {type(state).__name__}", _fix_state())
+        raise _refusal(f"it must be a dict, not {type(state).__name__}", _FIX)
     for name, value in identity.items():
         saved = state.get(name)
         if type(saved) is not type(value) or saved != value:
@@ -107,30 +94,16 @@ def _parse(state: Any, identity: Mapping[str, Any], fresh: Portion, epochs: int)
     layout = fresh.layout
     epoch = _integer(state, "epoch", 0, _LARGEST)
     until = _integer(state, "until", epoch + 1, epoch + epochs)
-    shard = state.get("shard")
-    if not (
-        isinstance(shard, (list, tuple)) and len(shard) == 2 and all(type(part) is int for part in shard)
-    ):
-        raise _damaged("shard", shard)
-    if not 0 <= shard[0] < shard[1] <= _MOST_SHARDS or (layout.rows < 0 and shard[1] != 1):
-        raise _damaged("shard", shard)
-    dealt, worker = _dealt(state, layout), _worker(state, layout)
-    portion = Portion(layout, epoch, _window(state, fresh), (shard[0], shard[1]), dealt, worker)
+    most = 1 if layout.rows < 0 else _MOST_SHARDS  # a stream is not divided
+    rank, world = _integers(state, "shard", 2)
+    _require(0 <= rank < world <= most, state, "shard")
+    number, workers, skipped = _integers(state, "worker", 3)
+    _require(0 <= number < workers <= most and 0 <= skipped <= _LARGEST, state, "worker")
+    worker, window = (number, workers, skipped), _window(state, fresh)
+    portion = Portion(layout, epoch, window, (rank, world), _dealt(state, layout), worker)
     batches = portion.batches()
     done = _integer(state, "done", 0, _LARGEST // layout.batch if batches < 0 else batches)
     return Progress(portion, done, until)
-
-
-def _worker(state: Mapping[str, Any], layout: Layout) -> tuple[int, int, int]:
-    """Return the worker process to whose batches a state belongs."""
-    worker: Any = state.get("worker")
-    known = isinstance(worker, (list, tuple)) and len(worker) == 3
-    if not known or not all(type(part) is int and part >= 0 for part in worker):
-        raise _damaged("worker", worker)
-    number, workers, skipped = worker
-    if not number < workers <= _MOST_SHARDS or skipped > _LARGEST or (layout.rows < 0 and workers > 1):
-        raise _damaged("worker", worker)
-    return number, workers, skipped
 
 
 def _window(state: Mapping[str, Any], fresh: Portion) -> int:
@@ -139,8 +112,7 @@ def _window(state: Mapping[str, Any], fresh: Portion) -> int:
     if fresh.window == 0 or rows < 0:
         return _integer(state, "window", fresh.window, fresh.window)
     window = _integer(state, "window", batch, max(fresh.window, -(-rows // batch) * batch))
-    if window % batch:
-        raise _damaged("window", window)
+    _require(window % batch == 0, state, "window")
     return window
 
 
@@ -149,45 +121,45 @@ def _dealt(state: Mapping[str, Any], layout: Layout) -> tuple[Run, ...] | None:
     dealt = state.get("dealt")
     if dealt is None and "dealt" in state:
         return None
-    if not isinstance(dealt, (list, tuple)) or layout.rows < 0:
-        raise _damaged("dealt", dealt)
-    for run in dealt:
-        if not (isinstance(run, (list, tuple)) and len(run) == 4 and all(type(part) is int for part in run)):
-            raise _damaged("dealt", dealt)
-    runs = tuple(Run(*run) for run in dealt)
+    _require(isinstance(dealt, (list, tuple)) and layout.rows >= 0, state, "dealt")
+    _require(all(_are_integers(run, 4) for run in dealt or ()), state, "dealt")
+    runs = tuple(Run(*run) for run in dealt or ())
     for run in runs:
-        if not (0 <= run.start < run.stop <= layout.rows and run.last >= -1):
-            raise _damaged("dealt", dealt)
-        if not 0 <= run.first < run.end <= run.stop - run.start or run.first % layout.batch:
-            raise _damaged("dealt", dealt)
-        if run.end % layout.batch and run.end != run.stop - run.start:
-            raise _damaged("dealt", dealt)
+        rows = run.stop - run.start
+        _require(0 <= run.start < run.stop <= layout.rows and run.last >= -1, state, "dealt")
+        _require(0 <= run.first < run.end <= rows and run.first % layout.batch == 0, state, "dealt")
+        _require(run.end % layout.batch == 0 or run.end == rows, state, "dealt")
     for run, later in pairwise(runs):
         is_same = (run.start, run.stop) == (later.start, later.stop) and run.end <= later.first
-        if not is_same and run.stop > later.start:
-            raise _damaged("dealt", dealt)
+        _require(is_same or run.stop <= later.start, state, "dealt")
     return runs
+
+
+def _are_integers(value: Any, count: int) -> bool:
+    is_list = isinstance(value, (list, tuple)) and len(value) == count
+    return is_list and all(type(part) is int for part in value)
+
+
+def _integers(state: Mapping[str, Any], name: str, count: int) -> tuple[int, ...]:
+    _require(_are_integers(state.get(name), count), state, name)
+    return tuple(state[name])
 
 
 def _integer(state: Mapping[str, Any], name: str, least: int, most: int) -> int:
     value = state.get(name)
-    if type(value) is not int or not least <= value <= most:
-        raise _damaged(name, value)
-    return value
+    _require(type(value) is int and least <= value <= most, state, name)
+    return int(state[name])
 
 
-def _damaged(name: str, value: Any) -> LoaderStateError:
-    text = repr(value)
+def _require(is_possible: bool, state: Mapping[str, Any], name: str) -> None:
+    """Raise `LoaderStateError` if a value of a state is one that this loader cannot have."""
+    if is_possible:
+        return
+    text = repr(state.get(name))
     if len(text) > 100:
         text = f"{text[:97]}..."
-    return _refusal(
-        f"the state has {name}={text}, which this loader cannot have",
-        "create the loader with the options of the one that made the state; " + _fix_state(),
-    )
-
-
-def _fix_state() -> str:
-    return "pass the unchanged result of loader.state_dict()"
+    why = f"the state has {name}={text}, which this loader cannot have"
+    raise _refusal(why, f"create the loader with the options of the one that made the state; {_FIX}")
 
 
 def _refusal(why: str, fix: str) -> LoaderStateError:
@@ -287,5 +259,5 @@ def part_of_worker(progress: Progress, source: Dataset | Stream, worker: tuple[i
             "load each worker's state in that worker",
             code="other-worker",
         )
-    portion = progress.portion.of_worker(number, workers, progress.done)
+    portion = progress.portion._replace(worker=(number, workers, progress.done))
     return Progress(portion, 0, progress.until)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import textwrap
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 from zerocopy import forks
@@ -172,7 +172,7 @@ class Counters:
         self._lock = forks.lock()
         self.groups = 0
         self.skipped: list[Skipped] = []
-        self._read_seconds = self._make_seconds = 0.0
+        self._seconds = {"read": 0.0, "make": 0.0}
         self._iterators: list[Delivered] = []
         self._ended = LoaderStats()
 
@@ -180,14 +180,14 @@ class Counters:
         return Counters, ()
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Count the time of one read."""
+    def timed(self, work: Literal["read", "make"]) -> Iterator[None]:
+        """Count the time of reading a group, or of making a chunk, which includes reading."""
         began = time.perf_counter()
         try:
             yield
         finally:
             with self._lock:
-                self._read_seconds += time.perf_counter() - began
+                self._seconds[work] += time.perf_counter() - began
 
     def count_group(self) -> None:
         """Count a group that was read."""
@@ -198,26 +198,6 @@ class Counters:
         """Count a group that could not be read."""
         with self._lock:
             self.skipped.append(Skipped(group.file, group.number, group.rows, str(error)))
-
-    def timed(self, chunks: Callable[..., Generator[Any]]) -> Callable[..., Generator[Any]]:
-        """Return a function that returns the same chunks and counts the time of making them."""
-
-        def make(*arguments: Any) -> Generator[Any]:
-            made = chunks(*arguments)
-            try:
-                while True:
-                    began = time.perf_counter()
-                    chunk = next(made, None)
-                    with self._lock:
-                        self._make_seconds += time.perf_counter() - began
-                    if chunk is None:
-                        return
-                    yield chunk
-                    del chunk  # only the consumer keeps a reference
-            finally:
-                made.close()
-
-        return make
 
     def attach(self, delivered: Delivered) -> None:
         """Include an iterator in the counts."""
@@ -239,8 +219,8 @@ class Counters:
         with self._lock:
             return _sum(self._ended, self._iterators)._replace(
                 groups=self.groups,
-                read_seconds=self._read_seconds,
-                assemble_seconds=max(0.0, self._make_seconds - self._read_seconds),
+                read_seconds=self._seconds["read"],
+                assemble_seconds=max(0.0, self._seconds["make"] - self._seconds["read"]),
                 ready=sum(each.channel.depth for each in self._iterators),
                 buffers=buffers,
                 skipped=tuple(self.skipped),
@@ -249,13 +229,12 @@ class Counters:
 
 def _sum(stats: LoaderStats, iterators: list[Delivered]) -> LoaderStats:
     """Return the counts with those of some iterators added."""
-    waits = [each.channel.waited for each in iterators]
     return stats._replace(
         batches=stats.batches + sum(each.batches for each in iterators),
         rows=stats.rows + sum(each.rows for each in iterators),
         nbytes=stats.nbytes + sum(each.nbytes for each in iterators),
-        reader_waited=stats.reader_waited + sum(wait[0] for wait in waits),
-        consumer_waited=stats.consumer_waited + sum(wait[1] for wait in waits),
+        reader_waited=stats.reader_waited + sum(each.channel.reader_waited for each in iterators),
+        consumer_waited=stats.consumer_waited + sum(each.channel.consumer_waited for each in iterators),
         seconds=stats.seconds + sum(each.last - each.began for each in iterators),
     )
 
@@ -279,20 +258,21 @@ def live_loaders() -> list[Any]:
 
 def read_records() -> list[dict[str, Any]]:
     """Return the fields of `zerocopy.monitor.sample.LoaderRecord` for each loader, the oldest first."""
-    return [_record(loader) for loader in live_loaders()]
-
-
-def _record(loader: Any) -> dict[str, Any]:
-    stats, iterators = loader.stats(), loader._counters.open_iterators()
-    return {
-        "name": loader._title,
-        "batches": stats.batches,
-        "rows": stats.rows,
-        "bytes": stats.nbytes,
-        "depth": stats.ready,
-        "limit": loader._options.prefetch * max(1, iterators),
-        "reader_wait": stats.reader_waited,
-        "consumer_wait": stats.consumer_waited,
-        "bottleneck": stats.bottleneck,
-        "running": iterators > 0,
-    }
+    records = []
+    for loader in live_loaders():
+        stats, iterators = loader.stats(), loader._counters.open_iterators()
+        records.append(
+            {
+                "name": loader._title,
+                "batches": stats.batches,
+                "rows": stats.rows,
+                "bytes": stats.nbytes,
+                "depth": stats.ready,
+                "limit": loader._options.prefetch * max(1, iterators),
+                "reader_wait": stats.reader_waited,
+                "consumer_wait": stats.consumer_waited,
+                "bottleneck": stats.bottleneck,
+                "running": iterators > 0,
+            }
+        )
+    return records

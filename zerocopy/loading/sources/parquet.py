@@ -49,15 +49,15 @@ class ParquetFiles(Dataset):
         self.schema = self._unified(data.schema, columns, schema)
         self._set_groups(_LEAST_ROWS)
 
-    def _unified(self, found: Any, columns: Sequence[Hashable] | None, schema: Any) -> Any:
+    def _unified(self, whole: Any, columns: Sequence[Hashable] | None, schema: Any) -> Any:
         """Return the schema of the rows; refuse files of different columns, unless `schema` unifies them."""
         if schema is not None:
             target = as_schema(schema)
             return type_of(target, choose(columns, target.names))
         full = self._schemas[0]
-        for name in found.names:
+        for name in whole.names:
             if name in self._constants[0] and name not in full.names:
-                full = full.append(found.field(name))
+                full = full.append(whole.field(name))
         target = type_of(full, choose(columns, full.names))
         for file, other in enumerate(self._schemas):
             if not other.equals(self._schemas[0]):
