@@ -275,15 +275,14 @@ def test_the_terminal() -> None:
 def test_the_page() -> None:
     pytest.importorskip("bokeh")
     from zerocopy.monitor.observer import rates
-    from zerocopy.monitor.web.charts import Chart, ChartView
-    from zerocopy.monitor.web.feed import Moment
+    from zerocopy.monitor.web.drawing import Chart, ChartView
     from zerocopy.monitor.web.pages import PAGES
-    from zerocopy.monitor.web.tables import Table, TableView, TextView
+    from zerocopy.monitor.web.server import Moment
 
     moment = Moment(1, SAMPLE, rates(SAMPLE, SAMPLE))
     shown = ""
     for part in {part for page in PAGES for part in page.parts if not isinstance(part, Chart)}:
-        shown += (TableView if isinstance(part, Table) else TextView)(part).html(moment)
+        shown += part.html(moment)
     for chart in [part for page in PAGES for part in page.parts if isinstance(part, Chart)]:
         view = ChartView(chart)
         view.update([moment], 10)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,7 +32,7 @@ from helpers.monitor_samples import process
 
 import zerocopy
 from zerocopy.cli.main import command
-from zerocopy.cli.monitor.options import Options
+from zerocopy.cli.monitor.command import problem
 from zerocopy.monitor.csv_file import FIELDS
 from zerocopy.monitor.run_directory import FileName, write
 
@@ -179,7 +180,9 @@ def test_contradictory_and_invalid_options_are_refused(arguments: list[str]) -> 
 
 
 def test_options_without_a_contradiction_are_accepted() -> None:
-    assert Options(csv_path="a.csv", prometheus="a.prom", serve=0, program=("x.py",)).problem() == ""
+    arguments = ["--csv", "a.csv", "--prometheus", "a.prom", "--serve", "0", "--", "x.py"]
+    context = command().commands["monitor"].make_context("monitor", arguments)
+    assert problem(SimpleNamespace(**context.params)) == ""
 
 
 @pytest.mark.parametrize(

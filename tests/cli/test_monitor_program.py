@@ -26,8 +26,7 @@ from helpers.monitor_program import (
     start_monitor,
 )
 
-from zerocopy.cli.monitor.private_directory import private_directory
-from zerocopy.cli.monitor.program import ProgramError, _is_for_group, command_of
+from zerocopy.cli.monitor.program import ProgramError, _is_for_group, command_of, private_directory
 from zerocopy.monitor.errors import MonitorFileError
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="the system has no sigtimedwait")

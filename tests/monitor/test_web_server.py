@@ -19,13 +19,11 @@ from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.conversion import as_dict
 from zerocopy.monitor.errors import ServeError
 from zerocopy.monitor.sample import Sample
-from zerocopy.monitor.web import gpu_pages, process_pages
+from zerocopy.monitor.web import contents
 from zerocopy.monitor.web.access import HEADERS
-from zerocopy.monitor.web.charts import MOST_LABELS, Chart, ChartView
-from zerocopy.monitor.web.feed import Feed, Moment
+from zerocopy.monitor.web.drawing import MOST_LABELS, Chart, ChartView
 from zerocopy.monitor.web.pages import PAGES
-from zerocopy.monitor.web.server import Server, serve
-from zerocopy.monitor.web.tables import TableView
+from zerocopy.monitor.web.server import Feed, Moment, Server, serve
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +59,13 @@ def test_each_page_is_sent(server: Server, page) -> None:
 def test_figures_that_were_not_measured_are_named_on_the_pages() -> None:
     unknown = replace(ROWS[1], aliased_bytes=0, unmeasured_calls=1000, seconds=None)
     shown = sample(process(conversions=[as_dict(row) for row in (ROWS[0], unknown)]))
-    for table in (process_pages.SITES, process_pages.SLOW_SITES, process_pages.WORST_SITES):
-        rows = TableView(table).html(Moment(1, shown, None)).split("<tr")
+    for table in (contents.SITES, contents.SLOW_SITES, contents.WORST_SITES):
+        rows = table.html(Moment(1, shown, None)).split("<tr")
         number = next(number for number, row in enumerate(rows) if "data.py:7" in row)
         assert rows[number].count(">?<") == 4
         assert "0 B" not in rows[number]
         assert "Not measured: the bytes of 1,000 of 1,000 calls, the time." in rows[number + 1]
-    (totals,) = process_pages.TOTALS.lines(Moment(1, shown, None))
+    (totals,) = contents.TOTALS.lines(Moment(1, shown, None))
     assert "1,000 not measured" in totals
 
 
@@ -254,7 +252,7 @@ def test_a_chart_without_text_takes_no_place() -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_parts_of_the_memory_are_the_memory_of_the_gpus(name: str) -> None:
     sample = SAMPLES[name]
-    parts = gpu_pages.MEMORY_SPLIT.values(Moment(1, sample, None))
+    parts = contents.MEMORY_SPLIT.values(Moment(1, sample, None))
     total = sum(card["memory_total"] or 0 for card in sample["cards"]["cards"])
     assert sum(value or 0 for value in parts.values()) == total
 

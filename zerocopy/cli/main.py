@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import zerocopy
 from zerocopy.cli.audit_command import audit_command
-from zerocopy.cli.monitor_command import monitor_command
+from zerocopy.cli.monitor.command import monitor_command
 
 if TYPE_CHECKING:
     import click

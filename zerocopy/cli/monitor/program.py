@@ -1,4 +1,4 @@
-"""``Program``: runs a program as if it ran alone, with the monitor in its environment.
+"""``zerocopy monitor -- PROGRAM``: the program runs as if it ran alone, and a report follows.
 
 It keeps its standard streams, working directory and process group. The kernel sends the signals of the
 terminal, such as Ctrl+C, to the whole group, so the program has them already; those that another process
@@ -7,17 +7,28 @@ sends to the monitor are forwarded.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from types import FrameType
+from collections.abc import Iterator, Sequence
+from types import FrameType, SimpleNamespace
 from typing import Any
 
+from rich.text import Text
+
+from zerocopy.cli.monitor.command import open_outputs, served
+from zerocopy.cli.monitor.view import final_report
+from zerocopy.cli.monitor.watching import watch
 from zerocopy.errors import ZeroCopyError
+from zerocopy.formatting.units import format_count, format_seconds
+from zerocopy.monitor.errors import MonitorFileError, RunDirectoryError
+from zerocopy.monitor.observer import Observer
+from zerocopy.monitor.run_directory import VARIABLE, FileName, default_directory, opened
+from zerocopy.monitor.sample import Sample
 
 _FORWARDED = (
     signal.SIGINT,
@@ -27,19 +38,91 @@ _FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
+#: Seconds for which ended processes are in the samples: files are kept for an hour.
+_SHOWN = 3600.0
+#: Prefix of the run directories of programs, in that of the user.
+_PREFIX = "run-"
+
+
+def run_program(options: SimpleNamespace) -> int:
+    """Run the program with the files and the page, print the report, and return the program's exit code."""
+    folder = contextlib.nullcontext(options.directory) if options.directory else private_directory()
+    with folder as directory:
+        program = Program(options.program, str(directory))
+        observer, page = (Observer(directory, shown=_SHOWN, order=options.order) for _ in range(2))
+        with open_outputs(options) as outputs, contextlib.ExitStack() as stack:
+            with program:
+                stack.enter_context(served(page, options))
+                began = time.time()
+                program.start()
+                watch(observer, outputs, options.every, options.count, program.wait)
+                while not program.wait(options.every):
+                    pass
+            sample = observer.read()
+            sample["processes"] = [record for record in sample["processes"] if record["time"] >= began]
+            _print_report(sample, _headline(program, options, time.time() - began, len(sample["processes"])))
+            stays = sys.stdin.isatty() if options.keep is None else options.keep
+            if options.serve is not None and stays and not program.is_ending:
+                print("zerocopy monitor: the page stays until Ctrl+C", file=sys.stderr, flush=True)
+                with contextlib.suppress(KeyboardInterrupt):
+                    while True:
+                        time.sleep(3600)
+    return program.exit_code or 0
+
+
+def _headline(program: Program, options: SimpleNamespace, seconds: float, count: int) -> str:
+    """Return how the program ended."""
+    name = " ".join(options.program[: 2 if options.program[0] == "-m" else 1])
+    end = f"ended with exit code {program.exit_code}"
+    end = f"was killed by {program.signal_name}" if program.signal_name else end
+    recorded = f"; {format_count(count, 'process', 'processes')}" if count > 1 else ""
+    return f"zerocopy monitor: {name} {end} after {format_seconds(seconds)}{recorded}"
+
+
+def _print_report(sample: Sample, headline: str) -> None:
+    """Print the report to standard error: standard output is the program's."""
+    from zerocopy.cli.terminal import PLAIN_WIDTH, Output
+
+    is_terminal = sys.stderr.isatty()
+    out = Output(sys.stderr)
+    if is_terminal:
+        from rich.console import Console
+
+        out.console = Console(stderr=True, highlight=False)
+        out.plain, out.width = False, out.console.width
+    width = out.width if is_terminal else PLAIN_WIDTH
+    with contextlib.suppress(OSError):  # a closed pipe: the exit code is the program's
+        out.show(Text(""), *final_report(sample, width, headline))
+        sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def private_directory() -> Iterator[str]:
+    """Create a run directory for one program, and remove it at the end, with those of killed monitors."""
+    parent = default_directory()
+    path = os.path.join(parent, f"{_PREFIX}{FileName.of_this_process()}".removesuffix(".json"))
+    try:
+        with opened(parent, create=True) as folder:
+            for name in os.listdir(folder):
+                owner = FileName.read(f"{name.removeprefix(_PREFIX)}.json")
+                if name.startswith(_PREFIX) and owner is not None and not owner.is_alive:
+                    shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
+        with opened(path, create=True):
+            pass
+    except RunDirectoryError:
+        raise
+    except OSError as error:
+        why = f"it cannot be created: {error.strerror or error}"
+        fix = f"set {VARIABLE}, or --directory, to a directory where you may write"
+        raise MonitorFileError(f"the run directory {parent}", why, fix) from error
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 class ProgramError(ZeroCopyError, LookupError):
-    """The program that the monitor should run does not exist.
-
-    Examples
-    --------
-    >>> command_of(["no.py"])
-    Traceback (most recent call last):
-        ...
-    zerocopy.cli.monitor.program.ProgramError: zerocopy monitor -- no.py: there is no such file or command.
-      To fix: pass a Python script, -m module, -c code or a command
-    """
+    """The program that the monitor should run does not exist."""
 
     code = "unknown-program"
 
@@ -79,23 +162,11 @@ def _is_for_group(received: Any) -> bool:
 
 
 class Program:
-    """A program that runs under the monitor.
-
-    Parameters
-    ----------
-    arguments : sequence of str
-        As after ``python``, or a command.
-    directory : str
-        The run directory to which it writes its figures.
-    """
+    """A program that runs under the monitor: arguments as after ``python``, or a command."""
 
     def __init__(self, arguments: Sequence[str], directory: str) -> None:
         self._command = command_of(arguments)
-        self._environment = {
-            **os.environ,
-            "ZEROCOPY_MONITOR": "1",
-            "ZEROCOPY_MONITOR_DIR": directory,
-        }
+        self._environment = {**os.environ, "ZEROCOPY_MONITOR": "1", VARIABLE: directory}
         # nohup and shells ignore signals for a program in the background; it inherits that.
         self._signals = [number for number in _FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
         self._noted: list[int] = []

@@ -5,19 +5,27 @@ Bars and signs are ASCII and differ in shape, so that they are readable in every
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 from rich.text import Text
 
-from zerocopy.cli.monitor.view_cards import card_lines
-from zerocopy.cli.monitor.view_conversions import conversion_lines
-from zerocopy.cli.monitor.view_lines import labelled, wrapped
-from zerocopy.cli.monitor.view_processes import loader_lines, pool_lines, process_lines
 from zerocopy.formatting.printable import printable
-from zerocopy.formatting.units import format_bytes
+from zerocopy.formatting.units import format_bytes, format_count, format_seconds
+from zerocopy.monitor.conversion import ConversionRow, merged_rows
+from zerocopy.monitor.memory_split import MemorySplit, memory_split
 from zerocopy.monitor.observer import Rates
-from zerocopy.monitor.sample import Machine, Sample
+from zerocopy.monitor.report import count_cells, notes, summary, text_table
+from zerocopy.monitor.sample import Card, Machine, PoolRecord, ProcessRecord, Sample
+
+#: Width of the names of the parts.
+_LABEL = 12
+#: More items than a sample has.
+_ALL = 10_000
 
 #: How to monitor a process.
-HOW = (
+_HOW = (
     "No process is monitored. To monitor one:",
     "  zerocopy monitor -- script.py        runs a program under the monitor",
     "  ZEROCOPY_MONITOR=1 python script.py  in another terminal",
@@ -28,13 +36,12 @@ HOW = (
 def screen(sample: Sample, rates: Rates | None, width: int, height: int, title: str) -> list[Text]:
     """Return at most `height` lines; conversions get the lines that the other parts leave."""
     for most in range(max(height // 8, 1), 0, -1):  # items of each part
-        head = [Text(title, "bold"), *card_lines(sample, width, most)]
-        head += machine_lines(sample["machine"], rates)
+        head = [Text(title, "bold"), *_cards(sample, width, most), *_machine(sample["machine"], rates)]
         tail = _tail(sample, rates, most)
         room = max(height - len(head) - len(tail), 1)
         if room >= height // 3:
             break
-    middle = conversion_lines(sample, rates, width, room) if sample["processes"] else _how()[:room]
+    middle = _conversions(sample, rates, width, room) if sample["processes"] else _how()[:room]
     lines = [*head, *middle, *tail][:height]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
@@ -43,11 +50,9 @@ def screen(sample: Sample, rates: Rates | None, width: int, height: int, title: 
 
 def report(sample: Sample, rates: Rates | None, width: int, title: str) -> list[Text]:
     """Return all lines."""
-    lines = [Text(title, "bold"), *card_lines(sample, width, full=True)]
-    lines += machine_lines(sample["machine"], rates)
-    lines += conversion_lines(sample, rates, width) if sample["processes"] else _how()
-    lines += _tail(sample, rates, most=10_000)
-    return [part for line in lines for part in wrapped(line, width)]
+    lines = [Text(title, "bold"), *_cards(sample, width, full=True), *_machine(sample["machine"], rates)]
+    lines += _conversions(sample, rates, width) if sample["processes"] else _how()
+    return _wrapped([*lines, *_tail(sample, rates, _ALL)], width)
 
 
 def final_report(sample: Sample, width: int, title: str) -> list[Text]:
@@ -56,21 +61,19 @@ def final_report(sample: Sample, width: int, title: str) -> list[Text]:
     if not sample["processes"]:
         lines.append(Text("  No process of the program imported zerocopy, so nothing was recorded."))
         return lines
-    lines += conversion_lines(sample, None, width)
-    pools = [record for record in sample["processes"] if record["pool"]["kind"]]
-    lines += pool_lines(pools, 20)
-    lines += loader_lines(sample["processes"], 20) + _problems(sample, 20)
-    return [part for line in lines for part in wrapped(line, width)]
+    lines += _conversions(sample, None, width)
+    lines += _pools([record for record in sample["processes"] if record["pool"]["kind"]], 20)
+    return _wrapped([*lines, *_loaders(sample["processes"], 20), *_problems(sample, 20)], width)
 
 
 def _tail(sample: Sample, rates: Rates | None, most: int) -> list[Text]:
     records = sample["processes"]
-    lines = pool_lines(records, most) + process_lines(records, rates, most) if records else []
-    return lines + loader_lines(records, most) + _problems(sample, most)
+    lines = [*_pools(records, most), *_processes(records, rates, most)] if records else []
+    return [*lines, *_loaders(records, most), *_problems(sample, most)]
 
 
 def _how() -> list[Text]:
-    return [Text(HOW[0], "bold cyan"), *map(Text, HOW[1:])]
+    return [Text(_HOW[0], "bold cyan"), *map(Text, _HOW[1:])]
 
 
 def _problems(sample: Sample, most: int) -> list[Text]:
@@ -80,7 +83,7 @@ def _problems(sample: Sample, most: int) -> list[Text]:
     return [Text(f"Note      {printable(text)}", "yellow") for text in texts[:most]]
 
 
-def machine_lines(machine: Machine, rates: Rates | None) -> list[Text]:
+def _machine(machine: Machine, rates: Rates | None) -> list[Text]:
     """Return the use of the cores and memory, and the traffic of disks and networks."""
     parts = []
     cores = machine["cpu_percent"]
@@ -94,15 +97,275 @@ def machine_lines(machine: Machine, rates: Rates | None) -> list[Text]:
     total, free = machine["shared_memory_total"], machine["shared_memory_free"]
     if total and free is not None:
         parts.append(f"/dev/shm {format_bytes(total - free)}")
-    lines = [labelled("Machine", "   ".join(parts) or "not readable")]
+    lines = [_labelled("Machine", "   ".join(parts) or "not readable")]
     if rates is not None:
-        disk = [_per_second(rates, "disk_read"), _per_second(rates, "disk_written")]
-        network = [_per_second(rates, "network_received"), _per_second(rates, "network_sent")]
-        traffic = f"disk read {disk[0]} write {disk[1]}   network in {network[0]} out {network[1]}"
-        lines.append(labelled("", traffic))
+        figures = [rates["disk_read"], rates["disk_written"]]
+        figures += [rates["network_received"], rates["network_sent"]]
+        disk_in, disk_out, net_in, net_out = ("?" if each is None else _rate(each) for each in figures)
+        traffic = f"disk read {disk_in} write {disk_out}   network in {net_in} out {net_out}"
+        lines.append(_labelled("", traffic))
     return lines
 
 
-def _per_second(rates: Rates, key: str) -> str:
-    value = rates[key]  # type: ignore[literal-required]
-    return "?" if value is None else f"{format_bytes(round(value))}/s"
+# -- lines -----------------------------------------------------------------------------
+
+
+def _labelled(label: str, text: str, style: str = "") -> Text:
+    """Return a line with the name of its part."""
+    return Text.assemble((label.ljust(_LABEL), "bold cyan"), (printable(text), style))
+
+
+def _limited(lines: Sequence[Text], most: int, noun: str) -> list[Text]:
+    """Return the first lines, and a line with the number of omitted ones."""
+    if len(lines) <= most:
+        return list(lines)
+    shown = max(most - 1, 1)
+    return [*lines[:shown], Text(f"{' ' * _LABEL}and {len(lines) - shown} more {noun}", "dim")]
+
+
+def _part(label: str, texts: Iterable[str], most: int, noun: str = "lines") -> list[Text]:
+    """Return lines, the first of which has the name of the part."""
+    lines = [_labelled("" if number else label, text) for number, text in enumerate(texts)]
+    return _limited(lines, most, noun)
+
+
+def _wrapped(lines: Iterable[Text], width: int) -> list[Text]:
+    """Return each line as one or several that fit, indented below the name of its part."""
+    result = []
+    for line in lines:
+        parts = textwrap.wrap(
+            line.plain, width, subsequent_indent=" " * _LABEL, break_on_hyphens=False,
+            replace_whitespace=False,
+        )  # fmt: skip
+        result += [line] if line.cell_len <= width else list(map(Text, parts))
+    return result
+
+
+def _rate(value: float) -> str:
+    return f"{format_bytes(round(value))}/s"
+
+
+# -- conversions: rates, sums, and the call sites with the reason and the fix -----------------
+
+#: The columns after the call site, and their widths. 80 columns have no room for the time, unless it orders
+#: the lines.
+_NUMBERS = {"calls": 9, "aliased": 10, "copied": 10, "time": 7}
+
+
+def _conversions(sample: Sample, rates: Rates | None, width: int, height: int | None = None) -> list[Text]:
+    """Return at most `height` lines; without it, all rows with reasons that are not cut."""
+    rows = merged_rows(sample["processes"], sample["order"])
+    lines = [_conversion_rates(rates)] if rates is not None else []
+    lines.append(_labelled("" if lines else "Conversions", summary(rows)))
+    if height is None:
+        return [*lines, *map(Text, text_table(rows, width).split("\n") if rows else [])]
+    titles = list(_NUMBERS)[: 4 if sample["order"] == "time" else 3]
+    return (lines + _table(rows, titles, width, height - len(lines)))[:height]
+
+
+def _conversion_rates(rates: Rates) -> Text:
+    now = rates["conversions"]
+    copied, refused = now["copied_bytes"], now["refused_calls"]
+    return Text.assemble(
+        _labelled("Conversions", ""),
+        (f"copied {_rate(copied)}", "yellow" if copied else ""),
+        "   ",
+        (f"aliased {_rate(now['aliased_bytes'])}", "green"),
+        f"   {now['calls']:,.1f} calls/s   ",
+        (f"{refused:,.1f} refused/s", "red" if refused else ""),
+    )
+
+
+def _table(rows: list[ConversionRow], titles: list[str], width: int, height: int) -> list[Text]:
+    """Return a title, and rows with their reason and fix, as many as fit."""
+    if not rows or height < 2:
+        return []
+    room = width - sum(_NUMBERS[title] + 1 for title in titles)
+    lines = [Text(_columns("call site", titles, room), "dim")]
+    for number, row in enumerate(rows):
+        style = "yellow" if row.copied_bytes else "red" if row.refused_calls else ""
+        block = [Text(_columns(_place(row, room), count_cells(row)[: len(titles)], room), style)]
+        block += [
+            Text(f"    {printable(note)}", "" if note.startswith("fix") else "dim") for note in notes(row)
+        ]
+        left = height - len(lines)
+        is_last = number == len(rows) - 1
+        if len(block) > left - (not is_last):
+            if len(lines) == 1 and left > 0:
+                lines += block[:left]
+            elif left > 0:
+                lines.append(Text(f"and {len(rows) - number} more call sites", "dim"))
+            break
+        lines += block
+    return lines
+
+
+def _place(row: ConversionRow, room: int) -> str:
+    """Return the call site and the pair, without the folder, the function or the place if they do not fit."""
+    if not row.source:
+        return "(other call sites)"
+    parts = row.source.split(".")
+    pair = f"{parts[0]}.{parts[-1]} -> {row.target}" if len(parts) > 1 else f"{row.source} -> {row.target}"
+    name = f"{row.file.replace(chr(92), '/').rpartition('/')[2]}:{row.line}" if row.file else ""
+    texts = [f"{name} {row.function}  {pair}", f"{name}  {pair}"] if name else [pair]
+    return next((text for text in texts if len(text) <= room), texts[-1])
+
+
+def _columns(text: str, numbers: Sequence[str], room: int) -> str:
+    shown = printable(text)
+    shown = shown if len(shown) <= room else f"{shown[: room - 2]}.."
+    cells = [f" {number:>{width}}" for number, width in zip(numbers, _NUMBERS.values(), strict=False)]
+    return shown.ljust(room) + "".join(cells)
+
+
+# -- GPUs, with their memory divided among pools and processes --------------------------------
+
+#: The parts of a GPU's memory: field, sign in the bar, name, style. "rest" is memory that cannot be divided.
+_PARTS = (
+    ("pool_in_use", "#", "pool used", "green"),
+    ("pool_free", "=", "pool free", "cyan"),
+    ("process_outside_pool", "+", "outside pool", "yellow"),
+    ("other_processes", "o", "others", "magenta"),
+    ("rest", "?", "not divided", ""),
+    ("free", ".", "free", "dim"),
+)
+
+
+def _cards(sample: Sample, width: int, most: int = _ALL, full: bool = False) -> list[Text]:
+    """Return three lines for each GPU, one line if there are many, or why there are none."""
+    cards = sample["cards"]
+    if not cards["cards"]:
+        return [_labelled("GPUs", f"none: {cards['why_not'] or 'NVML lists no GPU'}")]
+    if not full and len(cards["cards"]) > most:
+        return _limited([_headline(card) for card in cards["cards"]], most * 2, "GPUs")
+    lines = []
+    for card in cards["cards"]:
+        lines.append(_headline(card))
+        if not card["lost"]:
+            split = memory_split(card, sample["processes"], cards)
+            lines += _memory(card, split, width)
+            lines += [Text(f"{' ' * _LABEL}{why}", "dim") for why in split.why_not if full]
+    return lines
+
+
+def _headline(card: Card) -> Text:
+    if card["lost"]:
+        return _labelled(f"GPU {card['index']}", card["lost"], "red")
+    parts = [card["name"]]
+    if card["utilization"] is not None:
+        parts.append(f"{card['utilization']}%")
+    if card["temperature"] is not None:
+        parts.append(f"{card['temperature']} C")
+    if card["power"] is not None:
+        limit = "" if card["power_limit"] is None else f"/{card['power_limit']:.0f}"
+        parts.append(f"{card['power']:.0f}{limit} W")
+    if card["pcie_received"] is not None and card["pcie_sent"] is not None:
+        received, sent = format_bytes(card["pcie_received"]), format_bytes(card["pcie_sent"])
+        parts.append(f"PCIe/s in {received} out {sent}")
+    return _labelled(f"GPU {card['index']}", "  ".join(parts))
+
+
+def _memory(card: Card, split: MemorySplit, width: int) -> list[Text]:
+    """Return a bar, and the figures of its parts."""
+    total, used = card["memory_total"], card["memory_used"]
+    if not total or used is None:
+        return [_labelled("", "memory: not readable", "dim")]
+    sizes: dict[str, int] = {name: getattr(split, name) or 0 for name, *_ in _PARTS if name != "rest"}
+    if split.total is None:  # the parts do not add up to the bar
+        sizes["other_processes"] = sizes["free"] = 0
+        sizes |= {"rest": max(used - sum(sizes.values()), 0), "free": total - used}
+    text = f"{format_bytes(used)} of {format_bytes(total)} "
+    room = max(min(width, 120) - _LABEL - len(text) - 2, 10)
+    bar, legend = Text(" " * _LABEL + text + "["), Text(" ")
+    drawn, seen = 0, 0
+    for part, sign, name, style in _PARTS:
+        size = sizes.get(part, 0)
+        seen += size
+        end = min(round(room * seen / total), room)
+        bar.append(sign * (end - drawn), style)
+        drawn = max(end, drawn)
+        if size and sign != ".":
+            # Without a digit after the point for large sizes, so that the parts fit in 80 columns.
+            shown = f"{size / (1 << 30):.0f} GiB" if size >= 10 << 30 else format_bytes(size)
+            legend.append(sign, style)
+            legend.append(f" {name} {shown}  ")
+    bar.append("." * (room - drawn) + "]")
+    return [bar, legend] if legend.plain.strip() else [bar]
+
+
+# -- processes: their pools, shared memory and loaders ----------------------------------------
+
+
+def _processes(records: Sequence[ProcessRecord], rates: Rates | None, most: int) -> list[Text]:
+    """Return a line for each process."""
+    lines = []
+    for record in records:
+        process, shared = record["process"], record["shared"]
+        parts = [_name(record)]
+        parts.append("ended" if record["ended"] else f"{format_bytes(record['rss'])} resident")
+        own = rates["processes"].get(process["pid"]) if rates is not None else None
+        if own is not None and own["copied_bytes"]:
+            parts.append(f"copies {_rate(own['copied_bytes'])}")
+        if shared["segments"]:
+            count = format_count(shared["segments"], "segment")
+            parts.append(f"{count}, {format_bytes(shared['segment_bytes'])}")
+        if shared["mapped"]:
+            parts.append(f"{format_bytes(shared['mapped_bytes'])} mapped")
+        if shared["leases"]:
+            parts.append(format_count(shared["leases"], "lease"))
+        lines.append("  ".join(parts))
+    return _part("Processes", lines, most, "processes")
+
+
+def _name(record: ProcessRecord) -> str:
+    return f"{record['process']['pid']} {record['process']['program']}"
+
+
+def _pools(records: Sequence[ProcessRecord], most: int) -> list[Text]:
+    """Return two lines for each pool, or why there is none."""
+    lines: list[str] = []
+    for record in records:
+        if record["pool"]["kind"]:
+            lines += _pool(record["pool"], _name(record))
+        else:
+            # Host memory is counted without an installed pool.
+            host = _host(record["pool"])
+            lines += [f"{_name(record)}  {host}"] * bool(host)
+    if not lines and records:
+        lines = [f"none: {records[0]['pool']['why_not'] or 'no pool is installed'}"]
+    return _part("Pool", lines, most * 2)
+
+
+def _pool(pool: PoolRecord, who: str) -> list[str]:
+    devices = []
+    for index, device in pool["devices"].items():
+        of = "" if device["reserved"] is None else f" of {format_bytes(device['reserved'])}"
+        limit = "" if device["limit"] is None else f", limit {format_bytes(device['limit'])}"
+        peak = format_bytes(device["peak"])
+        devices.append(f"GPU {index} {format_bytes(device['in_use'])}{of}, peak {peak}{limit}")
+    held: list[Any] = [(name, each["in_use"]) for name, each in pool["frameworks"].items()]
+    held = [f"{name} {format_bytes(in_use)}" for name, in_use in held if in_use is not None]
+    first = "  ".join([f"{who}  {pool['kind']}", *devices])
+    second = "   ".join(part for part in (", ".join(held), _host(pool)) if part)
+    return [first, f"  {second}"] if second else [first]
+
+
+def _host(pool: PoolRecord) -> str:
+    """Return the memory of the host's modes that is in use or kept."""
+    modes = []
+    for name, mode in pool["host"].items():
+        if mode["in_use"] or mode["kept"]:
+            kept = f", {format_bytes(mode['kept'])} kept" if mode["kept"] else ""
+            modes.append(f"{name} {format_bytes(mode['in_use'] or 0)}{kept}")
+    return f"host: {'; '.join(modes)}" if modes else ""
+
+
+def _loaders(records: Sequence[ProcessRecord], most: int) -> list[Text]:
+    """Return a line for each loader: how many batches are ready, and the waits of both sides."""
+    lines = []
+    for each in [each for record in records for each in record["loaders"]]:
+        ready = f"  {each['depth']} of {each['limit']} ready" if each["running"] else ""
+        lines.append(f"{each['name']}  batches {each['batches']:,}, {format_bytes(each['bytes'])}{ready}")
+        reader, consumer = format_seconds(each["reader_wait"]), format_seconds(each["consumer_wait"])
+        lines.append(f"  {each['bottleneck']} (reader {reader}, consumer {consumer})")
+    return _part("Loaders", lines, most * 2)

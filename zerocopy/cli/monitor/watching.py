@@ -1,14 +1,16 @@
-"""The loop of a reader: samples at equal intervals until a limit, an end or Ctrl+C."""
+"""The loop of a reader: samples at equal intervals until a limit, an end or Ctrl+C; and the live view."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
-from typing import Protocol
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 from zerocopy.formatting.printable import printable
 from zerocopy.monitor.observer import Observer, Rates
@@ -23,31 +25,11 @@ STEP = 0.2
 Wait = Callable[[float], bool]
 
 
-class Output(Protocol):
-    """A file or the screen, to which samples are written."""
-
-    @property
-    def name(self) -> str:
-        """Its name in messages."""
-
-    def write(self, sample: Sample, rates: Rates | None) -> None:
-        """Show a sample."""
-
-    def close(self) -> None:
-        """Release its resources."""
-
-
-def watch(
-    source: Observer, outputs: Sequence[Output], every: float, count: int | None, wait: Wait
-) -> list[str]:
+def watch(source: Observer, outputs: Sequence[Any], every: float, count: int | None, wait: Wait) -> list[str]:
     """Write samples to all outputs until `wait` returns True, `count` are written or no output is left.
 
-    An output that fails is not written to again; the others continue.
-
-    Returns
-    -------
-    list of str
-        The name and the error of each output that failed.
+    Outputs are files or the screen, with a `name` and the method `write`. One that fails is not written to
+    again; the others continue. Returns the name and the error of each output that failed.
     """
     working, failures = list(outputs), []
     number, due = 0, time.monotonic()
@@ -72,15 +54,24 @@ def watch(
 def until_process_ends(name: FileName | None) -> Wait:
     """Return a wait for the end of a process; for None, it only waits."""
 
+    def has_ended(seconds: float) -> bool:
+        time.sleep(seconds)
+        return name is not None and (not name.is_alive or is_zombie(name.pid))
+
+    return _in_steps(has_ended)
+
+
+def _in_steps(has_ended: Wait) -> Wait:
+    """Return a wait that calls `has_ended` at least every `STEP` seconds."""
+
     def wait(seconds: float) -> bool:
         end = time.monotonic() + seconds
-        while True:
-            if name is not None and (not name.is_alive or is_zombie(name.pid)):
+        if has_ended(0.0):
+            return True
+        while (left := end - time.monotonic()) > 0:
+            if has_ended(min(left, STEP)):
                 return True
-            left = end - time.monotonic()
-            if left <= 0:
-                return False
-            time.sleep(min(left, STEP))
+        return False
 
     return wait
 
@@ -102,3 +93,67 @@ def terminated_as_exit() -> Iterator[None]:
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
+
+
+# -- the live view: the alternate screen, redrawn at each sample; q or Ctrl+C ends it --------
+
+
+def show(observer: Observer, options: SimpleNamespace, wait: Wait) -> None:
+    """Show samples in the terminal until q is typed."""
+    from rich.console import Console
+    from rich.live import Live
+
+    process = f" process {options.pid}" if options.pid is not None else ""
+    title = f"zerocopy monitor{process}   every {options.every:g} s   q ends"
+    console = Console(highlight=False)
+    live = Live(
+        console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+    )
+    with _keys() as is_typed, live, contextlib.suppress(KeyboardInterrupt):
+        wait_for_keys = _in_steps(lambda seconds: is_typed(seconds) or wait(0.0))
+        watch(observer, [Screen(console, live, title)], options.every, options.count, wait_for_keys)
+
+
+class Screen:
+    """Draws samples on the alternate screen of a terminal."""
+
+    name = "the terminal"
+
+    def __init__(self, console: Any, live: Any, title: str) -> None:
+        self._console, self._live, self._title = console, live, title
+
+    def write(self, sample: Sample, rates: Rates | None) -> None:
+        """Draw a sample."""
+        from rich.console import Group
+
+        from zerocopy.cli.monitor.view import screen
+        from zerocopy.cli.terminal import Printable
+
+        width, height = self._console.size
+        clock = time.strftime("%H:%M:%S", time.localtime(sample["time"]))
+        lines = screen(sample, rates, width, height, f"{self._title}   {clock}")
+        self._live.update(Printable(Group(*lines)), refresh=True)
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[Wait]:
+    """Yield a function that waits, and returns whether q was typed; keys are not echoed."""
+    if not sys.stdin.isatty():
+        yield lambda seconds: bool(time.sleep(seconds))  # type: ignore[func-returns-value]
+        return
+    import termios
+    import tty
+
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+
+    def is_typed(seconds: float) -> bool:
+        readable, _, _ = select.select([keyboard], [], [], seconds)
+        typed = os.read(keyboard, 64) if readable else None
+        return typed is not None and (not typed or bool(set(typed) & set(b"qQ\x04")))
+
+    try:
+        tty.setcbreak(keyboard)
+        yield is_typed
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

@@ -15,11 +15,9 @@ from bokeh.models.widgets import TextInput
 from jinja2 import Template
 from tornado.web import RequestHandler
 
-from zerocopy.monitor.web import gpu_pages as gpu, process_pages as ours
-from zerocopy.monitor.web.charts import Chart, ChartView
-from zerocopy.monitor.web.feed import Feed
-from zerocopy.monitor.web.tables import Table, TableView, Text, TextView
-from zerocopy.monitor.web.template import PAGE
+from zerocopy.monitor.web import contents as own
+from zerocopy.monitor.web.drawing import Chart, ChartView, Table, Text, TextView
+from zerocopy.monitor.web.server import Feed
 
 Part = Chart | Table | Text
 
@@ -40,26 +38,64 @@ def _if_any(part: Any) -> Any:
 PAGES = (
     Page(
         "", "Overview",
-        (ours.STATE, ours.TOTALS, ours.BYTES, ours.FRAMEWORKS, ours.WORST_SITES, gpu.NO_GPU,
-         _if_any(gpu.DEVICES), _if_any(gpu.UTILIZATION), _if_any(gpu.MEMORY_SPLIT), ours.LOADERS, gpu.CPU,
-         gpu.MACHINE_MEMORY),
+        (own.STATE, own.TOTALS, own.BYTES, own.FRAMEWORKS, own.WORST_SITES, own.NO_GPU,
+         _if_any(own.DEVICES), _if_any(own.UTILIZATION), _if_any(own.MEMORY_SPLIT), own.LOADERS, own.CPU,
+         own.MACHINE_MEMORY),
     ),
-    Page("conversions", "Conversions", (ours.STATE, ours.TOTALS, ours.BYTES, ours.CALLS, ours.SITES)),
-    Page("conversions-by-time", "Conversions by time", (ours.STATE, ours.TOTALS, ours.SLOW_SITES)),
-    Page("pool", "Pool", (ours.STATE, ours.FRAMEWORKS, ours.HOST_MODES, ours.POOLS, ours.ATTACHED)),
-    Page("processes", "Processes", (ours.STATE, ours.PROCESSES, ours.RESIDENT)),
-    Page("loader", "Loader", (ours.STATE, ours.LOADERS, ours.DEPTH)),
-    Page("gpu-utilization", "GPU utilization", (gpu.NO_GPU, gpu.UTILIZATION, gpu.MEMORY_UTILIZATION)),
+    Page("conversions", "Conversions", (own.STATE, own.TOTALS, own.BYTES, own.CALLS, own.SITES)),
+    Page("conversions-by-time", "Conversions by time", (own.STATE, own.TOTALS, own.SLOW_SITES)),
+    Page("pool", "Pool", (own.STATE, own.FRAMEWORKS, own.HOST_MODES, own.POOLS, own.ATTACHED)),
+    Page("processes", "Processes", (own.STATE, own.PROCESSES, own.RESIDENT)),
+    Page("loader", "Loader", (own.STATE, own.LOADERS, own.DEPTH)),
+    Page("gpu-utilization", "GPU utilization", (own.NO_GPU, own.UTILIZATION, own.MEMORY_UTILIZATION)),
     Page(
         "gpu-memory", "GPU memory",
-        (gpu.NO_GPU, gpu.MEMORY_SPLIT, gpu.MEMORY_PARTS, gpu.MEMORY_USED, gpu.CARD_PROCESSES),
+        (own.NO_GPU, own.MEMORY_SPLIT, own.MEMORY_PARTS, own.MEMORY_USED, own.CARD_PROCESSES),
     ),
-    Page("gpu-resources", "GPU resources", (gpu.NO_GPU, gpu.DEVICES, gpu.POWER, gpu.TEMPERATURE, gpu.CLOCK)),
-    Page("pcie-throughput", "PCIe throughput", (gpu.NO_GPU, gpu.PCIE_RECEIVED, gpu.PCIE_SENT)),
-    Page("nvlink-throughput", "NVLink throughput", (gpu.NO_GPU, gpu.LINKS_RECEIVED, gpu.LINKS_SENT)),
-    Page("nvlink-timeline", "NVLink timeline", (gpu.NO_GPU, gpu.LINK_SUMS)),
-    Page("machine-resources", "Machine resources", (gpu.CPU, gpu.MACHINE_MEMORY, gpu.DISK, gpu.NETWORK)),
+    Page(
+        "gpu-resources", "GPU resources",
+        (own.NO_GPU, own.DEVICES, own.POWER, own.TEMPERATURE, own.CLOCK),
+    ),
+    Page("pcie-throughput", "PCIe throughput", (own.NO_GPU, own.PCIE_RECEIVED, own.PCIE_SENT)),
+    Page("nvlink-throughput", "NVLink throughput", (own.NO_GPU, own.LINKS_RECEIVED, own.LINKS_SENT)),
+    Page("nvlink-timeline", "NVLink timeline", (own.NO_GPU, own.LINK_SUMS)),
+    Page("machine-resources", "Machine resources", (own.CPU, own.MACHINE_MEMORY, own.DISK, own.NETWORK)),
 )  # fmt: skip
+
+#: A Jinja template with the variables `base` (Bokeh's), `heading`, `page` and `pages`.
+PAGE = """
+{% extends base %}
+{% block preamble %}
+<link rel="icon" href="data:,">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+  :root { color-scheme: light dark; --text: #24292f; --back: #ffffff; --line: #80808050; --link: #0550ae }
+  @media (prefers-color-scheme: dark) { :root { --text: #d0d7de; --back: #0d1117; --link: #79b8ff } }
+  html, body { margin: 0; background: var(--back); color: var(--text); font: 15px system-ui, sans-serif }
+  header { padding: 10px 16px 0; border-bottom: 1px solid var(--line) }
+  h1 { font-size: 18px; margin: 0 0 6px }
+  nav { display: flex; flex-wrap: wrap; gap: 2px 14px; padding-bottom: 8px }
+  nav a { color: var(--link); text-decoration: none; padding: 3px 0; border-bottom: 2px solid transparent }
+  nav a:hover { border-color: var(--line) }
+  nav a[aria-current] { color: var(--text); font-weight: 600; border-color: currentColor }
+  nav a:focus-visible { outline: 2px solid var(--link); outline-offset: 2px }
+  main { padding: 8px 16px 32px; max-width: 1200px }
+</style>
+{% endblock %}
+{% block contents %}
+<header>
+  <h1>zerocopy monitor: {{ heading }}</h1>
+  <nav aria-label="Pages">
+  {% for each in pages %}
+    <a href="{{ './' ~ each.path }}"{% if each.path == page %} aria-current="page"{% endif %}>
+      {{- each.title -}}
+    </a>
+  {% endfor %}
+  </nav>
+</header>
+<main>{{ embed(roots[0]) }}</main>
+{% endblock %}
+"""
 
 # Charts lie next to each other where there is room; tables have all columns.
 _GRID = """:host {
@@ -90,7 +126,7 @@ def applications(feed: Feed, every: float) -> dict[str, Application]:
 
 def _open(document: Any, page: Page, feed: Feed, every: float) -> None:
     """Fill the document of one open page, and update it while it is open."""
-    views = [_view(part) for part in page.parts]
+    views = [ChartView(part) if isinstance(part, Chart) else TextView(part) for part in page.parts]
     for view in _wide(views):
         view.model.stylesheets = [*view.model.stylesheets, InlineStyleSheet(css=_WIDE)]
     theme = TextInput(value="light", visible=False, name="theme")
@@ -144,12 +180,6 @@ def _wide(views: list[Any]) -> list[Any]:
         else:
             open_chart = view if open_chart is None else None
     return wide if open_chart is None else [*wide, open_chart]
-
-
-def _view(part: Part) -> Any:
-    if isinstance(part, Chart):
-        return ChartView(part)
-    return TableView(part) if isinstance(part, Table) else TextView(part)
 
 
 def metrics(feed: Feed) -> type[RequestHandler]:

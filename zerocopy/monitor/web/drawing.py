@@ -1,9 +1,9 @@
-"""Charts over time: lines or stacked areas of the figures that a function reads from each moment."""
+"""The parts of a page: charts over time, tables and paragraphs, in which every text is escaped."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -20,10 +20,38 @@ from bokeh.models.widgets import Div
 from bokeh.plotting import figure
 
 from zerocopy.formatting.units import format_bytes
-from zerocopy.monitor.web.feed import Moment
-from zerocopy.monitor.web.look import STYLE
+from zerocopy.monitor.web.server import Moment
 from zerocopy.notebooks.html import escape
 
+#: The style of texts and tables: the page's style does not apply in the shadow DOM of Bokeh's elements.
+STYLE = """
+:host { color: #24292f }
+p, table { font: 14px system-ui, sans-serif }
+h2 { font: 600 15px system-ui, sans-serif; margin: 10px 0 4px }
+p { margin: 4px 0; overflow-wrap: anywhere }
+table { border-collapse: collapse; width: 100%; max-width: 1100px }
+th, td { text-align: left; vertical-align: top; padding: 3px 12px 3px 0; overflow-wrap: anywhere }
+th { font-weight: 600; border-bottom: 1px solid #80808080; overflow-wrap: normal }
+td code { white-space: nowrap }
+td.number, th.number { text-align: right; white-space: nowrap }
+tr.note td { padding: 0 0 8px 12px; border-bottom: 1px solid #80808040 }
+code { font-family: ui-monospace, monospace; font-size: 13px }
+.bad { color: #b35900; font-weight: 600 }
+.legend { display: flex; flex-wrap: wrap; gap: 2px 14px; font: 13px system-ui, sans-serif }
+.legend b { font-weight: 600 }
+.legend span { overflow-wrap: anywhere }
+.legend i { display: inline-block; width: 10px; height: 10px; margin-right: 5px; border-radius: 2px }
+@media (prefers-color-scheme: dark) { :host { color: #d0d7de } .bad { color: #ffa657 } }
+@media (max-width: 640px) {
+  thead { display: none }
+  table, tbody, tr, td { display: block }
+  td code { white-space: normal }
+  td.number { display: inline-block; text-align: left; white-space: normal }
+  td[data-title]::before { content: attr(data-title) ": "; opacity: 0.75 }
+  td:empty { display: none }
+  tr { padding: 4px 0 }
+}
+"""
 #: The colours of Okabe and Ito, which people with colour blindness can distinguish, on light and dark pages.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7f00")
 GRAY = "#8c959f"
@@ -62,29 +90,109 @@ def show(value: float | None, unit: Unit) -> str:
     return f"{text} {_SUFFIXES.get(unit, unit)}".rstrip()
 
 
-class Chart(NamedTuple):
-    """The content of a chart.
+def _div(**options: Any) -> Any:
+    """Return an element of text. File names may contain TeX, for which Bokeh would load MathJax."""
+    styles: list[Any] = [InlineStyleSheet(css=STYLE)]
+    return Div(stylesheets=styles, sizing_mode="stretch_width", disable_math=True, **options)
 
-    Attributes
-    ----------
-    title : str
-    values : callable
-        ``values(moment) -> dict``: the figure of each label; None where it cannot be read.
-    unit : str
-    stacked : bool
-        Whether the figures are parts of a sum, and shown as areas.
-    absent : str
-        Text instead of the chart while there are no labels; "" shows nothing, not even the title.
-    colors : mapping
-        Colours of some labels; the others get those of `COLORS`, in order.
+
+# -- tables and paragraphs -----------------------------------------------------------------
+
+
+class Cell(NamedTuple):
+    """A text and its style: "number", "code" or "bad"."""
+
+    text: str
+    look: str = ""
+
+    def html(self) -> str:
+        """Return the text as HTML."""
+        text = escape(self.text)
+        if not text or not self.look:
+            return text
+        return f"<code>{text}</code>" if self.look == "code" else f'<span class="{self.look}">{text}</span>'
+
+
+Row = Sequence[Cell | str]
+
+
+class Table(NamedTuple):
+    """The content of a table: titles of columns, of which those with "#" are of numbers, and rows of cells.
+
+    A row of one cell is a note on the row above it. `absent` is shown if there are no rows; "" shows nothing,
+    not even the title.
     """
+
+    title: str
+    heads: Sequence[str]
+    rows: Callable[[Moment], Sequence[Row]]
+    absent: str = "none"
+
+    def html(self, moment: Moment) -> str:
+        """Return the table as HTML."""
+        title, rows = f"<h2>{escape(self.title)}</h2>", self.rows(moment)
+        if not rows:
+            return f"{title}<p>{escape(self.absent)}</p>" if self.absent else ""
+        heads = [(head.removeprefix("#"), "number" if head.startswith("#") else "") for head in self.heads]
+        head = "".join(f'<th class="{look}" scope="col">{escape(text)}</th>' for text, look in heads)
+        body = "".join(_row(row, heads) for row in rows)
+        return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _row(row: Row, heads: Sequence[tuple[str, str]]) -> str:
+    cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
+    if len(cells) == 1 and len(heads) > 1:
+        return f'<tr class="note"><td colspan="{len(heads)}">{cells[0].html()}</td></tr>'
+    texts = [
+        f'<td class="{look}" data-title="{escape(title)}">{cell.html()}</td>'
+        for cell, (title, look) in zip(cells, heads, strict=True)
+    ]
+    return f"<tr>{''.join(texts)}</tr>"
+
+
+class Text(NamedTuple):
+    """Paragraphs without a title: ``lines(moment)`` returns them."""
+
+    lines: Callable[[Moment], Sequence[str]]
+    title: str = ""
+
+    def html(self, moment: Moment) -> str:
+        """Return the paragraphs as HTML."""
+        return "".join(f"<p>{escape(line)}</p>" for line in self.lines(moment))
+
+
+class TextView:
+    """A table or paragraphs in one open page; hidden while they have no text.
+
+    The text is replaced as a whole: Bokeh's DataTable kept its first figures for three seconds, although its
+    source had changed (Bokeh 3.9).
+    """
+
+    def __init__(self, part: Table | Text) -> None:
+        self._part, self.model = part, _div(min_width=280)
+
+    def update(self, moments: Sequence[Moment], keep: int) -> None:
+        """Show the newest moment."""
+        if moments:
+            self.model.text = self._part.html(moments[-1])
+            self.model.visible = bool(self.model.text)
+
+    def set_theme(self, theme: str) -> None:
+        """Do nothing: the style sheet follows the browser."""
+
+
+# -- charts --------------------------------------------------------------------------------
+
+
+class Chart(NamedTuple):
+    """The content of a chart: ``values(moment)`` returns the figure of each label; None cannot be read."""
 
     title: str
     values: Callable[[Moment], Values]
     unit: Unit
-    stacked: bool = False
-    absent: str = "no figures yet"
-    colors: Mapping[str, str] = MappingProxyType({})
+    stacked: bool = False  # whether the figures are parts of a sum, and shown as areas
+    absent: str = "no figures yet"  # shown without labels; "" shows not even the title
+    colors: Mapping[str, str] = MappingProxyType({})  # of some labels; the others get those of `COLORS`
 
 
 class ChartView:
@@ -97,10 +205,7 @@ class ChartView:
         self._source = ColumnDataSource()
         self._figure: Any = None
         self._theme = "light"
-        # File names may contain TeX, for which Bokeh would load MathJax.
-        self._head = Div(
-            stylesheets=[InlineStyleSheet(css=STYLE)], sizing_mode="stretch_width", disable_math=True
-        )
+        self._head = _div()
         self.model = column(self._head, sizing_mode="stretch_width", min_width=280)
         self._moments: list[tuple[float, Values]] = []
 
@@ -136,9 +241,7 @@ class ChartView:
         return data
 
     def _rebuild(self) -> None:
-        chart = self._chart
-        self._source = ColumnDataSource(self._data(self._moments))
-        self._figure = None
+        self._source, self._figure = ColumnDataSource(self._data(self._moments)), None
         if self._labels:
             self._figure = figure(
                 x_axis_type="datetime",
@@ -147,10 +250,19 @@ class ChartView:
                 tools="",
                 sizing_mode="stretch_width",
             )
-            _draw(self._figure, self._source, self._colors(), chart.stacked)
-            _set_axes(self._figure, chart.unit)
+            self._draw()
+            _set_axes(self._figure, self._chart.unit)
             _color(self._figure, TEXT[self._theme])
         self.model.children = [self._head, *([self._figure] if self._figure is not None else [])]
+
+    def _draw(self) -> None:
+        """Draw lines, or areas on top of each other."""
+        names, colors = [f"y{number}" for number in range(len(self._labels))], self._colors()
+        if self._chart.stacked:
+            self._figure.varea_stack(names, x="time", source=self._source, color=colors, fill_alpha=0.75)
+            return
+        for name, color in zip(names, colors, strict=True):
+            self._figure.line("time", name, source=self._source, color=color, line_width=2)
 
     def _colors(self) -> list[str]:
         """Return the colour of each label."""
@@ -170,16 +282,6 @@ class ChartView:
         if self._hidden:
             marks.append(f"<span>and {self._hidden} more, which are not drawn</span>")
         return f'{title}<div class="legend">{"".join(marks)}</div>'
-
-
-def _draw(made: Any, source: ColumnDataSource, colors: list[str], stacked: bool) -> None:
-    """Draw lines, or areas on top of each other."""
-    names = [f"y{number}" for number in range(len(colors))]
-    if stacked:
-        made.varea_stack(names, x="time", source=source, color=colors, fill_alpha=0.75)
-        return
-    for name, color in zip(names, colors, strict=True):
-        made.line("time", name, source=source, color=color, line_width=2)
 
 
 def _set_axes(made: Any, unit: Unit) -> None:

@@ -1,0 +1,290 @@
+"""The command ``zerocopy monitor``: its options, which of them contradict each other, and what it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import zerocopy
+from zerocopy.errors import ZeroCopyError
+
+#: Seconds between the two samples of a report: the use of cores is counted between samples.
+_BETWEEN = 0.25
+
+_EPILOG = """\b
+Examples:
+  zerocopy monitor                            all processes of this user, live
+  zerocopy monitor -- train.py --epochs 3     run a program; report at its end
+  zerocopy monitor --serve -- -m package      the same, with a page in the browser
+  zerocopy monitor --csv out.csv --every 0.5  one row for each GPU and sample
+  ZEROCOPY_MONITOR=1 python train.py          monitor a program without this command
+"""
+
+
+class ProcessGoneError(ZeroCopyError, ProcessLookupError):
+    """There is no process with the given ID, and none has left a record."""
+
+    code = "process-gone"
+
+
+def monitor_command() -> Any:
+    """Return the command as a click command."""
+    import click
+
+    @click.command(
+        short_help="Show conversions that copy, memory pools, GPUs and loaders.",
+        context_settings={"allow_interspersed_args": False},
+        epilog=_EPILOG,
+    )
+    @_all_options
+    @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM [ARGS]...]")
+    def monitor(**values: Any) -> None:
+        """Show conversions, GPUs, pools and loaders of monitored processes.
+
+        Without options, the terminal shows them live; q ends. PROGRAM is a Python script, -m MODULE,
+        -c CODE or a command. It runs as without the monitor. The exit code is that of PROGRAM, and a
+        report follows on standard error.
+        """
+        options = SimpleNamespace(**values)
+        if options.serve is not None:
+            options.serve = _port(options.serve)
+        why = problem(options)
+        if why:
+            raise click.UsageError(why)
+        try:
+            code = _run(options)
+        except ZeroCopyError as error:
+            print(f"zerocopy monitor: {error}", file=sys.stderr)
+            code = 2
+        if code:
+            sys.exit(code)
+
+    return monitor
+
+
+def _all_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options, which the help lists in this order."""
+    from click import Choice, FloatRange, IntRange, option
+
+    from zerocopy.monitor.conversion import ORDERS
+
+    csv = "Write rows to a new file; -: standard output."
+    keep = "Whether the page stays after the program has ended. Default: in a terminal."
+    order = "Lines of code with most copied bytes first, or the longest time. The page has both."
+    prometheus = "Print Prometheus' text once, or replace FILE at each sample."
+    optional: dict[str, Any] = {"is_flag": False}
+    options = [
+        option("--every", type=FloatRange(0.1, 3600), default=1.0, metavar="SECONDS",
+               help="Time between samples. Default: 1."),
+        option("--count", type=IntRange(1), metavar="N", help="End after N samples."),
+        option("--pid", type=IntRange(1), metavar="PID",
+               help="Only this process and its descendants; end with it."),
+        option("--directory", metavar="DIR", help="The run directory. Default: that of this user."),
+        option("--order", type=Choice(ORDERS), default=ORDERS[0], help=order),
+        option("--once", is_flag=True, help="Print one report."),
+        option("--json", "as_json", is_flag=True, help="With --once or --holders: print JSON."),
+        option("--csv", "csv_path", metavar="FILE", help=csv),
+        option("--append", is_flag=True, help="Add rows to a CSV file with the same columns."),
+        option("--fields", metavar="A,B", help="Only these fields of the CSV file."),
+        option("--list-fields", is_flag=True, help="List the fields of the CSV file."),
+        option("--prometheus", flag_value="-", metavar="[FILE]", help=prometheus, **optional),
+        option("--serve", flag_value="0", metavar="[PORT]", **optional,
+               help="Show a page in the browser. Default: a free port."),
+        option("--address", metavar="ADDR", default="127.0.0.1",
+               help="Address of the page. Default: 127.0.0.1."),
+        option("--keep/--no-keep", default=None, help=keep),
+        option("--holders", is_flag=True, help="List the processes that have a GPU open."),
+    ]  # fmt: skip
+    for each in reversed(options):
+        command = each(command)
+    return command
+
+
+def _port(text: str) -> int:
+    import click
+
+    if text.isascii() and text.isdecimal() and int(text) < 65536:
+        return int(text)
+    message = f"{text!r} is not a port from 0 to 65535. A program follows after --: --serve -- {text}"
+    raise click.BadParameter(message, param_hint="--serve")
+
+
+def problem(options: SimpleNamespace) -> str:
+    """Return the reason why the options contradict each other; "" if they do not."""
+    once = {
+        "--once": options.once,
+        "--holders": options.holders,
+        "--list-fields": options.list_fields,
+        "--prometheus without a file": options.prometheus == "-",
+    }
+    outputs = {
+        "--csv": options.csv_path,
+        "--serve": options.serve is not None,
+        "--prometheus FILE": options.prometheus not in (None, "-"),
+        "a program": options.program,
+    }
+    given = [name for name, value in {**once, **outputs}.items() if value]
+    if given and given[0] in once and len(given) > 1:
+        return f"{given[0]} prints once and ends; it cannot be combined with {given[1]}"
+    rows, serves = options.csv_path is not None, options.serve is not None
+    rules = (
+        (math.isnan(options.every), "--every is not a number"),  # click accepts it in every range
+        (options.as_json and not (options.once or options.holders), "--json needs --once or --holders"),
+        (
+            (options.append or options.fields is not None) and not rows,
+            "--append and --fields need --csv FILE",
+        ),
+        (
+            options.program and options.csv_path == "-",
+            "the rows of --csv - would mix with the output of the program: pass a file",
+        ),
+        (
+            options.program and options.pid is not None,
+            "--pid cannot be combined with a program: the program and its descendants are shown",
+        ),
+        (options.address != "127.0.0.1" and not serves, "--address needs --serve"),
+        (
+            options.keep is not None and not (options.program and serves),
+            "--keep and --no-keep need --serve and a program",
+        ),
+    )
+    return next((why for broken, why in rules if broken), "")
+
+
+# -- what it runs ----------------------------------------------------------------------
+
+
+def _run(options: SimpleNamespace) -> int:
+    """Do what the options select, and return the exit code."""
+    if options.list_fields:
+        from zerocopy.monitor.csv_file import FIELDS
+
+        print(*(field.title for field in FIELDS.values()), sep="\n")
+        return 0
+    if options.holders:
+        from zerocopy.monitor.holders import find_holders
+
+        holders = find_holders()
+        print(json.dumps(holders.as_dict(), indent=2) if options.as_json else str(holders))
+        return 0
+    if options.program:
+        from zerocopy.cli.monitor.program import run_program
+
+        return run_program(options)
+    from zerocopy.cli.monitor.watching import terminated_as_exit, until_process_ends
+    from zerocopy.monitor.observer import Observer
+
+    process = _find(options) if options.pid is not None else None
+    observer = Observer(options.directory, options.pid, order=options.order)
+    if options.once or options.prometheus == "-":
+        return _print_once(observer, options)
+    with terminated_as_exit(), open_outputs(options) as outputs:
+        wait = until_process_ends(process)
+        if outputs or options.serve is not None:
+            return _write(observer, outputs, options, wait)
+        if sys.stdout.isatty():
+            from zerocopy.cli.monitor.watching import show
+
+            show(observer, options, wait)
+            return 0
+    print(
+        "zerocopy monitor: standard output is not a terminal, so this is one report. For files: --csv FILE, "
+        "--once --json",
+        file=sys.stderr,
+    )
+    return _print_once(observer, options)
+
+
+def _find(options: SimpleNamespace) -> Any:
+    """Return the identity of the process of ``--pid``, or of one that has ended and left a record."""
+    from zerocopy.monitor.observer import Observer
+    from zerocopy.monitor.process_record import start_ticks
+    from zerocopy.monitor.run_directory import FileName
+
+    ticks = start_ticks(options.pid)
+    if ticks is None and not Observer(options.directory, options.pid).read()["processes"]:
+        fix = "pass the ID of a process that runs, such as one of `zerocopy monitor --once`"
+        why = "no process has this ID, and none has left a record"
+        raise ProcessGoneError(f"--pid {options.pid}", why, fix)
+    return FileName(options.pid, -1 if ticks is None else ticks)
+
+
+def _write(observer: Any, outputs: list[Any], options: SimpleNamespace, wait: Any) -> int:
+    """Write samples and serve the page until Ctrl+C, ``--count`` or the end of the process."""
+    from zerocopy.cli.monitor.watching import watch
+    from zerocopy.monitor.observer import Observer
+
+    page = Observer(options.directory, options.pid)
+    with contextlib.suppress(KeyboardInterrupt), served(page, options):
+        failures = watch(observer, outputs, options.every, options.count, wait)
+        if options.serve is None:
+            return 1 if failures else 0
+        while not (options.count and outputs) and not wait(options.every):
+            pass
+    return 0
+
+
+def _print_once(observer: Any, options: SimpleNamespace) -> int:
+    from zerocopy.monitor.csv_file import write_output
+
+    observer.read()
+    time.sleep(_BETWEEN)
+    sample = observer.read()
+    try:
+        if options.as_json:
+            document = {"zerocopy": zerocopy.__version__, **sample}
+            write_output(json.dumps(document, indent=2, allow_nan=False) + "\n")
+        elif options.prometheus is not None:
+            from zerocopy.monitor.prometheus import exposition
+
+            write_output(exposition(sample))
+        else:
+            from zerocopy.cli.monitor.view import report
+            from zerocopy.cli.terminal import Output
+
+            out = Output()
+            title = f"zerocopy {zerocopy.__version__} monitor: {observer.directory}"
+            out.show(*report(sample, None, out.width, title))
+            write_output("")
+    except OSError as error:
+        print(f"zerocopy monitor: standard output: {error.strerror or error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+@contextlib.contextmanager
+def open_outputs(options: SimpleNamespace) -> Iterator[list[Any]]:
+    """Open the files that samples are written to."""
+    outputs: list[Any] = []
+    try:
+        if options.csv_path is not None:
+            from zerocopy.monitor.csv_file import CsvFile, select
+
+            outputs.append(CsvFile(options.csv_path, select(options.fields), options.append))
+        if options.prometheus not in (None, "-"):
+            from zerocopy.monitor.prometheus import PrometheusFile
+
+            outputs.append(PrometheusFile(options.prometheus))
+        yield outputs
+    finally:
+        for output in outputs:
+            output.close()
+
+
+@contextlib.contextmanager
+def served(observer: Any, options: SimpleNamespace) -> Iterator[None]:
+    """Serve the page, and print its address; does nothing without ``--serve``."""
+    if options.serve is None:
+        yield
+        return
+    from zerocopy.monitor.web.server import serve
+
+    with serve(observer, port=options.serve, address=options.address, every=options.every) as server:
+        print(f"zerocopy monitor: {server.url}", file=sys.stderr, flush=True)
+        yield

@@ -1,0 +1,422 @@
+"""The charts and tables of the pages: monitored processes, and GPUs and the machine as in NVDashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from zerocopy.formatting.units import format_bytes, format_seconds
+from zerocopy.monitor.conversion import ConversionRow, rows_of, sort
+from zerocopy.monitor.memory_split import memory_split
+from zerocopy.monitor.report import count_cells, short_path, summary
+from zerocopy.monitor.sample import Card, ProcessRecord
+from zerocopy.monitor.web.drawing import COLORS, GRAY, Cell, Chart, Row, Table, Text, Unit, Values, show
+from zerocopy.monitor.web.server import Moment
+
+
+def _added(parts: Iterable[tuple[str, float | None]]) -> Values:
+    """Return the sums of values with equal labels; None if all are unknown."""
+    sums: dict[str, float | None] = {}
+    for label, value in parts:
+        sums[label] = value if sums.get(label) is None else (sums[label] or 0) + (value or 0)
+    return sums
+
+
+# -- conversions ---------------------------------------------------------------------------
+
+_HOW = (
+    "No process is monitored. To monitor a program: zerocopy monitor --serve -- train.py, "
+    "or set ZEROCOPY_MONITOR=1 before it starts."
+)
+
+
+def _records(moment: Moment) -> list[ProcessRecord]:
+    return moment.sample["processes"]
+
+
+def _program(record: ProcessRecord) -> str:
+    return f"{record['process']['program']} (process {record['process']['pid']})"
+
+
+def _state(moment: Moment) -> list[str]:
+    """Return the monitored programs, the ended ones, and the problems of the sample."""
+    running = [_program(record) for record in _records(moment) if not record["ended"]]
+    ended = [_program(record) for record in _records(moment) if record["ended"]]
+    lines = [f"Monitored: {', '.join(running)}."] * bool(running)
+    lines += [f"Ended, with their last figures: {', '.join(ended)}."] * bool(ended)
+    return (lines or [_HOW]) + [f"Not read: {problem}" for problem in moment.sample["problems"]]
+
+
+def _totals(moment: Moment) -> list[str]:
+    records = _records(moment)
+    return [f"Since recording began: {summary(rows_of(records))}."] if records else []
+
+
+STATE, TOTALS = Text(_state), Text(_totals)
+
+
+def _rates(**names: str) -> Callable[[Moment], Values]:
+    """Return the rates of conversions by label."""
+
+    def values(moment: Moment) -> Values:
+        if moment.rates is None or not _records(moment):
+            return {}
+        return {label: moment.rates["conversions"][name] for label, name in names.items()}
+
+    return values
+
+
+_SOON = "after the second sample of a monitored process"
+BYTES = Chart(
+    "Conversions: bytes per second", _rates(aliased="aliased_bytes", copied="copied_bytes"), "bytes/s",
+    absent=_SOON, colors={"aliased": COLORS[0], "copied": COLORS[1]},
+)  # fmt: skip
+CALLS = Chart(
+    "Conversions: calls per second", _rates(calls="calls", refused="refused_calls"), "count", absent=_SOON
+)
+
+
+def _sites(title: str, most: int, order: str) -> Table:
+    heads = (
+        *("line of code", "function", "conversion", "#calls", "#aliased", "#copied", "#copied per call"),
+        *("#refused", "#time"),
+    )
+
+    def rows(moment: Moment) -> list[Row]:
+        return [line for row in sort(rows_of(_records(moment)), order)[:most] for line in _site(row)]
+
+    return Table(title, heads, rows, "no conversion was recorded yet")
+
+
+def _site(row: ConversionRow) -> Iterator[Row]:
+    """Yield the row of a call site, and a note: what was not measured, the reason and the fix."""
+    calls, aliased, copied, seconds = count_cells(row)
+    yield [
+        Cell(f"{short_path(row.file)}:{row.line}" if row.file else "other call sites", "code"),
+        row.function,
+        f"{row.source} -> {row.target}" if row.source else "",
+        calls,
+        aliased,
+        Cell(copied, "bad" if row.copied_bytes else ""),
+        "?" if row.unmeasured_calls else format_bytes(round(row.copied_bytes / max(row.calls, 1))),
+        Cell(f"{row.refused_calls:,}", "bad" if row.refused_calls else ""),
+        seconds,
+    ]
+    notes = [f"Not measured: {row.not_measured}."] * bool(row.not_measured)
+    notes += [f"Why: {row.why}."] * bool(row.why)
+    notes += [f"Fix (x is the object): {row.fix}"] * bool(row.fix)
+    if notes:
+        yield [" ".join(notes)]
+
+
+SITES = _sites("Call sites, most copied bytes first", 50, "bytes")
+SLOW_SITES = _sites("Call sites, longest time first", 50, "time")
+WORST_SITES = _sites("The 5 call sites with most copied bytes", 5, "bytes")
+
+
+# -- pools, processes and loaders ----------------------------------------------------------
+
+
+def _each(*path: str) -> Callable[[Moment], Iterator[tuple[ProcessRecord, str, Any]]]:
+    """Return a function that yields each item of a dict in the records, with its record and its name."""
+
+    def items(moment: Moment) -> Iterator[tuple[ProcessRecord, str, Any]]:
+        for record in _records(moment):
+            part: Any = record
+            for name in path:
+                part = part[name]
+            yield from ((record, name, each) for name, each in part.items())
+
+    return items
+
+
+_devices, _modes = _each("pool", "devices"), _each("pool", "host")
+_frameworks = _each("pool", "frameworks")
+
+FRAMEWORKS = Chart(
+    "Pool by framework",
+    lambda moment: _added(
+        (name, each["in_use"]) for _, name, each in _frameworks(moment) if each["in_use"] is not None
+    ),
+    "bytes",
+    stacked=True,
+    absent="no pool counts by framework",
+)
+HOST_MODES = Chart(
+    "Host memory of the pool",
+    lambda moment: _added(
+        (f"{name}, {key.replace('_', ' ')}", mode[key])
+        for _, name, mode in _modes(moment)
+        for key in ("in_use", "kept")
+    ),
+    "bytes",
+    absent="no mode of host memory is installed",
+)
+
+
+def _pools(moment: Moment) -> list[Row]:
+    rows: list[Row] = []
+    for record, index, device in _devices(moment):
+        share, limit = device["fragmentation"], device["limit"]
+        sizes = [show(device[key], "bytes") for key in ("in_use", "peak", "reserved")]
+        sizes.append("none" if limit is None else show(limit, "bytes"))
+        fragmentation = "not counted" if share is None else f"{share:.0%}"
+        rows.append([_program(record), record["pool"]["kind"], f"GPU {index}", *sizes, fragmentation])
+    return rows + [
+        [_program(record), "none", record["pool"]["why_not"], *[""] * 5]
+        for record in _records(moment)
+        if record["pool"]["why_not"]
+    ]
+
+
+def _attached(moment: Moment) -> list[Row]:
+    rows: list[Row] = []
+    for record, name, each in _frameworks(moment):
+        in_use = "not counted" if each["in_use"] is None else show(each["in_use"], "bytes")
+        rows.append([_program(record), name, each["status"], in_use, each["detail"]])
+    return rows
+
+
+POOLS = Table(
+    "Pools", ("process", "kind", "device", "#in use", "#peak", "#taken", "#limit", "#fragmentation"), _pools
+)
+ATTACHED = Table(
+    "Frameworks of the pools", ("process", "framework", "status", "#in use", "detail"), _attached
+)
+
+
+def _processes(moment: Moment) -> list[Row]:
+    rows: list[Row] = []
+    for record in _records(moment):
+        shared, state = record["shared"], "ended" if record["ended"] else "running"
+        own = f"{shared['segments']} ({show(shared['segment_bytes'], 'bytes')})"
+        mapped = f"{shared['mapped']} ({show(shared['mapped_bytes'], 'bytes')})"
+        resident, handles = show(record["rss"], "bytes"), str(shared["handles"])
+        rows.append([_program(record), state, resident, own, handles, mapped, str(shared["leases"])])
+    return rows
+
+
+PROCESSES = Table(
+    "Processes and the memory they share",
+    ("process", "state", "#resident", "#own segments", "#handles", "#mapped segments", "#leases"),
+    _processes,
+    "no process is monitored",
+)
+RESIDENT = Chart(
+    "Resident memory",
+    lambda moment: {_program(record): record["rss"] for record in _records(moment) if not record["ended"]},
+    "bytes",
+    absent="no process is running",
+)
+
+
+def _loaders(moment: Moment) -> list[Row]:
+    return [
+        [
+            each["name"],
+            "running" if each["running"] else "ended",
+            f"{each['batches']:,}",
+            f"{each['rows']:,}",
+            show(each["bytes"], "bytes"),
+            f"{each['depth']} of {each['limit']}",
+            format_seconds(each["reader_wait"]),
+            format_seconds(each["consumer_wait"]),
+            each["bottleneck"],
+        ]
+        for record in _records(moment)
+        for each in record["loaders"]
+    ]
+
+
+_NO_LOADER = "no loader exists in a monitored process"
+LOADERS = Table(
+    "Loaders",
+    (
+        *("loader", "state", "#batches", "#rows", "#bytes", "#ready", "#reader waited", "#consumer waited"),
+        "bottleneck",
+    ),
+    _loaders,
+    _NO_LOADER,
+)
+DEPTH = Chart(
+    "Batches that are ready",
+    lambda moment: {each["name"]: each["depth"] for record in _records(moment) for each in record["loaders"]},
+    "count",
+    absent=_NO_LOADER,
+)
+
+# -- GPUs ----------------------------------------------------------------------------------
+
+_UNREAD = "no GPU can be read"
+
+
+def _cards(moment: Moment) -> list[Card]:
+    return moment.sample["cards"]["cards"]
+
+
+def _missing(moment: Moment) -> list[str]:
+    """Return the reason why there are no GPUs, or the GPUs that do not answer."""
+    if not _cards(moment):
+        return [f"No GPU: {moment.sample['cards']['why_not'] or 'the driver lists none'}."]
+    return [
+        f"GPU {card['index']} does not answer: {card['lost']}." for card in _cards(moment) if card["lost"]
+    ]
+
+
+NO_GPU = Text(_missing)
+
+
+def _figure(title: str, key: str, unit: Unit) -> Chart:
+    """Return the chart of one figure of each GPU."""
+
+    def values(moment: Moment) -> Values:
+        return {f"GPU {card['index']}": card[key] for card in _cards(moment)}  # type: ignore[literal-required]
+
+    return Chart(title, values, unit, absent=_UNREAD)
+
+
+UTILIZATION = _figure("GPU utilization: time in which a kernel ran", "utilization", "percent")
+MEMORY_UTILIZATION = _figure(
+    "Memory utilization: time in which memory was read or written", "memory_utilization", "percent"
+)
+MEMORY_USED = _figure("Memory in use", "memory_used", "bytes")
+TEMPERATURE = _figure("Temperature", "temperature", "°C")
+POWER = _figure("Power", "power", "W")
+CLOCK = _figure("Clock of the multiprocessors", "sm_clock", "MHz")
+PCIE_RECEIVED = _figure("PCIe: received by the GPU", "pcie_received", "bytes/s")
+PCIE_SENT = _figure("PCIe: sent by the GPU", "pcie_sent", "bytes/s")
+
+_PARTS = ("pool_in_use", "pool_free", "process_outside_pool", "other_processes", "free")
+#: Memory whose holder is unknown, and memory that the driver keeps for itself.
+_REST = "not divided"
+
+
+def _split(moment: Moment) -> Values:
+    """Return the parts of the memory, summed over the GPUs in which they are known."""
+    parts: list[tuple[str, float | None]] = []
+    for card in _cards(moment):
+        total = card["memory_total"]
+        if total is not None:
+            split = memory_split(card, moment.sample["processes"], moment.sample["cards"])
+            known = [(name.replace("_", " "), getattr(split, name)) for name in _PARTS]
+            rest = total - sum(value or 0 for _, value in known)
+            parts += [*known, (_REST, max(rest, 0))]
+    return _added(parts)
+
+
+def _split_rows(moment: Moment) -> list[Row]:
+    rows: list[Row] = []
+    for card in _cards(moment):
+        split = memory_split(card, moment.sample["processes"], moment.sample["cards"])
+        rows.append([f"GPU {card['index']}", *(show(getattr(split, name), "bytes") for name in _PARTS)])
+        if split.why_not and not card["lost"]:
+            rows.append([" ".join(split.why_not)])
+    return rows
+
+
+MEMORY_SPLIT = Chart(
+    "GPU memory by holder", _split, "bytes", stacked=True, absent=_UNREAD,
+    colors={"free": "#80808030", _REST: GRAY},
+)  # fmt: skip
+MEMORY_PARTS = Table(
+    "Memory of each GPU", ("GPU", *(f"#{name.replace('_', ' ')}" for name in _PARTS)), _split_rows, _UNREAD
+)
+
+
+def _gpus(moment: Moment) -> list[Row]:
+    return [
+        [
+            f"GPU {card['index']}",
+            card["name"],
+            show(card["utilization"], "percent"),
+            f"{show(card['memory_used'], 'bytes')} of {show(card['memory_total'], 'bytes')}",
+            show(card["temperature"], "°C"),
+            f"{show(card['power'], 'W')} of {show(card['power_limit'], 'W')}",
+            Cell(card["lost"], "bad"),
+        ]
+        for card in _cards(moment)
+    ]
+
+
+def _card_processes(moment: Moment) -> list[Row]:
+    known = {record["process"]["pid"]: record["process"]["program"] for record in _records(moment)}
+    return [
+        [
+            f"GPU {card['index']}",
+            str(each["pid"]),
+            known.get(each["pid"], "not monitored"),
+            show(each["memory"], "bytes"),
+        ]
+        for card in _cards(moment)
+        for each in card["processes"] or []
+    ]
+
+
+DEVICES = Table(
+    "GPUs", ("GPU", "name", "#utilization", "#memory", "#temperature", "#power", "state"), _gpus, _UNREAD
+)
+CARD_PROCESSES = Table(
+    "Processes on the GPUs", ("GPU", "#process", "program", "#memory"), _card_processes, "NVML lists none"
+)
+
+
+def _links(title: str, *directions: str, by_link: bool) -> Chart:
+    """Return the chart of the rates of NVLinks, or of their sums for each GPU."""
+
+    def values(moment: Moment) -> Values:
+        rates: dict[str, float | None] = {}
+        for index, links in moment.rates["nvlinks"].items() if moment.rates is not None else ():
+            for name in directions:
+                of_links = {link: each[f"{name}_bytes"] for link, each in links.items()}
+                if by_link:
+                    rates |= {f"GPU {index}, link {link}": rate for link, rate in of_links.items()}
+                else:
+                    known = None not in of_links.values()
+                    rates[f"GPU {index} {name}"] = sum(r or 0 for r in of_links.values()) if known else None
+        return rates
+
+    return Chart(title, values, "bytes/s", absent="no GPU has an active NVLink")
+
+
+LINK_SUMS = _links("NVLink: all links of a GPU", "received", "sent", by_link=False)
+LINKS_RECEIVED = _links("NVLink: received, by link", "received", by_link=True)
+LINKS_SENT = _links("NVLink: sent, by link", "sent", by_link=True)
+
+# -- the machine ---------------------------------------------------------------------------
+
+
+def _cores(moment: Moment) -> Values:
+    """Return the use of each core; with more than eight cores, only the mean."""
+    percent = moment.sample["machine"]["cpu_percent"]
+    if not percent:
+        return {}
+    cores = {f"core {k}": value for k, value in enumerate(percent)} if len(percent) <= 8 else {}
+    return {"mean": sum(percent) / len(percent), **cores}
+
+
+def _memory(moment: Moment) -> Values:
+    machine = moment.sample["machine"]
+    used = machine["memory_total"] - machine["memory_available"]
+    parts: dict[str, float | None] = {"in use": used, "swap": machine["swap_used"]}
+    total, free = machine["shared_memory_total"], machine["shared_memory_free"]
+    if total is not None and free is not None:
+        parts["shared memory"] = total - free
+    return parts
+
+
+def _traffic(title: str, *names: str) -> Chart:
+    """Return the chart of the rates of some counters of the machine."""
+
+    def values(moment: Moment) -> Values:
+        rates: Any = moment.rates
+        return {} if rates is None else {name.replace("_", " "): rates[name] for name in names}
+
+    return Chart(title, values, "bytes/s", absent="after the second sample")
+
+
+CPU = Chart(
+    "CPU", _cores, "percent", absent="psutil is not installed: pip install 'zerocopy-interchange[monitor]'"
+)
+MACHINE_MEMORY = Chart("Memory of the machine", _memory, "bytes")
+DISK = _traffic("Disk", "disk_read", "disk_written")
+NETWORK = _traffic("Network", "network_received", "network_sent")
