@@ -133,8 +133,8 @@ def holders() -> str:
 
 
 def audit() -> Any:
+    from zerocopy.audit.recorder import AuditRow
     from zerocopy.audit.report import Audit
-    from zerocopy.audit.row import AuditRow
 
     names = [HOSTILE, 1, HOSTILE, HOSTILE, "avoidable", HOSTILE, HOSTILE]
     row = AuditRow(*names, 1, 1, 1, 8, 0.1, HOSTILE, HOSTILE)
@@ -276,8 +276,8 @@ def test_the_page() -> None:
     pytest.importorskip("bokeh")
     from zerocopy.monitor.observer import rates
     from zerocopy.monitor.web.drawing import Chart, ChartView
+    from zerocopy.monitor.web.feed import Moment
     from zerocopy.monitor.web.pages import PAGES
-    from zerocopy.monitor.web.server import Moment
 
     moment = Moment(1, SAMPLE, rates(SAMPLE, SAMPLE))
     shown = ""

@@ -62,7 +62,7 @@ def test_report_follows_the_program(run: Run, tmp_path: Path) -> None:
     name = script(tmp_path, COPY + "os = torch.tensor(x)\nprint(os.sum().item())\n")
     completed = run(name)
     assert (completed.returncode, completed.stdout) == (0, "0.0\n")
-    assert re.search(r"program.py:3  torch.tensor\(x\)  8 KiB in 1 call, [\d.]+ [mu]?s", completed.stderr)
+    assert re.search(r"program.py:3 +torch.tensor\(x\) +1 +8 KiB +[\d.]+ [mu]?s", completed.stderr)
     assert '  fix: zc.convert(x, to="torch")' in completed.stderr
 
 
@@ -106,10 +106,10 @@ def test_module_and_code(run: Run, tmp_path: Path) -> None:
     script(tmp_path, f"{COPY}import sys\ntorch.tensor(x)\nprint(sys.argv[1:], __name__)\n", "tool.py")
     module = run("-m", "tool", "--all")
     assert (module.returncode, module.stdout) == (0, "['--all'] __main__\n")
-    assert "tool.py:4  torch.tensor(x)" in module.stderr
+    assert re.search(r"tool\.py:4 +torch\.tensor\(x\) ", module.stderr)
     code = run("-c", f"{COPY}import sys\nprint(sys.argv)\ntorch.tensor(x)", "-x")
     assert code.stdout == "['-c', '-x']\n"
-    assert "<string>:5  torch.tensor(x)" in code.stderr
+    assert re.search(r"<string>:5 +torch\.tensor\(x\) ", code.stderr)
 
 
 def test_json_output_and_min_bytes(run: Run, tmp_path: Path) -> None:
@@ -184,6 +184,7 @@ def test_page_shows_the_output_of_the_example() -> None:
     )
     durations = re.compile(r"[\d.]+ m?s\b")
     page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
-    assert durations.sub("-", completed.stderr.strip()) in durations.sub("-", page)
+    shown, expected = (durations.sub("-", re.sub(" +", " ", text)) for text in (completed.stderr, page))
+    assert shown.strip() in expected
     example = (ROOT / "docs" / "examples" / "audit_example.py").read_text(encoding="utf-8")
     assert example.split('"""\n\n')[1] in page

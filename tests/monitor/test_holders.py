@@ -232,7 +232,7 @@ def test_the_text_fits_in_80_columns(proc: Proc) -> None:
     proc.namespace(4026532000)
     text = str(proc.find(nvml((11, 79 * GIB))))
     assert max(map(len, text.splitlines())) <= 80
-    assert "\n          nvidia0, nvidia1, " in text
+    assert "\n  open files: nvidia0, nvidia1, " in text
     assert "80,896 MiB" in text
 
 

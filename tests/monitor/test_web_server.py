@@ -22,8 +22,9 @@ from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web import contents
 from zerocopy.monitor.web.access import HEADERS
 from zerocopy.monitor.web.drawing import MOST_LABELS, Chart, ChartView
+from zerocopy.monitor.web.feed import Feed, Moment
 from zerocopy.monitor.web.pages import PAGES
-from zerocopy.monitor.web.server import Feed, Moment, Server, serve
+from zerocopy.monitor.web.server import Server, serve
 
 
 @pytest.fixture(scope="module")

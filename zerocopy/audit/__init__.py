@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zerocopy.audit.recorder import AuditRow as AuditRow
     from zerocopy.audit.report import Audit as Audit, audit as audit
-    from zerocopy.audit.row import AuditRow as AuditRow
 
 __all__ = ["Audit", "AuditRow", "audit"]
-_MODULES = {"Audit": "report", "AuditRow": "row", "audit": "report"}
+_MODULES = {"Audit": "report", "AuditRow": "recorder", "audit": "report"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""``Recorder``: the calls of one audit, by place."""
+"""``AuditRow`` and ``Recorder``: the calls of one audit, by place."""
 
 from __future__ import annotations
 
@@ -10,11 +10,74 @@ from zerocopy import forks
 from zerocopy.audit.call_text import texts
 from zerocopy.audit.check import AVOIDABLE, Verdict, check
 from zerocopy.audit.hook import CopyCall
-from zerocopy.audit.row import AuditRow
 from zerocopy.protocols.exporter_errors import is_error
 
 #: The first calls of a place that are checked; after them, each call whose number is a multiple of it.
 SAMPLED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """Calls of one framework's function at one place of the code.
+
+    The first 16 calls of a place are checked, then each 16th. `bytes` and `seconds` are sums of the
+    checked calls; they are not extrapolated.
+
+    Attributes
+    ----------
+    file : str
+        Path of the source file, or a name such as ``"<stdin>"``.
+    line : int
+        Line number of the call.
+    function : str
+        Qualified name of the calling function, ``"<module>"`` at the top level.
+    call : str
+        The source text of the call, such as ``"torch.tensor(features)"``; with ``x`` as argument if the
+        text is unknown.
+    kind : str
+        ``"avoidable"``: it copied, and ``convert`` aliases. ``"needed"``: it copied, and ``convert`` would
+        copy too, or return another type, dtype or shape. ``"alias"``: it shared memory.
+    source, target : str
+        Type of the argument, such as ``"numpy.ndarray"``, and framework of the result.
+    calls, checked : int
+        Number of calls at this place, of any kind, and number of checked calls.
+    counted : int
+        Number of checked calls of this kind, whose results have at least `min_bytes` bytes.
+    bytes : int
+        Bytes of the results of the counted calls.
+    seconds : float
+        Duration of the counted calls.
+    fix : str
+        The replacement: ``'zc.convert(features, to="torch")'``. Empty unless the copy is avoidable.
+    why : str
+        Why the copy is needed; empty for other kinds.
+
+    Examples
+    --------
+    >>> AuditRow("train.py", 12, "main", "torch.tensor(x)", "avoidable", "numpy.ndarray", "torch", 1, 1,
+    ...          1, 8, 0.1).place
+    'train.py:12'
+    """
+
+    file: str
+    line: int
+    function: str
+    call: str
+    kind: str
+    source: str
+    target: str
+    calls: int
+    checked: int
+    counted: int
+    bytes: int
+    seconds: float
+    fix: str = ""
+    why: str = ""
+
+    @property
+    def place(self) -> str:
+        """The file and the line in the form ``file:line``."""
+        return f"{self.file}:{self.line}"
 
 
 @dataclass(slots=True)
@@ -104,20 +167,9 @@ class Recorder:
         with self._lock:
             rows = [
                 AuditRow(
-                    place.code.co_filename,
-                    place.line,
-                    place.code.co_qualname,
-                    total.call,
-                    kind,
-                    source,
-                    place.target,
-                    place.calls,
-                    place.checked,
-                    total.counted,
-                    total.nbytes,
-                    total.seconds,
-                    total.fix,
-                    total.why,
+                    *(place.code.co_filename, place.line, place.code.co_qualname, total.call, kind, source),
+                    *(place.target, place.calls, place.checked, total.counted, total.nbytes, total.seconds),
+                    *(total.fix, total.why),
                 )
                 for place in self._places.values()
                 for (kind, source), total in place.totals.items()

@@ -1,33 +1,34 @@
-"""``Audit``: the report of an audit, as text, JSON, HTML and an Arrow table."""
+"""``Audit``: the report of an audit, in the forms of the reports of recorded conversions."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import textwrap
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any, TypedDict
 
-from zerocopy import registry
-from zerocopy.audit import patches
+from zerocopy.audit import wrapper
 from zerocopy.audit.check import ALIAS, AVOIDABLE, NEEDED
-from zerocopy.audit.recorder import SAMPLED, Recorder
-from zerocopy.audit.row import AuditRow
+from zerocopy.audit.recorder import SAMPLED, AuditRow, Recorder
 from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_bytes, format_count, format_seconds
+from zerocopy.monitor.report import Report, aligned, short_path, width_of_terminal
 
 _NOTE = (
     "The result of a fix is an alias: writes to it change the source, or are refused. Pass copy=True if the "
     "copy is intended. The fixes need: import zerocopy as zc"
 )
-#: The least number of characters of a shortened call.
-_LEAST = 16
+_SAMPLING = (
+    f"The first {SAMPLED} calls of a line are checked, then each {SAMPLED}th; the bytes and times are those "
+    "of the checked calls."
+)
 _TITLES = {
     AVOIDABLE: "Copies that zerocopy.convert avoids",
     NEEDED: "Copies that are needed",
     ALIAS: "Calls that alias",
 }
+_HEADS = ["call site", "call", "calls", "bytes", "time"]
 
 
 class AuditDocument(TypedDict):
@@ -40,7 +41,7 @@ class AuditDocument(TypedDict):
     rows: list[dict[str, Any]]
 
 
-class Audit:
+class Audit(Report):
     """Calls of the frameworks in a ``with`` block that copy where ``convert`` would alias.
 
     Parameters
@@ -57,17 +58,19 @@ class Audit:
     <zerocopy Audit: 0 B avoidable at 0 places>
     """
 
+    _row = AuditRow
+
     def __init__(self, min_bytes: int = 1024) -> None:
         self._recorder = Recorder(min_bytes)
 
     def __enter__(self) -> Audit:
-        patches.add(self._recorder)
+        wrapper.add(self._recorder)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        patches.remove(self._recorder)
+        wrapper.remove(self._recorder)
 
     @property
     def all_rows(self) -> list[AuditRow]:
@@ -78,6 +81,9 @@ class Audit:
     def rows(self) -> list[AuditRow]:
         """The calls that copy where ``convert`` would alias, most bytes first."""
         return [row for row in self.all_rows if row.kind == AVOIDABLE]
+
+    def _listed(self) -> list[AuditRow]:
+        return self.all_rows
 
     def as_dict(self, every: bool = False) -> AuditDocument:
         """Return the totals and the rows, of all kinds if `every`, as JSON types."""
@@ -90,31 +96,17 @@ class Audit:
             "rows": [asdict(row) for row in (self.all_rows if every else rows)],
         }
 
-    def to_arrow(self) -> Any:
-        """Return the calls of all kinds as a ``pyarrow.Table``, one row each.
-
-        Raises
-        ------
-        FrameworkNotInstalledError
-            pyarrow is not installed.
-        """
-        rows, names = self.all_rows, [each.name for each in fields(AuditRow)]
-        types = {"int": "int64", "float": "float64", "str": "string"}
-        pa = registry.by_name("pyarrow").module()
-        schema = pa.schema([(each.name, types[str(each.type)]) for each in fields(AuditRow)])
-        return pa.table({name: [getattr(row, name) for row in rows] for name in names}, schema=schema)
-
     def text(self, every: bool = False, width: int | None = None) -> str:
         """Return the report for a terminal; with the calls of all kinds if `every` is True."""
-        width = width or min(shutil.get_terminal_size((80, 24)).columns, 100)
+        width = width_of_terminal(width)
         rows = self.all_rows
         avoidable = [row for row in rows if row.kind == AVOIDABLE]
         lines = [] if avoidable else ["No call copied where zerocopy.convert would alias."]
         for kind in (AVOIDABLE, NEEDED, ALIAS) if every else (AVOIDABLE,):
             chosen = [row for row in rows if row.kind == kind]
             if chosen:
-                lines += [_TITLES[kind], ""] + [line for row in chosen for line in _lines(row, width)]
-                lines += [""]
+                table = aligned(_HEADS, _cells(chosen), [_notes(row) for row in chosen], 2, width)
+                lines += [_TITLES[kind], "", *table, ""]
         if avoidable:
             calls, seconds = sum(row.counted for row in avoidable), sum(row.seconds for row in avoidable)
             size = format_bytes(sum(row.bytes for row in avoidable))
@@ -122,11 +114,7 @@ class Audit:
             lines += [f"Total: {size} in {counts[0]}, {format_seconds(seconds)}, at {counts[1]}."]
             lines += ["", *textwrap.wrap(_NOTE, width)]
         if any(row.checked < row.calls for row in rows):
-            sampling = (
-                f"The first {SAMPLED} calls of a line are checked, then each {SAMPLED}th; the bytes and "
-                "times are those of the checked calls."
-            )
-            lines += textwrap.wrap(sampling, width)
+            lines += textwrap.wrap(_SAMPLING, width)
         return printable("\n".join(lines).rstrip(), "\n")
 
     def __str__(self) -> str:
@@ -141,19 +129,9 @@ class Audit:
         """Return a table for notebooks."""
         from zerocopy.notebooks import html
 
-        titles = ("place", "call", "size", "calls", "time", "fix")
-        rows = [
-            (
-                _place(row),
-                row.call,
-                format_bytes(row.bytes),
-                _calls(row),
-                format_seconds(row.seconds),
-                row.fix,
-            )
-            for row in self.rows
-        ]
-        return html.table(_TITLES[AVOIDABLE], rows, titles)
+        rows = self.rows
+        cells = [(*line, "\n".join(_notes(row))) for line, row in zip(_cells(rows), rows, strict=True)]
+        return html.table(_TITLES[AVOIDABLE], cells, (*_HEADS, "notes"))
 
 
 def audit(min_bytes: int = 1024) -> Audit:
@@ -184,33 +162,21 @@ def audit(min_bytes: int = 1024) -> Audit:
     return Audit(min_bytes)
 
 
-def _lines(row: AuditRow, width: int) -> list[str]:
-    """Return the lines of one row, at most `width` wide unless the path or the fix is longer."""
-    figures = f"{format_bytes(row.bytes)} in {_calls(row)}, {format_seconds(row.seconds)}"
-    start = f"{_place(row)}  "
-    if len(start) + len(row.call) + len(figures) + 2 <= width:
-        lines = [f"{start}{row.call}  {figures}"]
-    else:
-        lines = [start + _shortened(row.call, max(width - len(start), _LEAST)), f"  {figures}"]
-    if row.fix:
-        lines.append(f"  fix: {row.fix}")
-    if row.why:
-        lines += textwrap.wrap(f"why: {row.why}", width, initial_indent="  ", subsequent_indent="    ")
-    return lines
+def _cells(rows: Sequence[AuditRow]) -> list[list[str]]:
+    """Return the place, the call, the number of calls, their bytes and their time."""
+    return [
+        [
+            f"{short_path(row.file)}:{row.line}",
+            row.call,
+            f"{row.counted:,}",
+            format_bytes(row.bytes),
+            format_seconds(row.seconds),
+        ]
+        for row in rows
+    ]
 
 
-def _shortened(call: str, room: int) -> str:
-    return call if len(call) <= room else call[: room - 3] + "..."
-
-
-def _place(row: AuditRow) -> str:
-    """Return the file, relative to the current folder if it is below, and the line."""
-    path = os.path.relpath(row.file) if os.path.isabs(row.file) else row.file
-    return f"{row.file if path.startswith('..') else path}:{row.line}"
-
-
-def _calls(row: AuditRow) -> str:
-    if row.checked == row.calls:
-        return format_count(row.counted, "call")
-    counted = f"{row.counted} of {row.checked}" if row.counted != row.checked else f"{row.checked}"
-    return f"{counted} checked of {format_count(row.calls, 'call')}"
+def _notes(row: AuditRow) -> list[str]:
+    """Return which calls were checked, the reason and the fix, as far as the row has them."""
+    notes = [f"checked: {row.checked:,} of {row.calls:,} calls"] * (row.checked < row.calls)
+    return notes + [f"why: {row.why}"] * bool(row.why) + [f"fix: {row.fix}"] * bool(row.fix)

@@ -1,4 +1,4 @@
-"""``Wrapper``: a callable in the place of a framework's function, which reports calls to the audits."""
+"""Replaces the frameworks' calls by wrappers while an audit runs, which report them; and restores them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import pkgutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from types import FrameType, MethodType
 from typing import Any, Protocol
 
-from zerocopy.audit.hook import CopyCall
+from zerocopy import forks, registry
+from zerocopy.audit.hook import AuditHook, CopyCall, hook_of
+from zerocopy.framework import Framework
+from zerocopy.interpreter import imports
 
 
 class Listener(Protocol):
@@ -34,30 +38,16 @@ TRACING: tuple[Callable[[], bool], ...] = ()
 INTERNAL: frozenset[str] = frozenset()
 
 
+_lock = forks.lock()
+_MISSING: Any = object()
+
+
 class _Busy(threading.local):
     #: Whether this thread is in a wrapped call, or checks one.
     now = False
 
 
 _BUSY = _Busy()
-
-
-def add_tracing(functions: Iterable[Callable[[], bool]]) -> None:
-    """Add functions to `TRACING`."""
-    global TRACING
-    TRACING = tuple(dict.fromkeys((*TRACING, *functions)))
-
-
-def set_internal(roots: set[str]) -> None:
-    """Replace the top-level modules whose own calls do not count; zerocopy is one of them."""
-    global INTERNAL
-    INTERNAL = frozenset({"zerocopy", *roots})
-
-
-def set_listeners(listeners: tuple[Listener, ...]) -> None:
-    """Replace the audits that wrapped calls report to."""
-    global LISTENERS
-    LISTENERS = listeners
 
 
 class Wrapper:
@@ -136,3 +126,105 @@ def _path(call: CopyCall) -> str:
 def _by_name(path: str) -> Any:
     """Return the function of that path in the process that reads the pickle: wrapped or not."""
     return pkgutil.resolve_name(path)
+
+
+# -- replacing and restoring ---------------------------------------------------------------
+
+
+class _Patches:
+    """The replaced attributes, and callbacks for the frameworks that are not imported yet."""
+
+    def __init__(self) -> None:
+        self.replaced: list[tuple[CopyCall, Any, Any]] = []
+        self.waiting: dict[str, Callable[[], None]] = {}
+        #: Originals and their wrappers, by owner, attribute and original, which they keep alive.
+        self._wrappers: dict[tuple[int, str, int], tuple[Any, Any]] = {}
+
+    def install(self) -> None:
+        """Patch the frameworks that are imported; the others at the end of their import."""
+        global INTERNAL
+        frameworks = registry.known()
+        roots = {root for each in frameworks for root in each.root_modules or (each.name,)}
+        INTERNAL = frozenset({"zerocopy", *roots})
+        for framework in frameworks:
+            name = framework.name
+            if framework.audit_hook:
+                self.waiting[name] = partial(self._patch_imported, framework)
+                imports.when_imported(name, self.waiting[name])
+
+    def _patch_imported(self, framework: Framework) -> None:
+        """Patch a framework at the end of its import: ``from torch import tensor`` imports the wrapper."""
+        with _lock:
+            if self.waiting.pop(framework.name, None) is not None:
+                self.patch(framework)
+
+    def patch(self, framework: Framework) -> None:
+        """Replace the calls of an imported framework."""
+        global TRACING
+        hook = hook_of(framework)
+        TRACING = tuple(dict.fromkeys((*TRACING, *hook.tracing())))
+        for call in hook.calls():
+            old = vars(call.owner).get(call.attribute, _MISSING)
+            original = getattr(call.owner, call.attribute, None) if old is _MISSING else old
+            if original is None or isinstance(original, Wrapper):
+                continue
+            new = self._replacement(original, call, hook)
+            setattr(call.owner, call.attribute, new)
+            self.replaced.append((call, old, new))
+
+    def restore(self) -> None:
+        """Set all attributes back, except those that the program has replaced itself."""
+        for callback in self.waiting.values():
+            imports.cancel(callback)
+        self.waiting.clear()
+        for call, old, new in reversed(self.replaced):
+            if vars(call.owner).get(call.attribute) is not new:
+                continue
+            if old is _MISSING:
+                delattr(call.owner, call.attribute)
+            else:
+                setattr(call.owner, call.attribute, old)
+        self.replaced.clear()
+
+    def _replacement(self, original: Any, call: CopyCall, hook: AuditHook) -> Any:
+        """Return the wrapper of an attribute; the same object in each audit."""
+        key = (id(call.owner), call.attribute, id(original))
+        if key in self._wrappers:
+            return self._wrappers[key][1]
+        replacement: Any
+        if isinstance(original, property):
+            getter = Wrapper(original.fget, call)
+            replacement = property(getter, original.fset, original.fdel, original.__doc__)
+        else:
+            replacement = Wrapper(original, call)
+            hook.adopt(original, replacement)
+        self._wrappers[key] = original, replacement
+        return replacement
+
+
+_patches = _Patches()
+
+
+def add(listener: Listener) -> None:
+    """Report calls to a listener; the first one installs the wrappers."""
+    global LISTENERS
+    registry.known()  # outside the lock: it imports the modules of plugins
+    with _lock:
+        others = LISTENERS
+        LISTENERS = (*others, listener)
+        if not others:
+            try:
+                _patches.install()
+            except BaseException:
+                remove(listener)
+                raise
+
+
+def remove(listener: Listener) -> None:
+    """Stop reporting to a listener; the last one restores the frameworks."""
+    global LISTENERS
+    with _lock:
+        others = tuple(each for each in LISTENERS if each is not listener)
+        LISTENERS = others
+        if not others:
+            _patches.restore()

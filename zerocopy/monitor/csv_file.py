@@ -15,173 +15,87 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from zerocopy.formatting.printable import printable
-from zerocopy.monitor.conversion import ConversionRow, rows_of, sum_rows
+from zerocopy.monitor.conversion import ConversionRow, as_dict, rows_of, sum_rows
 from zerocopy.monitor.errors import MonitorFieldError, MonitorFileError
 from zerocopy.monitor.memory_split import memory_split
 from zerocopy.monitor.observer import Rates
-from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.sample import Card, Sample
 
 _MIB = 1 << 20
 
 
-class Row(NamedTuple):
-    """The values from which a row of the file is computed; `card` is None on a machine without GPUs."""
-
-    sample: Any
-    card: Any
-    rates: Rates | None
-    totals: ConversionRow  # of all processes, including those that are no longer in the sample
-
-    @property
-    def running(self) -> list[Any]:
-        """The records of the processes that run."""
-        return [record for record in self.sample["processes"] if not record["ended"]]
-
-
 class Field(NamedTuple):
-    """A column. A value that cannot be read is None, which is an empty cell."""
+    """A column: the keys of its value in the dict that `_row` returns, and how the value is written."""
 
     name: str
     unit: str
-    read: Callable[[Row], Any]
+    path: str
+    #: A number by which the value is divided and then rounded, or a format.
+    form: int | str = ""
 
     @property
     def title(self) -> str:
         """The header of the column, in the form of nvidia-smi: ``memory.used [MiB]``."""
         return f"{self.name} [{self.unit}]" if self.unit else self.name
 
-
-def _timestamp(row: Row) -> str:
-    """Return the local time in nvidia-smi's form."""
-    now = row.sample["time"]
-    return time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(now)) + f".{int(now % 1 * 1000):03d}"
-
-
-def _card(name: str, unit: str, key: str, scale: int = 1, digits: str = "") -> Field:
-    """Return the field of a figure of the GPU."""
-
-    def read(row: Row) -> Any:
-        value = None if row.card is None else row.card[key]
-        if value is None:
-            return None
-        return format(value, digits) if digits else value if scale == 1 else round(value / scale)
-
-    return Field(name, unit, read)
-
-
-def _split(name: str, key: str) -> Field:
-    """Return the field of a part of the GPU's memory."""
-
-    def read(row: Row) -> int | None:
-        if row.card is None:
-            return None
-        value: int | None = getattr(memory_split(row.card, row.sample["processes"], row.sample["cards"]), key)
-        return value
-
-    return Field(f"zerocopy.{name}", "bytes", read)
-
-
-def _nvlink(name: str) -> Field:
-    """Return the field of the sum over the links of a GPU."""
-
-    def read(row: Row) -> int | None:
-        values = [link[f"{name}_bytes"] for link in row.card["nvlinks"]] if row.card else []
-        return sum(values) if values and None not in values else None
-
-    return Field(f"zerocopy.nvlink.{name}", "bytes", read)
-
-
-def _conversions(name: str, unit: str, key: str) -> Field:
-    return Field(f"zerocopy.{name}", unit, lambda row: getattr(row.totals, key))
-
-
-def _rate(name: str, key: str) -> Field:
-    """Return the field of a rate of conversions; empty in the first row."""
-    unknown = None
-    return Field(
-        f"zerocopy.{name}_rate",
-        "bytes/s",
-        lambda row: unknown if row.rates is None else round(row.rates["conversions"][key]),
-    )
-
-
-def _running(name: str, unit: str, read: Callable[[Any], int]) -> Field:
-    """Return the field of the sum over the processes that run."""
-    return Field(f"zerocopy.{name}", unit, lambda row: sum(map(read, row.running)))
-
-
-def _host(key: str) -> Callable[[Any], int]:
-    return lambda record: sum(mode[key] or 0 for mode in record["pool"]["host"].values())
-
-
-def _wait(side: str) -> Field:
-    """Return the field of the time that one side of all loaders waited."""
-
-    def read(row: Row) -> float:
-        loaders = [each for record in row.sample["processes"] for each in record["loaders"]]
-        return round(sum(float(each[f"{side}_wait"]) for each in loaders), 3)
-
-    return Field(f"zerocopy.loader.{side}_wait", "s", read)
-
-
-def _machine(name: str, key: str) -> Field:
-    return Field(f"zerocopy.{name}", "bytes", lambda row: row.sample["machine"][key])
-
-
-def _cpu(row: Row) -> float | None:
-    """Return the use of all cores."""
-    cores = row.sample["machine"]["cpu_percent"]
-    return round(sum(cores) / len(cores), 1) if cores else None
+    def read(self, row: Any) -> Any:
+        """Return the value; None, which is an empty cell, if it cannot be read."""
+        for key in self.path.split("."):
+            row = None if row is None else row[key]
+        if row is None or not self.form:
+            return row
+        return format(row, self.form) if isinstance(self.form, str) else round(row / self.form)
 
 
 _ALL = (
-    Field("timestamp", "", _timestamp),
-    _card("index", "", "index"),
-    _card("name", "", "name"),
-    _card("uuid", "", "uuid"),
-    _card("utilization.gpu", "%", "utilization"),
-    _card("utilization.memory", "%", "memory_utilization"),
-    _card("memory.total", "MiB", "memory_total", _MIB),
-    _card("memory.used", "MiB", "memory_used", _MIB),
-    _card("memory.free", "MiB", "memory_free", _MIB),
-    _card("temperature.gpu", "", "temperature"),
-    _card("power.draw", "W", "power", digits=".2f"),  # two digits as in nvidia-smi
-    _card("power.limit", "W", "power_limit", digits=".2f"),
-    _card("clocks.current.sm", "MHz", "sm_clock"),
-    _card("clocks.current.memory", "MHz", "memory_clock"),
-    _card("pcie.rx", "KiB/s", "pcie_received", 1024),
-    _card("pcie.tx", "KiB/s", "pcie_sent", 1024),
-    Field("zerocopy.time", "s", lambda row: f"{row.sample['time']:.3f}"),
-    _nvlink("received"),
-    _nvlink("sent"),
-    _split("pool.used", "pool_in_use"),
-    _split("pool.free", "pool_free"),
-    _split("outside_pool", "process_outside_pool"),
-    _split("other_processes", "other_processes"),
-    _running("processes", "", lambda record: 1),
-    _conversions("calls", "", "calls"),
-    _conversions("refused", "", "refused_calls"),
-    _conversions("aliased", "bytes", "aliased_bytes"),
-    _conversions("copied", "bytes", "copied_bytes"),
-    _rate("aliased", "aliased_bytes"),
-    _rate("copied", "copied_bytes"),
-    _running("resident", "bytes", lambda record: int(record["rss"])),
-    _running("host.used", "bytes", _host("in_use")),
-    _running("host.kept", "bytes", _host("kept")),
-    _running("shared", "bytes", lambda record: int(record["shared"]["segment_bytes"])),
-    _wait("reader"),
-    _wait("consumer"),
-    Field("zerocopy.cpu", "%", _cpu),
-    _machine("machine.memory.total", "memory_total"),
-    _machine("machine.memory.available", "memory_available"),
-    _machine("disk.read", "disk_read"),
-    _machine("disk.written", "disk_written"),
-    _machine("network.received", "network_received"),
-    _machine("network.sent", "network_sent"),
+    Field("timestamp", "", "timestamp"),
+    Field("index", "", "card.index"),
+    Field("name", "", "card.name"),
+    Field("uuid", "", "card.uuid"),
+    Field("utilization.gpu", "%", "card.utilization"),
+    Field("utilization.memory", "%", "card.memory_utilization"),
+    Field("memory.total", "MiB", "card.memory_total", _MIB),
+    Field("memory.used", "MiB", "card.memory_used", _MIB),
+    Field("memory.free", "MiB", "card.memory_free", _MIB),
+    Field("temperature.gpu", "", "card.temperature"),
+    Field("power.draw", "W", "card.power", ".2f"),  # two digits as in nvidia-smi
+    Field("power.limit", "W", "card.power_limit", ".2f"),
+    Field("clocks.current.sm", "MHz", "card.sm_clock"),
+    Field("clocks.current.memory", "MHz", "card.memory_clock"),
+    Field("pcie.rx", "KiB/s", "card.pcie_received", 1024),
+    Field("pcie.tx", "KiB/s", "card.pcie_sent", 1024),
+    Field("zerocopy.time", "s", "time", ".3f"),
+    Field("zerocopy.nvlink.received", "bytes", "links.received_bytes"),
+    Field("zerocopy.nvlink.sent", "bytes", "links.sent_bytes"),
+    Field("zerocopy.pool.used", "bytes", "split.pool_in_use"),
+    Field("zerocopy.pool.free", "bytes", "split.pool_free"),
+    Field("zerocopy.outside_pool", "bytes", "split.process_outside_pool"),
+    Field("zerocopy.other_processes", "bytes", "split.other_processes"),
+    Field("zerocopy.processes", "", "running.processes"),
+    Field("zerocopy.calls", "", "totals.calls"),
+    Field("zerocopy.refused", "", "totals.refused_calls"),
+    Field("zerocopy.aliased", "bytes", "totals.aliased_bytes"),
+    Field("zerocopy.copied", "bytes", "totals.copied_bytes"),
+    Field("zerocopy.aliased_rate", "bytes/s", "rates.conversions.aliased_bytes", 1),
+    Field("zerocopy.copied_rate", "bytes/s", "rates.conversions.copied_bytes", 1),
+    Field("zerocopy.resident", "bytes", "running.rss"),
+    Field("zerocopy.host.used", "bytes", "running.host_in_use"),
+    Field("zerocopy.host.kept", "bytes", "running.host_kept"),
+    Field("zerocopy.shared", "bytes", "running.shared"),
+    Field("zerocopy.loader.reader_wait", "s", "loaders.reader_wait"),
+    Field("zerocopy.loader.consumer_wait", "s", "loaders.consumer_wait"),
+    Field("zerocopy.cpu", "%", "cpu"),
+    Field("zerocopy.machine.memory.total", "bytes", "machine.memory_total"),
+    Field("zerocopy.machine.memory.available", "bytes", "machine.memory_available"),
+    Field("zerocopy.disk.read", "bytes", "machine.disk_read"),
+    Field("zerocopy.disk.written", "bytes", "machine.disk_written"),
+    Field("zerocopy.network.received", "bytes", "machine.network_received"),
+    Field("zerocopy.network.sent", "bytes", "machine.network_sent"),
 )
 #: All fields by name, in the order of the file.
 FIELDS = {field.name: field for field in _ALL}
@@ -207,6 +121,44 @@ def select(names: str | None) -> Sequence[Field]:
         if asked.count(name) > 1:
             raise MonitorFieldError(f"--fields {names}", f"{name!r} occurs twice", "name it once")
     return [FIELDS[name] for name in asked]
+
+
+def _row(sample: Sample, card: Card | None, rates: Rates | None, totals: ConversionRow) -> dict[str, Any]:
+    """Return the values of a row; `card` is None on a machine without GPUs."""
+    now, records, cores = sample["time"], sample["processes"], sample["machine"]["cpu_percent"]
+    running = [record for record in records if not record["ended"]]
+    modes = [mode for record in running for mode in record["pool"]["host"].values()]
+    loaders = [loader for record in records for loader in record["loaders"]]
+    local = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(now))
+    split = None if card is None else asdict(memory_split(card, records, sample["cards"]))
+    return {
+        "timestamp": f"{local}.{int(now % 1 * 1000):03d}",  # in nvidia-smi's form
+        "time": now,
+        "card": card,
+        "links": _sums(card["nvlinks"] if card else [], "received_bytes", "sent_bytes"),
+        "split": split,
+        "running": {
+            "processes": len(running),
+            "rss": sum(record["rss"] for record in running),
+            "host_in_use": sum(mode["in_use"] or 0 for mode in modes),
+            "host_kept": sum(mode["kept"] or 0 for mode in modes),
+            "shared": sum(record["shared"]["segment_bytes"] for record in running),
+        },
+        "totals": as_dict(totals),
+        "rates": rates,
+        "loaders": {
+            side: round(sum(float(each[side]) for each in loaders), 3)  # type: ignore[literal-required]
+            for side in ("reader_wait", "consumer_wait")
+        },
+        "cpu": round(sum(cores) / len(cores), 1) if cores else None,
+        "machine": sample["machine"],
+    }
+
+
+def _sums(items: Sequence[Any], *keys: str) -> dict[str, Any]:
+    """Return the sums by key; None if a value is unknown, or there are none."""
+    columns = {key: [item[key] for item in items] for key in keys}
+    return {key: sum(values) if values and None not in values else None for key, values in columns.items()}
 
 
 # -- the file -------------------------------------------------------------------------
@@ -250,7 +202,7 @@ class CsvFile:
             self._seen[record["process"]["pid"], record["recording_since"]] = sum_rows(rows_of([record]))
         totals = sum_rows(self._seen.values())
         cards: Sequence[Any] = sample["cards"]["cards"] or [None]
-        rows = [Row(sample, card, rates, totals) for card in cards]
+        rows = [_row(sample, card, rates, totals) for card in cards]
         self._write(_text([[field.read(row) for field in self._fields] for row in rows]))
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from zerocopy.formatting.printable import printable
 from zerocopy.formatting.units import format_count
+from zerocopy.monitor.report import aligned
 from zerocopy.monitor.sample import Cards
 
 #: Files of a GPU: of CUDA, and of graphics; and the driver's own.
@@ -29,7 +30,7 @@ _KERNEL_THREAD = 0x0020_0000  # PF_KTHREAD, <linux/sched.h>
 _NVIDIA_VENDOR = "0x10de"
 
 _WIDTH = 80
-_LINE = "{:>8}  {:<10}  {:<15}  {:>10}  {:<9}  {}"
+_HEADS = ["program", "user", "PID", "GPU memory", "in NVML"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,41 +73,31 @@ class Holders:
 
     def __str__(self) -> str:
         """Return a table of lines of at most 80 characters, and the parts that could not be read."""
+        lines = [f"No process of the {self.searched} that were searched has a GPU open."]
         if self.holders:
-            lines = [_LINE.format("PID", "user", "program", "GPU memory", "in NVML", "open files")]
-            lines += [line for holder in self.holders for line in _lines(holder)]
-        else:
-            lines = [f"No process of the {self.searched} that were searched has a GPU open."]
+            files = [[f"open files: {', '.join(_files(holder))}"] for holder in self.holders]
+            lines = aligned(_HEADS, list(map(_cells, self.holders)), files, 2, _WIDTH)
         hidden = sum(one.listed is False and one.holds_gpu and not one.this_process for one in self.holders)
         if hidden:
             verbs = "holds a GPU and is" if hidden == 1 else "hold a GPU and are"
             lines += ["", f"{format_count(hidden, 'process', 'processes')} {verbs} not listed by NVML."]
         lines += [""] * bool(self.problems)
         for problem in self.problems:
-            lines += textwrap.wrap(
-                f"Note: {problem}.", _WIDTH, subsequent_indent="  ", break_on_hyphens=False
-            )
-        return printable("\n".join(line.rstrip() for line in lines), "\n")
+            note = f"Note: {problem}."
+            lines += textwrap.wrap(note, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        return printable("\n".join(lines), "\n")
 
 
-def _lines(holder: Holder) -> list[str]:
+def _cells(holder: Holder) -> list[str]:
     listed = {True: "yes", False: "no", None: "unknown"}[holder.listed]
     memory = "-" if holder.memory is None else f"{holder.memory / (1 << 20):,.0f} MiB"
+    return [holder.program, holder.user, str(holder.pid), memory, listed]
+
+
+def _files(holder: Holder) -> list[str]:
     names = [name.removeprefix("/dev/") for name in holder.devices]
     names += ["(this command)"] * holder.this_process
-    names += [f"container {holder.container}"] * bool(holder.container)
-    user, program = (
-        text if len(text) <= width else f"{text[: width - 1]}+"
-        for text, width in ((holder.user, 10), (holder.program, 15))
-    )
-    head, text = _LINE.format(holder.pid, user, program, memory, listed, ""), ", ".join(names)
-    if len(head) + len(text) <= _WIDTH:
-        return [head + text]
-    indent = " " * 10
-    wrapped = textwrap.wrap(
-        text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-    )
-    return [head, *wrapped]
+    return names + [f"container {holder.container}"] * bool(holder.container)
 
 
 def find_holders(

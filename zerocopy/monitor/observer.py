@@ -191,22 +191,23 @@ def rates(before: Sample, after: Sample) -> Rates:
         record["process"]["pid"]: _conversions(earlier.get(_identity(record)), record, before["time"])
         for record in after["processes"]
     }
-    old, new = before["machine"], after["machine"]
+    traffic = {
+        name: _rate(before["machine"][name], after["machine"][name], seconds)  # type: ignore[literal-required]
+        for name in ("disk_read", "disk_written", "network_received", "network_sent")
+    }
     cards = {_card_identity(card): card for card in before["cards"]["cards"]}
     links = {
         card["index"]: _links(cards.get(_card_identity(card)), card, seconds)
         for card in after["cards"]["cards"]
     }
-    return Rates(
+    result: Rates = Rates(
         seconds=seconds,
         conversions={name: sum(each[name] for each in processes.values()) for name in _COUNTED},
         processes=processes,
-        disk_read=_rate(old["disk_read"], new["disk_read"], seconds),
-        disk_written=_rate(old["disk_written"], new["disk_written"], seconds),
-        network_received=_rate(old["network_received"], new["network_received"], seconds),
-        network_sent=_rate(old["network_sent"], new["network_sent"], seconds),
         nvlinks={index: rows for index, rows in links.items() if rows},
+        **traffic,  # type: ignore[typeddict-item]
     )
+    return result
 
 
 def _identity(record: ProcessRecord) -> tuple[int, float]:

@@ -8,23 +8,87 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
 from zerocopy.formatting.printable import printable
-from zerocopy.monitor.conversion import rows_of, sort
+from zerocopy.monitor.conversion import as_dict, rows_of, sort
 from zerocopy.monitor.errors import MonitorFileError, require
 from zerocopy.monitor.observer import Rates
-from zerocopy.monitor.sample import ProcessRecord, Sample
+from zerocopy.monitor.sample import Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: Call sites of one process that are listed; each is a time series in Prometheus.
 MOST_SITES = 20
 
-Labels = dict[str, str]
-#: Name, kind, text, and the labels and value of each time series.
-Family = tuple[str, str, str, Iterable[tuple[Labels, Any]]]
+#: Labels, and figures by key.
+_Series = list[tuple[dict[str, str], Mapping[str, Any]]]
+
+#: Name, kind, the time series in the result of `_series`, the key of the figure, and text.
+_FAMILIES = (
+    ("conversions", "counter", "pair", "calls", "Conversions."),
+    (
+        "refused_conversions", "counter", "pair", "refused_calls",
+        "Conversions that raised an exception.",
+    ),
+    (
+        "aliased_bytes", "counter", "pair", "aliased_bytes",
+        "Bytes of results that share memory with their sources.",
+    ),
+    ("copied_bytes", "counter", "pair", "copied_bytes", "Bytes that conversions copied."),
+    ("conversion_seconds", "counter", "pair", "seconds", "Duration of conversions."),
+    (
+        "site_copied_bytes", "counter", "site", "copied_bytes",
+        f"Bytes copied by the {MOST_SITES} call sites that copy most.",
+    ),
+    ("process_resident_bytes", "gauge", "process", "rss", "Resident memory."),
+    ("shared_bytes", "gauge", "process", "segment_bytes", "Shared memory that the process created."),
+    ("mapped_bytes", "gauge", "process", "mapped_bytes", "Shared memory of other processes that is mapped."),
+    ("leases", "gauge", "process", "leases", "Results that keep shared memory alive."),
+    ("pool_in_use_bytes", "gauge", "device", "in_use", "Bytes of a GPU's pool that are in use."),
+    ("pool_reserved_bytes", "gauge", "device", "reserved", "Bytes that the pool has taken from the GPU."),
+    ("pool_limit_bytes", "gauge", "device", "limit", "Limit of the pool."),
+    ("host_in_use_bytes", "gauge", "mode", "in_use", "Host memory in use, by mode."),
+    ("host_kept_bytes", "gauge", "mode", "kept", "Host memory kept for later, by mode."),
+    ("framework_pool_bytes", "gauge", "framework", "in_use", "Bytes of the pools that a framework holds."),
+    ("loader_batches", "counter", "loader", "batches", "Batches delivered."),
+    ("loader_rows", "counter", "loader", "rows", "Rows delivered."),
+    (
+        "loader_reader_wait_seconds", "counter", "loader", "reader_wait",
+        "Time in which the reader waited.",
+    ),
+    (
+        "loader_consumer_wait_seconds", "counter", "loader", "consumer_wait",
+        "Time in which the consumer waited.",
+    ),
+    ("loader_ready", "gauge", "loader", "depth", "Batches or groups that are ready."),
+    ("gpu_utilization_ratio", "gauge", "gpu", "ratio", "Share of the time in which a kernel ran."),
+    ("gpu_memory_total_bytes", "gauge", "gpu", "memory_total", "Memory of the GPU."),
+    ("gpu_memory_used_bytes", "gauge", "gpu", "memory_used", "Memory of the GPU in use."),
+    ("gpu_temperature_celsius", "gauge", "gpu", "temperature", "Temperature."),
+    ("gpu_power_watts", "gauge", "gpu", "power", "Power."),
+    (
+        "gpu_pcie_received_bytes_per_second", "gauge", "gpu", "pcie_received",
+        "Bytes per second that the GPU receives.",
+    ),
+    (
+        "gpu_pcie_sent_bytes_per_second", "gauge", "gpu", "pcie_sent",
+        "Bytes per second that the GPU sends.",
+    ),
+    ("gpu_nvlink_received_bytes", "counter", "link", "received_bytes", "Bytes received over an NVLink."),
+    ("gpu_nvlink_sent_bytes", "counter", "link", "sent_bytes", "Bytes sent over an NVLink."),
+    ("machine_cpu_ratio", "gauge", "core", "ratio", "Share of the time in which a core was busy."),
+    (
+        "machine_memory_total_bytes", "gauge", "machine", "memory_total",
+        "Memory of the machine or container.",
+    ),
+    ("machine_memory_available_bytes", "gauge", "machine", "memory_available", "Memory that is available."),
+    (
+        "machine_shared_memory_free_bytes", "gauge", "machine", "shared_memory_free",
+        "Free memory of /dev/shm.",
+    ),
+)  # fmt: skip
 
 
 def exposition(sample: Sample) -> str:
@@ -49,143 +113,48 @@ class _Collector:
 
     def collect(self) -> Iterator[Any]:
         """Yield the families that have values."""
-        core = require("prometheus_client.core", "Prometheus' text")
-        for make in (_conversions, _processes, _pools, _loaders, _cards, _machine):
-            for name, kind, text, values in make(self._sample):
-                # The format allows each set of labels once: one line can contain several functions.
-                sums: dict[tuple[tuple[str, str], ...], float] = {}
-                for labels, value in values:
-                    if value is not None:
-                        key = tuple((each, printable(label, "\n")) for each, label in labels.items())
-                        sums[key] = sums.get(key, 0) + value
-                if sums:
-                    family = core.Metric(f"zerocopy_{name}", text, kind)
-                    for key, value in sums.items():
-                        family.add_sample(
-                            f"zerocopy_{name}" + "_total" * (kind == "counter"), dict(key), value
-                        )
-                    yield family
+        core, series = require("prometheus_client.core", "Prometheus' text"), _series(self._sample)
+        for name, kind, items, key, text in _FAMILIES:
+            # The format allows each set of labels once: one line can contain several functions.
+            sums: dict[tuple[tuple[str, str], ...], float] = {}
+            for labels, figures in series[items]:
+                if figures[key] is not None:
+                    each = tuple((label, printable(value, "\n")) for label, value in labels.items())
+                    sums[each] = sums.get(each, 0) + figures[key]
+            if sums:
+                family = core.Metric(f"zerocopy_{name}", text, kind)
+                full_name = f"zerocopy_{name}" + "_total" * (kind == "counter")
+                for each, value in sums.items():
+                    family.add_sample(full_name, dict(each), value)
+                yield family
 
 
-def _who(record: ProcessRecord) -> Labels:
-    return {"pid": str(record["process"]["pid"]), "program": record["process"]["program"]}
-
-
-def _conversions(sample: Sample) -> Iterator[Family]:
-    """Yield counters by pair, and the copied bytes of the worst call sites."""
-    rows = [(_who(record), row) for record in sample["processes"] for row in rows_of([record])]
-    for name, key, text in (
-        ("conversions", "calls", "Conversions."),
-        ("refused_conversions", "refused_calls", "Conversions that raised an exception."),
-        ("aliased_bytes", "aliased_bytes", "Bytes of results that share memory with their sources."),
-        ("copied_bytes", "copied_bytes", "Bytes that conversions copied."),
-        ("conversion_seconds", "seconds", "Duration of conversions."),
-    ):
-        values = [
-            ({**who, "source": row.source, "target": row.target}, getattr(row, key)) for who, row in rows
-        ]
-        yield name, "counter", text, values
-    sites = []
+def _series(sample: Sample) -> dict[str, _Series]:
+    """Return the time series of a sample. Ended processes have counters, and no gauges."""
+    names = ("pair", "site", "process", "device", "mode", "framework", "loader", "gpu", "link", "core")
+    series: dict[str, _Series] = {name: [] for name in names}
+    series["machine"] = [({}, sample["machine"])]
     for record in sample["processes"]:
-        copying = [row for row in rows_of([record]) if row.copied_bytes and row.file]
-        for row in sort(copying)[:MOST_SITES]:
-            site = {"file": PurePath(row.file).name, "line": str(row.line), "function": row.function}
+        who = {"pid": str(record["process"]["pid"]), "program": record["process"]["program"]}
+        for number, row in enumerate(sort(rows_of([record]))):
             pair = {"source": row.source, "target": row.target}
-            sites.append(({**_who(record), **site, **pair}, row.copied_bytes))
-    text = f"Bytes copied by the {MOST_SITES} call sites that copy most."
-    yield "site_copied_bytes", "counter", text, sites
-
-
-def _running(sample: Sample) -> list[tuple[Labels, Any]]:
-    """Return the labels and the record of each process that has not ended."""
-    return [(_who(record), record) for record in sample["processes"] if not record["ended"]]
-
-
-def _processes(sample: Sample) -> Iterator[Family]:
-    """Yield the memory of processes, and what they share."""
-    running = _running(sample)
-    resident = [(who, record["rss"]) for who, record in running]
-    yield "process_resident_bytes", "gauge", "Resident memory.", resident
-    for key, name, text in (
-        ("segment_bytes", "shared_bytes", "Shared memory that the process created."),
-        ("mapped_bytes", "mapped_bytes", "Shared memory of other processes that is mapped."),
-        ("leases", "leases", "Results that keep shared memory alive."),
-    ):
-        yield name, "gauge", text, [(who, record["shared"][key]) for who, record in running]
-
-
-def _pools(sample: Sample) -> Iterator[Family]:
-    """Yield the memory of pools, by device, mode of host memory and framework."""
-    for part, label, key, name, text in (
-        ("devices", "device", "in_use", "pool_in_use", "Bytes of a GPU's pool that are in use."),
-        ("devices", "device", "reserved", "pool_reserved", "Bytes that the pool has taken from the GPU."),
-        ("devices", "device", "limit", "pool_limit", "Limit of the pool."),
-        ("host", "mode", "in_use", "host_in_use", "Host memory in use, by mode."),
-        ("host", "mode", "kept", "host_kept", "Host memory kept for later, by mode."),
-        ("frameworks", "framework", "in_use", "framework_pool", "Bytes of the pools that a framework holds."),
-    ):
-        values = [
-            ({**who, label: index}, each[key])
-            for who, record in _running(sample)
-            for index, each in record["pool"][part].items()
-        ]
-        yield f"{name}_bytes", "gauge", text, values
-
-
-def _loaders(sample: Sample) -> Iterator[Family]:
-    """Yield the progress of loaders, and the waits of both sides."""
-    loaders = [
-        ({**who, "loader": each["name"]}, each)
-        for who, record in _running(sample)
-        for each in record["loaders"]
-    ]
-    for key, kind, name, text in (
-        ("batches", "counter", "batches", "Batches delivered."),
-        ("rows", "counter", "rows", "Rows delivered."),
-        ("reader_wait", "counter", "reader_wait_seconds", "Time in which the reader waited."),
-        ("consumer_wait", "counter", "consumer_wait_seconds", "Time in which the consumer waited."),
-        ("depth", "gauge", "ready", "Batches or groups that are ready."),
-    ):
-        yield f"loader_{name}", kind, text, [(labels, each[key]) for labels, each in loaders]
-
-
-def _cards(sample: Sample) -> Iterator[Family]:
-    """Yield the figures of GPUs."""
-    named: list[tuple[Labels, Any]] = [
-        ({"gpu": card["index"], "uuid": card["uuid"], "name": card["name"]}, card)
-        for card in sample["cards"]["cards"]
-    ]
-    for name, key, factor, text in (
-        ("utilization_ratio", "utilization", 0.01, "Share of the time in which a kernel ran."),
-        ("memory_total_bytes", "memory_total", 1, "Memory of the GPU."),
-        ("memory_used_bytes", "memory_used", 1, "Memory of the GPU in use."),
-        ("temperature_celsius", "temperature", 1, "Temperature."),
-        ("power_watts", "power", 1, "Power."),
-        ("pcie_received_bytes_per_second", "pcie_received", 1, "Bytes per second that the GPU receives."),
-        ("pcie_sent_bytes_per_second", "pcie_sent", 1, "Bytes per second that the GPU sends."),
-    ):
-        values = [(labels, None if card[key] is None else card[key] * factor) for labels, card in named]
-        yield f"gpu_{name}", "gauge", text, values
-    for name in ("received", "sent"):
-        links = [
-            ({**labels, "link": str(link["link"])}, link[f"{name}_bytes"])
-            for labels, card in named
-            for link in card["nvlinks"]
-        ]
-        yield f"gpu_nvlink_{name}_bytes", "counter", f"Bytes {name} over an NVLink.", links
-
-
-def _machine(sample: Sample) -> Iterator[Family]:
-    """Yield the figures of the machine."""
-    machine = sample["machine"]
-    cores = [({"core": str(core)}, percent / 100) for core, percent in enumerate(machine["cpu_percent"])]
-    yield "machine_cpu_ratio", "gauge", "Share of the time in which a core was busy.", cores
-    for name, value, text in (
-        ("memory_total_bytes", machine["memory_total"], "Memory of the machine or container."),
-        ("memory_available_bytes", machine["memory_available"], "Memory that is available."),
-        ("shared_memory_free_bytes", machine["shared_memory_free"], "Free memory of /dev/shm."),
-    ):
-        yield f"machine_{name}", "gauge", text, [({}, value)]
+            series["pair"].append(({**who, **pair}, as_dict(row)))
+            if number < MOST_SITES and row.copied_bytes and row.file:
+                site = {"file": PurePath(row.file).name, "line": str(row.line), "function": row.function}
+                series["site"].append(({**who, **site, **pair}, as_dict(row)))
+        if not record["ended"]:
+            pool: Any = record["pool"]
+            series["process"].append((who, {"rss": record["rss"], **record["shared"]}))
+            series["loader"] += [({**who, "loader": each["name"]}, each) for each in record["loaders"]]
+            for name, part in (("device", "devices"), ("mode", "host"), ("framework", "frameworks")):
+                series[name] += [({**who, name: index}, each) for index, each in pool[part].items()]
+    for card in sample["cards"]["cards"]:
+        gpu, percent = {"gpu": card["index"], "uuid": card["uuid"], "name": card["name"]}, card["utilization"]
+        series["gpu"].append((gpu, {**card, "ratio": None if percent is None else percent / 100}))
+        series["link"] += [({**gpu, "link": str(link["link"])}, link) for link in card["nvlinks"]]
+    for number, busy in enumerate(sample["machine"]["cpu_percent"]):
+        series["core"].append(({"core": str(number)}, {"ratio": busy / 100}))
+    return series
 
 
 class PrometheusFile:
@@ -200,7 +169,7 @@ class PrometheusFile:
     """
 
     def __init__(self, path: str) -> None:
-        require("prometheus_client", "--prometheus")
+        self._client = require("prometheus_client", "--prometheus")
         self.name = path
         self._path = os.path.realpath(path)  # a link stays, and its target is replaced
         asked = f"--prometheus {path}"
@@ -212,8 +181,7 @@ class PrometheusFile:
 
     def write(self, sample: Sample, rates: Rates | None) -> None:
         """Replace the file; raise OSError if the disk is full, and keep the former text."""
-        client = require("prometheus_client", "--prometheus")
-        client.write_to_textfile(self._path, _Collector(sample))
+        self._client.write_to_textfile(self._path, _Collector(sample))
 
     def close(self) -> None:
         """Do nothing: the last text stays."""

@@ -58,25 +58,12 @@ class Report:
         return self.rows
 
     def to_arrow(self) -> Any:
-        """Return the rows as a ``pyarrow.Table``.
-
-        Returns
-        -------
-        pyarrow.Table
-            A column for each attribute of a row. The metadata of a field has its unit.
+        """Return the rows as a ``pyarrow.Table``: a column for each attribute, with its unit in the metadata.
 
         Raises
         ------
         FrameworkNotInstalledError
             pyarrow is not installed.
-
-        Examples
-        --------
-        >>> import zerocopy as zc
-        >>> with zc.monitor.record() as r:
-        ...     pass
-        >>> r.to_arrow().schema.field("copied_bytes").metadata
-        {b'unit': b'bytes'}
         """
         from zerocopy.registry import by_name
 
@@ -212,16 +199,7 @@ class Recording(ConversionReport):
         return self._rows if recorder is None else recorder.rows()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the sums and the rows as JSON types.
-
-        Examples
-        --------
-        >>> import zerocopy as zc
-        >>> with zc.monitor.record() as r:
-        ...     pass
-        >>> r.as_dict()["rows"]
-        []
-        """
+        """Return the sums and the rows as JSON types."""
         rows = self.rows
         return {"totals": totals(sum_rows(rows)), "rows": list(map(as_dict, rows))}
 
@@ -249,15 +227,7 @@ class Snapshot(ConversionReport):
         return self._rows
 
     def as_dict(self) -> ProcessRecord:
-        """Return the record, in JSON types.
-
-        Examples
-        --------
-        >>> import zerocopy as zc
-        >>> session = zc.monitor.start()
-        >>> zc.monitor.stop().as_dict()["conversions"]
-        []
-        """
+        """Return the record, in JSON types."""
         return self.record
 
     def __str__(self) -> str:
@@ -364,6 +334,12 @@ def short_path(file: str) -> str:
     return file if len(parts) <= 2 else "/".join(parts[-2:])
 
 
+def width_of_terminal(width: int | None = None) -> int:
+    """Return the width of the terminal, or the given one, within limits."""
+    width = shutil.get_terminal_size((80, 24)).columns if width is None else width
+    return min(max(width, _NARROWEST), _WIDEST)
+
+
 def aligned(
     titles: list[str],
     table: list[list[str]],
@@ -372,8 +348,7 @@ def aligned(
     width: int | None = None,
 ) -> list[str]:
     """Return the lines of a table, with notes below each row; the first `texts` columns are wrapped."""
-    width = shutil.get_terminal_size((80, 24)).columns if width is None else width
-    width = min(max(width, _NARROWEST), _WIDEST)
+    width = width_of_terminal(width)
     table = [list(map(printable, cells)) for cells in table]
     numbers = [max(len(row[i]) for row in [titles, *table]) for i in range(texts, len(titles))]
     room = width - sum(numbers) - 2 * (len(titles) - 1)

@@ -132,27 +132,12 @@ class Session:
         self._sampler.start()
 
     def snapshot(self) -> Snapshot:
-        """Return the present figures of this process, and write them to its file.
-
-        Examples
-        --------
-        >>> import zerocopy as zc
-        >>> with zc.monitor.start() as session:
-        ...     session.snapshot().rows
-        []
-        """
+        """Return the present figures of this process, and write them to its file."""
         with self._lock:
             return self._snapshot()
 
     def stop(self) -> Snapshot:
-        """End recording, and return the last figures; as :func:`zerocopy.monitor.stop`.
-
-        Examples
-        --------
-        >>> import zerocopy as zc
-        >>> zc.monitor.start().stop().rows
-        []
-        """
+        """End recording, and return the last figures; as :func:`zerocopy.monitor.stop`."""
         if self.from_environment:
             self.adopted = False
             return self.snapshot()
@@ -400,7 +385,12 @@ def _at_exit() -> None:
 def _before_fork() -> None:
     session = _current
     if session is not None:
-        _register_with_multiprocessing()
+        global _registered
+        # Workers that multiprocessing forks skip `atexit`.
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and not _registered:
+            _registered = True  # children inherit it, and the registration
+            util.register_after_fork(_finish_in_worker, lambda function: function())
         session._sampler.stop()
 
 
@@ -414,15 +404,6 @@ def _in_child() -> None:
     session = _current
     if session is not None:
         session._begin_in_child()
-
-
-def _register_with_multiprocessing() -> None:
-    """Write the last record at the end of workers that multiprocessing forks, which skips `atexit`."""
-    global _registered
-    util = sys.modules.get("multiprocessing.util")
-    if util is not None and not _registered:
-        _registered = True  # children inherit it, and the registration
-        util.register_after_fork(_finish_in_worker, lambda function: function())
 
 
 def _finish_in_worker() -> None:

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -177,7 +177,7 @@ def _run(options: SimpleNamespace) -> int:
         from zerocopy.cli.monitor.program import run_program
 
         return run_program(options)
-    from zerocopy.cli.monitor.watching import terminated_as_exit, until_process_ends
+    from zerocopy.cli.monitor.watching import open_outputs, show, terminated_as_exit, until_process_ends
     from zerocopy.monitor.observer import Observer
 
     process = _find(options) if options.pid is not None else None
@@ -189,8 +189,6 @@ def _run(options: SimpleNamespace) -> int:
         if outputs or options.serve is not None:
             return _write(observer, outputs, options, wait)
         if sys.stdout.isatty():
-            from zerocopy.cli.monitor.watching import show
-
             show(observer, options, wait)
             return 0
     print(
@@ -217,7 +215,7 @@ def _find(options: SimpleNamespace) -> Any:
 
 def _write(observer: Any, outputs: list[Any], options: SimpleNamespace, wait: Any) -> int:
     """Write samples and serve the page until Ctrl+C, ``--count`` or the end of the process."""
-    from zerocopy.cli.monitor.watching import watch
+    from zerocopy.cli.monitor.watching import served, watch
     from zerocopy.monitor.observer import Observer
 
     page = Observer(options.directory, options.pid)
@@ -256,35 +254,3 @@ def _print_once(observer: Any, options: SimpleNamespace) -> int:
         print(f"zerocopy monitor: standard output: {error.strerror or error}", file=sys.stderr)
         return 1
     return 0
-
-
-@contextlib.contextmanager
-def open_outputs(options: SimpleNamespace) -> Iterator[list[Any]]:
-    """Open the files that samples are written to."""
-    outputs: list[Any] = []
-    try:
-        if options.csv_path is not None:
-            from zerocopy.monitor.csv_file import CsvFile, select
-
-            outputs.append(CsvFile(options.csv_path, select(options.fields), options.append))
-        if options.prometheus not in (None, "-"):
-            from zerocopy.monitor.prometheus import PrometheusFile
-
-            outputs.append(PrometheusFile(options.prometheus))
-        yield outputs
-    finally:
-        for output in outputs:
-            output.close()
-
-
-@contextlib.contextmanager
-def served(observer: Any, options: SimpleNamespace) -> Iterator[None]:
-    """Serve the page, and print its address; does nothing without ``--serve``."""
-    if options.serve is None:
-        yield
-        return
-    from zerocopy.monitor.web.server import serve
-
-    with serve(observer, port=options.serve, address=options.address, every=options.every) as server:
-        print(f"zerocopy monitor: {server.url}", file=sys.stderr, flush=True)
-        yield

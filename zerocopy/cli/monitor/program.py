@@ -20,9 +20,8 @@ from typing import Any
 
 from rich.text import Text
 
-from zerocopy.cli.monitor.command import open_outputs, served
 from zerocopy.cli.monitor.view import final_report
-from zerocopy.cli.monitor.watching import watch
+from zerocopy.cli.monitor.watching import open_outputs, served, watch
 from zerocopy.errors import ZeroCopyError
 from zerocopy.formatting.units import format_count, format_seconds
 from zerocopy.monitor.errors import MonitorFileError, RunDirectoryError

@@ -85,19 +85,16 @@ def _problems(sample: Sample, most: int) -> list[Text]:
 
 def _machine(machine: Machine, rates: Rates | None) -> list[Text]:
     """Return the use of the cores and memory, and the traffic of disks and networks."""
-    parts = []
-    cores = machine["cpu_percent"]
-    if cores:
-        parts.append(f"CPU {sum(cores) / len(cores):.0f}% of {len(cores)} cores")
-    if machine["memory_total"]:
-        used = machine["memory_total"] - machine["memory_available"]
-        parts.append(f"memory {format_bytes(used)} of {format_bytes(machine['memory_total'])}")
-    if machine["swap_used"]:
-        parts.append(f"swap {format_bytes(machine['swap_used'])}")
+    cores, memory, swap = machine["cpu_percent"], machine["memory_total"], machine["swap_used"]
+    used = memory - machine["memory_available"]
     total, free = machine["shared_memory_total"], machine["shared_memory_free"]
-    if total and free is not None:
-        parts.append(f"/dev/shm {format_bytes(total - free)}")
-    lines = [_labelled("Machine", "   ".join(parts) or "not readable")]
+    parts = [
+        f"CPU {sum(cores) / len(cores):.0f}% of {len(cores)} cores" if cores else "",
+        f"memory {format_bytes(used)} of {format_bytes(memory)}" if memory else "",
+        f"swap {format_bytes(swap)}" if swap else "",
+        f"/dev/shm {format_bytes(total - free)}" if total and free is not None else "",
+    ]
+    lines = [_labelled("Machine", "   ".join(filter(None, parts)) or "not readable")]
     if rates is not None:
         figures = [rates["disk_read"], rates["disk_written"]]
         figures += [rates["network_received"], rates["network_sent"]]
@@ -251,18 +248,18 @@ def _cards(sample: Sample, width: int, most: int = _ALL, full: bool = False) -> 
 def _headline(card: Card) -> Text:
     if card["lost"]:
         return _labelled(f"GPU {card['index']}", card["lost"], "red")
-    parts = [card["name"]]
-    if card["utilization"] is not None:
-        parts.append(f"{card['utilization']}%")
-    if card["temperature"] is not None:
-        parts.append(f"{card['temperature']} C")
-    if card["power"] is not None:
-        limit = "" if card["power_limit"] is None else f"/{card['power_limit']:.0f}"
-        parts.append(f"{card['power']:.0f}{limit} W")
-    if card["pcie_received"] is not None and card["pcie_sent"] is not None:
-        received, sent = format_bytes(card["pcie_received"]), format_bytes(card["pcie_sent"])
-        parts.append(f"PCIe/s in {received} out {sent}")
-    return _labelled(f"GPU {card['index']}", "  ".join(parts))
+    received, sent = card["pcie_received"], card["pcie_sent"]
+    limit = "" if card["power_limit"] is None else f"/{card['power_limit']:.0f}"
+    parts = [
+        card["name"],
+        "" if card["utilization"] is None else f"{card['utilization']}%",
+        "" if card["temperature"] is None else f"{card['temperature']} C",
+        "" if card["power"] is None else f"{card['power']:.0f}{limit} W",
+        ""
+        if received is None or sent is None
+        else f"PCIe/s in {format_bytes(received)} out {format_bytes(sent)}",
+    ]
+    return _labelled(f"GPU {card['index']}", "  ".join(filter(None, parts)))
 
 
 def _memory(card: Card, split: MemorySplit, width: int) -> list[Text]:
@@ -300,20 +297,18 @@ def _processes(records: Sequence[ProcessRecord], rates: Rates | None, most: int)
     """Return a line for each process."""
     lines = []
     for record in records:
-        process, shared = record["process"], record["shared"]
-        parts = [_name(record)]
-        parts.append("ended" if record["ended"] else f"{format_bytes(record['rss'])} resident")
-        own = rates["processes"].get(process["pid"]) if rates is not None else None
-        if own is not None and own["copied_bytes"]:
-            parts.append(f"copies {_rate(own['copied_bytes'])}")
-        if shared["segments"]:
-            count = format_count(shared["segments"], "segment")
-            parts.append(f"{count}, {format_bytes(shared['segment_bytes'])}")
-        if shared["mapped"]:
-            parts.append(f"{format_bytes(shared['mapped_bytes'])} mapped")
-        if shared["leases"]:
-            parts.append(format_count(shared["leases"], "lease"))
-        lines.append("  ".join(parts))
+        shared = record["shared"]
+        own = rates["processes"].get(record["process"]["pid"], {}) if rates is not None else {}
+        copied, segments = own.get("copied_bytes"), format_count(shared["segments"], "segment")
+        parts = [
+            _name(record),
+            "ended" if record["ended"] else f"{format_bytes(record['rss'])} resident",
+            f"copies {_rate(copied)}" if copied else "",
+            f"{segments}, {format_bytes(shared['segment_bytes'])}" if shared["segments"] else "",
+            f"{format_bytes(shared['mapped_bytes'])} mapped" if shared["mapped"] else "",
+            format_count(shared["leases"], "lease") if shared["leases"] else "",
+        ]
+        lines.append("  ".join(filter(None, parts)))
     return _part("Processes", lines, most, "processes")
 
 

@@ -95,6 +95,41 @@ def terminated_as_exit() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
+# -- files and the page ----------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def open_outputs(options: SimpleNamespace) -> Iterator[list[Any]]:
+    """Open the files that samples are written to."""
+    outputs: list[Any] = []
+    try:
+        if options.csv_path is not None:
+            from zerocopy.monitor.csv_file import CsvFile, select
+
+            outputs.append(CsvFile(options.csv_path, select(options.fields), options.append))
+        if options.prometheus not in (None, "-"):
+            from zerocopy.monitor.prometheus import PrometheusFile
+
+            outputs.append(PrometheusFile(options.prometheus))
+        yield outputs
+    finally:
+        for output in outputs:
+            output.close()
+
+
+@contextlib.contextmanager
+def served(observer: Any, options: SimpleNamespace) -> Iterator[None]:
+    """Serve the page, and print its address; does nothing without ``--serve``."""
+    if options.serve is None:
+        yield
+        return
+    from zerocopy.monitor.web.server import serve
+
+    with serve(observer, port=options.serve, address=options.address, every=options.every) as server:
+        print(f"zerocopy monitor: {server.url}", file=sys.stderr, flush=True)
+        yield
+
+
 # -- the live view: the alternate screen, redrawn at each sample; q or Ctrl+C ends it --------
 
 

@@ -28,22 +28,12 @@ HEADERS = {
     "X-Frame-Options": "DENY",
     "Cache-Control": "no-store",
 }
-
-
 #: Bokeh's handlers for pages of other sites, and for tools.
 _OFF = ("autoload.js", "metadata")
 
 
 class AccessControl:
-    """The rules for one server.
-
-    Parameters
-    ----------
-    token : str
-        Part of every address.
-    address : str
-        The address that the server listens on.
-    """
+    """The rules for one server: the token in every address, and the address that it listens on."""
 
     def __init__(self, token: str, address: str) -> None:
         self._token = token.encode()
@@ -57,7 +47,7 @@ class AccessControl:
             return "the token in the address is missing or wrong: copy the whole address that was printed"
         if request.path.rpartition("/")[2] in _OFF:
             return "this server has no pages for use within other pages"
-        host = _host_of(request.host)
+        host = (_split(f"//{request.host}").hostname or "").lower()
         if not self._knows(host):
             return f"the host name {host!r} is not one of this server's: use an IP address or localhost"
         origin = request.headers.get("Origin")
@@ -142,11 +132,6 @@ class GuardedApplication(BokehTornado):
         if why:
             return self.get_handler_delegate(request, _Refused, {"why": why})
         return super().find_handler(request, **options)
-
-
-def _host_of(host: str) -> str:
-    """Return the host name without the port, in lower case."""
-    return (_split(f"//{host}").hostname or "").lower()
 
 
 def _split(url: str) -> SplitResult:

@@ -11,7 +11,7 @@ from zerocopy.monitor.memory_split import memory_split
 from zerocopy.monitor.report import count_cells, short_path, summary
 from zerocopy.monitor.sample import Card, ProcessRecord
 from zerocopy.monitor.web.drawing import COLORS, GRAY, Cell, Chart, Row, Table, Text, Unit, Values, show
-from zerocopy.monitor.web.server import Moment
+from zerocopy.monitor.web.feed import Moment
 
 
 def _added(parts: Iterable[tuple[str, float | None]]) -> Values:

@@ -20,7 +20,7 @@ from bokeh.models.widgets import Div
 from bokeh.plotting import figure
 
 from zerocopy.formatting.units import format_bytes
-from zerocopy.monitor.web.server import Moment
+from zerocopy.monitor.web.feed import Moment
 from zerocopy.notebooks.html import escape
 
 #: The style of texts and tables: the page's style does not apply in the shadow DOM of Bokeh's elements.

@@ -17,7 +17,7 @@ from tornado.web import RequestHandler
 
 from zerocopy.monitor.web import contents as own
 from zerocopy.monitor.web.drawing import Chart, ChartView, Table, Text, TextView
-from zerocopy.monitor.web.server import Feed
+from zerocopy.monitor.web.feed import Feed
 
 Part = Chart | Table | Text
 

@@ -1,4 +1,4 @@
-"""``serve``: starts the page's server in a thread, which reads the samples for all pages."""
+"""``serve``: starts the page's server in a thread."""
 
 from __future__ import annotations
 
@@ -7,61 +7,16 @@ import errno
 import logging
 import secrets
 import socket
-from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 
-from zerocopy.monitor.conversion import summarized
 from zerocopy.monitor.errors import ServeError, require
-from zerocopy.monitor.observer import Observer, Rates
-from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.observer import Observer
+from zerocopy.monitor.web.feed import Feed
 
 #: Seconds after which a page that the browser closed is freed.
 _UNUSED = 15.0
-
-
-class Moment(NamedTuple):
-    """A sample and the rates at its time, with the number of the moment, counted from 1."""
-
-    number: int
-    sample: Sample
-    rates: Rates | None
-
-
-class Feed:
-    """The samples that all open pages show, read once for all of them, of the last `keep` seconds.
-
-    Moments are in the order of their times, at most `most`. Only the newest has call sites.
-    """
-
-    def __init__(self, source: Observer, every: float, keep: float = 300.0) -> None:
-        self._source = source
-        self.most = max(2, round(keep / every))
-        self._moments: deque[Moment] = deque(maxlen=self.most)
-        self._number = 0
-
-    def read(self) -> None:
-        """Read one sample. One thread at a time may call it."""
-        sample = self._source.read()
-        self._number += 1
-        self._moments.append(Moment(self._number, sample, self._source.rates()))
-        if self._number > 1:
-            last = self._moments[-2]
-            processes = [summarized(record) for record in last.sample["processes"]]
-            self._moments[-2] = last._replace(sample={**last.sample, "processes": processes})
-
-    @property
-    def newest(self) -> Moment | None:
-        """The latest moment; None before the first read."""
-        return self._moments[-1] if self._moments else None
-
-    def since(self, number: int) -> Iterator[Moment]:
-        """Yield the moments after the one with this number."""
-        for moment in self._moments.copy():  # another thread appends
-            if moment.number > number:
-                yield moment
 
 
 class Server:
