@@ -43,7 +43,8 @@ def test_the_call_site_that_copies_most_comes_first_with_its_fix() -> None:
     before, after = observer.read(), observer.read()
     text = text_of(screen(after, rates(before, after), 80, 24, "title"))  # type: ignore[arg-type]
     assert "copied 36.0 MiB/s" in text
-    site = text.index("train.py:42 train  polars.DataFrame -> torch")
+    assert re.search(r"train\.py:42 train +polars\.DataFrame +\d", text)
+    site = text.index("train.py:42")
     assert site < text.index("fix: x.rechunk()") < text.index("data.py:7")
     assert "# pool used 20 GiB  = pool free 12 GiB  + outside pool 8 GiB" in text
 
@@ -57,7 +58,7 @@ def test_the_order_of_time_shows_times_and_the_slowest_line_first() -> None:
             text = text_of(lines)  # type: ignore[arg-type]
             assert min(["train.py:42", "data.py:7"], key=text.index) == first
             assert max(map(len, text.split("\n"))) <= 80
-        assert ("3.5 s" in screen_text(shown)) == (order == "time")
+        assert "3.5 s" in screen_text(shown)
 
 
 def test_bytes_that_were_not_measured_are_not_zero() -> None:
@@ -141,7 +142,7 @@ def test_the_report_is_wrapped_not_cut(name: str) -> None:
 
 def test_a_memory_that_cannot_be_divided_has_the_reason_in_the_report() -> None:
     text = text_of(report(SAMPLES["2 GPUs"], None, 80, "title"))  # type: ignore[arg-type]
-    assert "? not divided 60 GiB" in text
+    assert "o others 20 GiB  ? not divided 40 GiB" in text
     assert "CUDA_VISIBLE_DEVICES" in text
 
 

@@ -50,12 +50,6 @@ class CardReader:
     clocks are those of the GPU; power and PCIe throughput are None, since NVML does not divide them.
 
     `seconds` is the duration of the last read. A driver that does not return from a call blocks the read.
-
-    Examples
-    --------
-    >>> cards = CardReader().read()
-    >>> bool(cards["cards"]) or bool(cards["why_not"])
-    True
     """
 
     def __init__(self, library: Any = None, clock: Callable[[], float] = time.monotonic) -> None:

@@ -102,13 +102,7 @@ FIELDS = {field.name: field for field in _ALL}
 
 
 def select(names: str | None) -> Sequence[Field]:
-    """Return the fields with the names in a list with commas; all fields for None.
-
-    Examples
-    --------
-    >>> [field.title for field in select("timestamp,memory.used")]
-    ['timestamp', 'memory.used [MiB]']
-    """
+    """Return the fields with the names in a list with commas; all fields for None."""
     if names is None:
         return _ALL
     asked = [name.strip() for name in names.split(",")]
@@ -169,11 +163,6 @@ class CsvFile:
 
     Values are quoted as in RFC 4180; lines end with a line feed, as those of nvidia-smi. With `append`, rows
     are added to an existing file that has the same columns.
-
-    Examples
-    --------
-    >>> file = CsvFile("-", select("index,name"))
-    index,name
     """
 
     def __init__(self, path: str, fields: Sequence[Field], append: bool = False) -> None:

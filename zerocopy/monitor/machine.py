@@ -19,12 +19,6 @@ class MachineReader:
     Memory is bounded by each ``memory.max`` of cgroups version 2, or ``memory.limit_in_bytes`` of
     version 1, from this process's cgroup up to the root. Cores, swap, disks and networks are those of
     the machine, or of the container's network namespace.
-
-    Examples
-    --------
-    >>> machine = MachineReader().read()
-    >>> 0 < machine["memory_available"] <= machine["memory_total"]
-    True
     """
 
     def __init__(

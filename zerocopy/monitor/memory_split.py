@@ -11,6 +11,10 @@ from zerocopy.monitor.sample import Card, Cards, PoolDevice, ProcessRecord
 _IDLE = 64 << 20
 
 
+#: The parts that are shown.
+PARTS = ("pool_in_use", "pool_free", "process_outside_pool", "other_processes", "free")
+
+
 @dataclass(frozen=True, slots=True)
 class MemorySplit:
     """The present memory of one GPU, in bytes. A figure is None if it is unknown: see `why_not`."""
@@ -28,10 +32,13 @@ class MemorySplit:
     @property
     def total(self) -> int | None:
         """The sum of all parts: the GPU's memory; None if a part is unknown."""
-        parts = [self.pool_in_use, self.pool_free, self.process_outside_pool]
-        parts += [self.other_processes, self.free, self.reserved]
-        known = [part for part in parts if part is not None]
-        return sum(known) if len(known) == len(parts) else None
+        return _sum([*(getattr(self, name) for name in PARTS), self.reserved])
+
+    def shown(self, total: int) -> dict[str, int | None]:
+        """Return `PARTS` and the rest of the GPU's memory: of unknown holders, and what the driver keeps."""
+        parts = {name: getattr(self, name) for name in PARTS}
+        rest = total - sum(size or 0 for size in parts.values())
+        return {**parts, "not_divided": max(rest, 0)}
 
 
 def memory_split(card: Card, processes: Iterable[ProcessRecord], cards: Cards | None = None) -> MemorySplit:
@@ -47,11 +54,6 @@ def memory_split(card: Card, processes: Iterable[ProcessRecord], cards: Cards | 
 
     Processes that have ended are ignored. `cards` are all GPUs of the same sample; without them, `card` is
     the only one. The figures are of slightly different moments. A small negative difference is reported as 0.
-
-    Examples
-    --------
-    >>> from zerocopy.monitor.cards import CardReader
-    >>> splits = [memory_split(card, []) for card in CardReader().read()["cards"]]
     """
     listed = [card] if cards is None else cards["cards"]
     running = [record for record in processes if not record["ended"]]

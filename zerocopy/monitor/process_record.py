@@ -37,12 +37,6 @@ def read_pool() -> PoolRecord:
 
     Bytes by framework are known for pools of the kind ``"driver"`` with ``track=True``, and only for
     frameworks that call the pool: CuPy and Numba. The row ``"allocate()"`` is other code that calls the pool.
-
-    Examples
-    --------
-    >>> record = read_pool()
-    >>> record["kind"], record["why_not"]
-    ('', 'no pool is installed: zerocopy.install_pool()')
     """
     # The module lacks its functions while another thread imports it.
     installed_pool = getattr(sys.modules.get("zerocopy.pool.install"), "installed_pool", None)
@@ -55,14 +49,6 @@ def read_shared() -> SharedRecord:
 
     Objects of up to 64 KiB are copied when they are opened, and are then not mapped. CUDA memory counts as
     handles only.
-
-    Examples
-    --------
-    >>> import numpy as np, zerocopy as zc
-    >>> before = read_shared()["handles"]
-    >>> with zc.share(np.zeros(1000)) as shared:
-    ...     read_shared()["handles"] - before
-    1
     """
     # The module exists once the process has shared or opened an object.
     if "zerocopy.shared.figures" not in sys.modules:
@@ -77,15 +63,6 @@ def read_loaders() -> list[LoaderRecord]:
 
     A loader stays in the list until the program releases it, also after its last batch. The name contains
     only the last part of a path or URL.
-
-    Examples
-    --------
-    >>> import numpy as np, zerocopy as zc
-    >>> loader = zc.loader({"x": np.arange(10.0)}, to="numpy", batch=4)
-    >>> batches = list(loader)
-    >>> record = read_loaders()[-1]
-    >>> record["name"], record["batches"], record["bytes"], record["running"]
-    ('a dict of arrays -> numpy', 3, 80, False)
     """
     # The class is missing while another thread imports the module.
     if not hasattr(sys.modules.get("zerocopy.loading.loader"), "Loader"):

@@ -10,16 +10,7 @@ Item = TypeVar("Item")
 
 
 class Ring(Generic[Item]):
-    """Items with their times, at most `most`, of which those older than `keep` seconds are dropped.
-
-    Examples
-    --------
-    >>> ring = Ring(keep=10.0)
-    >>> for second in range(100):
-    ...     ring.add(float(second), f"item {second}")
-    >>> len(ring), ring.newest, ring.at(95.5)
-    (11, 'item 99', 'item 95')
-    """
+    """Items with their times, at most `most`, of which those older than `keep` seconds are dropped."""
 
     def __init__(self, keep: float, most: int = 100_000) -> None:
         self.keep = keep

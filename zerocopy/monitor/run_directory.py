@@ -173,32 +173,16 @@ def remove(folder: int, name: str) -> None:
 # -- the reader ---------------------------------------------------------------------
 
 
-class _Parsed(NamedTuple):
-    """The parsed content of one version of a file."""
-
-    version: tuple[int, int, int]
-    record: ProcessRecord | None
-    problem: str
-
-
 class RunFiles:
     """The files of one run directory; those that have not changed are parsed once.
 
-    Parameters
-    ----------
-    directory : str
-    shown : float
-        Seconds for which the record of a process that has ended is returned, at most `KEPT`.
-
-    Examples
-    --------
-    >>> RunFiles("/nonexistent/directory").read()
-    ([], ['/nonexistent/directory does not exist: no process was monitored'])
+    The record of a process that has ended is returned for `shown` seconds, at most `KEPT`.
     """
 
     def __init__(self, directory: str, shown: float = SHOWN) -> None:
         self.directory, self._shown = directory, shown
-        self._parsed: dict[str, _Parsed] = {}
+        #: The version of each file, and its record.
+        self._parsed: dict[str, tuple[tuple[int, int, int], ProcessRecord]] = {}
 
     def read(self, now: float | None = None) -> tuple[list[ProcessRecord], list[str]]:
         """Return the records, by process ID, and the problems; remove files older than `KEPT`."""
@@ -212,68 +196,59 @@ class RunFiles:
             return [], [str(error)]
 
     def _read_all(self, folder: int, now: float) -> tuple[list[ProcessRecord], list[str]]:
-        records, problems, parsed = [], [], {}
-        for entry in sorted(os.listdir(folder)):
+        records, problems = [], []
+        entries = sorted(os.listdir(folder))
+        self._parsed = {entry: known for entry, known in self._parsed.items() if entry in entries}
+        for entry in entries:
             name = FileName.read(entry)
             if name is None:
                 _remove_old_temporary(folder, entry, now)
                 continue
             alive = name.is_alive
             try:
-                result = self._read_one(folder, entry, name, None if alive else now)
-            except OSError as error:
-                if not isinstance(error, FileNotFoundError):  # its process may remove it
-                    problems.append(f"{entry}: {error.strerror or error}")
+                record = self._read_one(folder, entry, name, None if alive else now)
+            except FileNotFoundError:
+                continue  # its process may remove it
+            except RecursionError:
+                problems.append(f"{entry}: its JSON is nested too deeply")
                 continue
-            if result is None:
+            except (OSError, ValueError) as error:  # of the system, of json and of unicode, and those below
+                problems.append(f"{entry}: {getattr(error, 'strerror', None) or error}")
                 continue
-            parsed[entry] = result
-            if result.record is None:
-                problems.append(f"{entry}: {result.problem}")
-            elif not result.record["ended"]:
-                records.append(result.record if alive else {**result.record, "ended": True})
-            elif now - result.record["time"] <= self._shown:  # a live process may have stopped its session
-                records.append(result.record)
-        self._parsed = parsed
+            if record is None:
+                continue
+            if not record["ended"]:
+                records.append(record if alive else {**record, "ended": True})
+            elif now - record["time"] <= self._shown:  # a live process may have stopped its session
+                records.append(record)
         return sorted(records, key=lambda record: record["process"]["pid"]), problems
 
-    def _read_one(self, folder: int, entry: str, name: FileName, now: float | None) -> _Parsed | None:
+    def _read_one(self, folder: int, entry: str, name: FileName, now: float | None) -> ProcessRecord | None:
         """Return a file's record; None for an ended process (`now` is given) that is no longer shown."""
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
         fd = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-                return _Parsed((0, 0, 0), None, "it is not a regular file of this user")
+                raise ValueError("it is not a regular file of this user")
             if now is not None and now - status.st_mtime > KEPT:
                 remove(folder, entry)
             if now is not None and now - status.st_mtime > self._shown:
                 return None
             version = status.st_ino, status.st_mtime_ns, status.st_size
             known = self._parsed.get(entry)
-            if known is not None and known.version == version:
-                return known
-            record, problem = _parse(fd, status.st_size, name)
-            return _Parsed(version, record, problem)
+            if known is not None and known[0] == version:
+                return known[1]
+            if status.st_size > MOST_BYTES:
+                raise ValueError(f"it has {status.st_size:,} bytes; at most {MOST_BYTES:,} are read")
+            with open(fd, "rb", closefd=False) as file:
+                record = checked(json.loads(file.read(MOST_BYTES), parse_constant=_refuse))
         finally:
             os.close(fd)
-
-
-def _parse(fd: int, size: int, name: FileName) -> tuple[ProcessRecord | None, str]:
-    """Return a record and "", or None and the reason."""
-    if size > MOST_BYTES:
-        return None, f"it has {size:,} bytes; at most {MOST_BYTES:,} are read"
-    with os.fdopen(os.dup(fd), "rb") as file:
-        data = file.read(MOST_BYTES)
-    try:
-        record = checked(json.loads(data, parse_constant=_refuse))
-    except RecursionError:
-        return None, "its JSON is nested too deeply"
-    except ValueError as error:  # of json and of unicode too
-        return None, str(error)
-    if record["process"]["pid"] != name.pid:
-        return None, f"it names another process: {record['process']['pid']}"
-    return record, ""
+        if record["process"]["pid"] != name.pid:
+            raise ValueError(f"it names another process: {record['process']['pid']}")
+        self._parsed[entry] = version, record
+        return record
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -16,7 +16,7 @@ from zerocopy.formatting.units import format_bytes, format_count, format_seconds
 from zerocopy.monitor.conversion import ConversionRow, merged_rows
 from zerocopy.monitor.memory_split import MemorySplit, memory_split
 from zerocopy.monitor.observer import Rates
-from zerocopy.monitor.report import count_cells, notes, summary, text_table
+from zerocopy.monitor.report import summary, text_table
 from zerocopy.monitor.sample import Card, Machine, PoolRecord, ProcessRecord, Sample
 
 #: Width of the names of the parts.
@@ -144,10 +144,6 @@ def _rate(value: float) -> str:
 
 # -- conversions: rates, sums, and the call sites with the reason and the fix -----------------
 
-#: The columns after the call site, and their widths. 80 columns have no room for the time, unless it orders
-#: the lines.
-_NUMBERS = {"calls": 9, "aliased": 10, "copied": 10, "time": 7}
-
 
 def _conversions(sample: Sample, rates: Rates | None, width: int, height: int | None = None) -> list[Text]:
     """Return at most `height` lines; without it, all rows with reasons that are not cut."""
@@ -155,9 +151,23 @@ def _conversions(sample: Sample, rates: Rates | None, width: int, height: int | 
     lines = [_conversion_rates(rates)] if rates is not None else []
     lines.append(_labelled("" if lines else "Conversions", summary(rows)))
     if height is None:
-        return [*lines, *map(Text, text_table(rows, width).split("\n") if rows else [])]
-    titles = list(_NUMBERS)[: 4 if sample["order"] == "time" else 3]
-    return (lines + _table(rows, titles, width, height - len(lines)))[:height]
+        return [*lines, *_table(rows, width)]
+    room = height - len(lines)
+    for shown in range(min(len(rows), max(room, 0)), -1, -1):
+        table = _table(rows[:shown], width)
+        if shown < len(rows):
+            table.append(Text(f"and {len(rows) - shown} more call sites", "dim"))
+        if len(table) <= room:
+            break
+    if not shown:  # as much of the first row as fits
+        table = _table(rows[:1], width)
+    return [*lines, *table][:height]
+
+
+def _table(rows: list[ConversionRow], width: int) -> list[Text]:
+    """Return a table of call sites, with the reason and the fix below each."""
+    lines = text_table(rows, width).split("\n") if rows else []
+    return [Text(line, "dim" if line.startswith("  why") else "") for line in lines]
 
 
 def _conversion_rates(rates: Rates) -> Text:
@@ -173,57 +183,15 @@ def _conversion_rates(rates: Rates) -> Text:
     )
 
 
-def _table(rows: list[ConversionRow], titles: list[str], width: int, height: int) -> list[Text]:
-    """Return a title, and rows with their reason and fix, as many as fit."""
-    if not rows or height < 2:
-        return []
-    room = width - sum(_NUMBERS[title] + 1 for title in titles)
-    lines = [Text(_columns("call site", titles, room), "dim")]
-    for number, row in enumerate(rows):
-        style = "yellow" if row.copied_bytes else "red" if row.refused_calls else ""
-        block = [Text(_columns(_place(row, room), count_cells(row)[: len(titles)], room), style)]
-        block += [
-            Text(f"    {printable(note)}", "" if note.startswith("fix") else "dim") for note in notes(row)
-        ]
-        left = height - len(lines)
-        is_last = number == len(rows) - 1
-        if len(block) > left - (not is_last):
-            if len(lines) == 1 and left > 0:
-                lines += block[:left]
-            elif left > 0:
-                lines.append(Text(f"and {len(rows) - number} more call sites", "dim"))
-            break
-        lines += block
-    return lines
-
-
-def _place(row: ConversionRow, room: int) -> str:
-    """Return the call site and the pair, without the folder, the function or the place if they do not fit."""
-    if not row.source:
-        return "(other call sites)"
-    parts = row.source.split(".")
-    pair = f"{parts[0]}.{parts[-1]} -> {row.target}" if len(parts) > 1 else f"{row.source} -> {row.target}"
-    name = f"{row.file.replace(chr(92), '/').rpartition('/')[2]}:{row.line}" if row.file else ""
-    texts = [f"{name} {row.function}  {pair}", f"{name}  {pair}"] if name else [pair]
-    return next((text for text in texts if len(text) <= room), texts[-1])
-
-
-def _columns(text: str, numbers: Sequence[str], room: int) -> str:
-    shown = printable(text)
-    shown = shown if len(shown) <= room else f"{shown[: room - 2]}.."
-    cells = [f" {number:>{width}}" for number, width in zip(numbers, _NUMBERS.values(), strict=False)]
-    return shown.ljust(room) + "".join(cells)
-
-
 # -- GPUs, with their memory divided among pools and processes --------------------------------
 
-#: The parts of a GPU's memory: field, sign in the bar, name, style. "rest" is memory that cannot be divided.
+#: The parts of a GPU's memory: field, sign in the bar, name, style.
 _PARTS = (
     ("pool_in_use", "#", "pool used", "green"),
     ("pool_free", "=", "pool free", "cyan"),
     ("process_outside_pool", "+", "outside pool", "yellow"),
     ("other_processes", "o", "others", "magenta"),
-    ("rest", "?", "not divided", ""),
+    ("not_divided", "?", "not divided", ""),
     ("free", ".", "free", "dim"),
 )
 
@@ -267,16 +235,13 @@ def _memory(card: Card, split: MemorySplit, width: int) -> list[Text]:
     total, used = card["memory_total"], card["memory_used"]
     if not total or used is None:
         return [_labelled("", "memory: not readable", "dim")]
-    sizes: dict[str, int] = {name: getattr(split, name) or 0 for name, *_ in _PARTS if name != "rest"}
-    if split.total is None:  # the parts do not add up to the bar
-        sizes["other_processes"] = sizes["free"] = 0
-        sizes |= {"rest": max(used - sum(sizes.values()), 0), "free": total - used}
+    sizes = split.shown(total)
     text = f"{format_bytes(used)} of {format_bytes(total)} "
     room = max(min(width, 120) - _LABEL - len(text) - 2, 10)
     bar, legend = Text(" " * _LABEL + text + "["), Text(" ")
     drawn, seen = 0, 0
     for part, sign, name, style in _PARTS:
-        size = sizes.get(part, 0)
+        size = sizes[part] or 0
         seen += size
         end = min(round(room * seen / total), room)
         bar.append(sign * (end - drawn), style)

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocopy.formatting.units import format_bytes, format_seconds
 from zerocopy.monitor.conversion import ConversionRow, rows_of, sort
-from zerocopy.monitor.memory_split import memory_split
+from zerocopy.monitor.memory_split import PARTS, memory_split
 from zerocopy.monitor.report import count_cells, short_path, summary
 from zerocopy.monitor.sample import Card, ProcessRecord
 from zerocopy.monitor.web.drawing import COLORS, GRAY, Cell, Chart, Row, Table, Text, Unit, Values, show
@@ -286,21 +286,15 @@ CLOCK = _figure("Clock of the multiprocessors", "sm_clock", "MHz")
 PCIE_RECEIVED = _figure("PCIe: received by the GPU", "pcie_received", "bytes/s")
 PCIE_SENT = _figure("PCIe: sent by the GPU", "pcie_sent", "bytes/s")
 
-_PARTS = ("pool_in_use", "pool_free", "process_outside_pool", "other_processes", "free")
-#: Memory whose holder is unknown, and memory that the driver keeps for itself.
-_REST = "not divided"
-
 
 def _split(moment: Moment) -> Values:
     """Return the parts of the memory, summed over the GPUs in which they are known."""
     parts: list[tuple[str, float | None]] = []
     for card in _cards(moment):
-        total = card["memory_total"]
-        if total is not None:
+        if card["memory_total"] is not None:
             split = memory_split(card, moment.sample["processes"], moment.sample["cards"])
-            known = [(name.replace("_", " "), getattr(split, name)) for name in _PARTS]
-            rest = total - sum(value or 0 for _, value in known)
-            parts += [*known, (_REST, max(rest, 0))]
+            shown = split.shown(card["memory_total"])
+            parts += [(name.replace("_", " "), size) for name, size in shown.items()]
     return _added(parts)
 
 
@@ -308,7 +302,7 @@ def _split_rows(moment: Moment) -> list[Row]:
     rows: list[Row] = []
     for card in _cards(moment):
         split = memory_split(card, moment.sample["processes"], moment.sample["cards"])
-        rows.append([f"GPU {card['index']}", *(show(getattr(split, name), "bytes") for name in _PARTS)])
+        rows.append([f"GPU {card['index']}", *(show(getattr(split, name), "bytes") for name in PARTS)])
         if split.why_not and not card["lost"]:
             rows.append([" ".join(split.why_not)])
     return rows
@@ -316,10 +310,10 @@ def _split_rows(moment: Moment) -> list[Row]:
 
 MEMORY_SPLIT = Chart(
     "GPU memory by holder", _split, "bytes", stacked=True, absent=_UNREAD,
-    colors={"free": "#80808030", _REST: GRAY},
+    colors={"free": "#80808030", "not divided": GRAY},
 )  # fmt: skip
 MEMORY_PARTS = Table(
-    "Memory of each GPU", ("GPU", *(f"#{name.replace('_', ' ')}" for name in _PARTS)), _split_rows, _UNREAD
+    "Memory of each GPU", ("GPU", *(f"#{name.replace('_', ' ')}" for name in PARTS)), _split_rows, _UNREAD
 )
 
 
