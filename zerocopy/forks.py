@@ -18,6 +18,7 @@ from weakref import WeakSet
 
 TYPE_CHECKING = False  # importing typing takes longer than this file
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 _free_in_children: WeakSet[RLock | LockType] = WeakSet()
@@ -105,8 +106,12 @@ def installed_version(name: str, distribution: str) -> str | None:
             return loaded
     from importlib import metadata
 
-    names = metadata.packages_distributions().get(name) or []
-    for each in filter(None, [*names, distribution.partition("=")[0], name]):
+    def names() -> Iterator[str]:
+        yield from filter(None, [distribution.partition("=")[0], name])
+        # Last, because this reads the files of all distributions: 0.24 s where 128 are installed.
+        yield from metadata.packages_distributions().get(name, ())
+
+    for each in names():
         try:
             return metadata.version(each)
         except metadata.PackageNotFoundError:
