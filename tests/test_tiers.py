@@ -54,6 +54,20 @@ def test_each_pair_of_values_occurs_in_the_covering_array() -> None:
     assert chosen == covering_array(every), "each worker of xdist must choose the same tests"
 
 
+def test_sources_and_targets_are_covered_each_by_itself() -> None:
+    every = cases(source=list("abcdef"), target=list("abcdef"), copy=[None, True])
+    chosen = covering_array(every)
+    values = [test.callspec.params for test in chosen]
+    for name in ("source", "target"):
+        assert {(v[name], v["copy"]) for v in values} == set(product("abcdef", [None, True]))
+    assert len(chosen) == 12
+    for case in every:
+        case.get_closest_marker = {"every_pair": True}.get
+    assert {(t.callspec.params["source"], t.callspec.params["target"]) for t in covering_array(every)} == set(
+        product("abcdef", "abcdef")
+    )
+
+
 def test_small_products_and_single_parameters_run_whole() -> None:
     small = cases(source=["a", "b"], target=["a", "b"], copy=[None, True])
     single = cases(source=list(range(2 * SMALLEST_PRODUCT)))

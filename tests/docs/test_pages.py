@@ -56,6 +56,7 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.mark.full  # a process a page; .ci/run has a step for them
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name not in OWN_TEST and blocks(p)], ids=name)
 def test_examples_run(page: Path, run_python) -> None:
     """Run all examples of a page in one process, with JAX's defaults (x64 off)."""

@@ -103,6 +103,7 @@ def test_every_dtype_keeps_its_values(source: str, target: str, dtype: str, copy
         assert dtype not in {"int32", "float32", "float64", "uint8", "int64"}
 
 
+@pytest.mark.every_pair
 @pytest.mark.parametrize("copy", [None, True, False])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 @pytest.mark.parametrize("shape", SHAPES)

@@ -2,8 +2,10 @@
 
 The quick tier leaves out tests with the marker ``full``, and runs a parametrised test over a covering
 array of its parameters instead of their product: each pair of values of two parameters occurs in at least
-one case. The full tier finds the faults that depend on three values at once. ``python -m tests.faults``
-measures what each tier finds.
+one case. A source and a target are an exception, because an exporter is independent of the importer: each of
+both occurs, and with each value of a third parameter. The marker ``every_pair`` on a test keeps their pairs.
+The full tier finds the faults that depend on three values at once. ``python -m tests.faults`` measures what
+each tier finds.
 """
 
 from __future__ import annotations
@@ -17,7 +19,11 @@ import pytest
 # Below this number of cases a test runs whole: small products list special cases, and cost little.
 SMALLEST_PRODUCT = 24
 
-Pair = tuple[tuple[str, Hashable], tuple[str, Hashable]]
+#: Names of parameters that are frameworks: an exporter of one and an importer of another are independent.
+INDEPENDENT = frozenset(("source", "target", "to"))
+
+#: One or two parameters with their values.
+Combination = tuple[tuple[str, Hashable], ...]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "full: runs with --full only; the quick tier has a cheaper test of the same"
     )
+    config.addinivalue_line("markers", "every_pair: the quick tier keeps each pair of a source and a target")
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m
@@ -58,14 +65,12 @@ def quick_tier(items: Iterable[pytest.Item]) -> set[pytest.Item]:
 
 def covering_array(cases: list[pytest.Item]) -> list[pytest.Item]:
     """Return cases in which each pair of values of two parameters occurs; the choice is deterministic."""
-    pairs: list[set[Pair]] = [
-        set(combinations([(name, _key(value)) for name, value in sorted(_parameters(case).items())], 2))
-        for case in cases
-    ]
+    independent = INDEPENDENT if cases[0].get_closest_marker("every_pair") is None else frozenset()
+    pairs = [_combinations(case, independent) for case in cases]
     # The number of new pairs of a case only falls, so a number that is out of date is an upper bound.
     heap = [(-len(own), index) for index, own in enumerate(pairs)]
     heapq.heapify(heap)
-    covered: set[Pair] = set()
+    covered: set[Combination] = set()
     chosen = []
     while heap:
         _, index = heapq.heappop(heap)
@@ -76,6 +81,13 @@ def covering_array(cases: list[pytest.Item]) -> list[pytest.Item]:
             covered |= pairs[index]
             chosen.append(cases[index])
     return chosen
+
+
+def _combinations(case: pytest.Item, independent: frozenset[str]) -> set[Combination]:
+    """Return each value of a case, and each pair of values whose parameters are not independent."""
+    values = [(name, _key(value)) for name, value in sorted(_parameters(case).items())]
+    pairs = [pair for pair in combinations(values, 2) if not {name for name, _ in pair} <= independent]
+    return {*((value,) for value in values), *pairs}
 
 
 def _parameters(item: pytest.Item) -> dict[str, object]:
