@@ -179,8 +179,6 @@ def f():
 
 #: Functions that may read a global twice: under a lock, at import, or to compare the two values.
 READ_TWICE = {
-    ("_engine/native_routes.py", "keep_tree"),
-    ("_engine/routes.py", "keep"),
     ("_native/__init__.py", "_load"),
     ("shared/broker.py", "start_broker"),
 }

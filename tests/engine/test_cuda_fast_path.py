@@ -149,7 +149,7 @@ def test_cupy_imports_on_its_current_stream(machine, exporter_framework, cupy) -
     x = ExportedArray(sample("f4"))
     planned = make_plan(Call(x, "cupy", {})).run()
     zc.convert(x, to="cupy")
-    route = routes.TABLE["cupy"][ExportedArray]
+    route = routes.routes_of("cupy", {})[ExportedArray]
     for current, stream in ((cupy.cuda.Stream.null, 1), (cupy.cuda.Stream(5), 5), (cupy.cuda.Stream.ptds, 2)):
         with current:
             result = route(x)
@@ -165,7 +165,7 @@ def test_cupy_imports_on_its_current_stream(machine, exporter_framework, cupy) -
 def test_cupy_imports_only_on_its_current_device(machine, exporter_framework) -> None:
     zc.convert(ExportedArray(sample("f4")), to="cupy")
     with pytest.raises(BufferError):
-        routes.TABLE["cupy"][ExportedArray](ExportedArray(sample("f4"), index=1))
+        routes.routes_of("cupy", {})[ExportedArray](ExportedArray(sample("f4"), index=1))
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f2", "f4", "f8", "c16", "q", "bfloat16", "float8_e5m2"])
@@ -200,7 +200,7 @@ def test_host_arrays_reach_cupy_equally_on_both_paths(machine, dtype: str, layou
 def test_host_arrays_that_cupy_cannot_take_need_the_slow_path(cupy, values: np.ndarray) -> None:
     zc.convert(np.zeros(3), to="cupy")
     with pytest.raises(BufferError):
-        routes.TABLE["cupy"][np.ndarray](values)
+        routes.routes_of("cupy", {})[np.ndarray](values)
     if values.dtype.kind == "f":
         assert zc.convert(values, to="cupy").dtype == np.dtype("f4")
     else:

@@ -45,13 +45,16 @@ def test_requests_to_end_are_not_translated(error: BaseException) -> None:
     assert not is_error(error)
 
 
-def test_panic_on_the_fast_path_leads_to_the_slow_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_panic_on_the_fast_path_leads_to_the_slow_path() -> None:
     def route(_: object) -> object:
         raise PanicException("not implemented")
 
     x = sample("f4")
-    monkeypatch.setitem(routes.TABLE, "numpy", {np.ndarray: route})
+    routes.clear()
+    assert routes.routes_of("numpy", {}).get(np.ndarray) is None
+    routes.store(route, np.ndarray, "numpy", {}, routes.state())
     assert zc.convert(x, to="numpy") is x
+    routes.clear()
 
 
 def test_empty_containers_share_no_memory() -> None:

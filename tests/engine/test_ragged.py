@@ -107,7 +107,7 @@ def test_routes_are_kept(source: str, target: str) -> None:
     routes.clear()
     x = build(source, *parts())
     zc.convert(x, target)
-    kept = routes.TABLE.get(target, {}).get(type(x))
+    kept = routes.routes_of(target, {}).get(type(x))
     if source == "pyarrow":  # a route would convert columns of tables, which stay columns
         assert kept is None
         with pytest.raises(zc.UnsupportedConversionError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from helpers.arrays import bits, sample
@@ -10,8 +12,9 @@ from helpers.frameworks import ALIASING, HOST, PAIRS
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy._engine import routes
-from zerocopy._engine.convert import convert_in_python, convert_slowly
+from zerocopy._engine.convert import convert_slowly
 from zerocopy._engine.planner import Call, make_plan
+from zerocopy._native import core
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.protocols import dlpack
 from zerocopy.strided_view import StridedView
@@ -23,14 +26,12 @@ SLOW_PATH_ONLY = {"mxnet"}
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_second_conversion_takes_a_route_that_agrees_with_the_plan(source: str, target: str) -> None:
-    routes.clear()  # a call with copy=None keeps the compiled route alone, which serves calls without options
     x = zc.convert(sample("f4", (64,)), to=source, copy=True)
-    routes.clear()  # a call with copy=None keeps a compiled route for calls without options too
     zc.convert(x, to=target)
-    if source in SLOW_PATH_ONLY and source != target:
-        assert type(x) not in routes.TABLE.get(target, {})
+    route = routes.routes_of(target, {})[type(x)]
+    assert (route is routes.NO_ROUTE) == (source in SLOW_PATH_ONLY and source != target)
+    if route is routes.NO_ROUTE:
         return
-    route = routes.TABLE[target][type(x)]
     planned = make_plan(Call(x, target, {})).run()
     fast = route(x)
     assert type(fast) is type(planned)
@@ -65,10 +66,58 @@ def test_negative_answers_are_not_cached() -> None:
 
 
 def test_replacing_a_framework_drops_its_routes() -> None:
-    zc.convert(sample("f4"), to="numpy")
-    assert routes.TABLE
+    x = sample("f4")
+    numpy_routes = routes.routes_of("numpy", {})
+    zc.convert(x, to="numpy")
+    assert numpy_routes.get(np.ndarray) is not None
     zc.register(registry.by_name("numpy"))
-    assert not routes.TABLE
+    assert numpy_routes.get(np.ndarray) is None
+    assert zc.convert(x, to="numpy") is x
+    assert numpy_routes.get(np.ndarray) is not None
+
+
+def count_compositions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that has an item for each route that is composed from now on."""
+    composed: list[Any] = []
+    compose = routes.compose
+
+    def counted(*arguments: Any) -> Any:
+        composed.append(arguments)
+        return compose(*arguments)
+
+    routes.clear()
+    monkeypatch.setattr(routes, "compose", counted)
+    return composed
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"nulls": 0}, {"encode": True}, {"layout": "matrix:F"}, {"layout": "matrix:F", "columns": ["b", "a"]}],
+    ids=str,
+)
+def test_a_route_that_does_not_exist_is_looked_for_once(options, monkeypatch) -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+    composed = count_compositions(monkeypatch)
+    results = [zc.convert(table, "numpy", **options) for _ in range(3)]
+    assert len(composed) <= 1
+    assert len({str(result) for result in results}) == 1
+    assert core is None or not composed or routes.routes_of("numpy", options)[pa.Table] is routes.NO_ROUTE
+
+
+def test_a_route_is_composed_once_for_equal_values_of_options(monkeypatch) -> None:
+    """Lists of labels and devices are new objects in each call."""
+    torch = pytest.importorskip("torch")
+    pa = pytest.importorskip("pyarrow")
+    table, x = pa.table({"a": [1.0, 2.0], "b": [3.0, 4.0]}), sample("f4")
+    composed = count_compositions(monkeypatch)
+    for _ in range(3):
+        assert list(zc.convert(table, "numpy", columns=list("b"))) == ["b"]
+        assert list(zc.convert(table, "numpy", columns=tuple("b"))) == ["b"]
+        assert list(zc.convert(table, "numpy", columns=list("ab"))) == ["a", "b"]
+        assert zc.convert(x, "torch", device=torch.device("cpu")).shape == x.shape
+        assert zc.convert(x, "torch", dtype="".join(("float", "32"))).dtype == torch.float32
+    assert len(composed) == (0 if core is None else 4)
 
 
 class DroppedAfterEachLookup(dict):  # type: ignore[type-arg]
@@ -85,15 +134,14 @@ class DroppedAfterEachLookup(dict):  # type: ignore[type-arg]
         return route
 
 
-@pytest.mark.parametrize("convert", [convert_in_python, lambda x, to, **given: convert_slowly(x, to, given)])
-@pytest.mark.parametrize("options", [{}, {"copy": True}, {"writable": True}])
-def test_routes_that_another_thread_drops_are_no_error(convert, options, monkeypatch) -> None:
+@pytest.mark.skipif(core is not None, reason="tests/native/test_table.py drops the routes of the core")
+@pytest.mark.parametrize("convert", [zc.convert, lambda x, to: convert_slowly(x, to, {})])
+def test_routes_that_another_thread_drops_are_no_error(convert, monkeypatch) -> None:
     array = np.arange(3.0)
     for obj in (array, {"a": array}, [array, (array,)]):
-        convert_in_python(obj, "numpy", **options)
-        table = routes.OPTION_TABLES[routes.option_key(options)] if options else routes.TABLE
-        monkeypatch.setitem(table, "numpy", DroppedAfterEachLookup(table["numpy"]))
-        assert type(convert(obj, "numpy", **options)) is type(obj)
+        zc.convert(obj, "numpy")
+        monkeypatch.setitem(routes.TABLE, "numpy", DroppedAfterEachLookup(routes.TABLE["numpy"]))
+        assert type(convert(obj, "numpy")) is type(obj)
 
 
 def test_route_depends_on_the_type_alone() -> None:

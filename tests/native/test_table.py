@@ -75,6 +75,110 @@ for bad in (0, 1, "False", np.False_, ..., obj):
     )
 
 
+def test_equal_values_of_options_find_the_route_and_others_do_not(run_python):
+    check(
+        run_python,
+        """
+class Device:
+    def __init__(self, number): self.number = number
+    def __eq__(self, other): return type(other) is Device and other.number == self.number
+    def __hash__(self): return hash(self.number)
+values = {
+    "columns": [["a", "b"], ["b", "a"], ["a"], [1], [2, "a"], []],
+    "layout": ["matrix", "columns"],
+    "device": [Device(1), Device(2), (1, 0), (2, 0), 1, True, 1.0],
+    "dtype": [np.dtype("f4"), np.dtype("i4"), float, "f4"],
+}
+cases = [(name, value) for name, each in values.items() for value in each]
+for i, (name, value) in enumerate(cases):
+    assert core.set_route("a", Kind, answer(i), **{name: value})
+import copy
+for i, (name, value) in enumerate(cases):
+    equal = copy.deepcopy(value) if type(value) is not str else "".join(list(value))
+    assert convert(obj, "a", **{name: equal}) == i, (name, value)
+    assert core.Routes("a", **{name: equal})[Kind](obj) == i
+    assert convert(obj, "b", **{name: equal}) == "python"
+assert convert(obj, "a", columns=("a", "b")) == 0
+others = {
+    "columns": [[True], [1.0], [("a",)], ["a", "b", "c"], {"a": 1}, iter(["a"]), "a"],
+    "device": [(True, 0), {}],
+    "dtype": [{"a": "f4"}],
+    "layout": [b"matrix", np.zeros(2)],
+}
+for name, each in others.items():
+    for other in each:
+        assert convert(obj, "a", **{name: other}) == "python", (name, other)
+assert convert(obj, "a", columns=["a"], layout="matrix") == "python"
+core.clear_routes()
+assert core.set_route("a", Kind, answer(7), columns=["b", "a"]) and convert(obj, "a", columns=list("ba")) == 7
+""",
+    )
+
+
+def test_values_that_cannot_be_compared_have_no_routes(run_python):
+    check(
+        run_python,
+        """
+class Raises:
+    def __init__(self, error): self.error = error
+    def __hash__(self): raise self.error
+for bad in ({}, [["a"]], Raises(ZeroDivisionError())):
+    assert not core.set_route("a", Kind, answer(1), device=bad, columns=["a"])
+    assert convert(obj, "a", device=bad) == "python"
+    try:
+        core.Routes("a", device=bad)
+    except LookupError:
+        continue
+    raise AssertionError(bad)
+for call in (lambda x: convert(obj, "a", device=x), lambda x: core.Routes("a", dtype=x)):
+    try:
+        call(Raises(KeyboardInterrupt()))
+    except KeyboardInterrupt:
+        continue
+    raise AssertionError(call)
+""",
+    )
+
+
+def test_the_number_of_values_is_bounded_and_others_are_not_found(run_python):
+    check(
+        run_python,
+        """
+kept = [i for i in range(2000) if core.set_route("a", Kind, answer(i), columns=[f"column {i}"])]
+assert 100 < len(kept) < 1000 and kept == list(range(len(kept)))
+for i in range(2000):
+    assert convert(obj, "a", columns=[f"column {i}"]) == (i if i < len(kept) else "python")
+assert core.set_route("a", Kind, answer(-1)) and convert(obj, "a") == -1
+""",
+    )
+
+
+def test_routes_change_with_the_table(run_python):
+    check(
+        run_python,
+        """
+routes = core.Routes("spam", copy=True, columns=["a"])
+for i in range(3):
+    assert routes.get(Kind) is None and routes.get(3) is None
+    try:
+        routes[Kind]
+    except KeyError as error:
+        assert error.args == (Kind,)
+    core.set_route("spam", Kind, answer(i), copy=True, columns=("a",))
+    assert routes[Kind](obj) == routes.get(Kind)(obj) == i
+    core.clear_routes()
+for wrong in ((), ("a", 3), ("a", None, 0)):
+    try:
+        core.Routes(*wrong)
+    except (TypeError, ValueError):
+        continue
+    raise AssertionError(wrong)
+core.clear_values()
+assert routes.get(Kind) is None
+""",
+    )
+
+
 def test_a_key_keeps_its_first_route_and_the_table_holds_its_arguments(run_python):
     check(
         run_python,

@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine import recording
 from zerocopy._engine.planner import Call
-from zerocopy._engine.routes import routes_of
+from zerocopy._engine.routes import NO_ROUTES, routes_of, state, store
 from zerocopy.compound.hook import CompoundHook, Layout, Part, hook_of
 from zerocopy.describe import describe_array, translated_errors
 from zerocopy.dtype import DType
 from zerocopy.errors import CopyRequiredError, Fix, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import refuse_dtype, type_name
 
 Convert = Callable[[Any, Any, dict[str, Any]], Any]
@@ -239,13 +237,9 @@ def _explain_part(call: Call, explain: Callable[..., Plan], pair: _Pair, name: s
 def _keep(call: Call, pair: _Pair) -> None:
     """Keep a route for the type: it reads the parts, converts them by their routes and joins them."""
     read, build = pair.reader.read, pair.taker.build
-    try:
-        kept, routes = routes_of(call.to, {}), routes_of(pair.target, {})
-    except TypeError as error:
-        if not is_error(error):
-            raise
-        return
-    if type(call.obj) in kept:
+    cls, before = type(call.obj), state()
+    kept, routes = routes_of(call.to, {}), routes_of(pair.target, {})
+    if kept is NO_ROUTES or kept.get(cls) is not None:
         return  # the route of dense arrays of this type
 
     on_host = (
@@ -263,8 +257,7 @@ def _keep(call: Call, pair: _Pair) -> None:
         layout.check(arrays if on_host else parts)
         return build(layout, arrays)
 
-    active, cls = recording.counters, type(call.obj)
-    kept[cls] = route if active is None else recording.recorded(active, route, cls, call.to, {})
+    store(route, cls, call.to, {}, before)
 
 
 def parts_of(obj: Any) -> list[Any] | None:

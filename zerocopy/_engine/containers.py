@@ -17,11 +17,9 @@ from zerocopy._engine.container_types import (
     rebuild,
 )
 from zerocopy._engine.fixes import arguments, as_code, relocate, with_imports
-from zerocopy._engine.routes import routes_of
 from zerocopy._engine.target import resolve
 from zerocopy.casting.leaves import leaf_options
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.protocols.pytree_node import Attribute
 
 # A path is a leaf's key and the path of its container, None for the outermost: formatting
@@ -31,30 +29,16 @@ Rebuild = Callable[[Any, list[Any], list[Any]], Any]
 
 
 def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict[str, Any]) -> Any:
-    """Convert each leaf by its route or ``convert(leaf, to, options)``; an error names the leaf's path."""
+    """Convert each leaf by ``convert(leaf, to, **options)``; an error names the leaf's path."""
     options = dict(options)
     keeps = options.pop("leaves", None) is not None
     of_leaf = leaf_options(options, lambda: _keys(obj))
-    try:
-        routes = routes_of(to, options)
-    except TypeError as error:
-        if not is_error(error):
-            raise
-        routes = {}  # the leaves' options can differ
 
     def visit(leaf: Any, path: Any) -> Any:
         if keeps and is_plain_object(leaf):
             return leaf
         try:
-            return routes[type(leaf)](leaf)
-        except BaseException as error:
-            if not is_error(error):
-                raise
-            return slowly(leaf, path)
-
-    def slowly(leaf: Any, path: Any) -> Any:
-        try:
-            return convert(leaf, to, of_leaf(path))
+            return convert(leaf, to, **of_leaf(path))
         except ZeroCopyError as error:
             place = format_path(path)
             error.with_context(why=f"at {place}: {error.why}")

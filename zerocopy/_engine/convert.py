@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from zerocopy import registry
-from zerocopy._engine import native_routes, recording
+from zerocopy._engine import recording
 from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, check_options
 from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_new_route, keep, option_key
+from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree
 from zerocopy._engine.target import is_named, may_be_compound, of_object
 from zerocopy._native import core
 from zerocopy.describe import opened
@@ -148,19 +148,19 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
       To fix: zc.convert(x, "numpy", device="cpu")
     """
     try:
-        if not options:
-            return TABLE[to][type(obj)](obj)
-        return OPTION_TABLES[option_key(options)][to][type(obj)](obj)
-    except BaseException as error:
-        if not is_error(error):
-            raise
-        # A new type, or an object that the fast path cannot take (a lazy conjugate, another
-        # device). The slow path starts again, and its errors have this one as context.
-        try:
+        if options:  # the compiled core has routes for some; here the planner serves them
             return convert_slowly(obj, to, options)
-        except ZeroCopyError as refusal:
-            shorten(refusal)
-            raise
+        try:
+            return TABLE[to][type(obj)](obj)
+        except BaseException as error:
+            if not is_error(error):
+                raise
+            # A new type, or an object that the fast path cannot take (a lazy conjugate, another
+            # device). The slow path starts again, and its errors have this one as context.
+            return convert_slowly(obj, to, options)
+    except ZeroCopyError as refusal:
+        shorten(refusal)
+        raise
 
 
 convert.__signature__ = SIGNATURE  # type: ignore[attr-defined]
@@ -206,9 +206,9 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
     try:
         call.obj = opened(obj, call.target.name)
         if call.is_tree():
-            result = convert_leaves(obj, convert_slowly, to, options)
-            if core is not None and not call.target.tables:
-                native_routes.keep_tree(type(obj), to, options)
+            result = convert_leaves(obj, convert, to, options)
+            if not call.target.tables:
+                keep_tree(type(obj), to, options)
             return result
         if not options and (result := by_new_route(obj, to)) is not NotImplemented:
             return result

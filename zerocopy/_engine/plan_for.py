@@ -10,10 +10,9 @@ from zerocopy import registry
 from zerocopy._engine.convert import convert_slowly
 from zerocopy._engine.explain import explain
 from zerocopy._engine.fixes import compose
-from zerocopy._engine.option_routes import Route
 from zerocopy._engine.options import ONE_CALL, SIGNATURE, ConvertOptions, Like, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.routes import fastest_routes_of, keep
+from zerocopy._engine.routes import keep, routes_of
 from zerocopy._engine.target import is_named, of_object, text
 from zerocopy.device import parse_stream
 from zerocopy.errors import ZeroCopyError
@@ -114,7 +113,7 @@ class Converter:
     def __init__(self, to: Target, options: Mapping[str, Any]) -> None:
         self._to = to
         self._options = dict(options)
-        self._routes = _routes(to, self._options)
+        self._routes = routes_of(to, self._options)
 
     def __call__(self, obj: Any) -> Any:
         """Return ``convert(obj, to, **options)``."""
@@ -124,17 +123,10 @@ class Converter:
             if not is_error(error):
                 raise
             try:
-                return self._convert_slowly(obj)
+                return convert_slowly(obj, self._to, self._options)
             except ZeroCopyError as refusal:
                 shorten(refusal)
                 raise
-
-    def _convert_slowly(self, obj: Any) -> Any:
-        result = convert_slowly(obj, self._to, self._options)
-        # All routes are dropped when a framework is registered, or when there are too many tables
-        # of options.
-        self._routes = _routes(self._to, self._options)
-        return result
 
     @property
     def to(self) -> Target:
@@ -156,15 +148,6 @@ class Converter:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Converter, (self._to, self._options)
-
-
-def _routes(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
-    try:
-        return fastest_routes_of(to, options)
-    except TypeError as error:
-        if not is_error(error):
-            raise
-        return {}  # no routes exist for an option that cannot be hashed, such as a dict
 
 
 def _copy_of(value: Any) -> Any:

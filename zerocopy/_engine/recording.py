@@ -12,12 +12,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from zerocopy import registry
 from zerocopy._engine.fixes import resolve as resolve_fixes
 from zerocopy._engine.target import resolve, text
-from zerocopy._native import core
 from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.framework import Framework
@@ -34,8 +31,6 @@ Pair = tuple[str, str]
 counters: Any = None
 #: ``explain``, while conversions are recorded.
 explain: Any = None
-#: Changes with `counters`. A route that was composed meanwhile is dropped.
-generation = 0
 
 #: The newest reason by call site and pair: why, fix, code. A site is an instruction and the `id` of its
 #: code, which the counters keep alive: codes of equal text in different files are equal.
@@ -49,25 +44,22 @@ OTHERS: Pair = ("", "")
 
 def set_counters(new: Any, explain_function: Any) -> None:
     """Set what counts conversions, or None. The caller drops all routes afterwards."""
-    global counters, explain, generation
+    global counters, explain
     counters, explain = new, explain_function
-    generation += 1
     # At the start too: a call that began before the end of the last recording can add a reason after it.
     reasons.clear()
     _pairs.clear()
 
 
-# -- routes: called while a recorder is set -------------------------------------------
+# -- compiled routes, while a recorder is set: without the core, only the slow path counts ----
 
 #: Forms that are DLPack capsules. ``cuda`` has a function that returns one; the others have ``nbytes``.
 _CAPSULES = ("capsule", "versioned", "aligned")
 
 
 def recorded(active: Any, route: Any, cls: type, to: Any, options: Mapping[str, Any]) -> Any:
-    """Return a route that records the outermost calls of `route`, a function or a compiled route."""
+    """Return a route that records the outermost calls of `route`, a compiled route."""
     pair = _pair(_type_name(cls), _target_name(to))
-    if core is not None and not isinstance(route, core.Route):
-        route = core.CallRoute(route)
     return active.RecordedRoute(route, pair, partial(_sample, pair, to, dict(options)))
 
 
@@ -99,19 +91,6 @@ def measured(active: Any, form: str, export: Route, copies: bool = False) -> Rou
         return index, capsule_of
 
     return export_device_memory if form == "cuda" else export_capsule if form in _CAPSULES else export_array
-
-
-def measured_step(active: Any, step: Route) -> Route:
-    """Return a step from an ndarray to an ndarray that counts the bytes that it copies or shares."""
-    add_bytes = active.add_bytes
-
-    def measured(array: Any) -> Any:
-        result = step(array)
-        shares = result is array or np.may_share_memory(array, result)  # a copy has memory of its own
-        add_bytes(result.nbytes if shares else 0, 0 if shares else result.nbytes)
-        return result
-
-    return measured
 
 
 def measured_table(active: Any, source: Framework, target: Framework, route: Route) -> Route:

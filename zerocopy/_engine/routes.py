@@ -1,54 +1,89 @@
-"""The fast path from a type to a framework: composed once, then kept in a table.
+"""The fast path: a route converts objects of one type to one target, with fixed options.
 
-A source's file offers exporters and a target's file importers, by the form in which
-memory passes between them (:data:`zerocopy.source.FORMS`); the two are independent.
-`convert` in Python looks the composed function up in `TABLE`, or in the table of the call's options.
-The compiled `convert` has a table of its own (:mod:`zerocopy._engine.native_routes`), whose routes call
-the composed function if they fail. If that raises anything, the slow path
+A source's file offers exporters and a target's file importers, by the form in which memory passes between
+them (:data:`zerocopy.source.FORMS`); the two are independent. After the first conversion of a type, `keep`
+composes its route and stores it: in the table of the compiled core, which has routes for the options in
+`OPTIONS` too, or without the core in `TABLE`. If a route raises anything, the slow path
 (:mod:`zerocopy._engine.planner`) starts again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import atexit
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from zerocopy import registry
-from zerocopy._engine import native_routes, recording
-from zerocopy._engine.option_routes import Parts, Route, is_routable, option_route
-from zerocopy._engine.options import HELD
+from zerocopy._engine import recording
 from zerocopy._engine.target import resolve
 from zerocopy._native import core
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.casting.parse import parse_dtype
+from zerocopy.device import HOST
+from zerocopy.dtype import ALL, to_numpy
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework, identity
+from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.exporter_errors import is_error
 
-Routes = dict[Any, dict[type, Route]]
+Route = Callable[[Any], Any]
+Routes = Mapping[type, Route]
 
-#: ``TABLE[to][type(obj)](obj)``, for calls without options. Two nested dictionaries: building and
-#: hashing a pair as the key of one took 18 ns of 150.
-TABLE: Routes = {}
+# -- the tables -------------------------------------------------------------------------
 
-#: ``OPTION_TABLES[option_key(options)]`` is such a table for calls with options.
-OPTION_TABLES: dict[tuple[Any, ...], Routes] = {}
+#: ``TABLE[to][type(obj)](obj)``: the routes without the compiled core, for calls without options. Two nested
+#: dictionaries: building and hashing a pair as the key of one took 18 ns of 150.
+TABLE: dict[Any, dict[type, Route]] = {}
 
-#: The same for compiled routes, which a converter of ``plan_for`` calls.
-COMPILED_TABLES: dict[tuple[Any, ...], Routes] = {}
+#: The options that the core's table holds. The others depend on the object, or need the whole plan.
+OPTIONS = frozenset(("copy", "writable", "device", "dtype", "layout", "columns"))
 
-#: The limit of tables, because the labels in ``columns=`` can differ in each call.
-MAX_OPTION_TABLES = 1024
+#: The routes for options that no table holds.
+NO_ROUTES: Routes = MappingProxyType({})
+
+#: Counts how often all routes were dropped. A route that was composed meanwhile is dropped too.
+_generation = 0
+
+
+def _refuse(obj: Any) -> Any:
+    raise LookupError("no route: the slow path converts the object")
+
+
+#: Stored for a type, target and options without a route, so that slow calls do not try to compose one again.
+NO_ROUTE: Route = _refuse if core is None else core.CallRoute(None)
+
+
+def routes_of(to: Any, options: Mapping[str, Any]) -> Routes:
+    """Return the routes to a target by type, with the options of a call: they change with the table.
+
+    Without the core, none is kept while conversions are recorded: only the slow path counts them.
+    """
+    try:
+        if core is None:
+            return NO_ROUTES if options or recording.counters is not None else TABLE.setdefault(to, {})
+        if not options.keys() <= OPTIONS or type(options.get("columns", ())) not in (list, tuple):
+            return NO_ROUTES
+        routes: Routes = core.Routes(to, **options)
+        return routes
+    except (LookupError, TypeError) as error:
+        if not is_error(error):
+            raise
+        return NO_ROUTES  # the target or an option, such as a dict, cannot be hashed
 
 
 def clear() -> None:
     """Drop all routes."""
-    for table in (TABLE, *OPTION_TABLES.copy().values(), *COMPILED_TABLES.copy().values()):
-        # The inner tables too: a plan of `plan_for` holds one.
-        for routes in table.copy().values():
-            routes.clear()
-        table.clear()
-    OPTION_TABLES.clear()
-    COMPILED_TABLES.clear()
-    native_routes.clear()
+    global _generation
+    _generation += 1
+    _drop()
+
+
+def _drop() -> None:
+    for routes in TABLE.copy().values():
+        routes.clear()
+    if core is not None:
+        core.clear_routes()
 
 
 registry.on_change(clear)
@@ -60,48 +95,7 @@ def record_to(counters: Any, explain: Any) -> None:
     clear()
 
 
-def option_key(options: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the key of a call's options: name, type and value of each, in the order of the call.
-
-    The types are part of it, because ``True == 1 == 1.0``: ``copy=1`` is an error and ``copy=True`` is
-    not. The key of a list or tuple has its current items and their types. Keys with other mutable values,
-    such as dicts, cannot be hashed: such calls take the slow path.
-    """
-    key: tuple[Any, ...] = ()
-    for name, value in options.items():
-        cls = type(value)
-        if cls is list or cls is tuple:
-            key += (name, (cls, *map(type, value)), tuple(value))
-        else:
-            key += (name, cls, value)
-    return key
-
-
-def routes_of(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
-    """Return the routes to a target by type, with the options of a call; created if there are none.
-
-    Raises
-    ------
-    TypeError
-        The target or an option cannot be hashed, or an option is one of `HELD`.
-    """
-    if not options:
-        return TABLE.setdefault(to, {})
-    if not HELD.isdisjoint(options):
-        raise TypeError(f"no routes are kept for the options {sorted(HELD)}")
-    key = option_key(options)
-    table = OPTION_TABLES.get(key)
-    if table is None:
-        if len(OPTION_TABLES) >= MAX_OPTION_TABLES:
-            clear()
-        table = OPTION_TABLES.setdefault(key, {})
-    return table.setdefault(to, {})
-
-
-def fastest_routes_of(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
-    """Return the compiled routes, or those of `routes_of` without the compiled core; raises as it does."""
-    routes = routes_of(to, options)
-    return routes if core is None else COMPILED_TABLES.setdefault(option_key(options), {}).setdefault(to, {})
+# -- keeping a route --------------------------------------------------------------------
 
 
 def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
@@ -109,28 +103,23 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
 
     The route depends on the type alone, never on the object (law 3).
     """
-    try:
-        routes = routes_of(to, options)
-    except TypeError as error:
-        if not is_error(error):
-            raise
-        return None  # a mapping or another value that cannot be hashed
-    if core is None and recording.counters is not None:
-        return None  # without the core, only the slow path counts conversions
-    kept = routes.get(type(obj))  # one lookup: another thread can drop the routes in between
-    if kept is not None:  # the route exists: only this object needed the slow path
+    given = {name: value for name, value in options.items() if value is not None}
+    before, routes = state(), routes_of(to, given)
+    if routes is NO_ROUTES:
+        return None
+    known = routes.get(type(obj))
+    if known is not None:  # only this object needed the slow path
         if core is not None:
-            native_routes.declare_dtypes()  # the conversion may have imported ml_dtypes
-        return kept
-    compiled, generation = None, recording.generation
+            _declare_dtypes()  # the conversion may have imported ml_dtypes
+        return None if known is NO_ROUTE else known
     try:
-        given = {name: value for name, value in options.items() if value is not None}
         parts = find_parts(obj, to)
-        if "layout" in given and parts is not None and _ignores_layout(parts, given["layout"]):
-            del given["layout"]
-        route = None if parts is None else compose(parts, to, given)
-        if parts is not None and core is not None:
-            compiled = native_routes.keep(parts, type(obj), to, given, route)
+        if parts is None:
+            return None  # not remembered: a framework can own the type later
+        effective = _effective_options(parts, given)
+        route = compose(parts, to, effective)
+        if core is not None:
+            route = _compile(parts, effective, route)
     except BaseException as error:
         if not is_error(error):
             raise
@@ -144,25 +133,38 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
             "fix fast_exporters() or fast_importers() in the file of one of the two frameworks",
             code="fast-path-raised",
         ) from error
-    if compiled is not None and not options.keys() <= native_routes.OPTIONS:
-        route = compiled  # the compiled table does not have these options
-    elif route is not None and (active := recording.counters) is not None:
-        route = recording.recorded(active, route, type(obj), to, given)
-    if route is not None:
-        # One atomic store of a complete route: other threads see all of it or nothing (P7).
-        routes[type(obj)] = route
-    if compiled is not None:
-        fastest_routes_of(to, options)[type(obj)] = compiled
-    if generation != recording.generation:
-        clear()  # a recorder was set or removed while this route was composed
-    return route if compiled is None else compiled
+    stored = store(NO_ROUTE if route is None else route, type(obj), to, given, before)
+    return None if route is None else stored
 
 
-def _ignores_layout(parts: Parts, layout: str) -> bool:
-    """Whether the route never treats objects of the type as tables, so that ``layout=`` has no effect."""
-    if layout == "records" or parts.target.tables or (parts.owned and parts.target.has_records):
-        return False
-    return parts.native_table is None and not parts.exporters.keys() & {"columns", "handle"}
+def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
+    """Keep a compiled route for containers of this type, whose leaves have their own routes."""
+    if core is not None and cls in (dict, list, tuple) and options.keys() <= {"copy", "writable"}:
+        before = state()
+        store(core.TreeRoute(to, **options), cls, to, options, before)
+
+
+def state() -> tuple[int, Any]:
+    """Return how often routes were dropped, and the counters; to be read before a route is composed."""
+    return _generation, recording.counters
+
+
+def store(route: Any, cls: type, to: Any, options: Mapping[str, Any], before: tuple[int, Any]) -> Route:
+    """Store a route unless there is one, and return it; `before` is the `state` before it was composed."""
+    generation, active = before
+    # One atomic store of a complete route: other threads see all of it or nothing (P7).
+    if core is None:
+        TABLE[to].setdefault(cls, route)
+    else:
+        if not isinstance(route, core.Route):
+            route = core.CallRoute(route)
+        if active is not None and route is not NO_ROUTE:
+            route = recording.recorded(active, route, cls, to, options)
+        core.set_route(to, cls, route, **options)
+    if generation != _generation:
+        _drop()  # a recorder or a framework came while this route was composed
+    stored: Route = route
+    return stored
 
 
 def by_new_route(obj: Any, to: Any) -> Any:
@@ -173,7 +175,7 @@ def by_new_route(obj: Any, to: Any) -> Any:
     try:
         cls = type(obj)
         source = registry.by_type(cls)
-        if source is None or cls in TABLE.get(to, ()):
+        if source is None or routes_of(to, {}).get(cls) is not None:
             return NotImplemented
         exporters = source.fast_exporters(cls)
         if not (source.tables and "columns" in exporters) and not (
@@ -186,6 +188,27 @@ def by_new_route(obj: Any, to: Any) -> Any:
         if not is_error(error):
             raise
         return NotImplemented  # the slow path converts the object, or raises an error with the reason
+
+
+# -- the parts of a route ---------------------------------------------------------------
+
+
+class Parts(NamedTuple):
+    """The parts of a route: the frameworks, and their functions by form."""
+
+    source: Framework
+    target: Framework
+    exporters: dict[str, Route]
+    importers: dict[str, Route]
+    owned: bool  # whether the objects belong to the target
+    native_exporter: Any = None  # of the compiled core
+    native_importer: Any = None
+    native_table: Any = None  # exporter of tables
+
+    @property
+    def ndarrays(self) -> bool:
+        """Whether the target's own objects are ndarrays."""
+        return self.exporters.get("ndarray") is identity is self.importers.get("ndarray")
 
 
 def find_parts(obj: Any, to: Any) -> Parts | None:
@@ -202,19 +225,54 @@ def find_parts(obj: Any, to: Any) -> Parts | None:
     return Parts(source, target, exporters, importers, owned, *native)
 
 
+def _effective_options(parts: Parts, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options without ``layout=``, if the route never treats objects of the type as tables."""
+    layout, target = options.get("layout"), parts.target
+    if layout in (None, "records") or target.tables or (parts.owned and target.has_records):
+        return options
+    if parts.native_table is not None or parts.exporters.keys() & {"columns", "handle"}:
+        return options
+    return {name: value for name, value in options.items() if name != "layout"}
+
+
+def is_routable(target: Framework, options: Mapping[str, Any]) -> bool:
+    """Whether a route to host memory can hold these options, none of them None."""
+    if not options.keys() <= {"copy", "writable", "device", "dtype"} or "cpu" not in target.device_kinds:
+        return False  # a route to a framework without arrays on the host transfers them
+    if "device" in options:
+        try:
+            device = target.parse_device(options["device"])
+            target.check_device(device)
+        except ZeroCopyError:
+            return False  # the target cannot use it
+        if not device.is_host:
+            return False
+    dtype = options.get("dtype")
+    return dtype is None or (not isinstance(dtype, Mapping) and parse_dtype(dtype).in_numpy)
+
+
+# -- routes of Python functions ---------------------------------------------------------
+
+
 def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
     """Return the route of Python functions for these options, none of them None; or None."""
-    if parts.owned and not options:
+    source, target = parts.source, parts.target
+    aliases = options.get("copy") is not True
+    if parts.owned and aliases and options.keys() <= {"copy"}:
         return identity
     if "handle" in parts.exporters:
-        return _opening_route(parts, to, options)
-    if "columns" in parts.exporters and parts.target.kind == "tensor":
+        return None if options else _opening_route(parts, to)
+    if "columns" in parts.exporters and target.kind == "tensor":
         return _columns_route(parts, to, options)
-    if not options and parts.target.tables and parts.source.tables:
-        exporter, importer = parts.exporters.get("arrow"), parts.importers.get("arrow")
-        return _table_route(parts.source, parts.target, exporter, importer)
-    plain = _plain_route(parts, host_only=bool(options))
-    return option_route(parts, options, plain) if options else plain
+    between_tables = target.tables and source.tables
+    if not options:
+        return _table_route(parts) if between_tables else _plain_route(parts, host_only=False)
+    if between_tables or not options.keys() <= {"copy", "device"} or not is_routable(target, options):
+        return None
+    if parts.owned:
+        return None if aliases else _own_copy_route(parts)
+    # A route aliases or raises, so it serves copy=False too, unless its importer copies.
+    return _plain_route(parts, host_only=True) if aliases and target.aliases_host else None
 
 
 def _plain_route(parts: Parts, host_only: bool) -> Route | None:
@@ -230,16 +288,44 @@ def _plain_route(parts: Parts, host_only: bool) -> Route | None:
     return None
 
 
-def _opening_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
+def _chain(exporter: Route, importer: Route) -> Route:
+    if exporter is identity:
+        return importer
+    if importer is identity:
+        return exporter
+
+    def route(obj: Any) -> Any:
+        return importer(exporter(obj))
+
+    return route
+
+
+def _own_copy_route(parts: Parts) -> Route | None:
+    """Return the route of ``copy=True`` for the target's own objects, other than ndarrays."""
+    check, target = parts.exporters.get("ndarray"), parts.target
+    if check is None or parts.ndarrays or target.kind != "tensor" or not target.can_copy_to_device:
+        return None
+    if (active := recording.counters) is not None:
+        check = recording.measured(active, "ndarray", check, copies=True)
+    copy_to_device = target.copy_to_device
+
+    def route(obj: Any) -> Any:
+        # The exporter is called only to check that the object is plain memory on the host.
+        if not check(obj).size:
+            raise ValueError("no elements: the slow path returns the object itself")
+        return copy_to_device(obj, HOST, None)
+
+    return route
+
+
+def _opening_route(parts: Parts, to: Any) -> Route:
     """Return the route of a handle: that of the object that it locates, after it was opened."""
     open_handle: Any = parts.exporters["handle"]
-    target = parts.target.name
+    target, routes = parts.target.name, routes_of(to, {})
 
     def open_and_convert(handle: Any) -> Any:
         opened = open_handle(handle, target)
-        cls = type(opened)
-        route = fastest_routes_of(to, options).get(cls) or routes_of(to, options).get(cls)
-        return (route or _kept_route(opened, to, options))(opened)
+        return (routes.get(type(opened)) or _kept_route(opened, to, {}))(opened)
 
     active = recording.counters
     return open_and_convert if active is None else recording.measured_opening(active, open_and_convert)
@@ -248,15 +334,12 @@ def _opening_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
 def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
     """Return the route of a table whose columns have routes of their own, with the other options."""
     exporter, labels = parts.exporters["columns"], options.get("columns")
-    inner = {name: value for name, value in options.items() if name not in ("columns", "leaves")}
+    inner = {name: value for name, value in options.items() if name != "columns"}
     if options and not is_routable(parts.target, inner):
         return None
-    if not (labels is None or type(labels) in (list, tuple)):
-        return None
-    chosen = None if labels is None else tuple(labels)
+    chosen, routes = None if labels is None else tuple(labels), routes_of(to, inner)
 
     def route(table: Any) -> Any:
-        routes = TABLE[to] if not inner else routes_of(to, inner)
         columns = exporter(table)
         if any(name != name for name, _ in columns):
             raise ValueError("a label is NaN, which differs from itself: the slow path compares it")
@@ -278,10 +361,17 @@ def _selected(columns: list[tuple[Any, Any]], labels: tuple[Any, ...]) -> list[t
     return [places[label] for label in labels]
 
 
-def _table_route(
-    source: Framework, target: Framework, exporter: Route | None, importer: Route | None
-) -> Route:
+def _kept_route(obj: Any, to: Any, options: Mapping[str, Any]) -> Route:
+    route = keep(obj, to, options)
+    if route is None:
+        raise ValueError("an object without a route: the slow path decides")
+    return route
+
+
+def _table_route(parts: Parts) -> Route:
     """Return the route between two table frameworks: the planned conversion, without the plan."""
+    source, target = parts.source, parts.target
+    exporter, importer = parts.exporters.get("arrow"), parts.importers.get("arrow")
 
     def route(obj: Any) -> Any:
         table = source.table(obj)
@@ -311,20 +401,98 @@ def _table_route(
     return arrow_route
 
 
-def _kept_route(column: Any, to: Any, options: Mapping[str, Any]) -> Route:
-    route = keep(column, to, options)
-    if route is None:
-        raise ValueError("an object without a route: the slow path decides")
-    return route
+# -- compiled routes: an exporter and an importer in C ----------------------------------
+
+_IN_NUMPY = tuple(dtype for dtype in ALL if dtype.in_numpy)
+_declared: set[str] = set()
+
+if core is not None:
+    # At the exit of the interpreter: frameworks report objects that routes still hold as leaked.
+    atexit.register(core.clear_values)
+    atexit.register(core.clear_routes)
+    core.set_error_test(is_error)
 
 
-def _chain(exporter: Route, importer: Route) -> Route:
-    if exporter is identity:
-        return importer
-    if importer is identity:
-        return exporter
+def _compile(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
+    """Return a compiled route with the fallback `route`, or None if `route` is None too."""
+    _declare_dtypes()
+    if route is identity:
+        return core.IdentityRoute()
+    compiled = None
+    if parts.native_table is not None and parts.target.kind == "tensor":
+        compiled = _compile_table(parts, options, route)
+    elif is_routable(parts.target, options):
+        compiled = _compile_memory(parts, options, route)
+    if compiled is None and route is not None:
+        return core.CallRoute(route)
+    return compiled
 
-    def route(obj: Any) -> Any:
-        return importer(exporter(obj))
 
-    return route
+def _compile_memory(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
+    """Return a compiled route from an array to an array, or None."""
+    exporter, importer, target = parts.native_exporter, parts.native_importer, parts.target
+    # The core copies and marks objects of the target itself if they are ndarrays.
+    foreign = parts.owned and not parts.ndarrays
+    if foreign and (options.get("copy") is True or target.tables or not target.can_copy_to_device):
+        return None
+    if (exporter is None or foreign) and "ndarray" in parts.exporters:
+        exporter = core.ArrayExporter(parts.exporters["ndarray"])
+    if exporter is None or importer is None:
+        return None
+    owned = {"owned": parts.owned, "only_unchanged": foreign}
+    return core.MemoryRoute(exporter, importer, **_delivery(parts, options, route), **owned)
+
+
+def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
+    """Return a compiled route from a table to a dict of its columns, or to a matrix of them; or None."""
+    labels, layout = options.get("columns"), options.get("layout")
+    others = {name: value for name, value in options.items() if name not in ("columns", "layout")}
+    has_labels = labels is None or _are_labels(labels)
+    # A fallback in Python exists for dicts of columns only, not for matrices.
+    fits = has_labels and (route is not None if layout is None else layout in ("matrix", "matrix:C"))
+    if not fits or parts.native_importer is None or not is_routable(parts.target, others):
+        return None
+    columns = None if labels is None else tuple(labels)
+    kind = core.TableRoute if layout is None else core.MatrixRoute
+    return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), columns=columns)
+
+
+def _are_labels(labels: Any) -> bool:
+    """Whether the compiled routes take these labels of columns: different texts, at least one."""
+    return 0 < len(labels) == len({*labels}) and all(type(label) is str for label in labels)
+
+
+def _delivery(parts: Parts, options: Mapping[str, Any], route: Route | None) -> dict[str, Any]:
+    """Return the arguments of a compiled route that come from the target and the options."""
+    dtype = parse_dtype(options["dtype"]) if "dtype" in options else None
+    return {
+        "mutable": parts.target.mutable,
+        "marks_readonly": parts.target.marks_readonly,
+        "fallback": route,
+        "copy": options.get("copy"),
+        "writable": options.get("writable"),
+        "dtype": None if dtype is None else (dtype.code, dtype.bits),
+    }
+
+
+def _declare_dtypes() -> None:
+    """Declare NumPy's dtypes to the core, and those of ``ml_dtypes`` once that is imported."""
+    import numpy as np
+
+    known = ALL if "ml_dtypes" in sys.modules else _IN_NUMPY
+    if len(_declared) == len(known):
+        return
+    core.set_copy_function(aligned_copy)
+    for dtype in known:
+        if dtype.name in _declared:
+            continue
+        _declared.add(dtype.name)
+        numpy_dtype = to_numpy(dtype) if dtype.bits >= 8 and dtype.lanes == 1 else None
+        if numpy_dtype is None:
+            continue
+        core.set_dtype(numpy_dtype, dtype.code, dtype.bits)
+        if dtype.name in ("int64", "uint64"):
+            # NumPy has two 64-bit integers, long and long long.
+            for char in "lLqQ":
+                if np.dtype(char) == numpy_dtype:
+                    core.set_dtype(np.dtype(char), dtype.code, dtype.bits)

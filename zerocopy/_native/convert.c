@@ -4,9 +4,10 @@
 static PyObject *python_function = NULL; /* convert in Python, with the same arguments */
 static PyObject *slow_function = NULL;   /* (obj, to, options, error): after a route has failed */
 static PyObject *name_obj, *name_to, *name_copy, *name_writable, *name_device, *name_dtype;
+static PyObject *name_layout, *name_columns;
 
 typedef struct {
-    PyObject *obj, *to, *copy, *writable, *device, *dtype; /* borrowed; NULL if not passed */
+    PyObject *obj, *to, *copy, *writable, *device, *dtype, *layout, *columns; /* borrowed; NULL if not passed */
 } Arguments;
 
 /* Reads arguments that the keys of routes can hold; false for others, which the function in Python checks. */
@@ -27,6 +28,8 @@ read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names, Argumen
                            : name == name_to       ? &out->to
                            : name == name_device   ? &out->device
                            : name == name_dtype    ? &out->dtype
+                           : name == name_layout   ? &out->layout
+                           : name == name_columns  ? &out->columns
                            : name == name_obj      ? &out->obj
                                                    : NULL;
         if (field == NULL || *field != NULL) {
@@ -37,7 +40,7 @@ read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names, Argumen
     return out->obj != NULL && out->to != NULL;
 }
 
-/* Returns the route for these arguments, or NULL without an exception. */
+/* Returns the route for these arguments, or NULL, also with an exception that must reach the caller. */
 static Route *
 find(const Arguments *arguments)
 {
@@ -48,18 +51,17 @@ find(const Arguments *arguments)
     RouteKey key = {
         .to = arguments->to,
         .type = Py_TYPE(arguments->obj),
-        .device = arguments->device == Py_None ? NULL : arguments->device,
-        .dtype = arguments->dtype == Py_None ? NULL : arguments->dtype,
+        .device = unless_none(arguments->device),
+        .dtype = unless_none(arguments->dtype),
+        .layout = unless_none(arguments->layout),
+        .columns = unless_none(arguments->columns),
         .flags = (unsigned)(copy << COPY_SHIFT | writable << WRITABLE_SHIFT),
     };
-    Route *route = find_route(&key);
-    if (UNLIKELY(route == NULL && PyUnicode_CheckExact(key.to) && !PyUnicode_CHECK_INTERNED(key.to))) {
-        Py_INCREF(key.to);
-        PyUnicode_InternInPlace(&key.to); /* the table holds interned strings */
-        route = find_route(&key);
-        Py_DECREF(key.to);
+    if (key.device != NULL || key.dtype != NULL || key.layout != NULL || key.columns != NULL) {
+        key.flags |= HAS_VALUES;
     }
-    return route;
+    Route *route = find_route(&key);
+    return LIKELY(route != NULL) ? route : find_route_of_equal(&key);
 }
 
 /* Returns the options that were passed as a new dict, in the caller's order, in which errors repeat them. */
@@ -132,6 +134,9 @@ convert(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names
         if (LIKELY(result != NULL)) {
             return result;
         }
+    }
+    else if (UNLIKELY(PyErr_Occurred())) { /* Ctrl-C while values of options were compared */
+        return NULL;
     }
     if (python_function == NULL) { /* cleared at the end of the interpreter */
         PyErr_SetString(PyExc_RuntimeError, "convert cannot make a plan while the interpreter ends");
@@ -266,7 +271,8 @@ add_convert(PyObject *module)
         PyObject **field;
         const char *text;
     } names[] = {{&name_obj, "obj"},           {&name_to, "to"},         {&name_copy, "copy"},
-                 {&name_writable, "writable"}, {&name_device, "device"}, {&name_dtype, "dtype"}};
+                 {&name_writable, "writable"}, {&name_device, "device"}, {&name_dtype, "dtype"},
+                 {&name_layout, "layout"},     {&name_columns, "columns"}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         *names[i].field = PyUnicode_InternFromString(names[i].text);
         if (*names[i].field == NULL) {

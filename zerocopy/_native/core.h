@@ -53,6 +53,13 @@ call_one(PyObject *function, PyObject *argument)
     return PyObject_Vectorcall(function, arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
 }
 
+/* Returns a value, or NULL for None. */
+static inline PyObject *
+unless_none(PyObject *value)
+{
+    return value == Py_None ? NULL : value;
+}
+
 /* Returns true with TypeError set if there are keyword arguments; for constructors that take none. */
 static inline bool
 refuse_keywords(PyObject *keywords)
@@ -259,19 +266,23 @@ Outcome *current_outcome(void);
 typedef struct {
     PyObject *to; /* as the caller passes it; a str is interned */
     PyTypeObject *type;
-    PyObject *device, *dtype; /* objects that the caller passes, or NULL */
-    unsigned flags;           /* the options copy and writable, from option_flag */
+    PyObject *device, *dtype, *layout, *columns; /* NULL, or values that the table holds */
+    unsigned flags;                              /* copy and writable, from option_flag; HAS_VALUES */
 } RouteKey;
 
 /* The flags of an option that is True, False or None (NULL); -1 for other values. */
 int option_flag(PyObject *value);
 #define COPY_SHIFT 0
 #define WRITABLE_SHIFT 2
+#define HAS_VALUES 16u /* some of the four values are not NULL: the keys of most calls have none */
 enum { OPTION_NONE, OPTION_FALSE, OPTION_TRUE };
 
 /* Returns a borrowed route, or NULL without an exception. Takes no lock. Clearing the table may free the route, so
    the caller takes a reference before Python code can run; route_run does. */
 Route *find_route(const RouteKey *key);
+/* As find_route, for values that may be other objects than those that the table holds, and are equal to them. May
+   call Python code. Returns NULL also with an exception that must reach the caller. */
+Route *find_route_of_equal(const RouteKey *key);
 
 /* ---- references that static variables hold, for the garbage collector ---- */
 

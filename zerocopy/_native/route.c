@@ -151,7 +151,7 @@ call_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (self != NULL) {
         self->run = run_nothing;
         self->counted = run_nothing;
-        self->fallback = Py_NewRef(function);
+        self->fallback = function == Py_None ? NULL : Py_NewRef(function);
     }
     return (PyObject *)self;
 }
@@ -159,7 +159,7 @@ call_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 static PyTypeObject CallRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.CallRoute",
-    .tp_doc = "CallRoute(function): a route in Python, for frameworks without native exporters or importers.",
+    .tp_doc = "CallRoute(function): a route in Python, for frameworks without native exporters or importers. None fails always.",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(Route),
     .tp_dealloc = route_dealloc,
@@ -174,7 +174,8 @@ typedef struct {
     Route base;
     Exporter *exporter;
     Delivery delivery;
-    bool is_owned; /* objects of the target: returned themselves if the options change nothing */
+    bool is_owned;       /* objects of the target: returned themselves if the options change nothing */
+    bool only_unchanged; /* whether others of them are refused, because the target copies its own objects */
 } MemoryRoute;
 
 /* zerocopy.protocols.array_interface.aligned_copy: returns a row-major, 64-byte aligned copy of an ndarray. */
@@ -294,9 +295,12 @@ export_and_deliver(const MemoryRoute *route, PyObject *obj, bool is_counted)
     if (UNLIKELY(route->exporter->run(route->exporter, obj, &memory) < 0)) {
         return NULL;
     }
-    if (route->is_owned && is_unchanged(&route->delivery, &memory)) {
-        memory_release(&memory);
-        return Py_NewRef(obj);
+    if (route->is_owned) {
+        bool unchanged = is_unchanged(&route->delivery, &memory);
+        if (unchanged || route->only_unchanged) {
+            memory_release(&memory);
+            return unchanged ? Py_NewRef(obj) : NULL;
+        }
     }
     return is_counted ? deliver_counted(&route->delivery, &memory) : deliver(&route->delivery, &memory, NULL);
 }
@@ -329,13 +333,13 @@ memory_route_dealloc(PyObject *self)
 static PyObject *
 memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"",      "",         "mutable", "marks_readonly", "fallback",
-                            "copy",  "writable", "dtype",   "owned",          NULL};
+    static char *names[] = {"",         "",      "mutable", "marks_readonly", "fallback", "copy",
+                            "writable", "dtype", "owned",   "only_unchanged", NULL};
     PyObject *exporter, *importer, *fallback = Py_None, *copy = Py_None, *writable = Py_None, *dtype = Py_None;
-    int is_mutable, marks_readonly, is_owned = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|OOOOp:MemoryRoute", names, &ExporterType, &exporter,
+    int is_mutable, marks_readonly, is_owned = 0, only_unchanged = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|OOOOpp:MemoryRoute", names, &ExporterType, &exporter,
                                      &ImporterType, &importer, &is_mutable, &marks_readonly, &fallback, &copy,
-                                     &writable, &dtype, &is_owned)) {
+                                     &writable, &dtype, &is_owned, &only_unchanged)) {
         return NULL;
     }
     Delivery delivery;
@@ -353,6 +357,7 @@ memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->exporter = (Exporter *)Py_NewRef(exporter);
     self->delivery = delivery;
     self->is_owned = is_owned;
+    self->only_unchanged = only_unchanged;
     return (PyObject *)self;
 }
 
@@ -360,7 +365,7 @@ static PyTypeObject MemoryRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.MemoryRoute",
     .tp_doc = "MemoryRoute(exporter, importer, *, mutable, marks_readonly, fallback=None, copy=None, "
-              "writable=None, dtype=None, owned=False)",
+              "writable=None, dtype=None, owned=False, only_unchanged=False)",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(MemoryRoute),
     .tp_dealloc = memory_route_dealloc,

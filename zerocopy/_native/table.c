@@ -2,7 +2,10 @@
 
    A slot is written once: its route last, with release order, so that a reader sees a complete slot or an empty
    one. Clearing publishes a new table. Without a GIL, the old one is never freed, because another thread may read
-   it. A process has few routes: one for each type, target and set of options that it uses. */
+   it. A process has few routes: one for each type, target and set of options that it uses.
+
+   Keys are compared by address. Callers pass names and types, which are the same objects in each call, but also new
+   lists of labels and devices such as torch.device("cpu"): `values` has the equal object that the keys hold. */
 #include "core.h"
 
 #include <stdatomic.h>
@@ -34,16 +37,21 @@ static PyMutex writing;
 static inline size_t
 hash_key(const RouteKey *key)
 {
-    uintptr_t hash = ((uintptr_t)key->to >> 4) * 31 ^ (uintptr_t)key->type >> 5;
-    return hash ^ key->flags * 0x9E37 ^ (uintptr_t)key->device >> 3 ^ (uintptr_t)key->dtype >> 2;
+    uintptr_t hash = ((uintptr_t)key->to >> 4) * 31 ^ (uintptr_t)key->type >> 5 ^ key->flags * 0x9E37;
+    if (key->flags & HAS_VALUES) {
+        hash ^= (uintptr_t)key->device >> 3 ^ (uintptr_t)key->dtype >> 2;
+        hash ^= (uintptr_t)key->layout >> 1 ^ (uintptr_t)key->columns >> 4;
+    }
+    return hash;
 }
 
 /* Whether two keys hold the same addresses and flags. */
 static inline bool
 keys_equal(const RouteKey *a, const RouteKey *b)
 {
-    return a->to == b->to && a->type == b->type && a->flags == b->flags && a->device == b->device &&
-           a->dtype == b->dtype;
+    return a->to == b->to && a->type == b->type && a->flags == b->flags &&
+           (!(a->flags & HAS_VALUES) || (a->device == b->device && a->dtype == b->dtype &&
+                                         a->layout == b->layout && a->columns == b->columns));
 }
 
 Route *
@@ -73,53 +81,266 @@ option_flag(PyObject *value)
                                              : -1;
 }
 
-/* set_route(to, type, route, copy=None, writable=None, device=None, dtype=None): returns whether the table had
-   room. A key that exists keeps its route. The table keeps all its arguments alive. */
+/* ---- values of options, and equal ones ---- */
+
+/* The most values of a process: programs can pass new ones in each call. */
+#define MAX_VALUES 512
+
+static PyObject *values = NULL; /* a dict: what identifies a value -> the first such value, which keys hold */
+
+/* Returns what identifies a value: the text; the texts and integers of a list or tuple; else its type and the value,
+   since True == 1 == 1.0. NULL without an exception for a list of other objects. */
 static PyObject *
-set_route(PyObject *module, PyObject *args, PyObject *keywords)
+identity_of(PyObject *value)
 {
-    static char *names[] = {"to", "type", "route", "copy", "writable", "device", "dtype", NULL};
-    PyObject *to, *type, *route, *copy = NULL, *writable = NULL, *device = Py_None, *dtype = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!O!|OOOO:set_route", names, &to, &PyType_Type, &type,
-                                     &RouteType, &route, &copy, &writable, &device, &dtype)) {
+    if (PyUnicode_CheckExact(value)) {
+        return Py_NewRef(value);
+    }
+    if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) {
+        return PyTuple_Pack(2, (PyObject *)Py_TYPE(value), value);
+    }
+    PyObject *items = PySequence_Tuple(value);
+    for (Py_ssize_t i = 0; items != NULL && i < PyTuple_GET_SIZE(items); i++) {
+        PyObject *item = PyTuple_GET_ITEM(items, i);
+        if (!PyUnicode_CheckExact(item) && !PyLong_CheckExact(item)) {
+            Py_CLEAR(items);
+        }
+    }
+    return items;
+}
+
+/* Returns a reference to the value that keys hold for an equal one; with `adds`, that is `value` if there is none.
+   NULL without an exception if there is none, if there are too many, or if it cannot be hashed. */
+static PyObject *
+held_value(PyObject *value, bool adds)
+{
+    PyObject *identity = identity_of(value), *held = NULL;
+    if (identity != NULL) {
+        held = PyDict_GetItemWithError(values, identity);
+        if (held == NULL && adds && !PyErr_Occurred() && PyDict_GET_SIZE(values) < MAX_VALUES) {
+            bool is_sequence = PyList_CheckExact(value) || PyTuple_CheckExact(value);
+            PyObject *kept = Py_NewRef(is_sequence ? identity : value);
+            if (PyUnicode_CheckExact(kept)) {
+                PyUnicode_InternInPlace(&kept); /* literals in the caller's code then have its address */
+            }
+            held = PyDict_SetDefault(values, identity, kept);
+            Py_DECREF(kept);
+        }
+        Py_XINCREF(held);
+        Py_DECREF(identity);
+    }
+    if (held == NULL) {
+        clear_error();
+    }
+    return held;
+}
+
+/* Replaces the target and the values of a key by references to those that the table holds. Returns false, without
+   references, if it holds none, also with an exception that must reach the caller. */
+static bool
+hold_key(RouteKey *key, bool adds)
+{
+    PyObject **fields[] = {&key->device, &key->dtype, &key->layout, &key->columns};
+    size_t count = sizeof(fields) / sizeof(fields[0]), done = 0;
+    for (; done < count; done++) {
+        PyObject *value = *fields[done];
+        if (value != NULL && (*fields[done] = held_value(value, adds)) == NULL) {
+            break;
+        }
+    }
+    if (done < count) {
+        while (done > 0) {
+            Py_XDECREF(*fields[--done]);
+        }
+        return false;
+    }
+    Py_INCREF(key->to);
+    if (PyUnicode_CheckExact(key->to)) {
+        PyUnicode_InternInPlace(&key->to);
+    }
+    return true;
+}
+
+/* Drops the references of a key that hold_key has filled. */
+static void
+release_key(RouteKey *key)
+{
+    Py_XDECREF(key->to);
+    Py_XDECREF(key->device);
+    Py_XDECREF(key->dtype);
+    Py_XDECREF(key->layout);
+    Py_XDECREF(key->columns);
+}
+
+Route *
+find_route_of_equal(const RouteKey *key)
+{
+    RouteKey held = *key;
+    if (!hold_key(&held, false)) {
         return NULL;
     }
-    if (option_flag(copy) < 0 || option_flag(writable) < 0) {
+    Route *route = find_route(&held);
+    release_key(&held);
+    return route;
+}
+
+/* Fills a key from options that Python passes; borrows them. -1 with an exception. */
+static int
+fill_key(RouteKey *key, PyObject *to, PyObject *const *options)
+{
+    int copy = option_flag(options[0]), writable = option_flag(options[1]);
+    if (copy < 0 || writable < 0) {
         PyErr_SetString(PyExc_ValueError, "copy and writable must be True, False or None");
-        return NULL;
+        return -1;
     }
-    Py_INCREF(to);
-    if (PyUnicode_CheckExact(to)) {
-        PyUnicode_InternInPlace(&to);
-    }
-    RouteKey key = {
+    *key = (RouteKey){
         .to = to,
-        .type = (PyTypeObject *)type,
-        .device = device == Py_None ? NULL : device,
-        .dtype = dtype == Py_None ? NULL : dtype,
-        .flags = (unsigned)(option_flag(copy) << COPY_SHIFT | option_flag(writable) << WRITABLE_SHIFT),
+        .device = unless_none(options[2]),
+        .dtype = unless_none(options[3]),
+        .layout = unless_none(options[4]),
+        .columns = unless_none(options[5]),
+        .flags = (unsigned)(copy << COPY_SHIFT | writable << WRITABLE_SHIFT),
     };
+    if (key->device != NULL || key->dtype != NULL || key->layout != NULL || key->columns != NULL) {
+        key->flags |= HAS_VALUES;
+    }
+    return 0;
+}
+
+#define OPTION_NAMES "copy", "writable", "device", "dtype", "layout", "columns", NULL
+#define OPTION_FIELDS(o) &o[0], &o[1], &o[2], &o[3], &o[4], &o[5]
+
+/* Stores a route in the current table; returns whether it had room. A key that exists keeps its route. */
+static bool
+store_route(const RouteKey *key, Route *route)
+{
     bool has_room = false;
     LOCK();
     Table *table = atomic_load_explicit(&current, memory_order_relaxed);
     for (size_t i = 0; i < PROBES && !has_room; i++) {
-        Slot *slot = &table->slots[(hash_key(&key) + i) % SLOTS];
+        Slot *slot = &table->slots[(hash_key(key) + i) % SLOTS];
         Route *old = atomic_load_explicit(&slot->route, memory_order_relaxed);
-        has_room = old == NULL || keys_equal(&slot->key, &key);
+        has_room = old == NULL || keys_equal(&slot->key, key);
         if (old == NULL) {
-            Py_INCREF(to);
-            Py_INCREF(type);
+            Py_INCREF(key->to);
+            Py_INCREF(key->type);
+            Py_XINCREF(key->device);
+            Py_XINCREF(key->dtype);
+            Py_XINCREF(key->layout);
+            Py_XINCREF(key->columns);
             Py_INCREF(route);
-            Py_XINCREF(key.device);
-            Py_XINCREF(key.dtype);
-            slot->key = key;
-            atomic_store_explicit(&slot->route, (Route *)route, memory_order_release);
+            slot->key = *key;
+            atomic_store_explicit(&slot->route, route, memory_order_release);
         }
     }
     UNLOCK();
-    Py_DECREF(to);
-    return PyBool_FromLong(has_room);
+    return has_room;
 }
+
+/* set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None): returns
+   whether the table had room, and can hold the values. The table keeps all its arguments alive. */
+static PyObject *
+set_route(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"to", "type", "route", OPTION_NAMES};
+    PyObject *to, *type, *route, *options[6] = {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None};
+    RouteKey key;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!O!|OOOOOO:set_route", names, &to, &PyType_Type, &type,
+                                     &RouteType, &route, OPTION_FIELDS(options)) ||
+        fill_key(&key, to, options) < 0) {
+        return NULL;
+    }
+    bool is_stored = false;
+    if (hold_key(&key, true)) {
+        key.type = (PyTypeObject *)type;
+        is_stored = store_route(&key, (Route *)route);
+        release_key(&key);
+    }
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(is_stored);
+}
+
+/* ---- Routes: the routes to one target with fixed options, by type ---- */
+
+typedef struct {
+    PyObject_HEAD
+    RouteKey key; /* its type is NULL */
+} Routes;
+
+static PyObject *
+routes_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"to", OPTION_NAMES};
+    PyObject *to, *options[6] = {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None};
+    RouteKey key;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OOOOOO:Routes", names, &to, OPTION_FIELDS(options)) ||
+        fill_key(&key, to, options) < 0) {
+        return NULL;
+    }
+    if (!hold_key(&key, true)) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_LookupError, "no routes are kept for these options");
+        }
+        return NULL;
+    }
+    Routes *self = PyObject_New(Routes, type);
+    if (self == NULL) {
+        release_key(&key);
+        return NULL;
+    }
+    self->key = key;
+    return (PyObject *)self;
+}
+
+static void
+routes_dealloc(PyObject *self)
+{
+    release_key(&((Routes *)self)->key);
+    PyObject_Free(self);
+}
+
+/* routes.get(type): returns the route, or None. */
+static PyObject *
+routes_get(PyObject *self, PyObject *type)
+{
+    RouteKey key = ((Routes *)self)->key;
+    key.type = (PyTypeObject *)type; /* another object than a type is never found */
+    Route *route = find_route(&key);
+    return Py_NewRef(route == NULL ? Py_None : (PyObject *)route);
+}
+
+/* routes[type]: returns the route, or raises KeyError. */
+static PyObject *
+routes_subscript(PyObject *self, PyObject *type)
+{
+    PyObject *route = routes_get(self, type);
+    if (UNLIKELY(route == Py_None)) {
+        Py_CLEAR(route);
+        PyErr_SetObject(PyExc_KeyError, type);
+    }
+    return route;
+}
+
+static PyMethodDef routes_methods[] = {
+    {"get", routes_get, METH_O, "get(type): return the route for objects of a type, or None."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMappingMethods routes_mapping = {.mp_subscript = routes_subscript};
+
+static PyTypeObject RoutesType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.Routes",
+    .tp_doc = "Routes(to, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None): the routes "
+              "to one target with these options, by type. It reads the table, so that it is never stale.",
+    .tp_basicsize = sizeof(Routes),
+    .tp_dealloc = routes_dealloc,
+    .tp_methods = routes_methods,
+    .tp_as_mapping = &routes_mapping,
+    .tp_new = routes_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* ---- the table as a whole ---- */
 
 /* Publishes an empty table; -1 with an exception. */
 static int
@@ -141,10 +362,8 @@ free_table(Table *table)
 {
     for (size_t i = 0; i < SLOTS; i++) {
         Slot *slot = &table->slots[i];
-        Py_XDECREF(slot->key.to);
+        release_key(&slot->key);
         Py_XDECREF(slot->key.type);
-        Py_XDECREF(slot->key.device);
-        Py_XDECREF(slot->key.dtype);
         Py_XDECREF(atomic_load_explicit(&slot->route, memory_order_relaxed));
     }
     PyMem_RawFree(table);
@@ -174,15 +393,29 @@ clear_routes(PyObject *module, PyObject *nothing)
     Py_RETURN_NONE;
 }
 
+/* Forgets the values of options, at the end of the interpreter: a `Routes` with values finds nothing afterwards. */
+static PyObject *
+clear_values(PyObject *module, PyObject *nothing)
+{
+    PyDict_Clear(values);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"set_route", (PyCFunction)(void (*)(void))set_route, METH_VARARGS | METH_KEYWORDS,
-     "set_route(to, type, route, copy=None, writable=None, device=None, dtype=None): store a route."},
+     "set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None): store "
+     "a route."},
     {"clear_routes", clear_routes, METH_NOARGS, "clear_routes(): remove all routes."},
+    {"clear_values", clear_values, METH_NOARGS, "clear_values(): forget the values of options."},
     {NULL, NULL, 0, NULL},
 };
 
 int
 add_route_table(PyObject *module)
 {
-    return publish_empty() < 0 ? -1 : PyModule_AddFunctions(module, methods);
+    values = PyDict_New();
+    if (values == NULL || publish_empty() < 0 || PyModule_AddType(module, &RoutesType) < 0) {
+        return -1;
+    }
+    return PyModule_AddFunctions(module, methods);
 }

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from zerocopy import registry
 from zerocopy._engine.container_types import is_container, is_plain_object
 from zerocopy._engine.containers import convert_leaves, format_path, map_leaves
-from zerocopy._engine.convert import convert_slowly
+from zerocopy._engine.convert import convert, convert_slowly
 from zerocopy._engine.explain import explain
-from zerocopy._engine.routes import fastest_routes_of
+from zerocopy._engine.routes import NO_ROUTES, Routes, routes_of
 from zerocopy._engine.target import resolve, text
 from zerocopy.describe import describe
 from zerocopy.device import HOST, Device, same_memory_space
@@ -31,8 +31,6 @@ PLAIN = frozenset(
 )
 #: A result of these types, or of a subclass, is returned unchanged.
 _VALUES = (type(None), int, float, complex, str, bytes)
-
-Routes = dict[type, Callable[[Any], Any]]
 
 
 class Leaf(NamedTuple):
@@ -60,9 +58,8 @@ UNCHANGED = ResultConversion(None, {})
 class Conversions:
     """The conversions of one function.
 
-    `routes` and `results` hold live tables of routes. They are empty after all routes were dropped, as when
-    a framework is registered, and the next call by the slow path gets the new ones. `routes` stays empty for
-    a function whose calls all take the slow path.
+    `routes` and `results` change with the table of routes. `routes` stays empty for a function whose calls
+    all take the slow path.
     """
 
     __slots__ = (
@@ -88,7 +85,7 @@ class Conversions:
         # A device= or a target without host memory moves arguments, so each call must know their devices.
         moves = "device" in options or "cpu" not in self.target.device_kinds
         self.fast = not moves and self.parameters.complete
-        self.routes: Routes = {}
+        self.routes: Routes = NO_ROUTES
         self.results = ResultRoutes(self)
         # Until the first call by the slow path imports the target, its devices are not known.
         self.several_devices = True
@@ -100,7 +97,7 @@ class Conversions:
 
     def enter(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any], Any]:
         """Return the converted arguments, and for `leave` a `ResultConversion` or the type of an array."""
-        if self.routes:
+        if self.routes is not NO_ROUTES:
             try:
                 return self._by_routes(args, named)
             except BaseException as error:
@@ -159,7 +156,7 @@ class Conversions:
         if leaves:
             self.several_devices = self.target.devices() != ["cpu"]
             if self.fast:
-                self.routes = _routes(self.to, self.options)
+                self.routes = routes_of(self.to, self.options)
         return values[: len(args)], dict(zip(named, values[len(args) :], strict=True)), back
 
     @public
@@ -281,7 +278,7 @@ class Conversions:
         except Exception as error:
             error.add_note(f"the {place} was converted to {text(back.to)}")
             raise
-        self.results.clear()  # routes may have been dropped
+        self.results.clear()  # a framework may have been registered
         return converted
 
     def _not_an_array(self, result: Any) -> UnsupportedConversionError:
@@ -315,15 +312,8 @@ class ResultRoutes(dict[Any, Routes | None]):
         back = self._conversions.back_for_type(cls)
         if back.to is not None and self._conversions.returns == "same" and has_labels(cls):
             raise LookupError("results get the labels of the caller's array, which its type does not have")
-        self[cls] = routes = None if back.to is None else _routes(back.to, back.options)
+        self[cls] = routes = None if back.to is None else routes_of(back.to, back.options)
         return routes
-
-
-def _routes(to: Any, options: Mapping[str, Any]) -> Routes:
-    try:
-        return fastest_routes_of(to, options)
-    except TypeError:
-        return {}  # an option that cannot be hashed, such as a dict
 
 
 def _arrays_in(value: Any) -> Iterator[tuple[str, Any]]:
@@ -350,8 +340,8 @@ def _converted(value: Any, to: Any, options: Mapping[str, Any]) -> Any:
     return convert_leaves(value, _leaf, to, dict(_with_leaves(value, options)))
 
 
-def _leaf(leaf: Any, to: Any, options: dict[str, Any]) -> Any:
-    return leaf if type(leaf) is bytes else convert_slowly(leaf, to, options)
+def _leaf(leaf: Any, to: Any, **options: Any) -> Any:
+    return leaf if type(leaf) is bytes else convert(leaf, to, **options)
 
 
 def _with_leaves(value: Any, options: Mapping[str, Any]) -> dict[str, Any]:

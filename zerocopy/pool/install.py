@@ -327,8 +327,8 @@ def _resolve_kind(
     if missing is not None:
         if requested.kind != "auto" or (requested.strict and requested.host == "off"):
             remedy = missing.remedy + '; host="aligned" works without a GPU'
-            why = Reason(missing.why, remedy, code=missing.code, fixes=missing.fixes)
-            raise _unavailable(f"install_pool({requested.kind!r})", why)
+            reason = Reason(missing.why, remedy, code=missing.code, fixes=missing.fixes)
+            raise _unavailable(f"install_pool({requested.kind!r})", reason)
         return "none"
     if requested.kind == "managed":
         for gpu in gpus:
