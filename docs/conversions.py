@@ -29,11 +29,10 @@ import numpy as np
 
 import zerocopy
 from zerocopy import registry
-from zerocopy.cli.matrix import columns as column_matrix, samples as columns
-from zerocopy.cli.matrix.checks import sharing
-from zerocopy.cli.matrix.columns import ColumnCell, ColumnMatrix
-from zerocopy.cli.matrix.row import plan_reasons
 from zerocopy.errors import ZeroCopyError
+from zerocopy.pairs import columns as column_matrix, samples as columns
+from zerocopy.pairs.columns import ColumnCell, ColumnMatrix
+from zerocopy.pairs.conversion import plan_reasons, sharing
 from zerocopy.protocols.array_interface import aligned_copy
 
 DTYPES = (

@@ -209,7 +209,7 @@ WITHOUT_NAMES = {
     "_engine/planner.py Call",
     "audit/report.py Audit",
     "audit/wrapper.py Wrapper",
-    "cli/matrix/result.py Matrix",
+    "pairs/matrix.py Matrix",
     "device.py Device",
     "dtype.py DType",
     "errors/__init__.py Fix",

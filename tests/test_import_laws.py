@@ -156,8 +156,22 @@ LAYERS: dict[str, set[str]] = {
         "shared",
         "tables",
     },
+    # The matrix: conversions between every pair of frameworks.
+    "pairs": NOUNS
+    | {
+        "formatting",
+        "_engine",
+        "describe",
+        "framework",
+        "notebooks",
+        "protocols",
+        "registry",
+        "tables",
+        "zerocopy",
+    },
     "cli": NOUNS
     | {
+        "pairs",
         "formatting",
         "_engine",
         "_native",
@@ -180,7 +194,7 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     # The public names, loaded on first use.
     "zerocopy": NOUNS
-    | {"_engine", "cli", "forks", "framework", "functions", "layout", "loading", "monitor", "pool"}
+    | {"_engine", "forks", "framework", "functions", "layout", "loading", "monitor", "pairs", "pool"}
     | {"registry", "shared", "tables"},
 }
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from zerocopy._engine.plan_for import plan_for as plan_for
     from zerocopy._engine.signatures import convert as convert
     from zerocopy._engine.soa_to_aos import soa_to_aos as soa_to_aos
-    from zerocopy.cli.matrix.api import matrix as matrix
     from zerocopy.device import Device as Device
     from zerocopy.dtype import DType as DType
     from zerocopy.errors import (
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
         LoaderStateError as LoaderStateError,
         ReadError as ReadError,
     )
+    from zerocopy.pairs.matrix import matrix as matrix
     from zerocopy.plan import Plan as Plan
     from zerocopy.pool.install import install_pool as install_pool, installed_pool as installed_pool
     from zerocopy.pool.pool import Pool as Pool
@@ -100,7 +100,7 @@ _HOME = {
     "Encoded": "tables.result",
     "aos_to_soa": "layout.aos_to_soa",
     "soa_to_aos": "_engine.soa_to_aos",
-    "matrix": "cli.matrix.api",
+    "matrix": "pairs.matrix",
     "accepts": "functions.accepts",
     "namespace": "functions.namespace",
     "Device": "device",

@@ -19,9 +19,9 @@ from benchmarks.conversion.subjects import SUBJECTS, Array, aligned_values
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task
 from benchmarks.timing import Statement, measure
 from zerocopy import registry
-from zerocopy.cli.matrix import arrays as matrix
-from zerocopy.cli.matrix.checks import first_line, sharing
 from zerocopy.errors import ZeroCopyError
+from zerocopy.pairs import arrays as matrix
+from zerocopy.pairs.conversion import first_line, sharing
 
 COUNT = 1000  # elements
 #: Figures of a case: one for the goal, two for how far cells were verified.

@@ -21,10 +21,10 @@ from helpers.paths import ROOT
 import zerocopy
 import zerocopy as zc
 from zerocopy import _native, registry
-from zerocopy.cli import doctor, extras
-from zerocopy.cli.matrix.arrays import ArrayCell
+from zerocopy.cli import doctor, gpu_limits
 from zerocopy.errors import DeviceError, Reason
 from zerocopy.framework import Framework
+from zerocopy.pairs.arrays import ArrayCell
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -421,7 +421,7 @@ def test_missing_driver_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         doctor.cuda_driver, "missing", lambda: Reason("no NVIDIA driver is installed", "install it")
     )
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    monkeypatch.setattr(gpu_limits.shutil, "which", lambda name: None)
     assert doctor.nvidia() == {
         "driver": False,
         "why": "no NVIDIA driver is installed",
@@ -435,7 +435,7 @@ def test_nvidia_smi_output_is_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'Card One, 999.1, 81559'\necho 'Card Two, 999.1, 81559'\n")
     smi.chmod(0o755)
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: str(smi))
+    monkeypatch.setattr(gpu_limits.shutil, "which", lambda name: str(smi))
     assert doctor._nvidia_smi() == [
         {"name": f"Card {n}", "driver": "999.1", "memory_mib": "81559"} for n in ("One", "Two")
     ]
@@ -457,7 +457,7 @@ _real = metadata.distribution
 
 
 def _distribution(name: str) -> Any:
-    if name != extras.DISTRIBUTION:
+    if name != doctor.DISTRIBUTION:
         return _real(name)
     names = ["cli", "arrow", "all", "old", "none", "loop"]
     return SimpleNamespace(requires=REQUIRES, metadata=SimpleNamespace(get_all=lambda key: names))
@@ -465,7 +465,7 @@ def _distribution(name: str) -> Any:
 
 def test_extras_list_missing_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "distribution", _distribution)
-    listed = extras.extras()["extras"]
+    listed = doctor.extras()["extras"]
     assert {name: extra["complete"] for name, extra in listed.items()} == {
         "all": False,
         "arrow": False,
@@ -489,7 +489,7 @@ def test_extras_report_missing_metadata(monkeypatch: pytest.MonkeyPatch) -> None
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "distribution", absent)
-    assert "source tree" in extras.extras()["why"]
+    assert "source tree" in doctor.extras()["why"]
     assert "source tree" in invoke("doctor").stdout
 
 
@@ -515,7 +515,7 @@ def test_extras_report_missing_metadata(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_version_satisfies_specifier(version: str, clause: str, fits: bool) -> None:
-    assert extras._fits(version, SpecifierSet(clause)) is fits
+    assert doctor._fits(version, SpecifierSet(clause)) is fits
 
 
 # -- the command itself -------------------------------------------------------------------

@@ -18,10 +18,10 @@ from helpers.paths import ROOT
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy.cli import datasets
-from zerocopy.cli.matrix import arrays
 from zerocopy.device import Device
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, Source
+from zerocopy.pairs import arrays, samples
 from zerocopy.strided_view import StridedView
 
 
@@ -39,7 +39,7 @@ def grid(*names: str, data: np.ndarray | None = None) -> arrays.ArrayMatrix:
 
 def test_numpy_and_torch_alias_with_proof() -> None:
     pytest.importorskip("torch")
-    result = arrays.measure(datasets.iris().arrays, ["numpy", "torch"])
+    result = arrays.measure(samples.iris().arrays, ["numpy", "torch"])
     assert [c.outcome for c in result.cells] == ["zero-copy"] * 4
     assert all(c.proof == ["shares_memory", "address", "write"] for c in result.cells)
     there = cell(result, "numpy", "torch")
@@ -302,12 +302,12 @@ def test_failing_and_absent_frameworks_are_listed(add: Callable[[Framework], Non
         grid("nunpy")
 
 
-#: Arrow is the reference for columns and the format of some files; main.py sets TensorFlow's variables.
-EXCEPTIONS = {"samples.py", "comparison.py", "datasets.py", "main.py"}
-COMMAND_FILES = [p for p in sorted((ROOT / "zerocopy" / "cli").rglob("*.py")) if p.name not in EXCEPTIONS]
+#: Arrow is the reference for columns and the format of some files; terminal.py sets TensorFlow's variables.
+EXCEPTIONS = {"samples.py", "comparison.py", "datasets.py", "terminal.py"}
+FILES = sorted(p for part in ("cli", "pairs") for p in (ROOT / "zerocopy" / part).rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", COMMAND_FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [p for p in FILES if p.name not in EXCEPTIONS], ids=lambda path: path.stem)
 def test_command_names_no_framework(path: Path) -> None:
     text = path.read_text().lower().replace("cli.datasets", "").replace("import datasets", "")
     text = re.sub(r"\bdatasets\.", "", text)  # the command's own module
@@ -318,7 +318,7 @@ def test_command_names_no_framework(path: Path) -> None:
 
 
 def test_iris_has_fishers_values() -> None:
-    array = datasets.iris().arrays["iris"]
+    array = samples.iris().arrays["iris"]
     assert (array.shape, array.dtype) == ((150, 4), np.float32)
     assert array.flags.c_contiguous
     assert array.ctypes.data % 64 == 0
@@ -480,4 +480,4 @@ def test_csv_keeps_its_columns(tmp_path: Path) -> None:
 def test_files_of_arrays_have_no_columns(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(3))
     assert datasets.read(tmp_path / "x.npy").columns is None
-    assert datasets.iris().columns is None
+    assert samples.iris().columns is None

@@ -15,11 +15,10 @@ import pytest
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy.cli import datasets
-from zerocopy.cli.matrix import arrays, checks, columns, comparison, samples
-from zerocopy.cli.matrix.columns import ColumnCell, ColumnRow
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
+from zerocopy.pairs import arrays, columns, comparison, conversion, samples
+from zerocopy.pairs.columns import ColumnCell, ColumnRow
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.result import to_pylist
 
@@ -91,7 +90,7 @@ def crated(name: str = "int64") -> ColumnCell:
 
 def test_every_pair_of_nine_frameworks_has_a_cell_or_a_reason() -> None:
     """Each framework is in the grid, or has a reason why it is not."""
-    result = arrays.measure(datasets.iris().arrays, samples=1)
+    result = arrays.measure(samples.iris().arrays, samples=1)
     for name in NINE:
         where = (name in result.frameworks, name in result.not_usable, name in result.not_installed)
         assert sum(where) == 1, name
@@ -154,7 +153,7 @@ def test_each_type_has_its_outcome_in_torch() -> None:
 def test_2d_array_is_a_table_of_columns(add: Callable[[Framework], None]) -> None:
     """A framework of tables holds a 2-D array as one column for each of the array's."""
     add(Crates())
-    result = arrays.measure(datasets.iris().arrays, ["numpy", "crates"], samples=1)
+    result = arrays.measure(samples.iris().arrays, ["numpy", "crates"], samples=1)
     assert not result.broken
     outcomes = {(c.source, c.target): (c.outcome, c.copied_bytes) for c in result.cells}
     assert outcomes["crates", "numpy"] == ("zero-copy", 0)
@@ -166,7 +165,7 @@ def test_2d_array_is_a_table_of_columns(add: Callable[[Framework], None]) -> Non
 
 def test_sources_can_be_selected(add: Callable[[Framework], None]) -> None:
     add(Crates())
-    result = arrays.measure(datasets.iris().arrays, ["numpy", "crates"], 1, sources=["crates"])
+    result = arrays.measure(samples.iris().arrays, ["numpy", "crates"], 1, sources=["crates"])
     assert {cell.source for cell in result.cells} == {"crates"}
     assert [cell.target for cell in result.cells] == ["numpy", "crates"]
 
@@ -299,7 +298,7 @@ def test_refusals_with_options_are_recorded(add: Callable[[Framework], None], ru
     pytest.importorskip("jax")
     completed = run_python(
         """
-        from zerocopy.cli.matrix import columns, samples
+        from zerocopy.pairs import columns, samples
         every = samples.samples()
         matrix = columns.measure({"time": every["time"]}, ["jax"], ["pyarrow"])
         (cell,) = matrix.cells
@@ -420,13 +419,13 @@ def test_pick_selects_by_name_and_type() -> None:
 
 def test_containers_share_memory_if_all_items_do() -> None:
     x = np.arange(8)
-    assert checks.sharing(x, {"a": x[:4], "b": x[4:]}) == checks.Sharing(True, True, True)
-    assert checks.sharing(x, {"a": x[:4], "b": x.copy()}).whole is False
-    assert checks.sharing({"a": x}, {"a": x}) == checks.Sharing(True, True, True)
-    assert checks.sharing(x, x.copy()) == checks.Sharing(False, False, False)
+    assert conversion.sharing(x, {"a": x[:4], "b": x[4:]}) == conversion.Sharing(True, True, True)
+    assert conversion.sharing(x, {"a": x[:4], "b": x.copy()}).whole is False
+    assert conversion.sharing({"a": x}, {"a": x}) == conversion.Sharing(True, True, True)
+    assert conversion.sharing(x, x.copy()) == conversion.Sharing(False, False, False)
     reader = pa.table({"x": x}).to_reader()
-    assert checks.sharing(reader, x) is None
-    assert checks.block_bounds(reader) is None
+    assert conversion.sharing(reader, x) is None
+    assert conversion.block_bounds(reader) is None
 
 
 # -- the command --------------------------------------------------------------------

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
-from zerocopy.cli.matrix.result import Matrix
 from zerocopy.loading.explain import LoaderPlan
 from zerocopy.loading.stats import Skipped
 from zerocopy.notebooks import html
+from zerocopy.pairs.matrix import Matrix
 from zerocopy.pool.host import HostFigures, HostStats
 from zerocopy.pool.stats import Stats
 from zerocopy.registry import Frameworks

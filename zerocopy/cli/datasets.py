@@ -1,4 +1,4 @@
-"""Data to convert: the iris measurements that zerocopy ships, or a file.
+"""Files of data to convert, for ``--input``.
 
 A file's numeric columns become one array each, or one 2-D array if they have one dtype. The other
 columns are left out with the reason. All columns of a table are kept as Arrow columns too.
@@ -14,14 +14,13 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from zerocopy.dtype import from_numpy
+from zerocopy.pairs.samples import Data
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
@@ -47,32 +46,6 @@ _CHILD_VARIABLES = {"ARROW_DEFAULT_MEMORY_POOL": "system", "ARROW_IO_THREADS": "
 
 class DataError(ValueError):
     """A file cannot be read as arrays; the message is one line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Data:
-    """Arrays by name, and their origin; all are row-major, in native byte order and 64-byte aligned."""
-
-    name: str
-    arrays: dict[str, Array]
-    left_out: dict[str, str] = field(default_factory=dict)  # the reason, by column
-    note: str = ""
-    #: All columns of a table, as ``pyarrow.ChunkedArray``. None for arrays.
-    columns: dict[str, Any] | None = None
-
-
-def iris() -> Data:
-    """Return Fisher's iris measurements: 150 x 4 lengths in cm, float32.
-
-    Examples
-    --------
-    >>> iris().arrays["iris"].shape
-    (150, 4)
-    """
-    text = (files("zerocopy.cli") / "data" / "iris.csv").read_text(encoding="utf-8")
-    rows = [[float(x) for x in line.split(",")] for line in text.splitlines()[1:]]
-    array = aligned_copy(np.array(rows, np.float32))
-    return Data("iris", {"iris": array}, note="Fisher's flowers, 1936")
 
 
 def load(path: str | Path, max_bytes: int = MAX_BYTES) -> Data:

@@ -115,21 +115,28 @@ def _gpu(nvml: Nvml, index: int) -> dict[str, Any]:
 # -- nvidia-smi and MPS -----------------------------------------------------------------
 
 
-def _time_slices() -> list[str]:
-    """Return the lines of ``nvidia-smi compute-policy --list``: NVML has no call for them."""
+def nvidia_smi(*arguments: str) -> tuple[list[str] | None, str | None]:
+    """Return the lines that nvidia-smi prints, or None with the reason; without nvidia-smi, both are None."""
     path = shutil.which("nvidia-smi")
     if path is None:
-        return ["unknown: nvidia-smi is not installed"]
-    command = [path, "compute-policy", "--list"]
+        return None, None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return [f"unknown: nvidia-smi did not answer: {printable(str(error))}"]
-    lines = [printable(line.strip()) for line in (done.stdout or done.stderr).splitlines()]
-    lines = [line for line in lines if re.search(r"\w", line)][:_MOST_LINES]
-    if done.returncode != 0:
-        return [f"unknown: nvidia-smi failed with code {done.returncode}: {' '.join(lines[:1])}"]
-    return lines or ["unknown: nvidia-smi lists none"]
+        return None, f"nvidia-smi did not answer: {printable(str(error))}"
+    text = done.stderr or done.stdout if done.returncode else done.stdout
+    lines = [printable(line.strip()) for line in text.splitlines() if re.search(r"\w", line)]
+    if done.returncode:
+        return None, f"nvidia-smi failed with code {done.returncode}" + (f": {lines[0]}" if lines else "")
+    return lines, None
+
+
+def _time_slices() -> list[str]:
+    """Return the lines of ``nvidia-smi compute-policy --list``: NVML has no call for them."""
+    lines, why_not = nvidia_smi("compute-policy", "--list")
+    if lines is None:
+        return [f"unknown: {why_not or 'nvidia-smi is not installed'}"]
+    return lines[:_MOST_LINES] or ["unknown: nvidia-smi lists none"]
 
 
 def _mps_daemon(environ: Mapping[str, str]) -> str:

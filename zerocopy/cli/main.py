@@ -1,4 +1,4 @@
-"""The command line of ``zerocopy``: the options of ``matrix`` and ``doctor``, and ``monitor``.
+"""The command line of ``zerocopy``. Each command has a file, which is imported when the command runs.
 
 click and rich come with the extra ``cli``. They are imported inside functions, so that `main` can
 report that they are missing.
@@ -6,19 +6,23 @@ report that they are missing.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import zerocopy
-from zerocopy.cli.audit_command import audit_command
-from zerocopy.cli.monitor.command import monitor_command
 
 if TYPE_CHECKING:
     import click
 
+#: The file of each command, and the function in it that returns the command.
+_COMMANDS = {
+    "audit": ("audit_command", "audit_command"),
+    "doctor": ("doctor", "doctor_command"),
+    "matrix": ("matrix", "matrix_command"),
+    "monitor": ("monitor.command", "monitor_command"),
+}
 _MISSING = "zerocopy: the command needs click and rich: pip install 'zerocopy-interchange[{}]'"
 
 
@@ -46,134 +50,22 @@ def command() -> click.Group:
     """Return the command line as a click group."""
     import click
 
-    @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+    class Commands(click.Group):
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return sorted(_COMMANDS)
+
+        def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+            if name not in _COMMANDS:
+                return None
+            module, function = _COMMANDS[name]
+            loaded: click.Command = getattr(import_module(f"zerocopy.cli.{module}"), function)()
+            return loaded
+
+    @click.group(
+        cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    )
     @click.version_option(zerocopy.__version__, message="%(prog)s %(version)s")
     def group() -> None:
         """Convert arrays and tables between Python frameworks without copying them."""
 
-    group.add_command(_matrix_command())
-    group.add_command(_doctor_command())
-    group.add_command(monitor_command())
-    group.add_command(audit_command())
     return group
-
-
-def _input_option(command: Callable[..., None]) -> Callable[..., None]:
-    import click
-
-    text = "Data to convert: .npy, .npz, or with pyarrow .csv, .parquet, .arrow, .feather. Default: iris."
-    return click.option("--input", "path", metavar="FILE", help=text)(command)
-
-
-def _size_option(command: Callable[..., None]) -> Callable[..., None]:
-    import click
-
-    text = "Refuse a file with more bytes, or with more after decompression. Default: 1 GiB."
-    size = click.IntRange(1)
-    return click.option("--max-bytes", type=size, metavar="N", default=1 << 30, help=text)(command)
-
-
-def _matrix_command() -> click.Command:
-    import click
-
-    @click.command(short_help="Convert between every pair of frameworks and check each promise.")
-    @_input_option
-    @_size_option
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-    @click.option(
-        "--frameworks", metavar="A,B", help="Only these frameworks. Default: all that are installed."
-    )
-    @click.option("--from", "sources", metavar="A,B", help="Only these frameworks as sources.")
-    @click.option(
-        "--types",
-        metavar="A,B",
-        help="Only columns with these types or names, such as int64,string. Default: all.",
-    )
-    @click.option(
-        "--only",
-        type=click.Choice(["arrays", "columns"]),
-        help="Only one of the two parts: the grid of arrays, or the columns by type.",
-    )
-    @click.option(
-        "--repeat",
-        "samples",
-        type=click.IntRange(1, 1_000_000),
-        metavar="N",
-        help="Times to measure per cell. Default: up to 50 within a tenth of a second.",
-    )
-    @click.option(
-        "--full", is_flag=True, help="Print everything: times, all reasons, warnings, columns by type."
-    )
-    def matrix(as_json: bool, full: bool, **options: Any) -> None:
-        """Convert real data between every pair of installed frameworks, and check each promise.
-
-        First arrays: rows are sources, columns are targets. Then columns of a table by type
-        (strings, dates, nulls, lists): one grid for each framework of tables. The output is a
-        summary of one screen, unless --full or --repeat is passed. The exit code is 1
-        if a promise is broken: a wrong value, a copy reported as zero-copy, or an exception that
-        is not a ZeroCopyError.
-        """
-        code = _run_matrix(as_json, full or options["samples"] is not None, options)
-        if code:
-            sys.exit(code)
-
-    return matrix
-
-
-def _run_matrix(as_json: bool, full: bool, options: dict[str, Any]) -> int:
-    """Print the matrix, and return the exit code."""
-    from zerocopy.cli.matrix import run
-
-    _quiet_tensorflow()
-    result = run.run_matrix(run.Options(**options, timed=full or as_json))
-    if as_json:
-        _print_json(run.document(result))
-        return result.exit_code
-    from zerocopy.cli.matrix.print_matrix import print_matrix
-    from zerocopy.cli.matrix.print_summary import print_summary
-    from zerocopy.cli.terminal import Output
-
-    if full:
-        print_matrix(result, Output())
-    else:
-        print_summary(result.summary(), Output())
-    return result.exit_code
-
-
-def _doctor_command() -> click.Command:
-    import click
-
-    @click.command(short_help="Report what is installed and what is missing.")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-    @click.option(
-        "--import", "importing", is_flag=True, help="Import each installed framework, to list its devices."
-    )
-    def doctor(as_json: bool, importing: bool) -> None:
-        """Report installed and missing packages, and the hardware."""
-        from zerocopy.cli.doctor import report
-
-        _quiet_tensorflow()
-        document = report(importing)
-        if as_json:
-            _print_json(document)
-        else:
-            from zerocopy.cli.print_doctor import print_doctor
-            from zerocopy.cli.terminal import Output
-
-            print_doctor(document, Output())
-
-    return doctor
-
-
-def _quiet_tensorflow() -> None:
-    """Hide TensorFlow's messages at import, unless the user has set these variables.
-
-    TensorFlow logs about oneDNN before it reads the log level, so the second variable disables
-    oneDNN. It selects kernels, and conversions run none.
-    """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document, indent=2, allow_nan=False))

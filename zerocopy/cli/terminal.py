@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
+from rich.text import Text
 
+from zerocopy.formatting.lines import Line
 from zerocopy.formatting.printable import printable
 
 PLAIN_WIDTH = 80
@@ -23,22 +27,17 @@ _PLAIN_BOX = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 class Signs:
     """The symbols and the box to draw with. Symbols differ in shape too, for readers without colours."""
 
-    zero_copy: str
-    copy: str
-    refused: str
-    empty: str
     broken: str
-    no_source: str
     yes: str
     no: str
     micro: str
-    corner: str
     ellipsis: str
+    rule: str
     box: Box
 
 
-_UNICODE = Signs("●", "◐", "○", "·", "✗", "∅", "✓", "–", "µ", "from ↓ to →", "…", SIMPLE_HEAD)
-_ASCII = Signs("=", "+", "-", ".", "!", "x", "+", "-", "u", "from \\ to", "...", _PLAIN_BOX)
+_UNICODE = Signs("✗", "✓", "–", "µ", "…", "─", SIMPLE_HEAD)
+_ASCII = Signs("!", "+", "-", "u", "...", "-", _PLAIN_BOX)
 
 
 class Printable:
@@ -67,8 +66,8 @@ class Output:
             columns = os.environ.get("COLUMNS", "")
             console.width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH
         self.console, self.width = console, console.width
-        unicode = not self.plain and console.encoding.lower().startswith("utf")
-        self.signs = _UNICODE if unicode else _ASCII
+        self.unicode = not self.plain and console.encoding.lower().startswith("utf")
+        self.signs = _UNICODE if self.unicode else _ASCII
 
     def show(self, *parts: RenderableType) -> None:
         """Print some parts, one below the other."""
@@ -81,6 +80,25 @@ class Output:
         # Tables pad their lines to the full width.
         lines = [line.rstrip() for line in capture.get().split("\n")]
         self.console.file.write("\n".join(lines))
+
+    def show_lines(self, lines: Iterable[Line]) -> None:
+        """Print lines that fit the width."""
+        self.show(*(Text.assemble(*line, no_wrap=True, overflow="ignore") for line in lines))
+
+
+def quiet_imports() -> None:
+    """Hide TensorFlow's messages at import, unless the user has set these variables.
+
+    TensorFlow logs about oneDNN before it reads the log level, so the second variable disables
+    oneDNN. It selects kernels, and conversions run none.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print one JSON document."""
+    print(json.dumps(document, indent=2, allow_nan=False))
 
 
 def format_duration(nanoseconds: float, signs: Signs) -> str:

@@ -2,28 +2,32 @@
 
 The registry names the frameworks, and :func:`zerocopy.convert` makes the sources. NumPy is the
 reference, because the data are its arrays. A framework of tables holds a 2-D array as a table of
-its columns. Other types of columns are tried in :mod:`zerocopy.cli.matrix.columns`.
+its columns. Other types of columns are tried in :mod:`zerocopy.pairs.columns`.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from statistics import median
+from timeit import Timer
 from typing import Any
 
 import numpy as np
 
 import zerocopy
 from zerocopy import registry
-from zerocopy.cli.matrix.cell import Cell
-from zerocopy.cli.matrix.checks import sharing
-from zerocopy.cli.matrix.row import Attempt, Progress, Row, fill_cells
-from zerocopy.cli.matrix.timing import time_conversion
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
 from zerocopy.framework import FrameworkName
+from zerocopy.pairs.cells import Cell
+from zerocopy.pairs.conversion import Attempt, Progress, Row, fill_cells, sharing
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
+
+_SAMPLES, _BUDGET_NS = 50, 100_000_000  # per cell, unless the caller sets the number of samples
+_SAMPLE_NS = 20_000  # one sample: far above the clock's step, far below the scheduler's
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +39,10 @@ class ArrayCell(Cell):
     shape: tuple[int, ...]
     median_ns: float | None = None
     samples: int = 0
+
+    @property
+    def item(self) -> str:
+        return self.array
 
 
 @dataclass(slots=True)
@@ -67,7 +75,7 @@ def measure(
     names, sources : iterable of str, optional
         The frameworks, and those to convert from. None: all that are installed.
     samples : int, optional
-        Times to measure per cell; 0 for none. None: as many as `time_conversion` takes.
+        Times to measure per cell; 0 for none. None: up to 50 within a tenth of a second.
     progress : callable, optional
     """
     known = zerocopy.frameworks()
@@ -137,7 +145,7 @@ class ArrayRow(Row[ArrayCell]):
     def check(self, cell: ArrayCell) -> None:
         attempt = self.check_options(cell, {})
         if attempt.refusal is not None:
-            cell.reasons = [attempt.refusal.reason]
+            self.refuse(cell, self.reason(attempt.refusal))
         elif attempt.measured:
             self._prove(cell, attempt)
         cell.broken += [
@@ -147,7 +155,10 @@ class ArrayRow(Row[ArrayCell]):
             del attempt
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                cell.median_ns, cell.samples = time_conversion(self.source, cell.target, self.samples)
+                cell.median_ns, cell.samples = _time_conversion(self.source, cell.target, self.samples)
+
+    def refuse(self, cell: ArrayCell, reason: Reason) -> None:
+        cell.reasons = [reason]
 
     def differences(self, result: Any, plan: zerocopy.Plan, options: dict[str, Any]) -> list[str]:
         return _find_differences(self.data, result)
@@ -233,3 +244,17 @@ def _write_seen(origin: str, source: Any, result: Any) -> bool | None:
         return bool(theirs[first].tobytes() != before)
     finally:
         ours[first] = old
+
+
+def _time_conversion(source: Any, target: str, samples: int | None) -> tuple[float, int]:
+    """Return the median time of one call in nanoseconds, and the number of samples."""
+    names = {"convert": zerocopy.convert, "source": source, "target": target}
+    timer = Timer("convert(source, target)", timer=time.perf_counter_ns, globals=names)
+    calls = int(max(1, min(1000, _SAMPLE_NS // max(timer.timeit(1), 1))))
+    times: list[float] = []
+    begin = time.perf_counter_ns()
+    while len(times) < (samples or _SAMPLES):
+        times.append(timer.timeit(calls) / calls)
+        if samples is None and time.perf_counter_ns() - begin > _BUDGET_NS and len(times) >= 3:
+            break
+    return median(times), len(times)

@@ -1,17 +1,49 @@
-"""Columns of every type to convert, as Arrow arrays. This needs pyarrow."""
+"""Data to convert: Fisher's iris measurements, and columns of every type, which need pyarrow."""
 
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
 from zerocopy import registry
+from zerocopy.protocols.array_interface import aligned_copy
+from zerocopy.source import Array
 
 _HUB = "pyarrow"
 _ROWS = 96  # divisible by 3 chunks, and by 8 bits
+_MOST_ROWS = 10_000  # of each column: the outcome does not depend on the number of rows
 _TEXTS = ("", "a", "Zürich", "longer than the twelve bytes that a view holds", "b")
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Arrays by name, and their origin; all are row-major, in native byte order and 64-byte aligned."""
+
+    name: str
+    arrays: dict[str, Array]
+    left_out: dict[str, str] = field(default_factory=dict)  # the reason, by column
+    note: str = ""
+    #: All columns of a table, as ``pyarrow.ChunkedArray``. None for arrays.
+    columns: dict[str, Any] | None = None
+
+
+def iris() -> Data:
+    """Return Fisher's iris measurements: 150 x 4 lengths in cm, float32.
+
+    Examples
+    --------
+    >>> iris().arrays["iris"].shape
+    (150, 4)
+    """
+    text = (files("zerocopy.pairs") / "data" / "iris.csv").read_text(encoding="utf-8")
+    rows = [[float(x) for x in line.split(",")] for line in text.splitlines()[1:]]
+    return Data("iris", {"iris": aligned_copy(np.array(rows, np.float32))}, note="Fisher's flowers, 1936")
 
 
 def missing() -> str | None:
@@ -64,6 +96,11 @@ def samples() -> dict[str, Any]:
 
 def _chunked(pa: Any, column: Any) -> Any:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+
+
+def first_rows(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns with at most 10,000 rows."""
+    return {name: column.slice(0, _MOST_ROWS) for name, column in columns.items()}
 
 
 def pick(columns: dict[str, Any], wanted: list[str]) -> dict[str, Any]:

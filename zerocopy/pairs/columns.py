@@ -12,13 +12,12 @@ from typing import Any
 
 import zerocopy
 from zerocopy import registry
-from zerocopy.cli.matrix import comparison
-from zerocopy.cli.matrix.cell import Cell
-from zerocopy.cli.matrix.checks import block_bounds
-from zerocopy.cli.matrix.row import Failure, Progress, Row, fill_cells, plan_reasons
 from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.framework import FrameworkName
+from zerocopy.pairs import comparison
+from zerocopy.pairs.cells import TYPE, Cell, Key
+from zerocopy.pairs.conversion import Progress, Row, block_bounds, fill_cells, plan_reasons
 from zerocopy.tables.column import Table
 from zerocopy.tables.result import to_pylist
 
@@ -38,6 +37,23 @@ class ColumnCell(Cell):
     type: str  # the Arrow type in the source's framework
     options: dict[str, Any] = field(default_factory=dict)
     refusals: list[Reason] = field(default_factory=list)  # by default, and with options that do not help
+
+    @property
+    def item(self) -> str:
+        return self.column
+
+    def keys(self, general: bool = False) -> list[Key]:
+        # A cell with options shows the fix; it needs no footnote for the refusal.
+        refusals = [] if self.options else self.refusals
+        keys = [("refused", reason.why, reason.remedy) for reason in refusals]
+        # Not super(): `slots=True` makes another class of the same name.
+        keys += Cell.keys(self)
+        if not general:
+            return keys
+        return [
+            (k, why if k == "broken" else why.replace(f"is {self.type}", f"is {TYPE}"), fix)
+            for k, why, fix in keys
+        ]
 
 
 @dataclass(slots=True)
@@ -109,15 +125,14 @@ class ColumnRow(Row[ColumnCell]):
         # The only column's reason, without the column's label.
         return error.columns.get(comparison.LABEL, error.reason)
 
-    def give_up(self, cell: ColumnCell, failure: Failure) -> None:
-        super().give_up(cell, failure)
-        cell.reasons, cell.refusals = [], cell.reasons
+    def refuse(self, cell: ColumnCell, reason: Reason) -> None:
+        cell.refusals.append(reason)
 
     def check(self, cell: ColumnCell) -> None:
         before = block_bounds(self.source)
         refusal = self.check_options(cell, {}).refusal
         if refusal is not None:
-            cell.refusals = [self.reason(refusal)]
+            self.refuse(cell, self.reason(refusal))
             self._check_with_options(cell)
         after = comparison.column_differences(self.expected, comparison.column_of(self.source), False)
         cell.broken += [f"the source afterwards: {text}" for text in after]
@@ -132,7 +147,7 @@ class ColumnRow(Row[ColumnCell]):
                 cell.outcome, cell.options = "encoded" if "encode" in options else "masked", options
                 del cell.refusals[1:]
                 return
-            cell.refusals.append(self.reason(refusal))
+            self.refuse(cell, self.reason(refusal))
         cell.refusals = list(dict.fromkeys(cell.refusals))
 
     def differences(self, result: Any, plan: zerocopy.Plan, options: dict[str, Any]) -> list[str]:

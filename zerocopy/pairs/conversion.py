@@ -1,20 +1,24 @@
-"""One row of the matrix: a source, converted to every target. Arrays and columns share this skeleton."""
+"""One source, converted to every framework: each promise is checked without relying on the plan.
+
+`Row` is the part that arrays and columns share.
+"""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import zerocopy
-from zerocopy.cli.matrix import checks
-from zerocopy.cli.matrix.cell import Cell
-from zerocopy.cli.matrix.checks import Sharing, first_line
-from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
+from zerocopy import registry
+from zerocopy._engine.memory import blocks
+from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import FrameworkName
+from zerocopy.pairs.cells import Cell
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.tables.result import result_leaves
 
 C = TypeVar("C", bound=Cell)
 
@@ -23,12 +27,12 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a row has no source: the outcome of all its cells."""
+class Sharing:
+    """How much of a result is in its source's memory."""
 
-    outcome: str
-    reasons: Sequence[Reason] = ()
-    broken: Sequence[str] = ()
+    some: bool  # at least one byte
+    whole: bool  # at least one byte of each block; False without blocks
+    same_start: bool  # both begin at the same address
 
 
 class Attempt(NamedTuple):
@@ -39,6 +43,63 @@ class Attempt(NamedTuple):
     measured: bool  # False for a query: `sharing` is then what the plan reports
     plan: zerocopy.Plan
     refusal: ZeroCopyError | None = None
+
+
+def sharing(source: Any, result: Any) -> Sharing | None:
+    """Compare the memory of two objects; return None for a query, which has none before it runs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.arange(4)
+    >>> sharing(x, x[1:])
+    Sharing(some=True, whole=True, same_start=False)
+    """
+    leaves = [leaf for _, leaf in result_leaves(source)]
+    if list(map(id, leaves)) == [id(leaf) for _, leaf in result_leaves(result)]:
+        itself = any(zerocopy.shares_memory(leaf, leaf) for leaf in leaves)
+        return Sharing(itself, itself, True)
+    try:
+        ours, theirs = ([view for view in blocks(obj) if view.size] for obj in (source, result))
+    except UnsupportedConversionError:
+        return None
+    hits = [any(zerocopy.shares_memory(a, b) for a in ours) for b in theirs]
+    starts = [min((view.bounds[0] for view in views), default=0) for views in (ours, theirs)]
+    return Sharing(any(hits), bool(hits) and all(hits), starts[0] == starts[1])
+
+
+def block_bounds(obj: Any) -> list[tuple[int, int]] | None:
+    """Return the bounds of an object's blocks of memory; None for a query."""
+    try:
+        return [view.bounds for view in blocks(obj) if view.size]
+    except UnsupportedConversionError:
+        return None
+
+
+def plan_reasons(plan: zerocopy.Plan) -> list[Reason]:
+    """Return why a plan copies or refuses, with those of its columns, each reason once."""
+    of_leaves = (reason for leaf in plan.leaves.values() for reason in leaf.reasons)
+    return list(dict.fromkeys([*plan.reasons, *of_leaves]))
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a message."""
+    return (text.strip().splitlines() or ["no message"])[0]
+
+
+def _foreign_types(result: Any, target: str) -> Iterator[str]:
+    """Yield the types in a result that are not the target's."""
+    expected = registry.by_name(target).name
+    for _, leaf in result_leaves(result):
+        owner = registry.by_type(type(leaf))
+        if owner is None or owner.name != expected:
+            yield type(leaf).__name__
+
+
+def _describe_exception(error: BaseException) -> str:
+    """Return one line about an exception that a conversion must not raise."""
+    expected = "" if isinstance(error, ZeroCopyError) else " instead of a ZeroCopyError"
+    return f"raises {type(error).__name__}{expected}: {first_line(str(error))}"
 
 
 class Row(ABC, Generic[C]):
@@ -69,52 +130,61 @@ class Row(ABC, Generic[C]):
     def differences(self, result: Any, plan: zerocopy.Plan, options: dict[str, Any]) -> list[str]:
         """Return how a result differs from the data."""
 
+    @abstractmethod
+    def refuse(self, cell: C, reason: Reason) -> None:
+        """Record in a cell why its conversion, or the source, is refused."""
+
     def reason(self, error: ZeroCopyError) -> Reason:
         """Return the reason of a refusal."""
         return error.reason
 
-    def give_up(self, cell: C, failure: Failure) -> None:
-        """Record in a cell that the row has no source."""
-        cell.outcome = failure.outcome
-        cell.reasons, cell.broken = list(failure.reasons), list(failure.broken)
+    def fill(self, targets: Sequence[str]) -> Iterator[C]:
+        """Make the source, and yield the cell of each target."""
+        refusal, differences = self._prepare()
+        for target in targets:
+            cell = self.new_cell(target)
+            if refusal is not None:
+                cell.outcome = "no source"
+                self.refuse(cell, refusal)
+            elif differences:
+                cell.broken = [f"making the source: {text}" for text in differences]
+            else:
+                self._fill_cell(cell)
+            yield cell
+        self.source = None
 
-    def prepare(self) -> Failure | None:
-        """Make the source; return why there is none."""
+    def _prepare(self) -> tuple[Reason | None, list[str]]:
+        """Make the source; return why it is refused, or how it differs from the data."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # reported where the framework is the target
-                differences = self.make_source()
+                return None, self.make_source()
         except ZeroCopyError as error:
-            return Failure("no source", [self.reason(error)])
+            return self.reason(error), []
         except MemoryError:
             raise
         except BaseException as error:  # the matrix exists to report such exceptions
             if not is_error(error):
                 raise
-            differences = [checks.describe_exception(error)]
-        if not differences:
-            return None
-        return Failure("broken", broken=[f"making the source: {text}" for text in differences])
+            return None, [_describe_exception(error)]
 
-    def fill(self, cell: C) -> None:
+    def _fill_cell(self, cell: C) -> None:
         """Fill a cell; every exception except ``MemoryError`` is a broken promise."""
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 self.check(cell)
             # A deprecation is the business of the framework's own developers.
-            issued = (
-                f"{w.category.__name__}: {first_line(str(w.message))}"
-                for w in caught
-                if not issubclass(w.category, (DeprecationWarning, PendingDeprecationWarning, FutureWarning))
-            )
-            cell.warnings = list(dict.fromkeys([*cell.warnings, *issued]))
+            ignored = (DeprecationWarning, PendingDeprecationWarning, FutureWarning)
+            issued = [w for w in caught if not issubclass(w.category, ignored)]
+            texts = [f"{w.category.__name__}: {first_line(str(w.message))}" for w in issued]
+            cell.warnings = list(dict.fromkeys([*cell.warnings, *texts]))
         except MemoryError:
             raise
         except BaseException as error:  # the matrix exists to report such exceptions
             if not is_error(error):
                 raise
-            cell.broken.append(checks.describe_exception(error))
+            cell.broken.append(_describe_exception(error))
         cell.broken = list(dict.fromkeys(cell.broken))
         if cell.broken:
             cell.outcome = "broken"
@@ -165,22 +235,19 @@ class Row(ABC, Generic[C]):
             result = zerocopy.convert(self.source, target, **options)
         except ZeroCopyError as error:
             # The plan of a query does not know its values: nulls, dates out of range.
-            if plan.possible and checks.block_bounds(self.source) is not None:
-                cell.broken.append(
-                    f"explain{call} reports no refusal, but convert refuses:   {first_line(error.why)}"
-                )
+            if plan.possible and block_bounds(self.source) is not None:
+                why = first_line(error.why)
+                cell.broken.append(f"explain{call} reports no refusal, but convert refuses:   {why}")
             return Attempt(None, Sharing(False, False, False), False, plan, error)
         if not plan.possible:
             cell.broken.append(f"explain{call} reports a refusal, but convert succeeds")
-        measured = checks.sharing(self.source, result)
+        measured = sharing(self.source, result)
         shares = measured or Sharing(plan.zero_copy, plan.zero_copy, False)
         if shares.whole != plan.zero_copy:
             extent = "is all" if shares.whole else "is not all"
-            cell.broken.append(
-                f"explain{call} reports zero_copy={plan.zero_copy}, "
-                f"and the result {extent} in the source's memory"
-            )
-        for name in dict.fromkeys(checks.foreign_types(result, cell.target)):
+            text = f"explain{call} reports zero_copy={plan.zero_copy}"
+            cell.broken.append(f"{text}, and the result {extent} in the source's memory")
+        for name in dict.fromkeys(_foreign_types(result, cell.target)):
             cell.broken.append(f"the result{call} is a {name}, which is not a type of {cell.target}")
         cell.broken += [f"the result{call}: {text}" for text in self.differences(result, plan, options)]
         return Attempt(result, shares, measured is not None, plan)
@@ -190,20 +257,7 @@ def fill_cells(rows: Sequence[Row[C]], targets: Sequence[str], progress: Progres
     """Return the cells of all rows, by row and target."""
     cells: list[C] = []
     for row in rows:
-        failure = row.prepare()
-        for target in targets:
-            progress(f"{row.origin} -> {target}", len(cells), len(rows) * len(targets))
-            cell = row.new_cell(target)
-            if failure is None:
-                row.fill(cell)
-            else:
-                row.give_up(cell, failure)
+        for cell in row.fill(targets):
+            progress(f"{row.origin} -> {cell.target}", len(cells), len(rows) * len(targets))
             cells.append(cell)
-        row.source = None
     return cells
-
-
-def plan_reasons(plan: zerocopy.Plan) -> list[Reason]:
-    """Return why a plan copies or refuses, with those of its columns, each reason once."""
-    of_leaves = (reason for leaf in plan.leaves.values() for reason in leaf.reasons)
-    return list(dict.fromkeys([*plan.reasons, *of_leaves]))

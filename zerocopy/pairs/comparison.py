@@ -7,8 +7,8 @@ from typing import Any
 
 import zerocopy
 from zerocopy import registry
-from zerocopy.cli.matrix.row import plan_reasons
 from zerocopy.framework import FrameworkName
+from zerocopy.pairs.conversion import plan_reasons
 
 #: The label of the only column of each table.
 LABEL = "x"

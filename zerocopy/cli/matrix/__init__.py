@@ -1,1 +1,0 @@
-"""``zerocopy matrix``: convert real data between all frameworks and check each promise."""
