@@ -17,7 +17,7 @@ import zerocopy as zc
 from zerocopy import registry
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
-from zerocopy.pairs import arrays, columns, comparison, conversion, samples
+from zerocopy.pairs import arrays, columns, conversion, samples
 from zerocopy.pairs.columns import ColumnCell, ColumnRow
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.result import to_pylist
@@ -272,7 +272,7 @@ def test_source_changed_in_place_is_reported(add: Callable[[Framework], None]) -
 
     add(Crates())
     add(Aside())
-    table = comparison.table_of_column(samples.samples()["int64 chunks"])
+    table = columns.table_of_column(samples.samples()["int64 chunks"])
     crate = Crate(table)
     row = ColumnRow("crates", "int64 chunks", table["x"])
     row.source = crate
@@ -360,7 +360,7 @@ def _column(values: Any, kind: Any = None) -> Any:
     ids=["nan", "wide", "view", "list", "codes", "bool8", "nested"],
 )
 def test_equal_columns_have_no_differences(ours: Any, theirs: Any) -> None:
-    assert comparison.column_differences(ours, theirs, allow_type_change=False) == []
+    assert columns.column_differences(ours, theirs, allow_type_change=False) == []
 
 
 @pytest.mark.parametrize(
@@ -384,16 +384,14 @@ def test_equal_columns_have_no_differences(ours: Any, theirs: Any) -> None:
     ids=["zero", "null", "narrow", "zone", "list", "rows"],
 )
 def test_differences_of_columns_are_reported(ours: Any, theirs: Any, message: str) -> None:
-    assert any(
-        message in text for text in comparison.column_differences(ours, theirs, allow_type_change=False)
-    )
+    assert any(message in text for text in columns.column_differences(ours, theirs, allow_type_change=False))
 
 
 @pytest.mark.parametrize("name", samples.samples())
 def test_decoding_inverts_encoding(name: str) -> None:
     column = samples.samples()[name]
-    result = zc.convert(comparison.table_of_column(column), "numpy", encode=True, nulls="mask")
-    assert to_pylist(result["x"]) == comparison.tensor_rows(column)
+    result = zc.convert(columns.table_of_column(column), "numpy", encode=True, nulls="mask")
+    assert to_pylist(result["x"]) == columns.tensor_rows(column)
 
 
 def test_samples_match_their_names() -> None:

@@ -12,8 +12,8 @@ import signal
 import stat
 import subprocess
 import sys
-import zipfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from zerocopy.source import Array
 MAX_BYTES = 1 << 30
 
 _NPY_MAGIC = b"\x93NUMPY"  # numpy.lib.format, "Format Version 1.0"
+_ZIP_MAGIC = b"PK\x03\x04"
 _ARROW_MAGIC = b"ARROW1"
 
 #: A child that reads may use this many times `max_bytes`: for pages, decompressed values and a copy.
@@ -80,30 +81,28 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> Data:
     reader = _reader(path)
     try:
         content = reader(path, left_out)
-    except DataError:
-        raise
-    except OSError as error:  # no permission; pyarrow and NumPy raise it for malformed files too
-        raise DataError(f"{path}: cannot be read: {error.strerror or _first_line(error)}") from error
-    except MemoryError as error:
-        why = f"reading it needs more memory than {_memory(max_bytes):,} bytes ({_first_line(error)})"
-        raise DataError(f"{path}: {why}: pass a larger --max-bytes") from error
+        if not isinstance(content, dict):
+            # Readers check neither the sizes of buffers nor their content: frameworks would crash.
+            content.validate(full=True)
     except BaseException as error:  # the libraries raise anything for malformed bytes
         if not is_error(error):
             raise
-        raise DataError(f"{path}: malformed: {_first_line(error)}") from error
-    is_table = not isinstance(content, dict)
-    _check_size(path, content.nbytes if is_table else sum(x.nbytes for x in content.values()), max_bytes)
-    columns = (
-        dict(zip(_make_distinct(content.column_names), content.columns, strict=True)) if is_table else None
-    )
-    raw = content if columns is None else _number_columns(columns, left_out)
-    arrays = {name: aligned_copy(array) for name, array in _select_numbers(raw, left_out)}
+        raise DataError(f"{path}: {_why(error, max_bytes)}") from error
+    columns: dict[str, Any] | None = None
+    if isinstance(content, dict):
+        _check_size(path, sum(array.nbytes for array in content.values()), max_bytes)
+        arrays = _numbers(content, left_out)
+    else:
+        _check_size(path, content.nbytes, max_bytes)
+        columns = dict(zip(_make_distinct(content.column_names), content.columns, strict=True))
+        arrays = _number_columns(columns, left_out)
+        if len(arrays) > 1 and len({array.dtype for array in arrays.values()}) == 1:
+            arrays = {path.stem: np.column_stack(list(arrays.values()))}
     if not arrays and not columns:
         why = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:3])
         raise DataError(f"{path}: it has no array of numbers" + (f" ({why})" if why else ""))
-    if is_table and len(arrays) > 1 and len({array.dtype for array in arrays.values()}) == 1:
-        arrays = {path.stem: aligned_copy(np.column_stack(list(arrays.values())))}
-    return Data(path.name, arrays, left_out, columns=columns)
+    aligned = {name: aligned_copy(array) for name, array in arrays.items()}
+    return Data(path.name, aligned, left_out, columns=columns)
 
 
 def _reader(path: Path) -> Callable[[Path, dict[str, str]], Any]:
@@ -118,18 +117,31 @@ def _check_size(path: Path, nbytes: int, max_bytes: int) -> None:
         raise DataError(f"{path}: {why}: pass a larger --max-bytes")
 
 
-def _first_line(error: BaseException) -> str:
+def _why(error: BaseException, max_bytes: int) -> str:
+    """Return why a file cannot be read, on one line."""
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    return (text.strip() or type(error).__name__).splitlines()[0]
+    line = (text.strip() or type(error).__name__).splitlines()[0]
+    if isinstance(error, ImportError):
+        return f"reading it needs pyarrow ({line}): pip install pyarrow"
+    if isinstance(error, MemoryError):
+        limit = f"{_memory(max_bytes):,} bytes"
+        return f"reading it needs more memory than {limit} ({line}): pass a larger --max-bytes"
+    if isinstance(error, UnicodeDecodeError):
+        return f"malformed: it is not UTF-8 text (byte {error.start})"
+    if isinstance(error, OSError):  # no permission; pyarrow and NumPy raise it for malformed files too
+        return f"cannot be read: {error.strerror or line}"
+    if "allow_pickle" in line:
+        return "it holds Python objects: loading them would run the file's code"
+    return f"malformed: {line}"
 
 
 def _make_distinct(names: list[str]) -> list[str]:
     """Return the names with repeated and empty ones made distinct."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     distinct = []
     for i, name in enumerate(names):
         base = name.strip() or f"column {i}"
-        counts[base] = counts.get(base, 0) + 1
+        counts[base] += 1
         distinct.append(base if counts[base] == 1 else f"{base} ({counts[base]})")
     return distinct
 
@@ -149,16 +161,18 @@ def _number_columns(columns: dict[str, Any], left_out: dict[str, str]) -> dict[s
     return arrays
 
 
-def _select_numbers(arrays: dict[str, Array], left_out: dict[str, str]) -> Iterator[tuple[str, Array]]:
-    """Yield the arrays of numbers in native byte order; add the others to `left_out`."""
+def _numbers(arrays: dict[str, Array], left_out: dict[str, str]) -> dict[str, Array]:
+    """Return the arrays of numbers in native byte order; add the others to `left_out`."""
+    numbers = {}
     for name, array in arrays.items():
         native = array.dtype.newbyteorder("=")
         if from_numpy(native) is not None:
-            yield name, array.astype(native, copy=False)
+            numbers[name] = array.astype(native, copy=False)
         elif array.dtype.names:
             left_out[name] = "structured: convert its fields one by one"
         else:
             left_out[name] = f"{array.dtype} is not a numeric type"
+    return numbers
 
 
 # -- the child process ------------------------------------------------------------
@@ -223,46 +237,26 @@ def _limit_memory(nbytes: int) -> None:
 # -- readers: each returns arrays by name, or a pyarrow.Table ----------------------
 
 
-def _read_npy(path: Path, left_out: dict[str, str]) -> dict[str, Array]:
+def _read_numpy(path: Path, left_out: dict[str, str]) -> dict[str, Array]:
+    suffix = path.suffix.lower()
     # numpy.load treats unknown bytes as a pickle, and its error is about pickles.
     with path.open("rb") as file:
-        if file.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
-            raise DataError(f"{path}: malformed: it does not begin as a .npy file does")
-    return {path.stem: _no_pickle(path, path.stem, lambda: np.load(path, allow_pickle=False))}
-
-
-def _read_npz(path: Path, left_out: dict[str, str]) -> dict[str, Array]:
-    if not zipfile.is_zipfile(path):
-        raise DataError(f"{path}: malformed: it is not a complete zip archive, as .npz files are")
-    arrays: dict[str, Array] = {}
-    with np.load(path, allow_pickle=False) as archive:
-        for name in archive.files:
-            value = _no_pickle(path, name, lambda name=name: archive[name])  # type: ignore[misc]
-            if isinstance(value, np.ndarray):
-                arrays[name] = value
-            else:  # for other members, NumPy returns bytes
-                left_out[name] = "not an .npy file"
-    return arrays
-
-
-def _no_pickle(path: Path, name: str, read: Callable[[], Array]) -> Array:
-    try:
-        return read()
-    except ValueError as error:
-        if "allow_pickle" in str(error):
-            why = f"{name!r} holds Python objects: loading them would run the file's code"
-            raise DataError(f"{path}: {why}") from error
-        raise
+        if not file.read(len(_NPY_MAGIC)).startswith(_NPY_MAGIC if suffix == ".npy" else _ZIP_MAGIC):
+            raise ValueError(f"it does not begin as {suffix} files do")
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        return {path.stem: loaded}
+    with loaded:
+        members = dict(loaded)
+    # For members that are not .npy files, NumPy returns bytes.
+    left_out |= {name: "not an .npy file" for name, x in members.items() if not isinstance(x, np.ndarray)}
+    return {name: x for name, x in members.items() if isinstance(x, np.ndarray)}
 
 
 def _read_csv(path: Path, left_out: dict[str, str]) -> Any:
-    _import_pyarrow(path)
     from pyarrow import csv
 
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: malformed: it is not UTF-8 text (byte {error.start})") from error
+    text = path.read_text(encoding="utf-8-sig")
     first = text.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
     fields = first.split(delimiter)
@@ -285,44 +279,26 @@ def _is_number(text: str) -> bool:
 
 
 def _read_arrow(path: Path, left_out: dict[str, str]) -> Any:
-    pyarrow = _import_pyarrow(path)
-    import pyarrow.ipc as ipc
+    from pyarrow import OSFile, ipc
 
-    with pyarrow.OSFile(str(path)) as file:
+    with OSFile(str(path)) as file:
         # Files and streams have one suffix (Arrow Columnar Format, "IPC File Format").
         is_file = file.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC
         file.seek(0)
-        reader = ipc.open_file(file) if is_file else ipc.open_stream(file)
-        return _validated(reader.read_all())
+        return (ipc.open_file(file) if is_file else ipc.open_stream(file)).read_all()
 
 
 def _read_parquet(path: Path, left_out: dict[str, str]) -> Any:
-    _import_pyarrow(path)
-    import pyarrow.parquet as parquet
+    from pyarrow import parquet
 
     # Not read_table, which looks for a partitioned data set around the file.
     with parquet.ParquetFile(path) as file:
-        return _validated(file.read().combine_chunks())
-
-
-def _import_pyarrow(path: Path) -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        why = f"reading it needs pyarrow ({_first_line(error)}): pip install pyarrow"
-        raise DataError(f"{path}: {why}") from error
-    return pyarrow
-
-
-def _validated(table: Any) -> Any:
-    # Readers check neither the sizes of buffers nor their content: frameworks would crash.
-    table.validate(full=True)
-    return table
+        return file.read().combine_chunks()
 
 
 _READERS: dict[str, Callable[[Path, dict[str, str]], Any]] = {
-    ".npy": _read_npy,
-    ".npz": _read_npz,
+    ".npy": _read_numpy,
+    ".npz": _read_numpy,
     ".csv": _read_csv,
     ".parquet": _read_parquet,
     ".arrow": _read_arrow,

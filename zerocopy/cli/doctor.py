@@ -164,22 +164,15 @@ def _nvidia_smi() -> list[dict[str, str]] | str | None:
 
 
 def _frameworks(importing: bool) -> list[dict[str, Any]]:
-    failures: dict[str, str] = {}
-    seconds: dict[str, float] = {}
-    if importing:
-        for name, info in zerocopy.frameworks().items():
-            if info.installed and not is_imported(name):
-                start = time.perf_counter()
-                try:
-                    registry.by_name(name).module()
-                except BaseException as error:  # the report shows a broken installation
-                    if not is_error(error):
-                        raise
-                    failures[name] = f"{type(error).__name__}: {error}".splitlines()[0]
-                seconds[name] = round(time.perf_counter() - start, 3)
+    imports = {
+        name: _import(name)
+        for name, info in zerocopy.frameworks().items()
+        if importing and info.installed and not is_imported(name)
+    }
     rows = []
     for name, info in zerocopy.frameworks().items():
         imported = info.installed and is_imported(name)
+        seconds, failure = imports.get(name, (None, None))
         rows.append(
             {
                 "name": name,
@@ -188,12 +181,24 @@ def _frameworks(importing: bool) -> list[dict[str, Any]]:
                 "version": info.version,
                 "imported": imported,
                 "devices": list(info.devices) if imported else None,
-                "import_seconds": seconds.get(name),
-                "import_error": failures.get(name),
+                "import_seconds": seconds,
+                "import_error": failure,
                 "install": info.install,
             }
         )
     return rows
+
+
+def _import(name: str) -> tuple[float, str | None]:
+    """Import a framework; return the seconds, and why it failed."""
+    start, failure = time.perf_counter(), None
+    try:
+        registry.by_name(name).module()
+    except BaseException as error:  # the report shows a broken installation
+        if not is_error(error):
+            raise
+        failure = f"{type(error).__name__}: {error}".splitlines()[0]
+    return round(time.perf_counter() - start, 3), failure
 
 
 def _pool() -> dict[str, Any]:

@@ -17,15 +17,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 import zerocopy
 from zerocopy import registry
 from zerocopy.cli import datasets, doctor
-from zerocopy.cli.terminal import Output, format_duration, print_json, quiet_imports
+from zerocopy.cli.terminal import Output, print_json, quiet_imports
 from zerocopy.errors import Reason, UnknownFrameworkError
 from zerocopy.formatting.lines import Line, grid, labelled, paragraph, shorten
 from zerocopy.formatting.printable import printable
+from zerocopy.formatting.units import format_seconds
 from zerocopy.pairs import samples
 from zerocopy.pairs.arrays import ArrayCell, ArrayMatrix
 from zerocopy.pairs.cells import HEADINGS, OUTCOMES, TYPE, Cell, Footnotes, join_names
-from zerocopy.pairs.columns import ColumnCell, ColumnMatrix
-from zerocopy.pairs.comparison import LABEL
+from zerocopy.pairs.columns import LABEL, ColumnCell, ColumnMatrix
 from zerocopy.pairs.matrix import Matrix, measure
 from zerocopy.pairs.summary import corner_text, format_shape, reason_lines
 
@@ -169,7 +169,7 @@ def _columns(
         chosen = known if types is None else samples.pick(known, types)
     except LookupError as error:
         raise InputError(f"--types: {error.args[0]}") from error
-    return samples.first_rows(chosen), ""
+    return chosen, ""
 
 
 def _measure(
@@ -274,7 +274,7 @@ def _full(result: Matrix, out: Output) -> list[Line]:
 def _list(title: str, rows: list[tuple[str, list[Line]]], out: Output) -> Iterator[Line]:
     if rows:
         yield from ([], [(title, "bold")])
-        yield from labelled(rows, "", out.width)
+        yield from labelled([(name, "", text) for name, text in rows], out.width)
 
 
 def _draw_footnotes(footnotes: Footnotes, total: int, out: Output) -> Iterator[Line]:
@@ -287,7 +287,8 @@ def _draw_footnotes(footnotes: Footnotes, total: int, out: Output) -> Iterator[L
         text = reason_lines(note.why, note.remedy)
         if place := note.place(total):
             text.append([(place, "dim")])
-        yield from labelled([(f"[{note.number}]" if note.number else out.signs.no, text)], "bold", out.width)
+        label = f"[{note.number}]" if note.number else out.signs.no
+        yield from labelled([(label, "bold", text)], out.width)
 
 
 def _draw_legend(
@@ -302,10 +303,7 @@ def _draw_legend(
     rows += [(f"  {term}", "dim", meaning) for term, meaning in terms]
     if rows:
         yield []
-    first = max((len(label) for label, _, _ in rows), default=0)
-    for label, style, meaning in rows:
-        for i, line in enumerate(paragraph(meaning, "dim", out.width - first - 1)):
-            yield [("" if i else label, style), (" " * (first + 1 - (0 if i else len(label))), ""), *line]
+        yield from labelled([(*row[:2], [[(row[2], "dim")]]) for row in rows], out.width, indent="")
 
 
 # -- arrays: rows are sources, columns are targets -------------------------------------------
@@ -364,7 +362,7 @@ def _draw_array_cell(cells: list[ArrayCell], footnotes: Footnotes, out: Output) 
     """Return two lines: the outcome of a pair; its time and footnotes."""
     outcome = OUTCOMES[cells[0].outcome]
     times = [cell.median_ns for cell in cells if cell.median_ns is not None]
-    details = [format_duration(median(times), out.signs)] if times else []
+    details = [format_seconds(median(times) / 1e9)] if times else []
     if numbers := footnotes.numbers(cells):
         details.append(f"[{','.join(map(str, numbers))}]")
     style = "dim" if cells[0].outcome == "zero-copy" else ""

@@ -30,14 +30,13 @@ class Signs:
     broken: str
     yes: str
     no: str
-    micro: str
     ellipsis: str
     rule: str
     box: Box
 
 
-_UNICODE = Signs("✗", "✓", "–", "µ", "…", "─", SIMPLE_HEAD)
-_ASCII = Signs("!", "+", "-", "u", "...", "-", _PLAIN_BOX)
+_UNICODE = Signs("✗", "✓", "–", "…", "─", SIMPLE_HEAD)
+_ASCII = Signs("!", "+", "-", "...", "-", _PLAIN_BOX)
 
 
 class Printable:
@@ -99,21 +98,3 @@ def quiet_imports() -> None:
 def print_json(document: dict[str, Any]) -> None:
     """Print one JSON document."""
     print(json.dumps(document, indent=2, allow_nan=False))
-
-
-def format_duration(nanoseconds: float, signs: Signs) -> str:
-    """Return a time with its unit and three significant digits.
-
-    Examples
-    --------
-    >>> [format_duration(t, _ASCII) for t in (38.2, 1916.0, 19_160.0, 2.5e6)]
-    ['38 ns', '1.92 us', '19.2 us', '2.50 ms']
-    """
-    if nanoseconds < 999.5:
-        return f"{nanoseconds:.0f} ns"
-    for unit in (f"{signs.micro}s", "ms", "s"):
-        nanoseconds /= 1000
-        if nanoseconds < 999.5 or unit == "s":
-            break
-    digits = 2 if nanoseconds < 9.995 else 1 if nanoseconds < 99.95 else 0
-    return f"{nanoseconds:.{digits}f} {unit}"

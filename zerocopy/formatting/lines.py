@@ -32,16 +32,15 @@ def paragraph(text: str, style: str, width: int) -> list[Line]:
     return [[(line, style)] for line in wrap(text, width, break_on_hyphens=False)]
 
 
-def labelled(rows: Sequence[tuple[str, Sequence[Line]]], style: str, width: int) -> list[Line]:
-    """Return rows of a label and lines, which wrap in a column of their own; each has texts of one style."""
+def labelled(rows: Sequence[tuple[str, str, list[Line]]], width: int, indent: str = " ") -> list[Line]:
+    """Return rows of a label, its style and lines; both parts wrap in columns of their own."""
     lines: list[Line] = []
-    first = min(max((width_of(label) for label, _ in rows), default=0), width // 3)
-    for label, texts in rows:
-        labels = wrap(label, first, break_on_hyphens=False)
-        wrapped = [part for text in texts for part in _wrap(text, width - first - 2)]
-        for i in range(max(len(labels), len(wrapped))):
-            name = labels[i] if i < len(labels) else ""
-            lines.append([(f" {_pad(name, first)} ", style), *(wrapped[i] if i < len(wrapped) else ())])
+    first = min(max((width_of(label) for label, _, _ in rows), default=0), width // 3)
+    for label, style, texts in rows:
+        labels: list[Line] = [[(part, style)] for part in wrap(label, first, break_on_hyphens=False)]
+        wrapped = [part for text in texts for part in _wrap(text, width - first - len(indent) - 1)]
+        for line in _row([(first + 1, labels), (0, wrapped)]):
+            lines.append([(indent, ""), *line])
     return lines
 
 
@@ -51,10 +50,6 @@ def _wrap(line: Line, width: int) -> list[Line]:
     start = " " * sum(width_of(part) for part, _ in before)
     first, *others = wrap(text, width, initial_indent=start, break_on_hyphens=False) or [start]
     return [[*before, (first.removeprefix(start), style)], *([(part, style)] for part in others)]
-
-
-def _pad(text: str, width: int) -> str:
-    return text + " " * (width - width_of(text))
 
 
 def grid(

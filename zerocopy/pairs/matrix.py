@@ -81,7 +81,7 @@ def matrix(
         chosen = {} if samples.missing() else samples.samples()
         return measure(samples.iris(), chosen, targets, sources, repeat)
     data = _data(obj)
-    return measure(data, samples.first_rows(data.columns or {}), targets, sources, repeat)
+    return measure(data, data.columns or {}, targets, sources, repeat)
 
 
 def _data(obj: Any) -> Data:

@@ -17,7 +17,6 @@ from zerocopy.source import Array
 
 _HUB = "pyarrow"
 _ROWS = 96  # divisible by 3 chunks, and by 8 bits
-_MOST_ROWS = 10_000  # of each column: the outcome does not depend on the number of rows
 _TEXTS = ("", "a", "Zürich", "longer than the twelve bytes that a view holds", "b")
 
 
@@ -96,11 +95,6 @@ def samples() -> dict[str, Any]:
 
 def _chunked(pa: Any, column: Any) -> Any:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-
-
-def first_rows(columns: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns with at most 10,000 rows."""
-    return {name: column.slice(0, _MOST_ROWS) for name, column in columns.items()}
 
 
 def pick(columns: dict[str, Any], wanted: list[str]) -> dict[str, Any]:

@@ -54,8 +54,10 @@ class Summary:
         if self.reasons:
             more = f" ({self.more_reasons} more)" if self.more_reasons else ""
             lines += [[], [("Most frequent reasons", "bold"), (more, "dim")]]
-            notes = [(f"[{note.number}]", reason_lines(note.why, note.remedy)) for note in self.reasons]
-            lines += labelled(notes, "bold", width)
+            notes = [
+                (f"[{each.number}]", "bold", reason_lines(each.why, each.remedy)) for each in self.reasons
+            ]
+            lines += labelled(notes, width)
         lines.append([])
         for remark in [*self.remarks, *([hint] if hint else [])]:
             lines += paragraph(printable(remark), "dim", width)
