@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from zerocopy.monitor.nvml import (
-    CardLostError,
-    DriverRestartedError,
-    Nvml,
-    NvmlUnavailableError,
-    known,
-)
+from zerocopy.monitor.nvml import CardLostError, DriverRestartedError, Nvml, NvmlUnavailableError, known
 from zerocopy.monitor.sample import Card, CardProcess, Cards, NVLink
 
 #: Seconds between two reads of a GPU's PCIe counters: NVML counts for 20 ms in each of the two calls
@@ -21,6 +14,13 @@ from zerocopy.monitor.sample import Card, CardProcess, Cards, NVLink
 PCIE_EVERY = 1.0
 #: Seconds between two attempts to start NVML.
 RETRY_EVERY = 5.0
+# Constants of nvml.h, of which older nvidia-ml-py lack some: nvmlPcieUtilCounter_t, nvmlTemperatureSensors_t,
+# nvmlClockType_t, nvmlMemory_v2_t, and NVML_FI_DEV_NVLINK_LINK_COUNT, _THROUGHPUT_DATA_RX and _TX.
+PCIE_RECEIVED, PCIE_SENT = 1, 0
+TEMPERATURE_GPU, CLOCK_SM, CLOCK_MEMORY = 0, 1, 2
+MEMORY_V2 = 0x02000028
+LINK_COUNT, LINK_RECEIVED, LINK_SENT = 91, 139, 138
+
 _NO_PROCESS = {0, (1 << 32) - 1}  # PIDs that NVML lists for processes it cannot name
 _NO_GPU = (
     "the NVIDIA driver lists no GPU: check nvidia-smi -L; in a container, NVIDIA_VISIBLE_DEVICES or the "
@@ -30,8 +30,7 @@ _NOT_LISTED = "the driver does not list the GPU any more: look for Xid in dmesg"
 _RESTARTING = "the NVIDIA driver is being restarted; it is read again within seconds"
 
 
-@dataclass(frozen=True, slots=True)
-class _Pcie:
+class _Pcie(NamedTuple):
     """The last PCIe figures of one GPU, in bytes per second."""
 
     time: float
@@ -162,8 +161,8 @@ class CardReader:
         if last is not None and self._turn != index:
             return last
         received, sent = (
-            nvml.number("nvmlDeviceGetPcieThroughput", handle, nvml.constant(name, value))
-            for name, value in (("NVML_PCIE_UTIL_RX_BYTES", 1), ("NVML_PCIE_UTIL_TX_BYTES", 0))
+            nvml.number("nvmlDeviceGetPcieThroughput", handle, counter)
+            for counter in (PCIE_RECEIVED, PCIE_SENT)
         )
         # NVML counts in KB, which differ from the KiB of its NVLink fields (nvml.h).
         self._pcie[index] = last = _Pcie(self._clock(), _times(received, 1000), _times(sent, 1000))
@@ -192,14 +191,10 @@ def _mig_card(nvml: Nvml, index: str, gpu: Any, part: Any) -> Card:
 
 def _clocks(nvml: Nvml, handle: Any) -> dict[str, int | None]:
     """Return the temperature and the clocks."""
-    calls = {
-        "temperature": ("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU", 0),
-        "sm_clock": ("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM", 1),
-        "memory_clock": ("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM", 2),
-    }
     return {
-        key: nvml.number(call, handle, nvml.constant(name, value))
-        for key, (call, name, value) in calls.items()
+        "temperature": nvml.number("nvmlDeviceGetTemperature", handle, TEMPERATURE_GPU),
+        "sm_clock": nvml.number("nvmlDeviceGetClockInfo", handle, CLOCK_SM),
+        "memory_clock": nvml.number("nvmlDeviceGetClockInfo", handle, CLOCK_MEMORY),
     }
 
 
@@ -208,8 +203,7 @@ def _memory(nvml: Nvml, handle: Any) -> dict[str, int | None]:
 
     Version 2 counts the driver's own memory as neither used nor free; version 1 counts it as used.
     """
-    version = nvml.constant("nvmlMemory_v2", 0x02000028)
-    info = nvml.read("nvmlDeviceGetMemoryInfo", handle, version)
+    info = nvml.read("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
     if info is None:
         info = nvml.read("nvmlDeviceGetMemoryInfo", handle)
     return {f"memory_{name}": known(getattr(info, name, None)) for name in ("total", "used", "free")}
@@ -240,15 +234,13 @@ def _process_list(nvml: Nvml, handle: Any, kind: str) -> Any:
 
 def _nvlinks(nvml: Nvml, handle: Any) -> list[NVLink]:
     """Return the active links and their data bytes, which NVML counts in KiB (nvml.h, fields 138 and 139)."""
-    count_field = nvml.constant("NVML_FI_DEV_NVLINK_LINK_COUNT", 91)
-    (count,) = _fields(nvml, handle, [count_field])
+    (count,) = _fields(nvml, handle, [LINK_COUNT])
     links = [i for i in range(min(count or 0, 64)) if nvml.read("nvmlDeviceGetNvLinkState", handle, i) == 1]
     if not links:
         return []
-    sent = nvml.constant("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", 138)
-    received = nvml.constant("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", 139)
     # The scope of these fields is the number of the link.
-    values = _fields(nvml, handle, [(field, link) for field in (received, sent) for link in links])
+    fields = [(field, link) for field in (LINK_RECEIVED, LINK_SENT) for link in links]
+    values = _fields(nvml, handle, fields)
     sizes = [_times(value, 1024) for value in values]
     pairs = zip(links, sizes[: len(links)], sizes[len(links) :], strict=True)
     return [NVLink(link=link, received_bytes=rx, sent_bytes=tx) for link, rx, tx in pairs]

@@ -68,10 +68,6 @@ class Nvml:
         """Release NVML."""
         self.read("nvmlShutdown", tolerant=True)
 
-    def constant(self, name: str, value: int) -> int:
-        """Return a constant of nvml.h, or `value` if this nvidia-ml-py lacks it."""
-        return int(getattr(self.library, name, value))
-
     def read(self, name: str, *arguments: Any, tolerant: bool = False) -> Any:
         """Return the result of a call, or None if NVML, the GPU or the driver does not support it.
 
