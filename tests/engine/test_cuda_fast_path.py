@@ -274,7 +274,7 @@ class Tensor(SimpleNamespace):
 
 def _exporter(cuda: Streams, unordered: list):
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.device_fast_path import cuda_exporter
+    from zerocopy._frameworks.torch.fast_path import cuda_exporter
 
     def to_capsule(tensor):
         unordered.append(tensor)
@@ -308,7 +308,7 @@ def test_torch_fast_path_refuses_special_tensors(attributes: dict) -> None:
 
 def test_torch_imports_on_its_current_stream_and_device() -> None:
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.device_fast_path import cuda_importer
+    from zerocopy._frameworks.torch.fast_path import cuda_importer
 
     values, streams = sample("f4"), []
 

@@ -11,9 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.pyarrow.actions import ACTIONS
-from zerocopy._frameworks.pyarrow.buffers import allocation_of
-from zerocopy._frameworks.pyarrow.columns import column_of, field_of_type
+from zerocopy._frameworks.pyarrow.columns import allocation_of, column_of, field_of_type
 from zerocopy._frameworks.pyarrow.exporting import (
     native_exporter,
     native_importer,
@@ -62,7 +60,22 @@ class PyArrow(Hub):
     root_modules = ("pyarrow",)
     distribution = "pyarrow"
     mutable = False
-    actions: Mapping[str, Fix] = ACTIONS
+    actions: Mapping[str, Fix] = {
+        "column": Fix("{x}[{label}]"),
+        "replace": Fix("{x}.set_column({x}.schema.get_field_index({label}), {label}, {value})"),
+        "cast": Fix("{x}.cast('{type}')"),
+        "cast:bool8": Fix("{x}.cast(pyarrow.bool8())"),
+        "objects": Fix("{x}.to_pylist()"),
+        "fill-nulls": Fix("{x}.fill_null(0)"),
+        "drop-nulls": Fix("{x}.drop_null()"),
+        "decode-runs": Fix("pyarrow.compute.run_end_decode({x})"),
+        "decode-dictionary": Fix("{x}.cast({x}.type.value_type)"),
+        "lists": Fix("pyarrow.array({x}.to_pylist(), pyarrow.large_list({x}.type.value_type))"),
+        "join-lists": Fix("pyarrow.compute.list_flatten({x})"),
+        "combine-chunks": Fix("{x}.combine_chunks()"),
+        "unify-dictionaries": Fix("{x}.unify_dictionaries().combine_chunks()"),
+        "read": Fix("{x}.read_all()"),
+    }
     label = ""  # its name in reasons
 
     def __init__(self, form: str | None = None) -> None:

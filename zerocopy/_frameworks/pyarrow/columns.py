@@ -1,4 +1,7 @@
-"""pyarrow's arrays as columns; this module does not import pyarrow: callers pass the module as `pa`."""
+"""pyarrow's arrays as columns, and checks of their buffers.
+
+This module does not import pyarrow: callers pass the module as `pa`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from zerocopy._frameworks.pyarrow.buffers import checked
-from zerocopy.errors import DeviceError
+from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.protocols.exporter_errors import is_error
@@ -76,3 +78,43 @@ def _flat_memory(field: Field, chunk: Any) -> arrow_c.Memory:
     """Describe an array without children as the C data interface would."""
     places = tuple([buffer.address if buffer is not None else 0 for buffer in chunk.buffers()])
     return arrow_c.Memory(field, len(chunk), chunk.offset, chunk.null_count, places, (), None, chunk)
+
+
+def checked(pa: Any, array: Any, name: str) -> Any:
+    """Refuse buffers that are too small for their rows, as readers of IPC files may return them (130 ns)."""
+    try:
+        array.validate()
+    except pa.ArrowInvalid:
+        return _without_invalid_empties(pa, array, name)
+    return array
+
+
+def allocation_of(array: Any, address: int) -> tuple[int, int] | None:
+    """Return the bounds of the outermost buffer that holds an address: an IPC message, or a mapped file."""
+    for buffer in array.buffers():
+        if buffer is not None and buffer.address <= address < buffer.address + buffer.size:
+            while (parent := buffer.parent) is not None and _holds(parent, buffer):
+                buffer = parent
+            return buffer.address, buffer.address + buffer.size
+    return None
+
+
+def _holds(parent: Any, buffer: Any) -> bool:
+    low, high = parent.address, parent.address + parent.size
+    return bool(low <= buffer.address and buffer.address + buffer.size <= high)
+
+
+def _without_invalid_empties(pa: Any, array: Any, name: str) -> Any:
+    """Return the array with new chunks in place of empty ones that pyarrow refuses."""
+    chunks = list(getattr(array, "chunks", [array]))
+    for i, chunk in enumerate(chunks):
+        try:
+            chunk.validate()
+        except pa.ArrowInvalid as error:
+            if len(chunk):
+                why, remedy = f"its content is invalid: {error}", "fix it where it is created"
+                asked = f"convert({name})"
+                raise UnsupportedConversionError(asked, why, remedy, code="invalid-content") from error
+            # pyarrow 26 imports valid empty slices of views as arrays that it refuses in a table.
+            chunks[i] = pa.array([], chunk.type)
+    return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch import fast_path, native
-from zerocopy._frameworks.torch.device_fast_path import MAX_NDIM, cuda_importer
+from zerocopy._frameworks.torch.fast_path import MAX_NDIM, cuda_importer
 from zerocopy._frameworks.torch.producer import imported, producer_of, stream_of
 from zerocopy._native import core
 from zerocopy.casting.on_device import fits
