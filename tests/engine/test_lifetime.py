@@ -123,7 +123,7 @@ def test_errors_do_not_leak_the_object() -> None:
 
 @pytest.mark.parametrize("target", HOST)
 def test_interpreter_exits_with_live_results(run_python, target: str) -> None:
-    """Results of every source live until the interpreter exits: as globals, and in a cycle that it collects."""
+    """Results of every source live until the interpreter exits: as globals, and in a collected cycle."""
     sources = [source for source in HOST if (source, target) in PAIRS and source != target]
     process = run_python(
         f"""
