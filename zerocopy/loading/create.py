@@ -139,12 +139,16 @@ def loader(
     >>> len(loader), [batch.shape for batch in loader]
     (2, [(2, 2), (2, 2)])
     """
-    options = {name: value for name, value in locals().items() if name not in ("source", "to")}
     if not is_named(to):
-        to, options = of_object(to, source, options)
-    checked = LoaderOptions(to, **options)
+        to, placement = of_object(to, source, {"device": device})
+        device = placement["device"]
+    options = LoaderOptions(
+        to, batch=batch, columns=columns, nulls=nulls, encode=encode, layout=layout, dtype=dtype,
+        shuffle=shuffle, seed=seed, prefetch=prefetch, device=device, drop_last=drop_last, shard=shard,
+        epochs=epochs, on_error=on_error, schema=schema, progress=progress, decode=decode,
+    )  # fmt: skip
     # Creation imports modules. A child forked during an import would inherit its held lock.
-    created: Loader = while_forks_wait(partial(_create, source, checked))
+    created: Loader = while_forks_wait(partial(_create, source, options))
     return created
 
 

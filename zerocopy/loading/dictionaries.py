@@ -62,21 +62,25 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
         elif words_type is not None and choice:
             wanted.append(name)
     ordered = {name for name, type_ in types.items() if is_dictionary(type_) and type_.ordered}
-    if wanted:
-        _check_plan(source, types, words, wanted, decoded, ordered, options)
-        words |= _collect(source, {name: types[name] for name in wanted}, options.progress)
-    if not words and not decoded:
-        return source
     nulls = options.nulls
-    codes = {
-        name: Codes(
-            name, words[name], name in ordered,
-            refuses_nulls=(nulls.get(name) if isinstance(nulls, Mapping) else nulls) is None,
-        )
-        for name in types
-        if name in words
-    }  # fmt: skip
-    return _encoded(source, codes, frozenset(decoded))
+
+    def codes_of(words: Mapping[str, Any]) -> dict[str, Codes]:
+        replaced = {name: nulls.get(name) if isinstance(nulls, Mapping) else nulls for name in words}
+        return {
+            name: Codes(name, words[name], name in ordered, refuses_nulls=replaced[name] is None)
+            for name in types
+            if name in words
+        }
+
+    if wanted:
+        import pyarrow as pa
+
+        _refuse_once(source, wanted)
+        # Before the pass, refuse types that the target lacks.
+        empty = {name: pa.array([], value_type(types[name])) for name in wanted}
+        BatchPlan(_encoded(source, codes_of(words | empty), decoded).empty(), options)
+        words |= _collect(source, {name: types[name] for name in wanted}, options.progress)
+    return _encoded(source, codes_of(words), decoded) if words or decoded else source
 
 
 def digest(dictionaries: Mapping[str, Any]) -> str:
@@ -96,9 +100,7 @@ def digest(dictionaries: Mapping[str, Any]) -> str:
     return result.hexdigest()[:16]
 
 
-def _encoded(
-    source: Dataset | Stream, codes: Mapping[str, Codes], decoded: frozenset[str]
-) -> Dataset | Stream:
+def _encoded(source: Dataset | Stream, codes: Mapping[str, Codes], decoded: set[str]) -> Dataset | Stream:
     """Return a source with codes in place of text, and without the dictionaries of `decoded` columns."""
     schema = source.schema
     for name in [*codes, *decoded] if schema is not None else ():
@@ -146,29 +148,13 @@ def _given_words(name: str, choice: Any, type_: Any) -> Any:
     except ValueError as error:
         if not is_error(error):
             raise
-        raise _words_error(name, str(error)) from error.__cause__
+        fix = f'pass each word once: encode={{{name!r}: ["Bern", "Oslo"]}}, or True to collect them'
+        asked = f"loader(encode={{{name!r}: ...}})"
+        raise LoaderOptionError(asked, f"its value {error}", fix) from error.__cause__
 
 
-def _words_error(name: str, fault: str) -> LoaderOptionError:
-    return LoaderOptionError(
-        f"loader(encode={{{name!r}: ...}})",
-        f"its value {fault}",
-        f'pass each word once: encode={{{name!r}: ["Bern", "Oslo"]}}, or True to collect them',
-    )
-
-
-def _check_plan(
-    source: Dataset | Stream,
-    types: Mapping[str, Any],
-    words: Mapping[str, Any],
-    wanted: list[str],
-    decoded: set[str],
-    ordered: set[str],
-    options: LoaderOptions,
-) -> None:
-    """Before the pass, refuse types that the target lacks and streams that can be read only once."""
-    import pyarrow as pa
-
+def _refuse_once(source: Dataset | Stream, wanted: list[str]) -> None:
+    """Refuse to collect the words of a stream that can be read only once."""
     if isinstance(source, Stream) and source.once:
         listed = ", ".join(f"{name!r}: words" for name in wanted)
         raise UnsupportedConversionError(
@@ -177,9 +163,6 @@ def _check_plan(
             f"pass them: encode={{{listed}}}; False in place of words gives the text's bytes",
             code="words-unknown",
         )
-    empty = {name: pa.array([], value_type(types[name])) for name in wanted}
-    codes = {name: Codes(name, each, name in ordered) for name, each in {**words, **empty}.items()}
-    BatchPlan(_encoded(source, codes, frozenset(decoded)).empty(), options)
 
 
 def _collect(source: Dataset | Stream, types: Mapping[str, Any], show: bool | None) -> dict[str, Any]:

@@ -127,10 +127,7 @@ class LoaderPlan:
         copies = "".join(f"\n{nbytes:,}  {name}" for name, nbytes in self.copies.items())
         rows = [(name, text + copies if name == "copied" else text) for name, text in self._rows()]
         tables = [html.table(caption, rows)]
-        columns = [
-            (", ".join(names), verdict, "\n".join(f"{name}: {text}" for name, text in _facts(reasons)))
-            for names, verdict, reasons in self._alike()
-        ]
+        columns = [(", ".join(names), verdict, "\n".join(facts)) for names, verdict, facts in self._alike()]
         if columns:
             tables.append(html.table("Columns", columns, ("columns", "result", "details")))
         return "".join(tables)
@@ -153,13 +150,13 @@ class LoaderPlan:
         for note in self.notes:
             yield "note", note
 
-    def _alike(self) -> list[tuple[list[str], str, tuple[Reason, ...]]]:
-        """Return groups of columns with the same result and the same reasons."""
+    def _alike(self) -> list[tuple[list[str], str, list[str]]]:
+        """Return groups of columns with the same result, reasons and fixes."""
         alike: dict[tuple[str, tuple[Reason, ...]], list[str]] = {}
         for name, column in self.columns.items():
             alike.setdefault((_verdict(column), column.reasons), []).append(name)
         return [
-            (names, f"{verdict} each" if len(names) > 1 and "bytes" in verdict else verdict, reasons)
+            (names, f"{verdict} each" if len(names) > 1 and "bytes" in verdict else verdict, _facts(reasons))
             for (verdict, reasons), names in alike.items()
         ]
 
@@ -172,20 +169,17 @@ class LoaderPlan:
         if self.columns:
             yield "  columns"
         alike = self._alike()
-        for names, verdict, reasons in alike[:_LISTED]:
+        for names, verdict, facts in alike[:_LISTED]:
             yield from _wrapped(f"{', '.join(names)}: {verdict}", "    ")
-            for name, text in _facts(reasons):
-                yield from _wrapped(f"{name}: {text}", "      ")
+            for fact in facts:
+                yield from _wrapped(fact, "      ")
         if len(alike) > _LISTED:
             yield f"    and {sum(len(names) for names, _, _ in alike[_LISTED:]):,} more"
 
 
-def _facts(reasons: tuple[Reason, ...]) -> Iterator[tuple[str, str]]:
-    """Return the reasons and their fixes, each with its name."""
-    for reason in reasons:
-        yield "why", reason.why
-        if reason.remedy:
-            yield "fix", reason.remedy
+def _facts(reasons: tuple[Reason, ...]) -> list[str]:
+    pairs = [(f"why: {each.why}", f"fix: {each.remedy}" if each.remedy else "") for each in reasons]
+    return [text for pair in pairs for text in pair if text]
 
 
 def _verdict(column: ColumnPlan) -> str:
@@ -234,6 +228,7 @@ def explain(
     else:
         memory_bytes = -1 if is_stream or not row_bytes else 3 * group_bytes
     batch_bytes = count * row_bytes or sum(column.nbytes for column in columns.values())
+    order = f"groups permuted, rows shuffled in windows of {portion.window:,}; seed {options.seed}"
     return LoaderPlan(
         source=source.name,
         target=target_name(options.to).strip("'"),
@@ -242,7 +237,7 @@ def explain(
         groups=len(groups),
         files=len({group.file for group in groups if group.file}),
         batch=options.batch,
-        order=_order(options, portion.window),
+        order=order if is_shuffled else "that of the source",
         columns=columns,
         batch_bytes=-1 if plan.is_decoded else batch_bytes,
         copies={name: nbytes for name, nbytes in copies.items() if nbytes},
@@ -395,12 +390,6 @@ def _joined(groups: Any, run: Run, options: LoaderOptions) -> int:
     ends = ends[(ends > 0) & (ends < run.stop - run.start) & (ends % options.batch != 0)]
     whole = run.rows // options.batch
     return sum(bool(number < whole or not options.drop_last) for number in np.unique(ends // options.batch))
-
-
-def _order(options: LoaderOptions, window: int) -> str:
-    if not options.is_shuffled:
-        return "that of the source"
-    return f"groups permuted, rows shuffled in windows of {window:,}; seed {options.seed}"
 
 
 def _notes(source: Dataset | Stream, options: LoaderOptions, plan: BatchPlan) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LoadingHook:
-    """Base class of the hooks that `Framework.loading_hook` names."""
+    """Base class of the hooks of frameworks."""
 
     #: Whether `empty` and `current_stream` exist, so that the loader can copy batches in advance.
     can_allocate = False

@@ -66,14 +66,13 @@ class Loader:
         self._digest = digest(source.dictionaries)
         self._lock, self._read_lock = forks.lock(), forks.plain_lock()
         self._pid = os.getpid()
-        groups: Sequence[Any] = () if isinstance(source, Stream) else source.groups
-        rows = -1 if isinstance(source, Stream) else int(sum(group.rows for group in groups))
-        largest = max((group.rows for group in groups), default=0)
-        template = self._plan.template
+        sizes = [-1] if isinstance(source, Stream) else [group.rows for group in source.groups]
+        rows, template = int(sum(sizes)), self._plan.template
         #: Bytes of a row of a buffer.
         self._pitch = template.pitch if template is not None else 0
         # All shards have windows of the same size, so that they can continue each other's states.
-        shard_rows = -(-rows // options.shard[1]) if rows >= 0 else -1
+        shard_rows = -(-rows // options.shard[1])
+        largest = max(sizes, default=0)
         window = options.window_rows(shard_rows, largest, self._pitch) if options.is_shuffled else 0
         layout = Layout(rows, options.batch, options.drop_last)
         self._fresh = Portion(layout, 0, window, options.shard, None)

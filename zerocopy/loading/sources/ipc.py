@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
 
 from zerocopy.loading.dataset import Dataset, Group
 from zerocopy.loading.errors import ReadError
 from zerocopy.loading.sources.files import Files
 from zerocopy.loading.sources.fitting import as_schema, choose, type_of
+
+
+class _Source(NamedTuple):
+    """An open file of either format."""
+
+    schema: Any
+    batches: int
+    get_batch: Callable[[int], Any]
 
 
 class IpcFiles(Dataset):
@@ -22,7 +30,6 @@ class IpcFiles(Dataset):
         self.name, self._files, self.in_memory = files.title("Arrow"), files, files.is_local
         self._batches: list[tuple[int, int]] = []
         self.groups: list[Group] = []
-        self._open: tuple[int, Any] = (-1, None)
         for file, path in enumerate(files.paths):
             with files.reading(file):
                 here, rows = self._contents(file)
@@ -55,8 +62,8 @@ class IpcFiles(Dataset):
         self._files.check(file)
         with self._files.reading(file, number):
             if self._open[0] != file:
-                self._open = (file, self._source(file))
-            batch = self._open[1].get_batch(number)
+                self._open = (file, self._source(file).get_batch)
+            batch = self._open[1](number)
             if self._columns is not None:
                 batch = batch.select(self._columns)
             # A damaged offset of text makes a reader leave the map, which ends the process. The check of
@@ -67,19 +74,21 @@ class IpcFiles(Dataset):
     def _contents(self, file: int) -> tuple[Any, list[int]]:
         """Return a file's schema and the rows of its batches, and close the file."""
         source = self._source(file)  # in `__init__`, the traceback of a later error would keep it open
-        return source.schema, [batch.num_rows for batch in _all_batches(source)]
+        return source.schema, [source.get_batch(number).num_rows for number in range(source.batches)]
 
-    def _source(self, file: int) -> Any:
-        """Return an open file with the method ``get_batch``."""
+    def _source(self, file: int) -> _Source:
         import pyarrow as pa
 
         is_local = self._files.is_local
         handle = pa.memory_map(self._files.paths[file]) if is_local else self._files.open(file)
         try:
             if handle.read(6) == b"ARROW1":
-                return pa.ipc.open_file(handle)
+                reader = pa.ipc.open_file(handle)
+                return _Source(reader.schema, reader.num_record_batches, reader.get_batch)
             handle.seek(0)
-            return _StreamFormat(pa.ipc.open_stream(handle))
+            reader = pa.ipc.open_stream(handle)
+            batches = list(reader)
+            return _Source(reader.schema, len(batches), batches.__getitem__)
         except BaseException:
             handle.close()
             raise
@@ -90,23 +99,7 @@ class IpcFiles(Dataset):
 
     def close(self) -> None:
         """Drop the open file; batches that alias its map keep the map."""
-        self._open = (-1, None)
-
-
-class _StreamFormat:
-    """A file in the stream format: its batches are listed once."""
-
-    def __init__(self, reader: Any) -> None:
-        self.schema = reader.schema
-        self._batches = list(reader)
-        self.num_record_batches = len(self._batches)
-
-    def get_batch(self, number: int) -> Any:
-        return self._batches[number]
-
-
-def _all_batches(source: Any) -> Any:
-    return (source.get_batch(number) for number in range(source.num_record_batches))
+        self._open = (-1, None, None)
 
 
 def _difference(first: Any, other: Any) -> str:

@@ -6,8 +6,9 @@ import hashlib
 import math
 import os
 import zipfile
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from functools import cached_property, partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError
-from zerocopy.loading.dataset import Dataset, Group, Stream
+from zerocopy.loading.dataset import Dataset, DerivedDataset, Group, Stream, slice_rows
 from zerocopy.loading.errors import ReadError
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources.files import Files, digest
@@ -26,74 +27,72 @@ from zerocopy.tables.hub import hub
 
 #: Most rows of a group, so that the first batch does not wait for the whole table.
 GROUP_ROWS = 1 << 17
+#: Rows of a group that are taken by indices, and of a batch of a Hugging Face stream.
+_ROWS = 1 << 14
 
 
-class TableDataset(Dataset):
-    """The record batches of a ``pyarrow.Table``, in parts of at most 131,072 rows."""
+class MemoryDataset(Dataset):
+    """Rows in memory, of which `read` returns aliases."""
 
     in_memory = True
 
-    def __init__(self, table: Any, columns: Sequence[Hashable] | None, name: str) -> None:
-        self.name = name
-        self._table = table if columns is None else table.select(list(columns))
-        self.schema = self._table.schema
-        self._starts: list[int] = []
-        groups: list[Group] = []
-        start = 0
-        for batch in self._table.to_batches(max_chunksize=GROUP_ROWS):
-            groups.append(Group(batch.num_rows, number=len(groups)))
-            self._starts.append(start)
-            start += batch.num_rows
-        self.groups = groups
+    @cached_property
+    def digest(self) -> str:
+        """A digest of the types, the number of rows and some of the rows."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> str:
+        """Return the digest, which is made once."""
+        return self.digest
+
+
+class TableDataset(MemoryDataset):
+    """The record batches of a ``pyarrow.Table``, in parts of at most 131,072 rows."""
+
+    def __init__(self, table: Any, name: str) -> None:
+        self.name, self._table, self.schema = name, table, table.schema
+        rows = [batch.num_rows for batch in table.to_batches(max_chunksize=GROUP_ROWS)]
+        self.groups = [Group(count, number=number) for number, count in enumerate(rows)]
+        self._starts = [0, *accumulate(rows)]
 
     def read(self, index: int) -> Any:
         """Return the rows of a group: an alias."""
         return self._table.slice(self._starts[index], self.groups[index].rows)
 
     @cached_property
-    def _digest(self) -> str:
+    def digest(self) -> str:
         return table_digest(self._table)
 
-    def fingerprint(self) -> str:
-        """Return a digest of the types, the number of rows and some of the rows."""
-        return self._digest
 
-
-class ArrayDataset(Dataset):
+class ArrayDataset(MemoryDataset):
     """A dict of NumPy arrays whose first dimension is the rows."""
 
-    in_memory = True
-
     def __init__(self, arrays: Mapping[Hashable, Any], name: str) -> None:
-        self.name = name
-        self._arrays = dict(arrays)
-        rows = len(next(iter(self._arrays.values()))) if self._arrays else 0
-        self.groups = groups_of(rows)
+        self.name, self._arrays = name, dict(arrays)
+        self._rows = len(next(iter(self._arrays.values()))) if self._arrays else 0
+        self.groups = groups_of(self._rows)
 
     def read(self, index: int) -> dict[Hashable, Any]:
         """Return the rows of a group: aliases."""
         start = index * GROUP_ROWS
-        return {name: array[start : start + self.groups[index].rows] for name, array in self._arrays.items()}
+        rows: dict[Hashable, Any] = slice_rows(self._arrays, start, start + self.groups[index].rows)
+        return rows
 
     @cached_property
-    def _digest(self) -> str:
-        rows = sum(group.rows for group in self.groups)
-        places = sampled(rows)
+    def digest(self) -> str:
+        places = sampled(self._rows)
         return digest(
-            rows,
+            self._rows,
             [(name, str(array.dtype), array.shape[1:]) for name, array in self._arrays.items()],
             [array[places].tobytes() for array in self._arrays.values()],
         )
 
-    def fingerprint(self) -> str:
-        """Return a digest of the types, the number of rows and some of the rows."""
-        return self._digest
 
-
-def groups_of(rows: int) -> list[Group]:
-    """Return the groups of arrays in memory: at least one."""
-    starts = range(0, max(rows, 1), GROUP_ROWS)
-    return [Group(min(GROUP_ROWS, rows - start), number=number) for number, start in enumerate(starts)]
+def groups_of(rows: int, most: int = 0) -> list[Group]:
+    """Return groups of at most `most` rows, or of 131,072: at least one."""
+    most = most or GROUP_ROWS
+    starts = range(0, max(rows, 1), most)
+    return [Group(min(most, rows - start), number=number) for number, start in enumerate(starts)]
 
 
 def table_digest(table: Any) -> str:
@@ -110,10 +109,6 @@ def table_digest(table: Any) -> str:
 def sampled(rows: int) -> list[int]:
     """Return the rows that the digest covers: the first, the last and at most seven between."""
     return sorted({rows * part // 8 for part in range(8)} | {rows - 1}) if rows else []
-
-
-#: The name of the one array of a source without names.
-_NAME = "data"
 
 
 def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: str) -> Dataset:
@@ -136,14 +131,13 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
         why = f"the arrays differ in their number of rows: {listed}"
         fix = "pass arrays with the same length of the first dimension"
         raise UnsupportedConversionError(f"loader({name})", why, fix, code="different-lengths")
-    needs_table = options.is_matrix or any(
-        option is not None for option in (options.nulls, options.dtype, options.encode, options.schema)
-    )
+    of_tables = (options.nulls, options.dtype, options.encode, options.schema)
+    needs_table = options.is_matrix or any(option is not None for option in of_tables)
     if not needs_table and resolve(options.to).kind == "tensor":
         return ArrayDataset(columns, name)
     with opening(options, name):
         table = convert({str(label): array for label, array in columns.items()}, "pyarrow")
-    opened = fitted(TableDataset(table, None, name), options.columns, options.schema)
+    opened = fitted(TableDataset(table, name), options.columns, options.schema)
     assert isinstance(opened, Dataset)
     return opened
 
@@ -162,7 +156,7 @@ def _rows_of(label: Hashable, value: Any, options: LoaderOptions) -> Array:
     return array
 
 
-def fields_of(array: Array, name: str = _NAME) -> dict[Hashable, Array]:
+def fields_of(array: Array, name: str = "data") -> dict[Hashable, Array]:
     """Return the fields of a structured array as columns, or another array under one name."""
     if array.dtype.names and array.ndim == 1:
         return {field: array[field] for field in array.dtype.names}
@@ -182,23 +176,17 @@ def open_numpy_file(files: Files, options: LoaderOptions) -> Dataset:
         why = "a loader reads only one .npy or .npz file" if files.is_local else "the file is remote"
         fix = 'load arrays yourself: {"x": numpy.load("x.npy", mmap_mode="r"), "y": ...}'
         raise ReadError(files.asked, why, fix, code="several-files", file=path)
-    stem = os.path.splitext(os.path.basename(path))[0]
+    name = os.path.basename(path)
     with files.reading(0, library="NumPy"):
         if path.endswith(".npz"):
-            arrays: dict[Hashable, Array] = _members(path)
+            with zipfile.ZipFile(path) as archive:
+                arrays: dict[Hashable, Array] = {
+                    member.filename.removesuffix(".npy"): _mapped(path, archive, member)
+                    for member in archive.infolist()
+                }
         else:
-            arrays = fields_of(np.lib.format.open_memmap(path, mode="r"), stem)
-    opened = open_arrays(arrays, options, os.path.basename(path))
-    return _NumpyFile(opened, files)
-
-
-def _members(path: str) -> dict[Hashable, Array]:
-    """Return the arrays of a .npz file."""
-    with zipfile.ZipFile(path) as archive:
-        return {
-            member.filename.removesuffix(".npy"): _mapped(path, archive, member)
-            for member in archive.infolist()
-        }
+            arrays = fields_of(np.lib.format.open_memmap(path, mode="r"), os.path.splitext(name)[0])
+    return _NumpyFile(open_arrays(arrays, options, name), files)
 
 
 def _mapped(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
@@ -225,24 +213,20 @@ def _mapped(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Arr
     return np.memmap(path, dtype, "r", offset, shape, "F" if in_fortran_order else "C")
 
 
-class _NumpyFile(Dataset):
-    """Arrays of a file; `read` first checks that the file has not changed."""
-
-    in_memory = True
+class _NumpyFile(DerivedDataset):
+    """Arrays of a file, which `read` checks for changes."""
 
     def __init__(self, arrays: Dataset, files: Files) -> None:
-        self._arrays, self._files = arrays, files
-        self.name, self.schema, self.groups = arrays.name, arrays.schema, arrays.groups
-
-    def read(self, index: int) -> Any:
-        self._files.check(0)
-        return self._arrays.read(index)
+        super().__init__(arrays, arrays.schema, partial(_checked, files))
+        self._files = files
 
     def fingerprint(self) -> str:
         return self._files.fingerprint()
 
 
-_ROWS = 1 << 14
+def _checked(files: Files, rows: Any, place: str) -> Any:
+    files.check(0)
+    return rows
 
 
 def is_data_set(obj: Any) -> bool:
@@ -256,7 +240,7 @@ def open_data_set(obj: Any) -> Dataset | Stream:
     table = getattr(getattr(obj, "data", None), "table", None)
     if table is not None and hasattr(obj, "_indices"):
         if obj._indices is None:
-            return TableDataset(table, None, name)
+            return TableDataset(table, name)
         indices = obj._indices.column(0).to_numpy()
         return _IndexedTable(table, indices, name)
     batches = obj.with_format("arrow")
@@ -265,30 +249,22 @@ def open_data_set(obj: Any) -> Dataset | Stream:
     return BatchStream(name, schema, partial(batches.iter, _ROWS))
 
 
-class _IndexedTable(Dataset):
+class _IndexedTable(MemoryDataset):
     """Rows of a table in the order of indices, as ``shuffle()`` and ``select()`` make them.
 
     Arrow takes 16,384 rows of 8 columns in 6 ms; the data set takes them one by one in 0.1 s.
     """
 
-    in_memory = True
-
     def __init__(self, table: Any, indices: Array, name: str) -> None:
         self.name, self.schema = name, table.schema
         self._table, self._indices = table, indices
-        self.groups = [
-            Group(min(_ROWS, len(indices) - start), number=number)
-            for number, start in enumerate(range(0, len(indices), _ROWS))
-        ]
+        self.groups = groups_of(len(indices), _ROWS) if len(indices) else []
 
     def read(self, index: int) -> Any:
         start = index * _ROWS
         return self._table.take(self._indices[start : start + _ROWS]).combine_chunks()
 
     @cached_property
-    def _digest(self) -> str:
+    def digest(self) -> str:
         indices = np.ascontiguousarray(self._indices)
         return digest(table_digest(self._table), hashlib.sha256(indices.data).hexdigest())
-
-    def fingerprint(self) -> str:
-        return self._digest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,10 @@ from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.errors import LoaderOptionError, ReadError
 from zerocopy.loading.hook import hook_of
 from zerocopy.loading.options import LoaderOptions, opening
+from zerocopy.loading.sources import memory
 from zerocopy.loading.sources.files import Files, find_files
 from zerocopy.loading.sources.fitting import fitted
 from zerocopy.loading.sources.ipc import IpcFiles
-from zerocopy.loading.sources.memory import (
-    TableDataset,
-    fields_of,
-    is_data_set,
-    open_arrays,
-    open_data_set,
-    open_numpy_file,
-)
 from zerocopy.loading.sources.parquet import ParquetFiles
 from zerocopy.loading.sources.streams import CapsuleStream, FileStream
 from zerocopy.source import type_name
@@ -39,8 +32,6 @@ _FORMATS = {
     "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json", "orc": "orc",
     "npy": "numpy", "npz": "numpy",
 }  # fmt: skip
-
-
 #: Options of the host's reader, with the values that ask for nothing.
 _OF_THE_HOST = {"encode": (None, False), "schema": (None,), "on_error": ("raise",), "shuffle": (False, None)}
 _HOST = "leave out decode=: the host then decodes the files"
@@ -68,26 +59,26 @@ def _opened(source: Any, options: LoaderOptions) -> Dataset | Stream:
     if isinstance(source, (str, os.PathLike)):
         return _open_files(find_files(os.fspath(source)), options)
     if isinstance(source, (list, tuple)):
-        return _open_list(list(source), options)
+        _refuse_objects(source)
+        return _open_files(find_files([os.fspath(path) for path in source]), options)
     framework = registry.by_type(type(source))
     is_opened = framework is not None and framework.loading_hook != ""  # SciPy's DOK array is a dict too
     if isinstance(source, Mapping) and not is_opened:
-        return open_arrays(source, options, "a dict of arrays")
+        return memory.open_arrays(source, options, "a dict of arrays")
     if isinstance(source, np.ndarray):
-        return open_arrays(fields_of(source), options, "numpy.ndarray")
+        return memory.open_arrays(memory.fields_of(source), options, "numpy.ndarray")
     return fitted(_open_object(opened_handle(source), options), options.columns, options.schema)
 
 
-def _open_list(paths: list[Any], options: LoaderOptions) -> Dataset | Stream:
-    if not all(isinstance(path, (str, os.PathLike)) for path in paths):
-        kinds = sorted({type(path).__name__ for path in paths})
+def _refuse_objects(paths: Sequence[Any]) -> None:
+    kinds = {type(path).__name__ for path in paths if not isinstance(path, (str, os.PathLike))}
+    if kinds:
         raise UnsupportedConversionError(
             "loader([...])",
-            f"a list must have paths of files; this one has {', '.join(kinds)}",
+            f"a list must have paths of files; this one has {', '.join(sorted(kinds))}",
             "concatenate tables before: pyarrow.concat_tables(tables)",
             code="not-a-source",
         )
-    return _open_files(find_files([os.fspath(path) for path in paths]), options)
 
 
 def _open_files(files: Files, options: LoaderOptions) -> Dataset | Stream:
@@ -95,7 +86,7 @@ def _open_files(files: Files, options: LoaderOptions) -> Dataset | Stream:
     if format == "parquet":
         return _split(ParquetFiles(files, options.columns, options.schema), options)
     if format == "numpy":
-        return open_numpy_file(files, options)
+        return memory.open_numpy_file(files, options)
     opened: Dataset | Stream
     if format == "ipc":
         opened = IpcFiles(files, options.columns, options.schema)
@@ -125,8 +116,8 @@ def _format(files: Files) -> str:
 
 def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
     """Return an object in memory, a query or a stream."""
-    if is_data_set(source):
-        return open_data_set(source)
+    if memory.is_data_set(source):
+        return memory.open_data_set(source)
     columns = options.columns if options.schema is None else None
     for owner in registry.by_root(type(source)):
         opened = hook_of(owner).open(source, columns)
@@ -137,13 +128,13 @@ def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
     if framework is not None and framework.tables:
         with opening(options, name):
             if framework.table(source) is not None:
-                return TableDataset(convert(source, "pyarrow.Table"), None, name)
+                return memory.TableDataset(convert(source, "pyarrow.Table"), name)
     if hasattr(type(source), "__arrow_c_stream__"):
         return CapsuleStream(source, name)
     if framework is not None:
         with opening(options, name):
             array = convert(source, "numpy")
-        return open_arrays(fields_of(array), options, name)
+        return memory.open_arrays(memory.fields_of(array), options, name)
     raise UnsupportedConversionError(
         f"loader({name})",
         "it is not a source of rows",
