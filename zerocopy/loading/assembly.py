@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -151,6 +151,11 @@ class Grid:
             cuts.pop()
         return cuts
 
+    def window_cuts(self, start: int, filled: int) -> list[Cut]:
+        """Return the batches of a window that starts at row `start` of the run, and has `filled` rows."""
+        high = start + filled if self.run.end < 0 else min(start + filled, self.run.end)
+        return self.cuts(start, max(start, self.run.first), high)
+
 
 def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
     """Return chunks in the order of the source: slices of the groups, without a copy.
@@ -210,6 +215,7 @@ class Windows:
     def __call__(self, read: Reader, grid: Grid) -> Iterator[Chunk]:
         """Return the windows of a run."""
         run, is_permuted = grid.run, self._key is not None
+        assemble = self._taken if self._plan.template is None else self._written
         # The permutation depends on a window's first row, so permuted windows start at multiples of its rows.
         start = run.first - run.first % self._rows if is_permuted else run.first
         stop = run.stop - run.start if is_permuted else run.end
@@ -217,23 +223,22 @@ class Windows:
             count = self._rows if run.stop < 0 else min(self._rows, stop - start)
             position = run.start + start
             parts = read(position, position + count, run.start + run.end)
-            places = None if self._key is None else window_positions(*self._key, position, count)
-            make = self._written if self._plan.template is not None else self._taken
-            filled, chunk_of = make(parts, position, count, places, grid.least)
-            high = start + filled if run.end < 0 else min(start + filled, run.end)
-            cuts = grid.cuts(start, max(start, run.first), high)
-            if cuts:
-                yield chunk_of(cuts)
-            del chunk_of
+            filled, chunk = assemble(parts, grid, start, count)
+            if chunk is not None:
+                yield chunk
+            del chunk
             if filled < count:
                 return  # the end of a stream
             start += self._rows
 
-    def _written(
-        self, parts: Iterator[Part], position: int, count: int, places: Array | None, least: int
-    ) -> tuple[int, Callable[[list[Cut]], Chunk]]:
-        """Write the rows of a window to a buffer; return their number, and a function that makes a chunk."""
+    def _places(self, position: int, count: int) -> Array | None:
+        return None if self._key is None else window_positions(*self._key, position, count)
+
+    def _written(self, parts: Iterator[Part], grid: Grid, start: int, count: int) -> tuple[int, Chunk | None]:
+        """Write the rows of a window to a buffer; return their number, and the chunk of its batches."""
         pitch = self._plan.template.pitch if self._plan.template is not None else 0
+        position = grid.run.start + start
+        places = self._places(position, count)
         rows = self._buffers.take()[: count * pitch].reshape(count, pitch)
         present, filled = None, 0
         for part in parts:
@@ -250,15 +255,15 @@ class Windows:
             # The stream has ended before the window is full: close the gaps, and keep the order of the rows.
             kept = np.sort(places[:filled])
             rows, present = rows[kept], None if present is None else present[kept]
-        return filled, lambda cuts: RowChunk(self._plan, cuts, rows, present, least)
+        cuts = grid.window_cuts(start, filled)
+        return filled, RowChunk(self._plan, cuts, rows, present, grid.least) if cuts else None
 
-    def _taken(
-        self, parts: Iterator[Part], position: int, count: int, places: Array | None, least: int
-    ) -> tuple[int, Callable[[list[Cut]], Chunk]]:
-        """Return the number of rows of a window of tables, and a function that takes them.
+    def _taken(self, parts: Iterator[Part], grid: Grid, start: int, count: int) -> tuple[int, Chunk | None]:
+        """Take the rows of a window of tables; return their number, and the chunk of its batches.
 
         Arrow takes the rows of a whole window at once, because it took four times as long batch by batch.
         """
+        places = self._places(grid.run.start + start, count)
         assert places is not None  # windows of tables are permuted
         contents: list[Any] = []
         source, row, filled = np.full(count, -1), 0, 0  # the row that each place delivers; -1: it is skipped
@@ -270,14 +275,10 @@ class Windows:
             filled += part.rows
         if filled < count:
             source = source[np.sort(places[:filled])]
-        is_read = source >= 0
-        ends = np.concatenate([[0], np.cumsum(is_read)])
-
-        def taken(cuts: list[Cut]) -> Chunk:
-            present = [cut._replace(low=int(ends[cut.low]), high=int(ends[cut.high])) for cut in cuts]
-            kept = [cut for cut in present if cut.high - cut.low >= least]
-            rows = take_rows(contents, source[is_read]) if kept else None
-            contents.clear()
-            return SliceChunk(self._plan, kept, rows)
-
-        return filled, taken
+        cuts = grid.window_cuts(start, filled)
+        if row < filled:
+            is_read = source >= 0
+            source, ends = source[is_read], np.concatenate([[0], np.cumsum(is_read)])
+            cuts = [cut._replace(low=int(ends[cut.low]), high=int(ends[cut.high])) for cut in cuts]
+            cuts = [cut for cut in cuts if cut.high - cut.low >= grid.least]
+        return filled, SliceChunk(self._plan, cuts, take_rows(contents, source)) if cuts else None
