@@ -1,6 +1,6 @@
 """The goals of the compiled core: all conversions of their table take turns in one task.
 
-Each time is compared with code by hand, with the documented call, and with the pure Python path
+Each time is compared with code by hand, with the documented call and, for arrays, with the pure Python path
 in the same process. Without the compiled core, zerocopy's call and its pure Python path are the same.
 """
 

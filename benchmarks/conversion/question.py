@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import zerocopy as zc
 from benchmarks.conversion.goals import PURE
 from benchmarks.timing import Loop, Statement
+from zerocopy._engine import routes
+from zerocopy._engine.convert import convert_slowly
 
 Names = Mapping[str, Any]
 Make = Callable[[], Any]
@@ -74,13 +75,6 @@ class Question:
     pieces: int = 0
 
 
-def in_python() -> Callable[..., Any]:
-    """Return `convert` without the compiled core."""
-    module = import_module("zerocopy._engine.convert")
-    function: Callable[..., Any] = getattr(module, "convert_in_python", zc.convert)
-    return function
-
-
 def method(code: str, role: str, names: Names, note: str = "", make: Make | None = None) -> Method:
     """Return a method; with `make`, ``x`` is a new object in each call."""
     if make is None:
@@ -90,7 +84,32 @@ def method(code: str, role: str, names: Names, note: str = "", make: Make | None
 
 
 def ours(code: str, names: Names, make: Make | None = None) -> list[Method]:
-    """Return the call of zerocopy, and the same call without the compiled core as a reference."""
-    pure = code.replace("zc.convert(", "convert_in_python(")
-    names = {**names, "zc": zc, "convert_in_python": in_python()}
-    return [method(code, "ours", names, "", make), method(pure, "reference", names, PURE, make)]
+    """Return the call of zerocopy and, for an array without options, that without the core as a reference."""
+    names = {**names, "zc": zc}
+    methods = [method(code, "ours", names, "", make)]
+    call = re.fullmatch(r'zc\.convert\(x, "(\w+)"\)', code)
+    convert_in_python = in_python(names["x"], call[1]) if call else None
+    if convert_in_python is not None:
+        names["convert_in_python"] = convert_in_python
+        pure = code.replace("zc.convert(", "convert_in_python(")
+        methods.append(method(pure, "reference", names, PURE, make))
+    return methods
+
+
+def in_python(x: Any, to: str) -> Callable[..., Any] | None:
+    """Return the fast path of `convert` without the compiled core; None for tables and containers."""
+    parts = routes.find_parts(x, to)
+    route = None if parts is None or "columns" in parts.exporters else routes.compose(parts, to, {})
+    if route is None:
+        return None
+    table = {to: {type(x): route}}
+
+    def convert_in_python(obj: Any, to: Any, **options: Any) -> Any:
+        if options:
+            return convert_slowly(obj, to, options)
+        try:
+            return table[to][type(obj)](obj)
+        except Exception:  # noqa: BLE001 - the route cannot take the object
+            return convert_slowly(obj, to, options)
+
+    return convert_in_python
