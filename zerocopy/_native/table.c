@@ -83,8 +83,10 @@ option_flag(PyObject *value)
 
 /* ---- values of options, and equal ones ---- */
 
-/* The most values of a process: programs can pass new ones in each call. */
+/* The most values, because programs can pass new ones in each call: then all values and routes are dropped. */
 #define MAX_VALUES 512
+
+static PyObject *clear_routes(PyObject *module, PyObject *nothing);
 
 static PyObject *values = NULL; /* a dict: what identifies a value -> the first such value, which keys hold */
 
@@ -110,23 +112,22 @@ identity_of(PyObject *value)
 }
 
 /* Returns a reference to the value that keys hold for an equal one; with `adds`, that is `value` if there is none.
-   NULL without an exception if there is none, if there are too many, or if it cannot be hashed. */
+   NULL without an exception if there is none, or if it cannot be hashed. */
 static PyObject *
 held_value(PyObject *value, bool adds)
 {
     PyObject *identity = identity_of(value), *held = NULL;
     if (identity != NULL) {
-        held = PyDict_GetItemWithError(values, identity);
-        if (held == NULL && adds && !PyErr_Occurred() && PyDict_GET_SIZE(values) < MAX_VALUES) {
+        held = Py_XNewRef(PyDict_GetItemWithError(values, identity));
+        if (held == NULL && adds && !PyErr_Occurred()) {
             bool is_sequence = PyList_CheckExact(value) || PyTuple_CheckExact(value);
             PyObject *kept = Py_NewRef(is_sequence ? identity : value);
             if (PyUnicode_CheckExact(kept)) {
                 PyUnicode_InternInPlace(&kept); /* literals in the caller's code then have its address */
             }
-            held = PyDict_SetDefault(values, identity, kept);
+            held = Py_XNewRef(PyDict_SetDefault(values, identity, kept));
             Py_DECREF(kept);
         }
-        Py_XINCREF(held);
         Py_DECREF(identity);
     }
     if (held == NULL) {
@@ -142,6 +143,14 @@ hold_key(RouteKey *key, bool adds)
 {
     PyObject **fields[] = {&key->device, &key->dtype, &key->layout, &key->columns};
     size_t count = sizeof(fields) / sizeof(fields[0]), done = 0;
+    if (adds && PyDict_GET_SIZE(values) + (Py_ssize_t)count > MAX_VALUES) {
+        PyDict_Clear(values);
+        PyObject *done = clear_routes(NULL, NULL);
+        if (done == NULL) {
+            PyErr_Clear(); /* no memory for another table: the routes stay */
+        }
+        Py_XDECREF(done);
+    }
     for (; done < count; done++) {
         PyObject *value = *fields[done];
         if (value != NULL && (*fields[done] = held_value(value, adds)) == NULL) {
@@ -305,6 +314,12 @@ routes_get(PyObject *self, PyObject *type)
     RouteKey key = ((Routes *)self)->key;
     key.type = (PyTypeObject *)type; /* another object than a type is never found */
     Route *route = find_route(&key);
+    if (UNLIKELY(route == NULL && key.flags & HAS_VALUES)) {
+        route = find_route_of_equal(&key); /* the values may have been dropped, and equal ones stored */
+    }
+    if (UNLIKELY(route == NULL && PyErr_Occurred())) {
+        return NULL;
+    }
     return Py_NewRef(route == NULL ? Py_None : (PyObject *)route);
 }
 
@@ -393,7 +408,7 @@ clear_routes(PyObject *module, PyObject *nothing)
     Py_RETURN_NONE;
 }
 
-/* Forgets the values of options, at the end of the interpreter: a `Routes` with values finds nothing afterwards. */
+/* Forgets the values of options, at the end of the interpreter. */
 static PyObject *
 clear_values(PyObject *module, PyObject *nothing)
 {
