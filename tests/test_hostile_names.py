@@ -16,7 +16,7 @@ from helpers.monitor_samples import card, cards, process, sample
 from helpers.paths import ROOT
 
 import zerocopy as zc
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.report import Snapshot, html_table, text_table
 from zerocopy.monitor.sample import Sample

@@ -38,12 +38,12 @@ NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
 
 #: Each part of the package, with the other parts that it may import, in functions too (DESIGN section 5).
 LAYERS: dict[str, set[str]] = {
-    **dict.fromkeys(NOUNS, NOUNS | {"formatting", "notebooks"}),
+    **dict.fromkeys(NOUNS, NOUNS | {"formatting"}),
     # The compiled core and its loader.
     "_native": {"errors"},
     "forks": set(),
-    "notebooks": {"formatting"},
-    # Sizes, times, counts and names as text.
+    "_version": set(),
+    # Sizes, times, counts and names as text, and tables of HTML.
     "formatting": set(),
     "protocols": NOUNS | {"_native"},
     "layout": NOUNS | {"_native", "forks", "protocols"},
@@ -55,14 +55,13 @@ LAYERS: dict[str, set[str]] = {
         "_native",
         "forks",
         "framework",
-        "notebooks",
         "interpreter",
         "protocols",
         "registry",
     },
     "framework": NOUNS | {"forks", "protocols"},
     # It loads a framework's file when an object or a target needs it.
-    "registry": NOUNS | {"_frameworks", "forks", "formatting", "framework", "notebooks"},
+    "registry": NOUNS | {"_frameworks", "forks", "formatting", "framework"},
     "casting": NOUNS | {"protocols", "registry"},
     # Arrays of several buffers: sparse, ragged.
     "compound": NOUNS | {"describe", "framework", "protocols", "registry"},
@@ -72,6 +71,7 @@ LAYERS: dict[str, set[str]] = {
     "_frameworks": NOUNS
     | {
         "_native",
+        "_version",
         "audit",
         "forks",
         "interpreter",
@@ -102,7 +102,6 @@ LAYERS: dict[str, set[str]] = {
         "formatting",
         "framework",
         "layout",
-        "notebooks",
         "pool",
         "protocols",
         "registry",
@@ -114,11 +113,11 @@ LAYERS: dict[str, set[str]] = {
         "formatting",
         "_engine",
         "_native",
+        "_version",
         "describe",
         "forks",
         "framework",
         "loading",
-        "notebooks",
         "pool",
         "protocols",
         "registry",
@@ -134,7 +133,6 @@ LAYERS: dict[str, set[str]] = {
         "interpreter",
         "framework",
         "monitor",
-        "notebooks",
         "protocols",
         "registry",
         "tables",
@@ -163,7 +161,6 @@ LAYERS: dict[str, set[str]] = {
         "_engine",
         "describe",
         "framework",
-        "notebooks",
         "protocols",
         "registry",
         "tables",
@@ -181,7 +178,6 @@ LAYERS: dict[str, set[str]] = {
         "audit",
         "integrations",
         "monitor",
-        "notebooks",
         "pool",
         "interpreter",
         "protocols",
@@ -194,7 +190,18 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     # The public names, loaded on first use.
     "zerocopy": NOUNS
-    | {"_engine", "forks", "framework", "functions", "layout", "loading", "monitor", "pairs", "pool"}
+    | {
+        "_engine",
+        "_version",
+        "forks",
+        "framework",
+        "functions",
+        "layout",
+        "loading",
+        "monitor",
+        "pairs",
+        "pool",
+    }
     | {"registry", "shared", "tables"},
 }
 
@@ -203,7 +210,6 @@ FOR_TYPE_CHECKERS = {"framework": {"zerocopy.tables.column"}}
 
 #: Imports against `LAYERS`: module and part. Remove pairs; never add one.
 EXCEPTIONS = {
-    ("zerocopy._frameworks.pandas.metadata", "zerocopy"),
     ("zerocopy.tables.result", "zerocopy"),
 }
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 
+from zerocopy._version import __version__ as __version__
 from zerocopy.forks import LOADING as _LOADING
 
 TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
@@ -77,8 +78,6 @@ if TYPE_CHECKING:
     from zerocopy.strided_view import StridedView as StridedView
     from zerocopy.tables.column import Column as Column, Table as Table
     from zerocopy.tables.result import Encoded as Encoded, Masked as Masked
-
-__version__ = "0.1.0"
 
 _HOME = {
     "convert": "_engine.convert",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from zerocopy.errors import Reason, ZeroCopyError
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 
 
 class _Deferred:
@@ -151,7 +151,7 @@ class Plan(_Deferred):
 
     def _repr_html_(self) -> str:
         """Return tables for notebooks: the conversion and, for a container or table, its leaves."""
-        from zerocopy.notebooks import html
+        from zerocopy.formatting import html
 
         caption = f"{self.source} \u2192 {self.target}: {self._verdict()}"
         tables = [html.table(caption, self._rows() or [("protocol", self.protocol or "none")])]

@@ -18,7 +18,7 @@ import zerocopy._frameworks
 from zerocopy import forks
 from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
 from zerocopy.forks import installed_version, is_imported as is_imported
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.framework import Framework, while_forks_wait
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
@@ -98,7 +98,7 @@ class Frameworks(dict[str, FrameworkInfo]):
         return "\n".join(_cut(printable(line), 80) for line in lines)
 
     def _repr_html_(self) -> str:
-        from zerocopy.notebooks import html
+        from zerocopy.formatting import html
 
         return html.table(f"{len(self)} frameworks", self._rows(), _COLUMNS)
 

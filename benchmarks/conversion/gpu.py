@@ -23,7 +23,7 @@ from benchmarks.conversion.gpu_contenders import (
 from benchmarks.conversion.subjects import aligned_values
 from benchmarks.suite import Case, Entry, Section, Settings, Task
 from benchmarks.timing import Loop, Pace, Raised, Statement, Timing, measure, take_turns
-from zerocopy.formatting.units import format_bytes
+from zerocopy.formatting import format_bytes
 from zerocopy.protocols import cuda_driver
 
 COUNT = 1000  # elements

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.pool.sides import Side, turns
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Pace, Timing
-from zerocopy.formatting.units import format_bytes
+from zerocopy.formatting import format_bytes
 from zerocopy.pool import hooks
 from zerocopy.pool.gpus import visible_gpus
 

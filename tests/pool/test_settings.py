@@ -10,7 +10,7 @@ from helpers.pool_stand_ins import HostAllocator
 from hypothesis import given, strategies as st
 
 import zerocopy as zc
-from zerocopy.formatting.units import format_bytes
+from zerocopy.formatting import format_bytes
 from zerocopy.pool import hooks
 from zerocopy.pool.settings import KINDS, Settings, device_number
 from zerocopy.pool.sizes import parse_size, show_value

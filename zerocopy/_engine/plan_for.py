@@ -17,7 +17,7 @@ from zerocopy._engine.target import is_named, of_object, text
 from zerocopy.device import parse_stream
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public, shorten
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.plan import Plan
 from zerocopy.protocols.arrow_c import read_field
 from zerocopy.protocols.exporter_errors import is_error

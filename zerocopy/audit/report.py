@@ -11,8 +11,7 @@ from typing import Any, TypedDict
 from zerocopy.audit import wrapper
 from zerocopy.audit.check import ALIAS, AVOIDABLE, NEEDED
 from zerocopy.audit.recorder import SAMPLED, AuditRow, Recorder
-from zerocopy.formatting.printable import printable
-from zerocopy.formatting.units import format_bytes, format_count, format_seconds
+from zerocopy.formatting import format_bytes, format_count, format_seconds, printable
 from zerocopy.monitor.report import Report, aligned, short_path, width_of_terminal
 
 _NOTE = (
@@ -127,7 +126,7 @@ class Audit(Report):
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        from zerocopy.notebooks import html
+        from zerocopy.formatting import html
 
         rows = self.rows
         cells = [(*line, "\n".join(_notes(row))) for line, row in zip(_cells(rows), rows, strict=True)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.interpreter.program import execute
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from zerocopy.cli.processes import processes
 from zerocopy.cli.terminal import Output, print_json, quiet_imports
 from zerocopy.errors import DeviceError, ZeroCopyError
 from zerocopy.forks import is_imported
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.exporter_errors import is_error
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.monitor.nvml import (
     CardLostError,
     DriverRestartedError,

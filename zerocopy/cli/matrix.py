@@ -19,9 +19,8 @@ from zerocopy import registry
 from zerocopy.cli import datasets, doctor
 from zerocopy.cli.terminal import Output, print_json, quiet_imports
 from zerocopy.errors import Reason, UnknownFrameworkError
+from zerocopy.formatting import format_seconds, printable
 from zerocopy.formatting.lines import Line, grid, labelled, paragraph, shorten
-from zerocopy.formatting.printable import printable
-from zerocopy.formatting.units import format_seconds
 from zerocopy.pairs import samples
 from zerocopy.pairs.arrays import ArrayCell, ArrayMatrix
 from zerocopy.pairs.cells import HEADINGS, OUTCOMES, TYPE, Cell, Footnotes, join_names

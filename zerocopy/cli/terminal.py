@@ -14,8 +14,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
+from zerocopy.formatting import printable
 from zerocopy.formatting.lines import Line
-from zerocopy.formatting.printable import printable
 
 PLAIN_WIDTH = 80
 

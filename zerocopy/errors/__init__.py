@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import sys
 import warnings
 from types import FrameType
 
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 
 #: Packages whose frames lie between zerocopy's and the user's: imports and threads.
 _BETWEEN = ("zerocopy", "importlib", "threading")

@@ -20,7 +20,7 @@ from typing import Any
 from zerocopy import forks
 from zerocopy.errors.warning import warn
 from zerocopy.forks import is_imported as is_imported, is_lazy, spec_of
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.protocols.exporter_errors import is_error
 
 _waiting: dict[str, list[Callable[[], None]]] = {}

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.source import Array
 
 _NONE: Mapping[str, Any] = MappingProxyType({})

@@ -11,7 +11,7 @@ import numpy as np
 
 from zerocopy._engine.target import text as target_name
 from zerocopy.errors import Reason
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.loading.assembly import table_bytes
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.dataset import Dataset, Stream, concatenate, slice_rows
@@ -121,7 +121,7 @@ class LoaderPlan:
 
     def _repr_html_(self) -> str:
         """Return tables for notebooks: the batches, and the columns."""
-        from zerocopy.notebooks import html
+        from zerocopy.formatting import html
 
         caption = f"{self.source} \u2192 {self.target}"
         copies = "".join(f"\n{nbytes:,}  {name}" for name, nbytes in self.copies.items())

@@ -13,7 +13,7 @@ from typing import Any, cast
 from zerocopy import forks
 from zerocopy._engine.target import resolve, text
 from zerocopy.errors.tracebacks import public
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.loading import assembly, state as states
 from zerocopy.loading.assembly import Chunk
 from zerocopy.loading.batch_plan import plan_batches

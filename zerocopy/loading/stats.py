@@ -114,7 +114,7 @@ class LoaderStats(NamedTuple):
 
     def _repr_html_(self) -> str:
         """Return tables for notebooks: the counts, and the groups that could not be read."""
-        from zerocopy.notebooks import html
+        from zerocopy.formatting import html
 
         rows = [
             (name.replace("_", " "), f"{value:,.3f}" if isinstance(value, float) else f"{value:,}")

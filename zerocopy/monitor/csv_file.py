@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import ConversionRow, as_dict, rows_of, sum_rows
 from zerocopy.monitor.errors import MonitorFieldError, MonitorFileError
 from zerocopy.monitor.memory_split import memory_split

@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from zerocopy.formatting.printable import printable
-from zerocopy.formatting.units import format_count
+from zerocopy.formatting import format_count, printable
 from zerocopy.monitor.report import aligned
 from zerocopy.monitor.sample import Cards
 

@@ -121,7 +121,7 @@ def make_record(
 
 def describe_process() -> ProcessInfo:
     """Return the part of a record that identifies this process."""
-    from zerocopy import __version__
+    from zerocopy._version import __version__
 
     pid = os.getpid()
     return ProcessInfo(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import as_dict, rows_of, sort
 from zerocopy.monitor.errors import MonitorFileError, require
 from zerocopy.monitor.observer import Rates

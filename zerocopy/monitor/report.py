@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar
 
-from zerocopy.formatting.printable import printable
-from zerocopy.formatting.units import format_bytes, format_count, format_seconds
+from zerocopy.formatting import format_bytes, format_count, format_seconds, printable
 from zerocopy.monitor.conversion import (
     ORDERS,
     ConversionRow,
@@ -234,7 +233,7 @@ class Snapshot(ConversionReport):
         return "\n".join([*map(printable, self._heads()), super().__str__()])
 
     def _repr_html_(self) -> str:
-        from zerocopy.notebooks import html
+        from zerocopy.formatting import html
 
         first, *others = self._heads()
         facts = [tuple(line.split(": ", 1)) for line in others]
@@ -287,7 +286,7 @@ def text_table(rows: Sequence[ConversionRow], width: int | None = None) -> str:
 
 def html_table(caption: str, rows: Sequence[ConversionRow]) -> str:
     """Return a table for notebooks."""
-    from zerocopy.notebooks import html
+    from zerocopy.formatting import html
 
     if not rows:
         return html.table(caption, [])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zerocopy.errors import Reason
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 
 #: A footnote of a cell: its kind, the reason and the remedy.
 Key = tuple[str, str, str]

@@ -13,8 +13,7 @@ from zerocopy._engine.containers import leaf_calls
 from zerocopy._engine.convert import convert
 from zerocopy.describe import describe
 from zerocopy.errors.tracebacks import public
-from zerocopy.formatting.printable import printable
-from zerocopy.notebooks import html
+from zerocopy.formatting import html, printable
 from zerocopy.pairs import arrays, columns, samples
 from zerocopy.pairs.conversion import Progress
 from zerocopy.pairs.samples import Data

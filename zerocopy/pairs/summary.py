@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import zerocopy
+from zerocopy.formatting import printable
 from zerocopy.formatting.lines import Line, grid, labelled, paragraph
-from zerocopy.formatting.printable import printable
 from zerocopy.pairs.arrays import ArrayCell, ArrayMatrix
 from zerocopy.pairs.cells import OUTCOMES, Cell, Footnote, Footnotes, join_names
 from zerocopy.pairs.columns import ColumnCell, ColumnMatrix

@@ -8,7 +8,7 @@ from typing import Any
 from zerocopy import forks
 from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.errors import PoolUnavailableError, Reason
-from zerocopy.formatting.units import format_bytes
+from zerocopy.formatting import format_bytes
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import Stats, StatsDelta
 from zerocopy.protocols import cuda_driver, cuda_pool

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn, Protocol
 
 from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.errors import Reason
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.interpreter import imports
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zerocopy.errors import PoolOptionError, ZeroCopyError
-from zerocopy.formatting.units import format_bytes
+from zerocopy.formatting import format_bytes
 from zerocopy.pool import hooks
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.host import Mode

@@ -16,7 +16,7 @@ from zerocopy.errors import (
     ZeroCopyError,
 )
 from zerocopy.forks import LOADING
-from zerocopy.formatting.units import format_bytes
+from zerocopy.formatting import format_bytes
 from zerocopy.interpreter import shutdown
 from zerocopy.pool import hooks
 from zerocopy.pool.attachments import Attachments

@@ -10,7 +10,7 @@ from typing import Any
 
 from zerocopy.errors import PoolOptionError
 from zerocopy.forks import LOADING
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.pool import limits
 from zerocopy.pool.host import HostFigures, HostStats, Mode, Pinned
 from zerocopy.pool.limits import Limit

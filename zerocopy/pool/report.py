@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from zerocopy.formatting.printable import printable
-from zerocopy.formatting.units import format_bytes
-from zerocopy.notebooks import html
+from zerocopy.formatting import format_bytes, html, printable
 from zerocopy.pool.hook import Attachment, join_names
 from zerocopy.pool.host import MODES, HostFigures, Mode
 from zerocopy.pool.memory import DeviceMemory

@@ -18,8 +18,7 @@ from typing import Any
 
 from zerocopy import forks
 from zerocopy.errors import PoolClosedError, PoolOptionError, PoolUnavailableError, Reason, ZeroCopyError
-from zerocopy.formatting.printable import printable
-from zerocopy.formatting.units import format_bytes
+from zerocopy.formatting import format_bytes, printable
 from zerocopy.interpreter import shutdown
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.settings import Settings

@@ -13,8 +13,7 @@ from typing import Any
 from zerocopy import forks
 from zerocopy.errors import PoolOptionError
 from zerocopy.errors.warning import warn
-from zerocopy.formatting.printable import printable
-from zerocopy.formatting.units import format_bytes
+from zerocopy.formatting import format_bytes, printable
 from zerocopy.pool.host import HostStats
 from zerocopy.pool.host.c_library import resident
 
@@ -63,7 +62,7 @@ class Stats:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        from zerocopy.notebooks import html
+        from zerocopy.formatting import html
 
         rows = []
         for field in fields(self):

@@ -9,7 +9,7 @@ from zerocopy import registry
 from zerocopy.describe import describe_array
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.framework import Framework
 from zerocopy.shared import figures
 from zerocopy.shared.errors import StaleHandleError

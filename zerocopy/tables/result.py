@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 
 _TEXT = ("string", "large_string", "binary", "large_binary")
 

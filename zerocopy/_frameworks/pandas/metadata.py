@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-import zerocopy
 from zerocopy._frameworks.pandas import labels
+from zerocopy._version import __version__
 from zerocopy.protocols.exporter_errors import is_error
 
 KEY = b"pandas"
@@ -155,7 +155,7 @@ def write(
         "column_indexes": list(levels),
         "columns": list(columns),
         "attributes": attributes if kept else {},
-        "creator": {"library": "zerocopy", "version": zerocopy.__version__},
+        "creator": {"library": "zerocopy", "version": __version__},
         "pandas_version": version,
     }
     return {KEY: json.dumps(entry).encode()}

@@ -23,7 +23,7 @@ from rich.text import Text
 from zerocopy.cli.monitor.view import final_report
 from zerocopy.cli.monitor.watching import open_outputs, served, watch
 from zerocopy.errors import ZeroCopyError
-from zerocopy.formatting.units import format_count, format_seconds
+from zerocopy.formatting import format_count, format_seconds
 from zerocopy.monitor.errors import MonitorFileError, RunDirectoryError
 from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.run_directory import VARIABLE, FileName, default_directory, opened

@@ -11,8 +11,7 @@ from typing import Any
 
 from rich.text import Text
 
-from zerocopy.formatting.printable import printable
-from zerocopy.formatting.units import format_bytes, format_count, format_seconds
+from zerocopy.formatting import format_bytes, format_count, format_seconds, printable
 from zerocopy.monitor.conversion import ConversionRow, merged_rows
 from zerocopy.monitor.memory_split import MemorySplit, memory_split
 from zerocopy.monitor.observer import Rates

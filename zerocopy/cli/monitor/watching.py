@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 from zerocopy.monitor.observer import Observer, Rates
 from zerocopy.monitor.process_record import is_zombie
 from zerocopy.monitor.run_directory import FileName

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from zerocopy.formatting.units import format_bytes, format_seconds
+from zerocopy.formatting import format_bytes, format_seconds
 from zerocopy.monitor.conversion import ConversionRow, rows_of, sort
 from zerocopy.monitor.memory_split import PARTS, memory_split
 from zerocopy.monitor.report import count_cells, short_path, summary

@@ -19,9 +19,9 @@ from bokeh.models import (
 from bokeh.models.widgets import Div
 from bokeh.plotting import figure
 
-from zerocopy.formatting.units import format_bytes
+from zerocopy.formatting import format_bytes
+from zerocopy.formatting.html import escape
 from zerocopy.monitor.web.feed import Moment
-from zerocopy.notebooks.html import escape
 
 #: The style of texts and tables: the page's style does not apply in the shadow DOM of Bokeh's elements.
 STYLE = """

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from zerocopy import forks
 from zerocopy.errors import PoolOptionError, PoolUnavailableError, Reason
-from zerocopy.formatting.units import format_bytes
+from zerocopy.formatting import format_bytes
 from zerocopy.pool.gpus import visible_gpus
 from zerocopy.pool.host import c_library, data_handler
 from zerocopy.pool.host.c_library import (
@@ -76,7 +76,7 @@ class HostFigures(dict[str, HostStats]):
         return figures
 
     def _repr_html_(self) -> str:
-        from zerocopy.notebooks import html
+        from zerocopy.formatting import html
 
         rows = [
             (name, *("not counted" if n is None else format_bytes(n) for n in astuple(each)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from zerocopy.formatting.printable import printable
+from zerocopy.formatting import printable
 
 _TABLE = "border-collapse:collapse;margin:0.5em 0;min-width:min(100%,36em)"
 _CAPTION = (

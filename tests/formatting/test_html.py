@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
+from zerocopy.formatting import html
 from zerocopy.loading.explain import LoaderPlan
 from zerocopy.loading.stats import Skipped
-from zerocopy.notebooks import html
 from zerocopy.pairs.matrix import Matrix
 from zerocopy.pool.host import HostFigures, HostStats
 from zerocopy.pool.stats import Stats
