@@ -31,8 +31,8 @@ OPTIONAL = {root for name in registry.frameworks() for root in registry.by_name(
 OPTIONAL = (OPTIONAL | {"ml_dtypes", "rmm"}) - {"numpy"}
 #: Files that may import RMM, inside functions: they build a pool from its memory resources.
 RMM_FILES = {PACKAGE / "pool" / name for name in ("rmm_pool.py", "hooks.py")}
-#: Folders whose modules are Numba kernels and import Numba at module level.
-KERNEL_FOLDERS = {PACKAGE / "layout" / "kernels", PACKAGE / "layout" / "cuda"}
+#: Files and folders of Numba kernels, which import Numba at module level.
+KERNELS = {PACKAGE / "layout" / "numba_kernels.py", PACKAGE / "layout" / "cuda"}
 
 NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
 
@@ -221,7 +221,7 @@ def part_of(module: str) -> str:
 
 def forbidden_roots(path: Path) -> set[str]:
     """Return the top-level modules that a file must not import; kernels are written in Numba."""
-    allowed = {"numba"} if KERNEL_FOLDERS & set(path.parents) else set()
+    allowed = {"numba"} if KERNELS & {path, *path.parents} else set()
     return OPTIONAL - allowed - ({"rmm"} if path in RMM_FILES else set())
 
 
@@ -470,9 +470,10 @@ def test_core_imports_no_framework() -> None:
 def test_kernels_are_imported_inside_functions_only() -> None:
     """Importing them loads Numba."""
     for path in FILES:
-        if not KERNEL_FOLDERS & set(path.parents):
+        if not KERNELS & {path, *path.parents}:
             names = imported_names(path, at_import=True, for_types=False)
-            assert not {n for n in names if n.startswith(("zerocopy.layout.kernels", "zerocopy.layout.cuda"))}
+            kernels = ("zerocopy.layout.numba_kernels", "zerocopy.layout.cuda")
+            assert not {name for name in names if name.startswith(kernels)}
 
 
 def test_no_text_of_the_pool_names_a_framework() -> None:

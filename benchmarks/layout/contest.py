@@ -33,7 +33,7 @@ MODULES = {
 
 #: Libraries by the names that need them: a method whose library is missing is left out.
 _NEEDS = {"pd": "pandas", "pl": "polars", "pa": "pyarrow"} | dict.fromkeys(
-    ("stream", "split", "split_parallel", "merge", "merge_parallel"), "numba"
+    ("columns_by_numba", "rows_by_numba", "split", "split_parallel", "merge", "merge_parallel"), "numba"
 )
 
 # A call takes 10 to 30 ms: 60 of them take 2 s at most, and a full run a quarter of an hour.
@@ -146,7 +146,7 @@ class Contest:
         for method in methods:
             if not method.wanted(settings):
                 continue
-            long = settings.quick and method.note.startswith(LOOP) and len(self.names["dtype"]) > _LONG_LOOP
+            long = settings.quick and "numba" in method.needs() and len(self.names["dtype"]) > _LONG_LOOP
             refused = "takes seconds to compile: not with --quick" if long else self.check(method)
             if refused and method.role == "ours":
                 raise AssertionError(f"{method.code} {refused}")

@@ -1,31 +1,32 @@
-"""Code compiled with Numba: a non-temporal copy, and loops for one dtype as users write them."""
+"""Loops for one dtype, compiled with Numba: as users write them, and those of zerocopy without its core."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import numba as nb
 import numpy as np
 from numba import config, njit, prange
 
-from zerocopy.layout.kernels.instructions import copy1, store_fence, stream_line
-from zerocopy.layout.record_plan import LINE
+from zerocopy.layout import numba_kernels, rows
+from zerocopy.layout.record_type import record_type
 
 # Threads of the OpenMP layer spin after a parallel loop, on the cores of the next contender; those
 # of this layer sleep. It has an effect only before the first parallel loop.
 config.THREADING_LAYER = "workqueue"
 
 
-@njit(nb.void(*(nb.intp,) * 3), nogil=True)  # type: ignore[untyped-decorator]
-def copy_lines(target: Any, source: Any, nbytes: Any) -> None:
-    """Copy bytes with non-temporal stores; `target` must be a multiple of 64."""
-    whole = nbytes // LINE * LINE
-    for byte in range(0, whole, LINE):
-        stream_line(target + byte, source + byte)
-    store_fence()
-    for byte in range(whole, nbytes):
-        copy1(target + byte, source + byte)
+def columns_by_numba(records: Any, columns: dict[str, Any]) -> None:
+    """Write the fields of records to columns, as ``aos_to_soa`` does without the compiled core."""
+    kind = record_type(records.dtype)
+    rows.copy_rows(numba_kernels.read_rows, records, kind, [*columns.values()], 0, None)
+
+
+def rows_by_numba(columns: dict[str, Any], records: Any) -> None:
+    """Write columns to the fields of records, as ``soa_to_aos`` does without the compiled core."""
+    kind = record_type(records.dtype)
+    rows.clear_padding(records, kind)
+    rows.copy_rows(numba_kernels.write_rows, records, kind, [*columns.values()], 0, None)
 
 
 def split(dtype: np.dtype[Any], *, parallel: bool) -> Callable[..., None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,10 @@ from benchmarks.layout.contest import (
 from benchmarks.layout.copies import cores
 from benchmarks.layout.data import LAYOUTS, Array, Layout, memory, native, records, size
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
+
+#: zerocopy without its compiled core, and the goal of its speed relative to an ordinary copy.
+COLUMNS_BY_NUMBA, ROWS_BY_NUMBA = "columns_by_numba(r, o)", "rows_by_numba(c, r)"
+BY_NUMBA_TO_COPY = 0.7
 
 ORDINARY, STREAMED = "copy(w, raw)", "stream(w, raw)"
 
@@ -70,6 +75,13 @@ TO_COLUMNS = (
     Method("zc.aos_to_soa(r, out=o)", "ours", "zerocopy", gives="o"),
     Method("zc.aos_to_soa(r)", "ours", "zerocopy, fresh memory", FRESH),
     *COPIES,
+    Method(
+        COLUMNS_BY_NUMBA,
+        "reference",
+        "zerocopy with Numba",
+        "Numba loop of zerocopy: aos_to_soa without the compiled core",
+        gives="o",
+    ),
     Method("for f in o: np.copyto(o[f], r[f])", "idiom", "np.copyto per field", gives="o"),
     Method(
         "{f: np.ascontiguousarray(r[f]) for f in r.dtype.names}",
@@ -118,6 +130,13 @@ TO_ROWS = (
     Method("zc.soa_to_aos(c, dtype, out=r)", "ours", "zerocopy", gives="r"),
     Method("zc.soa_to_aos(c, dtype)", "ours", "zerocopy, fresh memory", FRESH),
     *COPIES,
+    Method(
+        ROWS_BY_NUMBA,
+        "reference",
+        "zerocopy with Numba",
+        "Numba loop of zerocopy: soa_to_aos without the compiled core",
+        gives="r",
+    ),
     Method("for f in c: r[f] = c[f]", "idiom", "assignment per field", gives="r"),
     Method("np.rec.fromarrays([*c.values()], dtype=dtype)", "idiom", "np.rec.fromarrays", FRESH),
     Method(
@@ -174,7 +193,8 @@ def _loops(dtype: np.dtype[Any], name: str) -> dict[str, Any]:
     except ImportError:
         return {}  # the methods that need them are left out
     make = getattr(loops, name)
-    return {name: make(dtype, parallel=False), f"{name}_parallel": make(dtype, parallel=True)}
+    names = {"columns_by_numba": loops.columns_by_numba, "rows_by_numba": loops.rows_by_numba}
+    return names | {name: make(dtype, parallel=False), f"{name}_parallel": make(dtype, parallel=True)}
 
 
 def fresh(layout: Layout, nbytes: int) -> Contest:
@@ -250,7 +270,7 @@ def _column_goals(cases: Sequence[Case]) -> list[Goal]:
         name = f"to columns: {times} times as fast as np.ascontiguousarray per field"
         judged += _goal(name + " (64 fields)" * (times == TO_64_FIELDS), case.name, ours, each, times)
         judged += _ahead("to columns", case, ours, timed(case, TO_COLUMNS[1].code))
-    return judged
+    return judged + _numba_goal("to columns", cases, COLUMNS_BY_NUMBA)
 
 
 def _row_goals(cases: Sequence[Case]) -> list[Goal]:
@@ -265,7 +285,17 @@ def _row_goals(cases: Sequence[Case]) -> list[Goal]:
         name = f"to rows, {which}: {times} times as fast as an ordinary copy"
         judged += _goal(name, case.name, ours, timed(case, ORDINARY), times)
         judged += _ahead("to rows", case, ours, timed(case, TO_ROWS[1].code))
-    return judged
+    return judged + _numba_goal("to rows", cases, ROWS_BY_NUMBA)
+
+
+def _numba_goal(where: str, cases: Sequence[Case], code: str) -> list[Goal]:
+    """Compare the Numba loops of zerocopy with an ordinary copy, by the geometric mean of all records."""
+    pairs = [(timed(case, code), timed(case, ORDINARY)) for case in cases]
+    shares = [share(ours, other) for ours, other in pairs if ours and other]
+    if not shares:
+        return []
+    name = f"{where}, Numba without the core: {BY_NUMBA_TO_COPY} times as fast as an ordinary copy"
+    return [Goal(name, "geometric mean", geometric_mean(shares), 1 / BY_NUMBA_TO_COPY, "x")]
 
 
 def _ahead(where: str, case: Case, ours: Entry, in_fresh: Entry | None) -> list[Goal]:

@@ -110,17 +110,10 @@ LEFT_OUT = {
 }
 
 
-@pytest.fixture
-def by_kernels(monkeypatch):
-    """Use the kernels for any number of records."""
-    transposition = pytest.importorskip("zerocopy.layout.transposition")
-    monkeypatch.setattr(transposition, "MIN_KERNEL_BYTES", 0)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_record_methods_give_the_result_of_numpy(by_kernels, direction, layout):
+def test_record_methods_give_the_result_of_numpy(direction, layout):
     make, methods = DIRECTIONS[direction]
     contest = make(layout, 1000 * layout.dtype.itemsize)
     assert len(contest.names["raw"]) == 1000 * layout.dtype.itemsize
@@ -138,13 +131,13 @@ def test_record_methods_give_the_result_of_numpy(by_kernels, direction, layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_methods_with_fresh_memory_give_the_result_of_numpy(by_kernels, layout):
+def test_methods_with_fresh_memory_give_the_result_of_numpy(layout):
     contest = moves.fresh(layout, 1000 * layout.dtype.itemsize)
     for method in moves.IN_FRESH:
         assert contest.check(method) == "", method.code
 
 
-def test_methods_for_selected_fields_give_the_result_of_numpy(by_kernels):
+def test_methods_for_selected_fields_give_the_result_of_numpy():
     for layout in LAYOUTS[4:6]:
         contest = fields.contest(layout, ["id", "vy", "t"], 1000 * layout.dtype.itemsize)
         assert [contest.check(method) for method in fields.METHODS] == [""] * len(fields.METHODS)

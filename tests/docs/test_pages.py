@@ -186,9 +186,9 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
     },
     "loader.md": {"256 MiB": "the most bytes of a window", "10 s": "how long a loop waits for a read"},
     "layouts.md": {
-        "4 KiB": "the size of a tile",
+        "2 KiB": "the size of a tile",
         "16 MiB": "output size from which stores bypass the caches",
-        "256 KiB": "size below which NumPy moves the records",
+        "1 MiB": "the size of NumPy's blocks, and that below which NumPy copies the records instead of Numba",
     },
     "layouts-gpu.md": {
         **dict.fromkeys(("16 KB", "32 KB"), "the size of a tile"),

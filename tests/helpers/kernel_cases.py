@@ -1,18 +1,32 @@
-"""Random bytes, record arrays and switches for the tests of the CPU kernels."""
+"""Random bytes, and a choice of the implementation that copies records, for tests of layouts on the CPU."""
 
 from __future__ import annotations
+
+import importlib.util
 
 import numpy as np
 import pytest
 
-from zerocopy.layout import transposition
+from zerocopy._native import core
+from zerocopy.layout import rows
 
 LENGTHS = (0, 1, 63, 64, 65, 127, 1000, 100_003)
 #: Enough for the longest records of the tests at twice their size.
 RANDOM = np.random.default_rng(4).integers(0, 256, 2 * LENGTHS[-1] * 256 + 4096, np.uint8)
 
+#: The core with stores that bypass the caches, and with ordinary ones; Numba and NumPy without the core.
+IMPLEMENTATIONS = ("streaming", "ordinary", "numba", "numpy")
 
-def use_kernels(monkeypatch: pytest.MonkeyPatch, stores: str) -> None:
-    """Use the kernels for records of any size, with "streaming" or "ordinary" stores."""
-    monkeypatch.setattr(transposition, "MIN_KERNEL_BYTES", 0)
-    monkeypatch.setattr(transposition, "MIN_STREAMING_BYTES", 0 if stores == "streaming" else 1 << 60)
+
+def use(monkeypatch: pytest.MonkeyPatch, implementation: str) -> None:
+    """Copy records of any size with one implementation; skip the test if it is not installed."""
+    if implementation in ("streaming", "ordinary"):
+        if core is None:
+            pytest.skip("needs the compiled core")
+        monkeypatch.setattr(rows, "core", core)
+        monkeypatch.setattr(rows, "MIN_STREAMING_BYTES", 0 if implementation == "streaming" else 1 << 60)
+        return
+    if implementation == "numba" and importlib.util.find_spec("numba") is None:
+        pytest.skip("needs Numba")
+    monkeypatch.setattr(rows, "core", None)
+    monkeypatch.setattr(rows, "MIN_NUMBA_BYTES", 0 if implementation == "numba" else 1 << 60)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
-from zerocopy.layout import transposition
 
 fits = pytest.importorskip("astropy.io.fits")
 
@@ -81,19 +80,13 @@ def agree(data: Any, columns: dict[str, Any]) -> None:
         assert same(column, expected), name
 
 
-@pytest.fixture(params=["kernels", "numpy"])
-def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the kernels, or NumPy: by default NumPy converts files as small as these."""
-    monkeypatch.setattr(transposition, "MIN_KERNEL_BYTES", 0 if request.param == "kernels" else 1 << 60)
-
-
 def test_files_with_tables_exist() -> None:
     assert len(TABLES) > 20
     assert any(variable(opened(*table)) for table in TABLES)
 
 
 @pytest.mark.parametrize(("path", "number"), TABLES, ids=ids)
-def test_columns_equal_astropys(path: Path, number: int, implementation: None) -> None:
+def test_columns_equal_astropys(path: Path, number: int, implementation: str) -> None:
     data = opened(path, number)
     refused = variable(data)
     for name in refused:
@@ -186,7 +179,7 @@ EVERY = every_format()
 
 
 @pytest.mark.parametrize("options", [{}, {"uint": False}, {"character_as_bytes": True}], ids=str)
-def test_every_format_equals_astropys_columns(options: dict[str, bool], implementation: None) -> None:
+def test_every_format_equals_astropys_columns(options: dict[str, bool], implementation: str) -> None:
     with fits.open(io.BytesIO(EVERY), **options) as file:
         data = file[1].data
         for part in (data, data[::3], data[::-1], data[:1]):

@@ -1,4 +1,4 @@
-"""The CPU kernels against NumPy, bit for bit: record types, lengths, alignments, kinds of stores."""
+"""Records to columns and back with each implementation, bit for bit: types, lengths, alignments."""
 
 from __future__ import annotations
 
@@ -7,29 +7,16 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from helpers.arrays import bits
-from helpers.kernel_cases import LENGTHS, RANDOM, use_kernels
+from helpers.kernel_cases import LENGTHS, RANDOM
 from helpers.layout_cases import LAYOUTS, field, native_bits
 
 from zerocopy import aos_to_soa, soa_to_aos
-from zerocopy.layout import threads, transposition
+from zerocopy.layout import threads
 from zerocopy.layout.aos_to_soa import nested
-from zerocopy.layout.groups import GROUPS
-from zerocopy.layout.record_plan import GROUP
-from zerocopy.layout.record_type import record_type
 from zerocopy.layout.schema import leaves
 from zerocopy.protocols.array_interface import aligned_empty
 
-pytest.importorskip("numba")
-
-
 GUARD = 192
-
-
-@pytest.fixture(params=["streaming", "ordinary"])
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Use the kernels for records of any size, with one kind of store."""
-    use_kernels(monkeypatch, request.param)
-    return request.param
 
 
 def arranged(dtype: np.dtype, length: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -65,47 +52,43 @@ def guarded(shape: tuple[int, ...], dtype: np.dtype, shift: int) -> tuple[np.nda
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_columns_equal_those_of_numpy(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_equal_those_of_numpy(layout: str, length: int, implementation: str) -> None:
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
     for where, records in arranged(dtype, length):
         expected = [native_bits(field(records, leaf)) for leaf in kind]
-        for stores in ("streaming", "ordinary"):
-            use_kernels(monkeypatch, stores)
-            columns = aos_to_soa(records, copy=True)
-            for leaf, wanted in zip(kind, expected, strict=True):
-                column = field(columns, leaf)
-                assert column.tobytes() == wanted, (where, stores, leaf.name)
-                assert column.shape == (length, *leaf.shape)
-                assert column.dtype == leaf.dtype
-                assert column.dtype.isnative
-                assert column.flags.c_contiguous
-                assert column.ctypes.data % 64 == 0 or not column.nbytes
+        columns = aos_to_soa(records, copy=True)
+        for leaf, wanted in zip(kind, expected, strict=True):
+            column = field(columns, leaf)
+            assert column.tobytes() == wanted, (where, leaf.name)
+            assert column.shape == (length, *leaf.shape)
+            assert column.dtype == leaf.dtype
+            assert column.dtype.isnative
+            assert column.flags.c_contiguous
+            assert column.ctypes.data % 64 == 0 or not column.nbytes
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_columns_are_written_to_out(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_written_to_out(layout: str, length: int, implementation: str) -> None:
     """At a cache line, where stores may bypass the caches, and one byte later."""
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
     records = RANDOM[: length * dtype.itemsize].view(dtype)
     expected = [native_bits(field(records, leaf)) for leaf in kind]
     for shift in (0, 1):
-        for stores in ("streaming", "ordinary"):
-            use_kernels(monkeypatch, stores)
-            outputs = [guarded((length, *leaf.shape), leaf.dtype, shift) for leaf in kind]
-            columns = nested(kind, [column for column, _ in outputs])
-            result = aos_to_soa(records, out=columns)
-            for leaf, wanted, (column, untouched) in zip(kind, expected, outputs, strict=True):
-                assert field(result, leaf) is column
-                assert column.tobytes() == wanted, (shift, stores, leaf.name)
-                assert untouched(), (shift, stores, leaf.name)
+        outputs = [guarded((length, *leaf.shape), leaf.dtype, shift) for leaf in kind]
+        columns = nested(kind, [column for column, _ in outputs])
+        result = aos_to_soa(records, out=columns)
+        for leaf, wanted, (column, untouched) in zip(kind, expected, outputs, strict=True):
+            assert field(result, leaf) is column
+            assert column.tobytes() == wanted, (shift, leaf.name)
+            assert untouched(), (shift, leaf.name)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_records_equal_those_of_numpy(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_equal_those_of_numpy(layout: str, length: int, implementation: str) -> None:
     """The padding becomes zero, in memory that was not zero before."""
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
@@ -127,17 +110,15 @@ def test_records_equal_those_of_numpy(layout: str, length: int, monkeypatch: pyt
         for leaf, column in zip(kind, sources, strict=True):
             field(expected, leaf)[...] = column
         wanted, columns = expected.tobytes(), nested(kind, sources)
-        for stores in ("streaming", "ordinary"):
-            use_kernels(monkeypatch, stores)
-            records = soa_to_aos(columns, dtype, copy=True)
-            assert records.dtype == dtype
-            assert records.tobytes() == wanted, (where, stores)
-            assert records.ctypes.data % 64 == 0 or not length
-            for shift in (0, 1):
-                out, untouched = guarded((length,), dtype, shift)
-                assert soa_to_aos(columns, dtype, out=out) is out
-                assert out.tobytes() == wanted, (where, stores, shift)
-                assert untouched(), (where, stores, shift)
+        records = soa_to_aos(columns, dtype, copy=True)
+        assert records.dtype == dtype
+        assert records.tobytes() == wanted, where
+        assert records.ctypes.data % 64 == 0 or not length
+        for shift in (0, 1):
+            out, untouched = guarded((length,), dtype, shift)
+            assert soa_to_aos(columns, dtype, out=out) is out
+            assert out.tobytes() == wanted, (where, shift)
+            assert untouched(), (where, shift)
         wide, untouched = guarded((2 * length,), dtype, 0)
         soa_to_aos(columns, dtype, out=wide[::2])
         raw = wide.view(np.uint8).reshape(2 * length, dtype.itemsize)
@@ -146,10 +127,21 @@ def test_records_equal_those_of_numpy(layout: str, length: int, monkeypatch: pyt
         assert untouched()
 
 
+@pytest.mark.parametrize("width", [255, 257, 281, 300, 512, 513, 1000, 1026, 4097, 20_000])
+def test_wide_records_equal_those_of_numpy(width: int, implementation: str) -> None:
+    """As wide as working memory and wider; the records of a tile may not fill whole lines."""
+    dtype = np.dtype([("a", ">u2"), ("v", f"V{width - 3}"), ("b", "u1")])
+    records = RANDOM[: 300 * width].view(dtype)
+    columns = aos_to_soa(records)
+    for name in dtype.names:
+        assert columns[name].tobytes() == native_bits(records[name])
+    assert soa_to_aos(columns, dtype).tobytes() == records.tobytes()
+
+
 @pytest.mark.parametrize("most", [1, 2, 4])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_parts_of_several_threads_cover_all_rows(
-    layout: str, most: int, kernels: str, monkeypatch: pytest.MonkeyPatch
+    layout: str, most: int, implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each part starts with a whole cache line of every column, however few records it has."""
     monkeypatch.setattr(threads, "MIN_PART_BYTES", 1)
@@ -173,32 +165,9 @@ def test_parts_of_several_threads_cover_all_rows(
             assert untouched()
 
 
-# -- coverage --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_kernels_copy_every_field(layout: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(pairs: object, records: object) -> None:
-        raise AssertionError("NumPy copied a field")
-
-    monkeypatch.setattr(transposition, "_by_numpy", refuse)
-    records = RANDOM[: 1000 * LAYOUTS[layout].itemsize].view(LAYOUTS[layout])
-    columns = aos_to_soa(records)
-    soa_to_aos(columns, records.dtype)
-
-
-def test_record_types_cover_every_group() -> None:
-    for to_rows in (False, True):
-        used = set()
-        for dtype in LAYOUTS.values():
-            kind = record_type(dtype)
-            used |= set(kind.plan(kind.kernel_leaves, to_rows=to_rows)._tables[0][:, GROUP].tolist())
-        assert used == set(range(len(GROUPS)))
-
-
 @pytest.mark.parametrize("layout", ["particle", "big-endian", "complex, text, bytes", "pairs"])
 def test_selected_fields_equal_those_of_numpy(
-    layout: str, kernels: str, monkeypatch: pytest.MonkeyPatch
+    layout: str, implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One field, several, all in another order; each with several threads."""
     monkeypatch.setattr(threads, "MIN_PART_BYTES", 1)
@@ -213,8 +182,8 @@ def test_selected_fields_equal_those_of_numpy(
                 assert bits(columns[name]) == native_bits(records[name]), (where, name)
 
 
-def test_numpy_copies_unsupported_fields(kernels: str) -> None:
-    """NumPy copies swapped numbers of 16 bytes, the kernels the other fields."""
+def test_swapped_numbers_of_16_bytes_equal_those_of_numpy(implementation: str) -> None:
+    """Numba has no integers of 16 bytes: without the core, NumPy copies such records."""
     dtype = np.dtype([("a", "f4"), ("g", ">g"), ("k", ">G"), ("b", ">f4"), ("h", "g"), ("s", "S0")])
     values = np.zeros(1000, dtype)
     for name in ("a", "g", "k", "b", "h"):
@@ -238,7 +207,7 @@ def test_no_byte_outside_the_arrays_is_accessed(run_python) -> None:
         from helpers.kernel_cases import RANDOM
         from helpers.layout_cases import LAYOUTS, field, native_bits
         from zerocopy import aos_to_soa, soa_to_aos
-        from zerocopy.layout import transposition
+        from zerocopy.layout import rows as module
         from zerocopy.layout.aos_to_soa import nested
         from zerocopy.layout.schema import leaves
 
@@ -257,7 +226,7 @@ def test_no_byte_outside_the_arrays_is_accessed(run_python) -> None:
             alive.append(memory)
             return pages[start : start + nbytes]
 
-        transposition.MIN_KERNEL_BYTES = transposition.MIN_STREAMING_BYTES = 0
+        module.MIN_STREAMING_BYTES = 0
         for layout, dtype in LAYOUTS.items():
             kind = leaves(dtype)
             for length in (1, 64, 65, 200, 1000):

@@ -1,4 +1,4 @@
-"""The CPU kernels against NumPy, with record types that hypothesis generates."""
+"""Records to columns and back against NumPy, with record types that hypothesis generates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.kernel_cases import RANDOM, use_kernels
+from helpers.kernel_cases import RANDOM, use
 from helpers.layout_cases import field, native_bits
 from hypothesis import given, settings, strategies as st
 
@@ -14,8 +14,6 @@ from zerocopy import aos_to_soa, soa_to_aos
 from zerocopy.layout.aos_to_soa import nested
 from zerocopy.layout.record_type import record_type
 from zerocopy.layout.schema import leaves
-
-pytest.importorskip("numba")
 
 SCALARS = st.sampled_from(
     [
@@ -61,20 +59,31 @@ def records_of(overlap: bool) -> st.SearchStrategy[np.dtype]:
     return structures(inner, overlap)
 
 
-@settings(max_examples=300, deadline=None)
-@given(
-    dtype=st.one_of(records_of(False), records_of(True)),
-    length=st.sampled_from([0, 1, 5, 64, 130, 700]),
-    step=st.sampled_from([1, 1, -1, 2]),
-    shift=st.integers(0, 3),
-    stores=st.sampled_from(["streaming", "ordinary"]),
-    strided=st.integers(0, 3),
-)
-def test_generated_records_equal_those_of_numpy(
-    dtype: np.dtype, length: int, step: int, shift: int, stores: str, strided: int
+#: Numba compiles a loop for each record type, so that it has few examples.
+IMPLEMENTATIONS = [("streaming", 150), ("ordinary", 150), ("numpy", 50), ("numba", 8)]
+
+
+@pytest.mark.parametrize(("implementation", "examples"), IMPLEMENTATIONS)
+def test_generated_records_equal_those_of_numpy(implementation: str, examples: int) -> None:
+    generated = given(
+        dtype=st.one_of(records_of(False), records_of(True)),
+        length=st.sampled_from([0, 1, 5, 64, 130, 700]),
+        step=st.sampled_from([1, 1, -1, 2]),
+        shift=st.integers(0, 3),
+        strided=st.integers(0, 3),
+    )
+
+    def check(**drawn: Any) -> None:
+        check_records(implementation, **drawn)
+
+    settings(max_examples=examples, deadline=None)(generated(check))()
+
+
+def check_records(
+    implementation: str, dtype: np.dtype, length: int, step: int, shift: int, strided: int
 ) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        use_kernels(monkeypatch, stores)
+        use(monkeypatch, implementation)
         if dtype.itemsize:
             rows = RANDOM[shift : shift + abs(step) * length * dtype.itemsize].view(dtype)[::step]
         else:
@@ -88,7 +97,7 @@ def test_generated_records_equal_those_of_numpy(
         sources = {}
         for number, leaf in enumerate(kind):
             column = field(columns, leaf)
-            # NumPy copies these, the kernels the others; `repeat` makes `S1` with arbitrary bytes of `S0`.
+            # Strided columns; `repeat` makes `S1` with arbitrary bytes of `S0`.
             if strided and number % 3 == strided - 1 and column.dtype.itemsize:
                 column = np.repeat(column, 2, axis=0)[::2]
             sources[leaf.path] = column
@@ -118,12 +127,21 @@ RUNS = [("f4", 3), (">f4", 3), ("f4", 7), (">f4", 7), ("f4", 1), ("f4", 2), ("u1
         (">u2", 4), ("f8", 1), ("S3", 1), ("V", 1), ("V", 3), ("V", 4)]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
-@given(
-    runs=st.lists(st.sampled_from(RUNS), min_size=1, max_size=6), length=st.sampled_from([1, 64, 130, 400])
-)
-def test_generated_runs_of_fields_equal_those_of_numpy(runs: list[tuple[str, int]], length: int) -> None:
-    """Groups of three are copied as four: adjacent to each other, at the end, and before padding."""
+@pytest.mark.parametrize(("implementation", "examples"), IMPLEMENTATIONS)
+def test_generated_runs_of_fields_equal_those_of_numpy(implementation: str, examples: int) -> None:
+    """Groups of three are copied as parts of four: adjacent to each other, at the end, and before padding."""
+    generated = given(
+        runs=st.lists(st.sampled_from(RUNS), min_size=1, max_size=6),
+        length=st.sampled_from([1, 64, 130, 400]),
+    )
+
+    def check(**drawn: Any) -> None:
+        check_runs(implementation, **drawn)
+
+    settings(max_examples=examples, deadline=None)(generated(check))()
+
+
+def check_runs(implementation: str, runs: list[tuple[str, int]], length: int) -> None:
     formats, offsets, end = [], [], 0
     for kind, count in runs:
         for _ in range(count):
@@ -135,7 +153,7 @@ def test_generated_runs_of_fields_equal_those_of_numpy(runs: list[tuple[str, int
     dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": end})
     rows = RANDOM[: length * end].view(dtype)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        use_kernels(monkeypatch, "streaming")
+        use(monkeypatch, implementation)
         columns = aos_to_soa(rows)
         for name in names:
             assert columns[name].tobytes() == native_bits(rows[name]), name

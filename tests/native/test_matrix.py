@@ -23,7 +23,15 @@ def _dtypes() -> None:
     declare_dtypes()
 
 
-# -- interleave -----------------------------------------------------------------------
+# -- columns written to a matrix -----------------------------------------------------------
+
+
+def interleave(out: Any, columns: Any) -> None:
+    """Write columns with items of one size to a row-major matrix."""
+    size = out.itemsize
+    pieces = [(k, k * size, size, 0) for k in range(len(columns))]
+    core.write_rows(out, columns, np.array(pieces, np.int64).reshape(-1, 4))
+
 
 SIZES = {"u1": 1, "i2": 2, "f4": 4, "f8": 8, "c16": 16, "V4": 4}
 
@@ -39,7 +47,7 @@ def test_every_value_is_written_and_nothing_else(kind: str, rows: int, width: in
     ]
     block = np.full(rows * width * size + 128, 0xA5, np.uint8)
     out = block[64 : 64 + rows * width * size].view(kind).reshape(rows, width)
-    core.interleave(out, columns)
+    interleave(out, columns)
     for k, column in enumerate(columns):
         assert out[:, k].tobytes() == column.tobytes()
     assert {*block[:64], *block[64 + rows * width * size :]} == {0xA5}
@@ -50,7 +58,7 @@ def test_columns_of_any_stride(step: int) -> None:
     base = np.arange(1000.0)
     column = np.lib.stride_tricks.as_strided(base[500:], (130,), (8 * step,))
     out = np.empty((130, 6))
-    core.interleave(out, [base[:130], column, column, column, column, base[1:131]])
+    interleave(out, [base[:130], column, column, column, column, base[1:131]])
     np.testing.assert_array_equal(out, np.stack([base[:130], *[column] * 4, base[1:131]], axis=1))
 
 
@@ -58,7 +66,7 @@ def test_memory_that_is_not_aligned() -> None:
     column = np.frombuffer(b"\0" + np.arange(100.0).tobytes(), np.uint8)[1:].view("f8")
     assert not column.flags.aligned
     out = np.empty(3201, np.uint8)[1:].view("f8").reshape(100, 4)
-    core.interleave(out, [column] * 4)
+    interleave(out, [column] * 4)
     np.testing.assert_array_equal(out, np.stack([column] * 4, axis=1))
 
 
@@ -71,31 +79,35 @@ def _readonly() -> Any:
 @pytest.mark.parametrize(
     ("out", "columns"),
     [
-        (np.empty((4, 2)), [np.zeros(4)]),
+        (np.empty((4, 2)), []),
         (np.empty((4, 2)), [np.zeros(4), np.zeros(3)]),
         (np.empty((4, 2)), [np.zeros(4), np.zeros(5)]),
         (np.empty((4, 2)), [np.zeros(4), np.zeros(4, np.float32)]),
-        (np.empty((4, 2)), [np.zeros(4), np.zeros((4, 1))]),
-        (np.empty((4, 2)), [np.zeros(4), [0.0] * 4]),
         (np.empty((4, 2)), [np.zeros(4), np.zeros(4, object)]),
         (np.empty((4, 2), object), [np.zeros(4, object)] * 2),
         (np.empty((2, 4)).T, [np.zeros(4)] * 2),
-        (np.empty((4, 4))[:, :2], [np.zeros(4)] * 2),
-        (np.empty(4), [np.zeros(4)]),
-        (np.empty((4, 2), "V3"), [np.zeros(4, "V3")] * 2),
+        (np.empty(4), [np.zeros(4)] * 2),
+        (np.empty((4, 2)), [np.zeros(4)] * 3),
+        (np.empty((3, 2)), [np.zeros(4)] * 2),
+        (np.lib.stride_tricks.as_strided(np.empty(8), (4, 2), (8, 8)), [np.zeros(4)] * 2),
         (_readonly(), [np.zeros(4)] * 2),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(out: Any, columns: Any) -> None:
-    with pytest.raises(ValueError, match=r"interleave|read-only"):
-        core.interleave(out, columns)
+    with pytest.raises(ValueError, match=r"rows|column|pieces|read-only"):
+        interleave(out, columns)
 
 
 def test_objects_that_are_not_arrays_are_refused() -> None:
-    with pytest.raises(TypeError):
-        core.interleave([[0.0]], [np.zeros(1)])
-    with pytest.raises(TypeError):
-        core.interleave(np.empty((1, 1)), 5)
+    pieces = np.array([(0, 0, 8, 0)])
+    for arguments in (
+        ([[0.0]], [np.zeros(1)], pieces),
+        (np.empty((1, 1)), 5, pieces),
+        (np.empty((1, 1)), [[0.0]], pieces),
+        (np.empty((1, 1)), [np.zeros(1)], [(0, 0, 8, 0)]),
+    ):
+        with pytest.raises(TypeError):
+            core.write_rows(*arguments)
 
 
 def test_threads_fill_parts_of_one_matrix() -> None:
@@ -103,7 +115,7 @@ def test_threads_fill_parts_of_one_matrix() -> None:
     out = np.empty((40_000, 7))
 
     def fill(low: int) -> None:
-        core.interleave(out[low : low + 10_000], [column[low : low + 10_000] for column in columns])
+        interleave(out[low : low + 10_000], [column[low : low + 10_000] for column in columns])
 
     threads = [threading.Thread(target=fill, args=(low,)) for low in range(0, 40_000, 10_000)]
     for thread in threads:

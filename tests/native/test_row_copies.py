@@ -15,22 +15,31 @@ if not hasattr(core, "write_rows"):
     pytest.skip("needs the compiled core", allow_module_level=True)
 
 
+def pieces_of(*pieces: tuple[int, ...]) -> Any:
+    """Return a table of pieces: column, offset in the row, bytes, and bytes of a swapped unit or nothing."""
+    return np.array([(*piece, 0)[:4] for piece in pieces], np.int64)
+
+
+ONE = pieces_of((0, 0, 8))
+
+
 def test_references_are_balanced() -> None:
-    out, columns, offsets = np.zeros((100, 12), np.uint8), [np.ones(100), np.ones(100, np.float32)], [0, 8]
+    out, columns = np.zeros((100, 12), np.uint8), [np.ones(100), np.ones(100, np.float32)]
+    pieces, outside = pieces_of((0, 0, 8), (1, 8, 4)), pieces_of((0, 0, 8), (1, 9, 4))
     positions = np.arange(100)
     wrong = positions + 1
-    objects = [out, columns, *columns, offsets, positions, wrong]
+    objects = [out, columns, *columns, pieces, positions, wrong]
     counts = [sys.getrefcount(x) for x in objects]
     for _ in range(100):
-        core.write_rows(out, columns, offsets, positions)
-        core.write_rows(out, columns, offsets)
-        core.read_rows(out, columns, offsets)
+        core.write_rows(out, columns, pieces, False, positions)
+        core.write_rows(out, columns, pieces, True)
+        core.read_rows(out, columns, pieces)
         with pytest.raises(IndexError):
-            core.write_rows(out, columns, offsets, wrong)
-        with pytest.raises(ValueError, match="offsets"):
-            core.read_rows(out, columns, [0, 9])
+            core.write_rows(out, columns, pieces, False, wrong)
+        with pytest.raises(ValueError, match="pieces"):
+            core.read_rows(out, columns, outside)
         with pytest.raises(TypeError):
-            core.write_rows(out, [columns[0], None], offsets)
+            core.write_rows(out, [columns[0], None], pieces)
     assert [sys.getrefcount(x) for x in objects] == counts
 
 
@@ -39,10 +48,10 @@ def test_references_are_balanced() -> None:
     [
         (),
         (np.zeros((1, 8), np.uint8),),
-        ([[0]], [np.zeros(1)], [0]),
-        (np.zeros((1, 8), np.uint8), 5, [0]),
+        ([[0]], [np.zeros(1)], ONE),
+        (np.zeros((1, 8), np.uint8), 5, ONE),
         (np.zeros((1, 8), np.uint8), [np.zeros(1)], 5),
-        (np.zeros((1, 8), np.uint8), [5], [0]),
+        (np.zeros((1, 8), np.uint8), [5], ONE),
     ],
 )
 def test_arguments_of_other_types_are_refused(arguments: Any) -> None:
@@ -51,10 +60,56 @@ def test_arguments_of_other_types_are_refused(arguments: Any) -> None:
             function(*arguments)
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pieces_of(),
+        pieces_of((0, 0, 8)),
+        pieces_of((1, 8, 8), (0, 0, 8)),
+        pieces_of((0, 0, 8), (1, 8, 8), (0, 0, 8)),
+        pieces_of((0, 0, 8), (2, 8, 8)),
+        pieces_of((0, 0, 8), (-1, 8, 8)),
+        pieces_of((0, -1, 8), (1, 8, 8)),
+        pieces_of((0, 0, 8), (1, 9, 8)),
+        pieces_of((0, 0, 8), (1, 8, 9)),
+        pieces_of((0, 0, 8), (1, 2**63 - 1, 8)),
+        pieces_of((0, 0, 8), (1, 8, -8)),
+        pieces_of((0, 0, 8), (1, 8, 8, 3)),
+        pieces_of((0, 0, 8), (1, 8, 8, -1)),
+        pieces_of((0, 0, 8), (1, 8, 8)).astype(np.int32),
+        pieces_of((0, 0, 8), (1, 8, 8)).T.copy(),
+        np.asfortranarray(pieces_of((0, 0, 8), (1, 8, 8))),
+        pieces_of((0, 0, 8), (1, 8, 8))[:, :3].copy(),
+        pieces_of((0, 0, 8), (1, 8, 8)).reshape(-1),
+    ],
+)
+def test_pieces_that_do_not_fit_are_refused(pieces: Any) -> None:
+    out, columns = np.full((4, 16), 0xA5, np.uint8), [np.zeros(4), np.zeros(4)]
+    for function in (core.write_rows, core.read_rows):
+        with pytest.raises(ValueError, match="pieces"):
+            function(out, columns, pieces)
+    assert {*out.flat} == {0xA5}
+    assert not any(column.any() for column in columns)
+
+
+def test_arrays_are_read_after_the_last_python_code_ran() -> None:
+    """Iterating over the columns may resize an array."""
+    out = np.zeros((4, 8), np.uint8)
+
+    class Columns:
+        def __iter__(self) -> Any:
+            out.resize((0, 8), refcheck=False)
+            yield np.ones(4)
+
+    with pytest.raises(ValueError, match="more items"):
+        core.write_rows(out, Columns(), ONE)
+
+
 def test_positions_that_another_thread_changes_stay_inside_the_rows() -> None:
     count = 20_000
     block = np.full((count + 2, 64), 0xA5, np.uint8)
     columns, positions = [np.ones(count)] * 8, np.arange(count)
+    pieces = pieces_of(*((k, 8 * k, 8) for k in range(8)))
     stop = threading.Event()
 
     def change() -> None:
@@ -67,7 +122,7 @@ def test_positions_that_another_thread_changes_stay_inside_the_rows() -> None:
     try:
         for _ in range(100):
             try:
-                core.write_rows(block[1:-1], columns, [8 * k for k in range(8)], positions)
+                core.write_rows(block[1:-1], columns, pieces, False, positions)
             except IndexError:
                 continue
     finally:

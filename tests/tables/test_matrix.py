@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy.layout.aos_to_soa import aos_to_soa
-from zerocopy.layout.transposition import BLOCK_BYTES
+from zerocopy.layout.rows import BLOCK_BYTES
 
 NAMES = ["a", "b", "c"]
 

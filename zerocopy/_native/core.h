@@ -306,7 +306,6 @@ int add_convert(PyObject *module);
 int add_allocator(PyObject *module);
 int add_arrow_tables(PyObject *module);
 int add_table_routes(PyObject *module);
-int add_interleave(PyObject *module);
 int add_rows(PyObject *module);
 int add_matrix_routes(PyObject *module);
 int add_recorder(PyObject *module);

@@ -1,36 +1,78 @@
-/* Columns and rows: kernels that interleave.c and rows.c share. */
+/* Rows and columns: what rows.c, row_tiles.c, tiles.c and matrix_route.c share. */
 #ifndef ZEROCOPY_ROWS_H
 #define ZEROCOPY_ROWS_H
 
 #include "core.h"
+
+#define LINE 64     /* bytes of a cache line */
+#define MAX_GROUP 4 /* columns */
 
 typedef struct {
     char *data;
     ptrdiff_t stride; /* in bytes */
 } Column;
 
-/* Rows of a tile: few enough that their cache lines stay in the L1 cache between two groups of columns. With 3 to
-   200 columns, tiles of 64 rows were at most a fifth slower than the best size. */
-#define TILE 64
-#define LINE 64 /* bytes of a cache line */
+/* Columns next to each other in the rows whose items are transposed in registers. Both functions return how many of the
+   first rows they handled. */
+typedef struct {
+    size_t count, size; /* of the columns; of an item, in bytes */
+    size_t (*gather)(char *const *to, const char *from, ptrdiff_t pitch, size_t rows, bool swaps, bool streams);
+    size_t (*scatter)(char *to, ptrdiff_t pitch, const char *const *from, size_t rows, bool swaps);
+} Group;
 
-/* Prefetches a line to the L2 cache, because the L1 cache has few fill buffers. Any address is safe. */
-#if defined(__GNUC__)
-#define FETCH(ADDRESS) __builtin_prefetch((const void *)(ADDRESS), 0, 2)
-#else
-#define FETCH(ADDRESS) ((void)(ADDRESS))
-#endif
+/* Returns the largest group of at most `count` columns, or NULL. */
+const Group *group_of(size_t count, size_t size);
+void choose_groups(void);
 
-/* Writes the items first..first+rows-1 of columns next to each other into rows that are `pitch` bytes apart. Items
-   have any size; 1, 2, 4, 8 and 16 bytes are fast. */
-void write_tile(char *out, size_t pitch, const Column *columns, size_t count, size_t first, size_t rows, size_t size);
-/* The inverse: columns are contiguous. */
-void read_tile(const char *in, size_t pitch, const Column *columns, size_t count, size_t first, size_t rows,
-               size_t size);
+/* Reverses the bytes of each `unit` of some memory. */
+void swap_bytes(char *data, size_t nbytes, size_t unit);
 
-/* Copies with non-temporal stores, which do not load the destination into the caches. The caller calls _mm_sfence
-   after the last copy. SSE2 only. */
-void copy_past_caches(char *to, const char *from, size_t nbytes);
+/* Copies whole lines with stores that bypass the caches; `to` is the start of a line. The caller calls end_stream after
+   the last copy. */
+extern void (*stream)(char *to, const char *from, size_t nbytes);
+void end_stream(void);
+
+/* A group of columns, or one piece of the items of a column. */
+typedef struct {
+    size_t column, count;
+    size_t inner;        /* offset of the piece in the column's item */
+    size_t offset, size; /* in the row */
+    size_t swap;         /* bytes of the units whose order is reversed, or 0 */
+    const Group *group;  /* how the columns are transposed, or NULL for one column */
+    bool streams;        /* whether the columns are written past the caches */
+    bool is_last;        /* whether the items of the columns end with it */
+} Run;
+
+/* Parsed arguments of write_rows and read_rows. */
+typedef struct {
+    PyObject *arrays;
+    Column *columns;
+    size_t *widths; /* bytes of the items of each column */
+    Run *runs;
+    size_t run_count;
+    size_t count;    /* items of a column */
+    char *data;      /* the first row */
+    ptrdiff_t pitch; /* bytes between rows */
+    size_t width;    /* bytes of a row */
+    size_t covered;  /* bytes of a row that the pieces copy */
+    bool is_full;    /* whether the pieces cover the row in order, without gaps */
+} Rows;
+
+/* Whether the items of a column are next to each other. */
+static inline bool
+is_contiguous(const Rows *rows, size_t column)
+{
+    return rows->columns[column].stride == (ptrdiff_t)rows->widths[column];
+}
+
+/* Reads all rows. If `streams`, columns that start with a cache line are written past the caches. */
+void read_all(const Rows *rows, bool streams);
+
+/* Writes all rows in order: if `streams` and the rows start with a cache line, past the caches. */
+void write_in_order(const Rows *rows, bool streams);
+
+/* Writes each row to its position. Another thread may change a position after it was checked, so it is checked again. */
+void write_at(const Rows *rows, size_t out_rows, const int64_t *positions);
 
 /* Writes `rows` items of each of `count` columns to rows that are `pitch` bytes apart. */
 void interleave(char *out, size_t pitch, const Column *columns, size_t count, size_t rows, size_t itemsize);

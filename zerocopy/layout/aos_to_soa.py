@@ -13,8 +13,8 @@ from zerocopy.layout.arena import allocate_columns
 from zerocopy.layout.options import AOS_TO_SOA, check_options, copy_required, refuse_stream
 from zerocopy.layout.record_source import RecordSource, record_source
 from zerocopy.layout.record_type import view_of
+from zerocopy.layout.rows import to_columns
 from zerocopy.layout.schema import FieldLeaf
-from zerocopy.layout.transposition import to_columns
 from zerocopy.protocols.array_interface import misalignment
 from zerocopy.source import Array
 
@@ -33,9 +33,8 @@ def aos_to_soa(
     """Return the fields of records as separate columns: AoS to SoA.
 
     The records are read once, in tiles that fit the first-level cache, and columns are written one
-    cache line at a time, on all cores, without the GIL. This uses Numba (``pip install
-    'zerocopy-interchange[kernels]'``), which is imported by the first call with more than 256 KiB.
-    NumPy converts smaller records, and all records if Numba is not installed.
+    cache line at a time, on all cores, without the GIL. Without the compiled core, Numba
+    (``pip install 'zerocopy-interchange[kernels]'``) or else NumPy does the same more slowly.
 
     Parameters
     ----------

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.layout.record_plan import LINE
-from zerocopy.layout.schema import FieldLeaf
+from zerocopy.layout.schema import LINE, FieldLeaf
 from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.source import Array
 
@@ -48,10 +47,3 @@ def allocate_columns(leaves: Sequence[FieldLeaf], shape: tuple[int, ...]) -> lis
         np.ndarray(shape + leaf.shape, leaf.dtype, memory, start)
         for start, leaf in zip(starts, leaves, strict=True)
     ]
-
-
-def page_aligned_zeros(nbytes: int) -> Array:
-    """Return zeroed memory that starts at a page."""
-    memory = np.zeros(nbytes + _PAGE, np.uint8)
-    start = -memory.ctypes.data % _PAGE
-    return memory[start : start + nbytes]

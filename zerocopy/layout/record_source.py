@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 
-@dataclass(slots=True)
 class RecordSource:
     """Records in host memory.
 
@@ -29,8 +26,8 @@ class RecordSource:
         Fields whose values the array's class converts when they are read: see :func:`_converted`.
     """
 
-    array: Array
-    converted: dict[str, Array]
+    def __init__(self, array: Array, converted: dict[str, Array]) -> None:
+        self.array, self.converted = array, converted
 
     @property
     def rows(self) -> Array:
@@ -70,6 +67,8 @@ def check_fields(fields: Sequence[str], names: tuple[str, ...]) -> tuple[str, ..
     fields, known_names = tuple(fields), {*names}
     for name in fields:
         if not isinstance(name, str) or name not in known_names:
+            from difflib import get_close_matches
+
             same = [known for known in names if known.lower() == str(name).lower()]
             near = same or get_close_matches(str(name), names, 3, 0.5)
             why = f"the records have no field {name!r}; the fields are {', '.join(map(repr, names[:20]))}"

@@ -1,20 +1,14 @@
-"""A record type with its leaves and its plans."""
+"""A record type with its leaves, and where they are in a record."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from zerocopy.layout.record_plan import RecordPlan, overrun_ends
 from zerocopy.layout.schema import FieldLeaf, leaves
 from zerocopy.source import Array
-
-#: Largest value, and largest record to write, in bytes that the kernels copy: they need 64 of them in
-#: working memory. NumPy copies wider ones just as fast.
-MAX_COPY_BYTES = 16 << 10
 
 
 class RecordType:
@@ -28,13 +22,30 @@ class RecordType:
             self.leaves.sort(key=lambda leaf: places[leaf.path[0]])
 
     @cached_property
-    def kernel_leaves(self) -> tuple[int, ...]:
-        """Numbers of the leaves that the kernels can copy; NumPy copies the others."""
-        return tuple(
-            i
-            for i, leaf in enumerate(self.leaves)
-            if 0 < leaf.width <= MAX_COPY_BYTES and leaf.swap in (0, 2, 4, 8)
-        )
+    def order(self) -> tuple[int, ...]:
+        """The leaves by number, in the order of :attr:`pieces`.
+
+        In the order of their offsets, so that adjacent leaves are copied together; if leaves overlap, in
+        the order of their names, because the last one that is written wins.
+        """
+        numbers = range(len(self.leaves))
+        if not self.disjoint:
+            return tuple(numbers)
+        return tuple(sorted(numbers, key=lambda i: self.leaves[i].pieces[:1]))
+
+    @cached_property
+    def pieces(self) -> Array:
+        """The pieces of all leaves: a row of four integers each.
+
+        The number of the leaf in :attr:`order`, the offset in the record, the length in bytes, and the size
+        in bytes of the units whose byte order is reversed (0: native order).
+        """
+        rows = [
+            (number, offset, length, self.leaves[i].swap)
+            for number, i in enumerate(self.order)
+            for offset, length in self.leaves[i].pieces
+        ]
+        return np.array(rows, np.int64).reshape(-1, 4)
 
     @cached_property
     def disjoint(self) -> bool:
@@ -49,15 +60,6 @@ class RecordType:
     def has_padding(self) -> bool:
         """Whether a record may have bytes that belong to no leaf."""
         return sum(leaf.width for leaf in self.leaves) < self.dtype.itemsize or not self.disjoint
-
-    @lru_cache(maxsize=8)  # noqa: B019 - record_type keeps the instances alive anyway
-    def plan(self, chosen: tuple[int, ...], *, to_rows: bool, overrun: bool = True) -> RecordPlan:
-        """Return the plan for some of the leaves."""
-        some: Sequence[FieldLeaf] = [self.leaves[i] for i in chosen]
-        size = self.dtype.itemsize
-        if to_rows:
-            return RecordPlan(some, size, overrun_ends(some, size), lines=True)
-        return RecordPlan(some, size, range(size + 1) if overrun else ())
 
 
 @lru_cache(maxsize=256)

@@ -1,19 +1,151 @@
-"""Columns of any types written as rows of bytes at given positions, and rows read into columns."""
+"""Columns copied to rows and back: by the compiled core, by Numba without it, by NumPy without both.
+
+All three give the same bytes. Each copies a range of rows without the GIL, so that threads share the work.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache, partial
+from importlib.util import find_spec
 from math import prod
+from operator import index
+from typing import Any
 
 import numpy as np
 
 from zerocopy._native import core
+from zerocopy.errors.warning import warn
+from zerocopy.forks import LOADING
+from zerocopy.layout.record_type import RecordType, view_of
+from zerocopy.layout.schema import LINE
 from zerocopy.layout.threads import run, split_rows
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
-#: Most rows that the core stages together.
-TILE = 64
+#: Bytes of output from which stores bypass the caches; smaller results stay in a cache for the caller.
+MIN_STREAMING_BYTES = 16 << 20
+
+#: Bytes of rows from which Numba is imported, which takes seconds.
+MIN_NUMBA_BYTES = 1 << 20
+
+#: Bytes of rows that NumPy copies at a time, so that each cache line of the rows is fetched once, not
+#: once per column. Measured, 1M rows x 10 float64 to rows: 34 ms with 20 KiB, 25 with 80 KiB, 20 with
+#: 640 KiB, 18 with 1.25 MiB, 20 with 5 MiB, 38 for all rows at once; the second-level cache has 1 MiB.
+BLOCK_BYTES = 1 << 20
+
+#: Arrays to write, and arrays to read of the same shape and type.
+Pairs = Sequence[tuple[Array, Array]]
+
+
+def to_columns(records: Array, kind: RecordType, columns: Sequence[Array], threads: int | None) -> None:
+    """Write records of any stride into their columns, which are in the order of the leaves."""
+    if not columns:
+        return
+    if core is not None:
+        copy_rows(core.read_rows, records, kind, columns, sum([column.nbytes for column in columns]), threads)
+    elif (kernels := _numba(records, kind, columns)) is not None:
+        copy_rows(kernels.read_rows, records, kind, columns, 0, threads)
+    else:
+        views = [view_of(records, leaf) for leaf in kind.leaves]
+        _by_numpy(list(zip(columns, views, strict=True)), records, threads)
+
+
+def to_rows(columns: Sequence[Array], kind: RecordType, records: Array, threads: int | None) -> None:
+    """Write columns as records with zero padding: the inverse of :func:`to_columns`.
+
+    If fields overlap, the last one in the order of the leaves wins.
+    """
+    if core is not None and columns:
+        copy_rows(core.write_rows, records, kind, columns, records.nbytes, threads)
+        return
+    clear_padding(records, kind)
+    if columns and (kernels := _numba(records, kind, columns)) is not None:
+        copy_rows(kernels.write_rows, records, kind, columns, 0, threads)
+    else:
+        views = [view_of(records, leaf) for leaf in kind.leaves]
+        _by_numpy(list(zip(views, columns, strict=True)), records, threads)
+
+
+def copy_rows(
+    copy: Callable[..., None],
+    records: Array,
+    kind: RecordType,
+    columns: Sequence[Array],
+    written: int,
+    threads: int | None,
+) -> None:
+    """Copy all rows with a function of the core or of the Numba kernels."""
+    ordered = [columns[i] for i in kind.order]
+    streams = written >= MIN_STREAMING_BYTES
+    parts = split_rows(len(records), records.nbytes, threads, LINE)
+    if len(parts) == 1:
+        copy(records, ordered, kind.pieces, streams)
+        return
+    tasks = []
+    for low, high in parts:
+        some = [column[low:high] for column in ordered]
+        tasks.append(partial(copy, records[low:high], some, kind.pieces, streams))
+    run(tasks)
+
+
+def clear_padding(records: Array, kind: RecordType) -> None:
+    """Set records with padding to zero, so that no uninitialised memory leaves the process."""
+    if kind.has_padding:
+        records.view(f"V{records.itemsize}")[...] = np.zeros((), f"V{records.itemsize}")
+
+
+def _by_numpy(pairs: Pairs, rows: Array, threads: int | None) -> None:
+    """Copy the second of each pair into the first, one block of rows after the other."""
+
+    def copy(low: int, high: int) -> None:
+        for block in row_blocks(low, high, rows.itemsize):
+            for target, source in pairs:
+                target[block] = source[block]
+
+    run([partial(copy, *part) for part in split_rows(len(rows), rows.nbytes, threads, LINE)])
+
+
+def row_blocks(first: int, last: int, row_bytes: int) -> Iterator[slice]:
+    """Yield slices that cover rows, each of about :data:`BLOCK_BYTES`.
+
+    Examples
+    --------
+    >>> [(s.start, s.stop) for s in row_blocks(0, 300_000, 8)]
+    [(0, 131072), (131072, 262144), (262144, 300000)]
+    """
+    step = max(1, BLOCK_BYTES // max(1, row_bytes))
+    for start in range(first, last, step):
+        yield slice(start, min(start + step, last))
+
+
+def _numba(records: Array, kind: RecordType, columns: Sequence[Array]) -> Any:
+    """Return the module of the Numba kernels, or None if NumPy copies these records."""
+    if records.nbytes < MIN_NUMBA_BYTES:
+        return None
+    kernels = _numba_kernels()
+    return kernels if kernels is not None and kernels.suits(records, kind, columns) else None
+
+
+@cache
+def _numba_kernels() -> Any:
+    """Return the module of the Numba kernels, or None without Numba."""
+    if find_spec("numba") is None:
+        return None
+    with LOADING:  # a fork waits until it is released
+        try:
+            from zerocopy.layout import numba_kernels
+        except BaseException as error:  # the warning shows it
+            if not is_error(error):
+                raise
+            # At import, Numba refuses NumPy versions that are newer than it supports.
+            warn(f"zerocopy converts records with NumPy, because Numba fails: {error}")
+            return None
+        return numba_kernels
+
+
+# -- rows of bytes ------------------------------------------------------------------
 
 
 def write_rows(
@@ -60,21 +192,25 @@ def write_rows(
     >>> out.view([("a", "i4"), ("b", "f4")])[:, 0].tolist()
     [(2, 0.25), (0, 0.0), (1, 0.5)]
     """
-    write = _write_plain if core is None else core.write_rows
-    parts = _split(out, columns, threads)
-    if len(parts) == 1:
-        write(out, columns, offsets, positions)
-        return
+    pieces = _pieces_of(columns, offsets)
+    count = _count(out, columns, pieces)
     if positions is not None:
-        # Check all positions before any part is written; each part checks its own again.
-        _check_positions(out, len(columns[0]), positions)
-    else:
-        _check_count(out, len(columns[0]))
+        # All positions are checked before any part is written; the core checks those of its part again.
+        _check_positions(out, count, positions)
+    elif count > len(out):
+        raise ValueError("there are more items in a column than rows")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only")
+    streams = positions is None and out.nbytes >= MIN_STREAMING_BYTES
     tasks = []
-    for low, high in parts:
-        target = out[low:high] if positions is None else out
+    for low, high in split_rows(count, count * out.shape[1], threads, LINE):
+        some = [column[low:high] for column in columns]
+        rows = out[low:high] if positions is None else out
         places = None if positions is None else positions[low:high]
-        tasks.append(partial(write, target, [column[low:high] for column in columns], offsets, places))
+        if core is not None:
+            tasks.append(partial(core.write_rows, rows, some, pieces, streams, places))
+        else:
+            tasks.append(partial(_write_items, rows, some, pieces, places))
     run(tasks)
 
 
@@ -110,101 +246,62 @@ def read_rows(
     >>> a.tolist(), b.tolist()
     ([1, 2], [0.5, 0.25])
     """
-    read = _read_plain if core is None else core.read_rows
-    parts = _split(records, columns, threads)
-    if len(parts) == 1:
-        read(records, columns, offsets)
-        return
-    _check_count(records, len(columns[0]))
-    run(
-        [
-            partial(read, records[low:high], [column[low:high] for column in columns], offsets)
-            for low, high in parts
-        ]
-    )
+    pieces = _pieces_of(columns, offsets)
+    count = _count(records, columns, pieces)
+    if count > len(records):
+        raise ValueError("there are more items in a column than rows")
+    if not all(column.flags.c_contiguous and column.flags.writeable for column in columns):
+        raise ValueError("a column is read-only or not C-contiguous")
+    streams = records.nbytes >= MIN_STREAMING_BYTES
+    tasks = []
+    for low, high in split_rows(count, count * records.shape[1], threads, LINE):
+        some = [column[low:high] for column in columns]
+        if core is not None:
+            tasks.append(partial(core.read_rows, records[low:high], some, pieces, streams))
+        else:
+            tasks.append(partial(_read_items, records[low:high], some, pieces))
+    run(tasks)
 
 
-def _split(block: Array, columns: Sequence[Array], threads: int | None) -> list[tuple[int, int]]:
-    """Return the parts of the rows that threads handle; one part if the arguments do not fit."""
-    if threads == 1 or block.ndim != 2 or not columns:
-        return [(0, 0)]
-    rows = {column.shape[:1] for column in columns if isinstance(column, np.ndarray)}
-    if len(rows) != 1 or rows == {()}:
-        return [(0, 0)]
-    ((count,),) = rows
-    return split_rows(count, count * block.shape[1], threads, TILE)
+def _pieces_of(columns: Sequence[Array], offsets: Sequence[int]) -> Array:
+    """Return the table of pieces of columns at some offsets, see :attr:`RecordType.pieces`."""
+    if not all(isinstance(column, np.ndarray) for column in columns):
+        raise TypeError("each column must be an ndarray")
+    sizes = [c.itemsize if c.ndim == 1 else c.itemsize * prod(c.shape[1:]) for c in columns]
+    try:
+        return _pieces(tuple(sizes), tuple(map(index, offsets)))
+    except TypeError as error:
+        raise ValueError("offsets must be integers") from error
 
 
-def _write_plain(
-    out: Array, columns: Sequence[Array], offsets: Sequence[int], positions: Array | None
-) -> None:
-    """Write rows with NumPy."""
-    spans = _check(out, columns, offsets)
-    count = len(columns[0])
-    if not out.flags.writeable:
-        raise ValueError("out is read-only")
-    if positions is None:
-        _check_count(out, count)
-    else:
-        _check_positions(out, count, positions)
-    rows = slice(count) if positions is None else positions
-    if sum(size for _, size in spans) < out.shape[1]:
-        out[rows] = 0
-    for column, (start, size) in zip(columns, spans, strict=True):
-        if count and size:
-            items = np.ascontiguousarray(column).reshape(-1).view(np.uint8)
-            out[rows, start : start + size] = items.reshape(count, size)
+@lru_cache(maxsize=64)
+def _pieces(sizes: tuple[int, ...], offsets: tuple[int, ...]) -> Array:
+    if not sizes or len(sizes) != len(offsets):
+        raise ValueError("there must be at least one column, and one offset per column")
+    end = 0
+    for size, offset in zip(sizes, offsets, strict=True):
+        if not end <= offset <= sys.maxsize - size:
+            raise ValueError("offsets must place the columns in order, without overlap and inside the row")
+        end = offset + size
+    rows = [(i, *item, 0) for i, item in enumerate(zip(offsets, sizes, strict=True))]
+    return np.array(rows, np.int64)
 
 
-def _read_plain(records: Array, columns: Sequence[Array], offsets: Sequence[int]) -> None:
-    """Read rows with NumPy."""
-    spans = _check(records, columns, offsets)
-    _check_count(records, len(columns[0]))
-    for column in columns:
-        if not column.flags.writeable:
-            raise ValueError("a column is read-only")
-        if not column.flags.c_contiguous:
-            raise ValueError("columns must be C-contiguous")
-    for column, (start, size) in zip(columns, spans, strict=True):
-        if column.size and size:
-            items = column.reshape(-1).view(np.uint8).reshape(len(column), size)
-            items[...] = records[: len(column), start : start + size]
-
-
-def _check(block: Array, columns: Sequence[Array], offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """Refuse what the core refuses; return the offset and the bytes of each column's item."""
+def _count(block: Array, columns: Sequence[Array], pieces: Array) -> int:
+    """Return the number of items of each column; raise if rows and columns do not fit each other."""
     if not isinstance(block, np.ndarray):
         raise TypeError("the rows must be an ndarray")
     if block.ndim != 2 or block.dtype != np.uint8 or not block.flags.c_contiguous:
         raise ValueError("the rows must be a C-contiguous ndarray of uint8 with two dimensions")
-    if not columns or len(columns) != len(offsets):
-        raise ValueError("there must be at least one column, and one offset per column")
-    if not all(isinstance(column, np.ndarray) for column in columns):
-        raise TypeError("each column must be an ndarray")
-    return list(_spans(block, columns, offsets))
-
-
-def _spans(block: Array, columns: Sequence[Array], offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Check each column and yield the offset and the bytes of its item."""
-    end = 0
-    for column, offset in zip(columns, offsets, strict=True):
-        if column.ndim < 1 or len(column) != len(columns[0]) or column.dtype.hasobject:
-            raise ValueError("columns must have equal lengths, C-contiguous items and no Python objects")
-        if column.ndim > 1 and column.size and not column[0].flags.c_contiguous:
-            raise ValueError("columns must have equal lengths, C-contiguous items and no Python objects")
-        if np.may_share_memory(block, column):
-            raise ValueError("columns and rows must not overlap in memory")
-        size = column.itemsize * prod(column.shape[1:])
-        if not isinstance(offset, int | np.integer) or offset < end or offset + size > block.shape[1]:
-            raise ValueError("offsets must be integers that place the columns in order, inside the row")
-        end = int(offset) + size
-        yield int(offset), size
-
-
-def _check_count(block: Array, count: int) -> None:
-    """Refuse columns that are longer than the rows in order."""
-    if count > len(block):
-        raise ValueError("there are more items in a column than rows")
+    if pieces[-1, 1] + pieces[-1, 2] > block.shape[1]:
+        raise ValueError("offsets must place the columns in order, without overlap and inside the row")
+    if len({column.shape[:1] for column in columns}) != 1 or not columns[0].ndim:
+        raise ValueError("columns must have equal lengths and at least one dimension")
+    if any(column.dtype.hasobject for column in columns):
+        raise ValueError("columns must have no Python objects")
+    if not all(column.ndim == 1 or column[:1].flags.c_contiguous for column in columns):
+        raise ValueError("columns must have C-contiguous items")
+    return len(columns[0])
 
 
 def _check_positions(out: Array, count: int, positions: Array) -> None:
@@ -214,9 +311,33 @@ def _check_positions(out: Array, count: int, positions: Array) -> None:
         or positions.dtype != np.int64
         or positions.shape != (count,)
         or not (positions.flags.c_contiguous and positions.flags.aligned)
-        or np.may_share_memory(out, positions)
     ):
         raise ValueError("positions must be None or a contiguous ndarray of int64, one position per row")
     # A negative number is a large one without its sign.
     if count and int(positions.view(np.uint64).max()) >= len(out):
         raise IndexError(f"a position is not in the {len(out)} rows")
+
+
+def _items(rows: Array, columns: Sequence[Array], pieces: Array) -> Pairs:
+    """Return the items of each column in rows of bytes, as an array of the column's type, and the column."""
+    pitch = rows.shape[1]
+    return [
+        (np.ndarray((len(rows), *c.shape[1:]), c.dtype, rows, offset, (pitch, *c.strides[1:])), c)
+        for c, offset in zip(columns, pieces[:, 1].tolist(), strict=True)
+        if c.size and c.itemsize
+    ]
+
+
+def _write_items(rows: Array, columns: Sequence[Array], pieces: Array, positions: Array | None) -> None:
+    """Write rows with NumPy."""
+    places = slice(len(columns[0])) if positions is None else positions
+    if pieces[:, 2].sum() < rows.shape[1]:
+        rows[places] = 0
+    for items, column in _items(rows, columns, pieces):
+        items[places] = column
+
+
+def _read_items(rows: Array, columns: Sequence[Array], pieces: Array) -> None:
+    """Read rows with NumPy."""
+    for items, column in _items(rows, columns, pieces):
+        column[...] = items[: len(column)]

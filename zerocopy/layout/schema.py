@@ -12,6 +12,9 @@ import numpy as np
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.layout.options import AOS_TO_SOA, SOA_TO_AOS
 
+#: Bytes of a cache line.
+LINE = 64
+
 
 @dataclass(frozen=True)
 class FieldLeaf:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from threading import Event, Lock
 from typing import Any
+
+from zerocopy.forks import LOADING
 
 #: Bytes of work that justify another thread.
 MIN_PART_BYTES = 1 << 20
@@ -111,7 +112,10 @@ def _start(part: _Part) -> None:
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
+def _pool() -> Any:
+    with LOADING:  # a fork waits until it is released
+        from concurrent.futures import ThreadPoolExecutor  # takes 6 ms, which small records do not need
+
     return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="zerocopy-layout")
 
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from zerocopy._native import core
 from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import NATIVE_NAMES, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout import threads
+from zerocopy.layout.record_type import RecordType, record_type
+from zerocopy.layout.rows import to_rows
 from zerocopy.plan import Plan
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.array_interface import aligned_empty
@@ -33,13 +36,14 @@ from zerocopy.tables.hub import loaded_hub
 from zerocopy.tables.nulls import NO_MASK
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked
-from zerocopy.tables.row_writer import LARGE, fill
 from zerocopy.tables.summary import combine_errors
 
 #: The largest gap, in bytes, between columns of one array that is not worth a copy.
 _PAGE = 4096
 _COLUMNS = Fix(options={"layout": "columns"}, effect="gives each column on its own")
 _SEPARATE = Reason("the columns are in separate memory", code="separate-memory", fixes=[_COLUMNS])
+#: From this size on, in bytes, NumPy's allocator gets fresh pages from the kernel.
+_LARGE = 1 << 22
 #: Elements, and at least rows, that are cast at a time.
 _BLOCK, _ROWS = 1 << 14, 64
 _STACK = "convert the columns, and stack them there: torch.stack(list(x.values()), 1), cupy.stack(...)"
@@ -299,7 +303,7 @@ def _pieces(column: Column, leaf: TensorLeaf) -> list[Array]:
 def _memory(shape: tuple[int, int], storage: np.dtype[Any]) -> Array:
     """Return uninitialised memory from the allocator that is faster."""
     nbytes = shape[0] * shape[1] * storage.itemsize
-    hub = loaded_hub() if nbytes >= LARGE else None
+    hub = loaded_hub() if nbytes >= _LARGE else None
     if hub is None:
         return aligned_empty(shape, storage)
     # The kernel clears the pages of NumPy's large allocations; Arrow's pool reuses freed ones.
@@ -373,3 +377,17 @@ def _by_rows(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Ar
         both = zip(current, begins, strict=True)
         fill(out[low:high], [values[low - begin : high - begin] for values, begin in both])
     return out
+
+
+def fill(out: Array, columns: Sequence[Array]) -> None:
+    """Write columns with equal lengths and item sizes to a row-major matrix."""
+    kind = _row_type(len(columns), out.itemsize)
+    if core is None:  # which copies bytes, whatever their types
+        columns = [column.view(kind.leaves[0].dtype) for column in columns]
+    to_rows(columns, kind, out.view(kind.dtype)[:, 0], None)
+
+
+@lru_cache(maxsize=64)
+def _row_type(width: int, itemsize: int) -> RecordType:
+    """Return the type of a row as a record of equally large values."""
+    return record_type(np.dtype([(f"{k}", f"V{itemsize}") for k in range(width)]))
