@@ -108,6 +108,7 @@ class ConversionRow:
 NAMES = tuple(field.name for field in fields(ConversionRow))
 #: The fields that are counts or bytes.
 COUNT_FIELDS = tuple(name for name in NAMES if name.endswith(("calls", "_bytes")))
+SUMMED = (*COUNT_FIELDS, "seconds")
 #: The orders of rows.
 ORDERS = ("bytes", "time")
 
@@ -156,14 +157,18 @@ def sort(rows: Iterable[ConversionRow], order: str = "bytes") -> list[Conversion
 def sum_rows(rows: Iterable[ConversionRow]) -> ConversionRow:
     """Return the sums as a row without a place and types; `seconds` is None if no row has it."""
     rows = list(rows)
-    counts = {name: sum(map(attrgetter(name), rows)) for name in COUNT_FIELDS}
-    seconds = [row.seconds for row in rows if row.seconds is not None]
+    return _sums({name: list(map(attrgetter(name), rows)) for name in SUMMED})
+
+
+def sum_record(record: ProcessRecord) -> ConversionRow:
+    """Return the sums of a record's conversions; making a `ConversionRow` of each takes 7 times as long."""
+    return _sums({name: [row[name] for row in record["conversions"]] for name in SUMMED})
+
+
+def _sums(columns: dict[str, list[Any]]) -> ConversionRow:
+    seconds = [each for each in columns.pop("seconds") if each is not None]
+    counts = {name: sum(values) for name, values in columns.items()}
     return ConversionRow("", 0, "", "", "", **counts, seconds=sum(seconds) if seconds else None)
-
-
-def totals(row: ConversionRow) -> dict[str, Any]:
-    """Return the counts and the seconds of sums."""
-    return {name: getattr(row, name) for name in (*COUNT_FIELDS, "seconds")}
 
 
 def merged_rows(records: Iterable[ProcessRecord], order: str = "bytes") -> list[ConversionRow]:
@@ -197,5 +202,5 @@ def limited(rows: Iterable[ConversionRow], most: int) -> tuple[list[ConversionRo
 
 def summarized(record: ProcessRecord) -> ProcessRecord:
     """Return a record whose conversions are one row: the size of a history is independent of call sites."""
-    row = as_dict(sum_rows(rows_of([record])))
+    row = as_dict(sum_record(record))
     return {**record, "conversions": [row], "other_sites": record["other_sites"] + len(record["conversions"])}

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from zerocopy.formatting import printable
-from zerocopy.monitor.conversion import ConversionRow, as_dict, rows_of, sum_rows
+from zerocopy.monitor.conversion import ConversionRow, as_dict, sum_record, sum_rows
 from zerocopy.monitor.errors import MonitorFieldError, MonitorFileError
 from zerocopy.monitor.memory_split import memory_split
 from zerocopy.monitor.observer import Rates
@@ -188,7 +188,7 @@ class CsvFile:
             The disk is full, or the reader of a pipe has ended. No part of the rows remains in a file.
         """
         for record in sample["processes"]:
-            self._seen[record["process"]["pid"], record["recording_since"]] = sum_rows(rows_of([record]))
+            self._seen[record["process"]["pid"], record["recording_since"]] = sum_record(record)
         totals = sum_rows(self._seen.values())
         cards: Sequence[Any] = sample["cards"]["cards"] or [None]
         rows = [_row(sample, card, rates, totals) for card in cards]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from zerocopy.errors import ZeroCopyError
-from zerocopy.monitor.conversion import as_dict, check_order, rows_of, sort, sum_rows, summarized
+from zerocopy.monitor.conversion import as_dict, check_order, rows_of, sort, sum_record, sum_rows, summarized
 from zerocopy.monitor.process_record import parent_of
 from zerocopy.monitor.ring import Ring
 from zerocopy.monitor.run_directory import SHOWN, RunFiles, default_directory
@@ -227,7 +227,7 @@ def _conversions(before: ProcessRecord | None, after: ProcessRecord, since: floa
         seconds = after["time"] - before["time"]
     else:  # a new process's first record may be milliseconds old
         seconds = max(after["time"] - after["recording_since"], 1.0)
-    old, new = sum_rows(rows_of([before] if before is not None else [])), sum_rows(rows_of([after]))
+    old, new = sum_rows([]) if before is None else sum_record(before), sum_record(after)
     return {name: _rate(getattr(old, name), getattr(new, name), seconds) or 0.0 for name in _COUNTED}
 
 

@@ -56,10 +56,6 @@ class Counters:
 
     # A route that is composed while the first recorder starts is dropped, and counts nothing.
 
-    def RecordedRoute(self, route: Any, pair: Any, sample: Any) -> Any:
-        """Return the route."""
-        return route
-
     def add_bytes(self, aliased: int, copied: int) -> None:
         """Do nothing."""
 

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 from zerocopy.formatting import format_bytes, format_count, format_seconds, printable
 from zerocopy.monitor.conversion import (
     ORDERS,
+    SUMMED,
     ConversionRow,
     as_dict,
     check_order,
     sort,
     sum_rows,
-    totals,
 )
 from zerocopy.monitor.errors import MonitorRunningError
 from zerocopy.monitor.sample import ProcessRecord
@@ -200,7 +200,9 @@ class Recording(ConversionReport):
     def as_dict(self) -> dict[str, Any]:
         """Return the sums and the rows as JSON types."""
         rows = self.rows
-        return {"totals": totals(sum_rows(rows)), "rows": list(map(as_dict, rows))}
+        sums = sum_rows(rows)
+        totals = {name: getattr(sums, name) for name in SUMMED}
+        return {"totals": totals, "rows": list(map(as_dict, rows))}
 
 
 class Snapshot(ConversionReport):
