@@ -32,7 +32,7 @@ from helpers.monitor_samples import process
 
 import zerocopy
 from zerocopy.cli.main import command
-from zerocopy.cli.monitor.command import problem
+from zerocopy.cli.monitor.command import monitor_command, problem
 from zerocopy.monitor.csv_file import FIELDS
 from zerocopy.monitor.run_directory import FileName, write
 
@@ -181,7 +181,7 @@ def test_contradictory_and_invalid_options_are_refused(arguments: list[str]) -> 
 
 def test_options_without_a_contradiction_are_accepted() -> None:
     arguments = ["--csv", "a.csv", "--prometheus", "a.prom", "--serve", "0", "--", "x.py"]
-    context = command().commands["monitor"].make_context("monitor", arguments)
+    context = monitor_command().make_context("monitor", arguments)
     assert problem(SimpleNamespace(**context.params)) == ""
 
 

@@ -12,7 +12,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import zerocopy
+from zerocopy.cli.monitor.watching import (
+    Wait,
+    open_outputs,
+    served,
+    show,
+    terminated_as_exit,
+    until_process_ends,
+    watch,
+)
 from zerocopy.errors import ZeroCopyError
+from zerocopy.monitor.conversion import ORDERS
+from zerocopy.monitor.observer import Observer
+from zerocopy.monitor.process_record import start_ticks
+from zerocopy.monitor.run_directory import FileName
 
 #: Seconds between the two samples of a report: the use of cores is counted between samples.
 _BETWEEN = 0.25
@@ -71,8 +84,6 @@ def monitor_command() -> Any:
 def _all_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options, which the help lists in this order."""
     from click import Choice, FloatRange, IntRange, option
-
-    from zerocopy.monitor.conversion import ORDERS
 
     csv = "Write rows to a new file; -: standard output."
     keep = "Whether the page stays after the program has ended. Default: in a terminal."
@@ -177,9 +188,6 @@ def _run(options: SimpleNamespace) -> int:
         from zerocopy.cli.monitor.program import run_program
 
         return run_program(options)
-    from zerocopy.cli.monitor.watching import open_outputs, show, terminated_as_exit, until_process_ends
-    from zerocopy.monitor.observer import Observer
-
     process = _find(options) if options.pid is not None else None
     observer = Observer(options.directory, options.pid, order=options.order)
     if options.once or options.prometheus == "-":
@@ -199,12 +207,8 @@ def _run(options: SimpleNamespace) -> int:
     return _print_once(observer, options)
 
 
-def _find(options: SimpleNamespace) -> Any:
+def _find(options: SimpleNamespace) -> FileName:
     """Return the identity of the process of ``--pid``, or of one that has ended and left a record."""
-    from zerocopy.monitor.observer import Observer
-    from zerocopy.monitor.process_record import start_ticks
-    from zerocopy.monitor.run_directory import FileName
-
     ticks = start_ticks(options.pid)
     if ticks is None and not Observer(options.directory, options.pid).read()["processes"]:
         fix = "pass the ID of a process that runs, such as one of `zerocopy monitor --once`"
@@ -213,11 +217,8 @@ def _find(options: SimpleNamespace) -> Any:
     return FileName(options.pid, -1 if ticks is None else ticks)
 
 
-def _write(observer: Any, outputs: list[Any], options: SimpleNamespace, wait: Any) -> int:
+def _write(observer: Observer, outputs: list[Any], options: SimpleNamespace, wait: Wait) -> int:
     """Write samples and serve the page until Ctrl+C, ``--count`` or the end of the process."""
-    from zerocopy.cli.monitor.watching import served, watch
-    from zerocopy.monitor.observer import Observer
-
     page = Observer(options.directory, options.pid)
     with contextlib.suppress(KeyboardInterrupt), served(page, options):
         failures = watch(observer, outputs, options.every, options.count, wait)
@@ -228,7 +229,7 @@ def _write(observer: Any, outputs: list[Any], options: SimpleNamespace, wait: An
     return 0
 
 
-def _print_once(observer: Any, options: SimpleNamespace) -> int:
+def _print_once(observer: Observer, options: SimpleNamespace) -> int:
     from zerocopy.monitor.csv_file import write_output
 
     observer.read()
