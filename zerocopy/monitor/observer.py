@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.conversion import as_dict, check_order, rows_of, sort, sum_record, sum_rows, summarized
@@ -74,27 +74,42 @@ class Observer:
         if self.order != "bytes":  # the order of the files
             for record in records:
                 record["conversions"] = list(map(as_dict, sort(rows_of([record]), self.order)))
-        cards, machine = no_cards(), no_machine()
-        try:
-            self._cards = self._cards or _cards_reader()
-            cards = self._cards()
-        except BaseException as error:  # of a driver, or a library that is missing
-            if not is_error(error):
-                raise
-            cards["why_not"] = _one_line(error)
-            problems.append(f"GPUs: {cards['why_not']}")
-        try:
-            self._machine = self._machine or _machine_reader()
-            machine = self._machine()
-        except BaseException as error:  # as above
-            if not is_error(error):
-                raise
-            problems.append(f"the machine: {_one_line(error)}")
+        cards, why_not = self._read_part(self._read_cards, no_cards)
+        if why_not:
+            cards["why_not"] = why_not
+            problems.append(f"GPUs: {why_not}")
+        machine, why_not = self._read_part(self._read_machine, no_machine)
+        problems += [f"the machine: {why_not}"] * bool(why_not)
         sample = Sample(
             time=now, processes=records, cards=cards, machine=machine, problems=problems, order=self.order
         )
         self.history.add(now, {**sample, "processes": [summarized(record) for record in records]})
         return sample
+
+    def _read_cards(self) -> Cards:
+        if self._cards is None:
+            from zerocopy.monitor.cards import CardReader
+
+            self._cards = CardReader().read
+        return self._cards()
+
+    def _read_machine(self) -> Machine:
+        if self._machine is None:
+            from zerocopy.monitor.machine import MachineReader
+
+            self._machine = MachineReader().read
+        return self._machine()
+
+    def _read_part(self, read: Callable[[], Any], default: Callable[[], Any]) -> tuple[Any, str]:
+        """Return a part of the sample and "", or a default and why it cannot be read, in one line."""
+        try:
+            return read(), ""
+        except BaseException as error:  # of a driver, or a library that is missing
+            if not is_error(error):
+                raise
+            remedy = getattr(error, "remedy", "")
+            why = error.why if isinstance(error, ZeroCopyError) else str(error)
+            return default(), f"{why}; to fix: {remedy}" if remedy else why
 
     def rates(self, seconds: float = WINDOW) -> Rates | None:
         """Return the rates over the last `seconds`; None before the second sample."""
@@ -126,18 +141,6 @@ class Observer:
         return False
 
 
-def _cards_reader() -> Callable[[], Cards]:
-    from zerocopy.monitor.cards import CardReader
-
-    return CardReader().read
-
-
-def _machine_reader() -> Callable[[], Machine]:
-    from zerocopy.monitor.machine import MachineReader
-
-    return MachineReader().read
-
-
 def no_cards() -> Cards:
     """Return the record of a machine without GPUs."""
     return Cards(driver="", why_not="", cards=[])
@@ -149,13 +152,6 @@ def no_machine() -> Machine:
     known = {"cpu_count": os.cpu_count() or 1, "cpu_percent": []}
     zeros = dict.fromkeys(("memory_total", "memory_available", "swap_used"), 0)
     return Machine(**{**unknown, **known, **zeros})  # type: ignore[typeddict-item]
-
-
-def _one_line(error: Exception) -> str:
-    """Return an error as a problem of a sample, which is shown in one line."""
-    if isinstance(error, ZeroCopyError):
-        return f"{error.why}; to fix: {error.remedy}" if error.remedy else error.why
-    return str(error)
 
 
 # -- rates ---------------------------------------------------------------------------

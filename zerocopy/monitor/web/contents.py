@@ -117,21 +117,18 @@ WORST_SITES = _sites("The 5 call sites with most copied bytes", 5, "bytes")
 # -- pools, processes and loaders ----------------------------------------------------------
 
 
-def _each(*path: str) -> Callable[[Moment], Iterator[tuple[ProcessRecord, str, Any]]]:
-    """Return a function that yields each item of a dict in the records, with its record and its name."""
+def _pool_items(part: str) -> Callable[[Moment], Iterator[tuple[ProcessRecord, str, Any]]]:
+    """Return a function that yields each item of a part of the pools, with its record and its name."""
 
     def items(moment: Moment) -> Iterator[tuple[ProcessRecord, str, Any]]:
         for record in _records(moment):
-            part: Any = record
-            for name in path:
-                part = part[name]
-            yield from ((record, name, each) for name, each in part.items())
+            pool: Any = record["pool"]
+            yield from ((record, name, each) for name, each in pool[part].items())
 
     return items
 
 
-_devices, _modes = _each("pool", "devices"), _each("pool", "host")
-_frameworks = _each("pool", "frameworks")
+_devices, _modes, _frameworks = map(_pool_items, ("devices", "host", "frameworks"))
 
 FRAMEWORKS = Chart(
     "Pool by framework",
