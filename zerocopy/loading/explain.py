@@ -264,7 +264,7 @@ def _array_columns(
             copied, reasons = copied + leaf.copied_bytes, reasons + leaf.reasons
             placed += leaf.copied_bytes
         parts[field.path] = ColumnPlan(is_aliased, field.nbytes * count, copied, reasons)
-    columns = {str(name): _sum(_parts_of(name, parts)) for name in _names(sample)}
+    columns = {str(name): _column(name, parts) for name in _names(sample)}
     copies = {"conversion of columns": converted}
     if uses_windows:
         assert plan.template is not None
@@ -292,7 +292,7 @@ def _table_columns(
     columns = {}
     for place, name in enumerate(_names(sample)):
         nbytes = sample[name].nbytes if isinstance(sample, dict) else table_bytes(sample.select([place]))
-        column = _sum(_parts_of(name, parts))
+        column = _column(name, parts)
         columns[str(name)] = replace(column, nbytes=nbytes, aliased=column.aliased and not is_shuffled)
     taken = sum(column.nbytes for column in columns.values()) if is_shuffled else 0
     converted = sum(column.copied_bytes for column in columns.values())
@@ -308,24 +308,19 @@ def _names(content: Any) -> list[Any]:
     return list(content) if isinstance(content, dict) else list(content.column_names)
 
 
-def _parts_of(name: Any, parts: dict[str, ColumnPlan]) -> dict[str, ColumnPlan]:
-    """Return the arrays of a column: values, mask, offsets, but not the words, which batches share."""
+def _column(name: Any, parts: dict[str, ColumnPlan]) -> ColumnPlan:
+    """Return the plan of a column: of its values, mask and offsets, but not its words, which batches share.
+
+    The mask is new, whether or not the values are aliased.
+    """
     start = f"[{name!r}]"
-    return {
-        path: part
-        for path, part in parts.items()
-        if path.startswith(start) and ".categories" not in path[len(start) :]
-    }
-
-
-def _sum(parts: dict[str, ColumnPlan]) -> ColumnPlan:
-    """Return the plan of a column; its mask is new, whether or not its values are aliased."""
-    reasons = {reason.code or reason.why: reason for part in parts.values() for reason in part.reasons}
+    rests = {path: path[len(start) :] for path in parts if path.startswith(start)}
+    own = {rest: parts[path] for path, rest in rests.items() if ".categories" not in rest}
     return ColumnPlan(
-        all(part.aliased for path, part in parts.items() if not path.endswith(".mask")),
-        sum(part.nbytes for part in parts.values()),
-        sum(part.copied_bytes for part in parts.values()),
-        tuple(reasons.values()),
+        all(part.aliased for rest, part in own.items() if not rest.endswith(".mask")),
+        sum(part.nbytes for part in own.values()),
+        sum(part.copied_bytes for part in own.values()),
+        tuple({each.code or each.why: each for part in own.values() for each in part.reasons}.values()),
     )
 
 

@@ -139,8 +139,7 @@ class Portion(NamedTuple):
     shard : (int, int)
         Rank of the shard, and number of shards.
     dealt : tuple of Run or None
-        The rows that are dealt to all shards: the rest of an epoch that other shards have begun. None:
-        the whole epoch, by positions.
+        The rest of an epoch that other shards have begun, for all shards. None: the whole epoch.
     worker : (int, int, int)
         Number of the worker process that delivers a part of the shard's batches, number of all workers, and
         how many batches of the shard were delivered before the rest was dealt to the workers.

@@ -147,13 +147,10 @@ class LoaderStats(NamedTuple):
 
 
 class Delivered:
-    """Counts of one iterator's batches; only the consumer's thread changes them.
-
-    It refers to the channel and not to the iterator, so that dropping the iterator ends the thread.
-    """
+    """Counts of one iterator's batches; only the consumer's thread changes them."""
 
     def __init__(self, channel: Channel) -> None:
-        self.channel = channel
+        self.channel = channel  # not the iterator, so that dropping the iterator ends the thread
         self.batches = self.rows = self.nbytes = 0
         self.began = self.last = time.perf_counter()
 
