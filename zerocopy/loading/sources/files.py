@@ -63,9 +63,13 @@ class Files:
     def data_set(self, format: str, schema: Any = None) -> Any:
         """Return the files as a ``pyarrow.dataset.Dataset``; without `schema`, it reads the first file's."""
         from pyarrow import dataset as ds
+        from pyarrow.fs import FileInfo, FileType
 
+        # pyarrow would request the size of each remote file again.
+        marks = zip(self.paths, self._marks, strict=True)
+        infos = [FileInfo(path, FileType.File, size=size, mtime_ns=time) for path, (size, time) in marks]
         return ds.dataset(
-            self.paths,
+            infos,
             schema=schema,
             format=format,
             filesystem=self.filesystem,
