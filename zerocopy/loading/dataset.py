@@ -32,27 +32,19 @@ class Group(NamedTuple):
 
 
 class _Rows:
-    """The attributes that datasets and streams share.
+    """The attributes that datasets and streams share."""
 
-    Attributes
-    ----------
-    name : str
-        Its name in messages: ``"3 Parquet files"``.
-    schema : pyarrow.Schema or None
-        The types of the columns; None for arrays.
-    in_memory : bool
-        Whether reading returns aliases of memory that exists already.
-    dictionaries : mapping of str to pyarrow.Array
-        The words of columns that are read as codes.
-    note : str
-        What ``explain`` reports about it; empty for nothing.
-    only_here : str
-        Why a copy of the loader cannot read it; empty if it can.
-    """
-
-    name = note = only_here = ""
+    #: Its name in messages: ``"3 Parquet files"``.
+    name = ""
+    #: What ``explain`` reports about it; empty for nothing.
+    note = ""
+    #: Why a copy of the loader cannot read it; empty if it can.
+    only_here = ""
+    #: The types of the columns, a ``pyarrow.Schema``; None for arrays.
     schema: Any = None
+    #: Whether reading returns aliases of memory that exists already.
     in_memory = False
+    #: The words of columns that are read as codes, as ``pyarrow.Array`` objects.
     dictionaries: Mapping[str, Any] = _NONE
 
     def empty(self) -> Any:

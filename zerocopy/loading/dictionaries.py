@@ -28,15 +28,6 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
     """Return a source whose text columns are codes, with ``encode=``; otherwise the source itself.
 
     The words that ``encode=`` does not list are collected in one pass over these columns.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The words of a stream that can be read only once are unknown; the target lacks a type.
-    LossyConversionError
-        The order of an ordered dictionary differs between groups.
-    LoaderOptionError
-        ``encode=`` names a column that does not exist, or its words have nulls or duplicates.
     """
     if not options.is_encoded or resolve(options.to).kind == "table":
         return source  # the plan refuses the option for other targets
@@ -86,8 +77,6 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
 def digest(dictionaries: Mapping[str, Any]) -> str:
     """Return a digest of the words of all columns, and of their order; empty without words.
 
-    Examples
-    --------
     >>> import pyarrow as pa
     >>> digest({}), digest({"city": pa.array(["Bern", "Oslo"])})
     ('', '6618df6a93c6864f')

@@ -345,14 +345,7 @@ def _first_rows(source: Dataset | Stream, start: int, count: int) -> tuple[Any, 
 
 
 def _zeros(type_: Any, rows: int) -> Any:
-    """Return an Arrow array of zeros, empty text and empty lists, without nulls where possible.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> _zeros(pa.int32(), 2).to_pylist(), _zeros(pa.list_(pa.string()), 2).to_pylist()
-    ([0, 0], [[], []])
-    """
+    """Return an Arrow array of zeros, empty text and empty lists, without nulls where possible."""
     import pyarrow as pa
 
     types = pa.types

@@ -109,16 +109,6 @@ class Prefetcher:
 
     The thread makes the next item when fewer than `ahead` batches are ready. Dropping the last reference,
     or `close`, ends the thread.
-
-    Examples
-    --------
-    >>> class Item:
-    ...     batches = 1
-    >>> items = Prefetcher(lambda: iter([Item(), Item()]), 2)
-    >>> while items.first() is not None:
-    ...     items.drop_first()
-    >>> items.depth
-    0
     """
 
     def __init__(self, items: Callable[[], Iterator[Any]], ahead: int) -> None:
@@ -147,15 +137,10 @@ class Prefetcher:
             )
 
     def first(self) -> Any:
-        """Return the first item, and wait for it; None at the end.
+        """Return the first item, and wait for it; None at the end. The thread's error comes after its items.
 
         The item stays the first one until `drop_first`, so that no item is lost if a signal handler
         raises an error here.
-
-        Raises
-        ------
-        BaseException
-            The error of the thread, after the items before it, or `LoaderIterationError` in a forked child.
         """
         self.check_process()
         channel = self.channel

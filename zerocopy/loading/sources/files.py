@@ -128,13 +128,7 @@ def digest(*parts: Any) -> str:
 
 
 def find_files(source: str | Sequence[str]) -> Files:
-    """Return the files of a path, pattern, folder or URL, or of a list of paths or URLs.
-
-    Raises
-    ------
-    ReadError
-        A file does not exist, no file matches the pattern, a folder has no files, or the file system fails.
-    """
+    """Return the files of a path, pattern, folder or URL, or of a list of paths or URLs."""
     if isinstance(source, str):
         asked, path = f"loader({source!r})", source
     elif source:

@@ -13,13 +13,7 @@ from zerocopy.protocols.exporter_errors import is_error
 
 
 def choose(columns: Sequence[Hashable] | None, names: Sequence[Hashable]) -> list[Hashable]:
-    """Return the columns to read, in their order.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The source lacks one of `columns`, or two columns have one name.
-    """
+    """Return the columns to read, in their order."""
     chosen = list(names if columns is None else columns)
     for name in chosen:
         count = list(names).count(name)
@@ -68,10 +62,7 @@ def _as_type(kind: Any) -> Any:
 def fit(schema: Any, table: Any, place: str, constants: Mapping[str, Any] | None = None) -> Any:
     """Return the columns of `schema`: cast, and with nulls, or a constant, for those that are missing.
 
-    Raises
-    ------
-    LossyConversionError
-        A value does not fit its type in `schema`; `place` names the rows in the message.
+    `place` names the rows in the message of a value that does not fit its type.
     """
     import pyarrow as pa
 

@@ -112,13 +112,7 @@ def sampled(rows: int) -> list[int]:
 
 
 def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: str) -> Dataset:
-    """Return arrays of any framework whose first dimension is the rows.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        A value is not an array of at least one dimension, or the arrays differ in length.
-    """
+    """Return arrays of any framework whose first dimension is the rows."""
     chosen = choose(options.columns, list(arrays)) if options.schema is None else list(arrays)
     if not chosen:
         raise UnsupportedConversionError(
@@ -164,13 +158,7 @@ def fields_of(array: Array, name: str = "data") -> dict[Hashable, Array]:
 
 
 def open_numpy_file(files: Files, options: LoaderOptions) -> Dataset:
-    """Return a ``.npy`` or ``.npz`` file; its arrays are memory maps unless they are compressed.
-
-    Raises
-    ------
-    ReadError
-        The file cannot be read, or has Python objects.
-    """
+    """Return a ``.npy`` or ``.npz`` file; its arrays are memory maps unless they are compressed."""
     path = files.paths[0]
     if len(files) != 1 or not files.is_local:
         why = "a loader reads only one .npy or .npz file" if files.is_local else "the file is remote"

@@ -38,17 +38,7 @@ _HOST = "leave out decode=: the host then decodes the files"
 
 
 def open_source(source: Any, options: LoaderOptions) -> Dataset | Stream:
-    """Return a source as a dataset or a stream.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        `source` is not a source of rows, or lacks one of the columns.
-    ReadError
-        A file does not exist or cannot be read, or files differ in their columns.
-    LoaderOptionError
-        The framework of ``decode=`` does not decode the source, or `device` is the host.
-    """
+    """Return a source as a dataset or a stream."""
     if options.decode is not None:
         _check_decode(options)
         return _decoded(_opened(source, options), options)

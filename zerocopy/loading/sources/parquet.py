@@ -253,14 +253,8 @@ class OpenParquet(Dataset):
 class DecodedFiles(Dataset):
     """The row groups of local Parquet files; a framework decodes each on a device.
 
-    Parameters
-    ----------
-    files : ParquetFiles
-        The files, of which the host reads only the metadata.
-    decode : callable
-        ``decode(path, row_groups, columns)`` returns `DecodedRows`.
-    library : str
-        The framework's name, for messages.
+    ``decode(path, row_groups, columns)`` is the framework's function, and `library` its name, for messages.
+    The host reads only the metadata of `files`.
     """
 
     def __init__(
