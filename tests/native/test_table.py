@@ -115,6 +115,20 @@ assert core.set_route("a", Kind, answer(7), columns=["b", "a"]) and convert(obj,
     )
 
 
+def test_leaves_are_kept_by_the_route_and_other_values_are_checked_in_python(run_python):
+    check(
+        run_python,
+        """
+core.set_route("a", Kind, answer(1))
+core.set_route("a", Kind, answer(2), copy=True)
+assert convert(obj, "a", leaves="keep") == convert(obj, "a", leaves=None) == 1
+assert convert(obj, "a", leaves="keep", copy=True) == 2
+for other in ("error", "kept", 1, True, ["keep"]):
+    assert convert(obj, "a", leaves=other) == "python"
+""",
+    )
+
+
 def test_values_that_cannot_be_compared_have_no_routes(run_python):
     check(
         run_python,

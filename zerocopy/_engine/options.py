@@ -39,8 +39,6 @@ class ConvertOptions(ArrayOptions, total=False):
 
 
 NAMES = tuple(ConvertOptions.__annotations__)
-#: Options whose values are the caller's objects. A route would keep them alive, so none is kept.
-HELD = frozenset(("index", "connection", "out"))
 #: Options of one call, which functions for many calls do not take.
 ONE_CALL = frozenset(("out",))
 TABLE_NAMES = tuple(name for name in NAMES if name not in ArrayOptions.__annotations__)

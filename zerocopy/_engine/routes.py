@@ -103,7 +103,8 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
 
     The route depends on the type alone, never on the object (law 3).
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    # leaves= is for containers, and for their items without a route.
+    given = {name: value for name, value in options.items() if value is not None and name != "leaves"}
     before, routes = state(), routes_of(to, given)
     if routes is NO_ROUTES:
         return None

@@ -4,10 +4,11 @@
 static PyObject *python_function = NULL; /* convert in Python, with the same arguments */
 static PyObject *slow_function = NULL;   /* (obj, to, options, error): after a route has failed */
 static PyObject *name_obj, *name_to, *name_copy, *name_writable, *name_device, *name_dtype;
-static PyObject *name_layout, *name_columns;
+static PyObject *name_layout, *name_columns, *name_leaves, *text_keep;
 
 typedef struct {
-    PyObject *obj, *to, *copy, *writable, *device, *dtype, *layout, *columns; /* borrowed; NULL if not passed */
+    PyObject *obj, *to; /* borrowed; NULL if not passed, as the options */
+    PyObject *copy, *writable, *device, *dtype, *layout, *columns, *leaves;
 } Arguments;
 
 /* Reads arguments that the keys of routes can hold; false for others, which the function in Python checks. */
@@ -30,6 +31,7 @@ read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names, Argumen
                            : name == name_dtype    ? &out->dtype
                            : name == name_layout   ? &out->layout
                            : name == name_columns  ? &out->columns
+                           : name == name_leaves   ? &out->leaves
                            : name == name_obj      ? &out->obj
                                                    : NULL;
         if (field == NULL || *field != NULL) {
@@ -45,7 +47,9 @@ static Route *
 find(const Arguments *arguments)
 {
     int copy = option_flag(arguments->copy), writable = option_flag(arguments->writable);
-    if (copy < 0 || writable < 0) {
+    /* leaves="keep" is for objects without a route, so that it does not change what a route does. */
+    bool has_other_leaves = unless_none(arguments->leaves) != NULL && arguments->leaves != text_keep;
+    if (copy < 0 || writable < 0 || has_other_leaves) {
         return NULL;
     }
     RouteKey key = {
@@ -272,7 +276,8 @@ add_convert(PyObject *module)
         const char *text;
     } names[] = {{&name_obj, "obj"},           {&name_to, "to"},         {&name_copy, "copy"},
                  {&name_writable, "writable"}, {&name_device, "device"}, {&name_dtype, "dtype"},
-                 {&name_layout, "layout"},     {&name_columns, "columns"}};
+                 {&name_layout, "layout"},     {&name_columns, "columns"},
+                 {&name_leaves, "leaves"},     {&text_keep, "keep"}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         *names[i].field = PyUnicode_InternFromString(names[i].text);
         if (*names[i].field == NULL) {
