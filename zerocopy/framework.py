@@ -354,7 +354,7 @@ class Framework:
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         """Return, for each column of `table`, reasons for a copy that depend on the other columns."""
-        return [[]] * len(table.columns)  # one list for all: callers do not change it
+        return [[] for _ in table.columns]
 
     def guards_writes(self, column: Column) -> bool:
         """Whether the framework itself prevents writes to an alias of `column`."""

@@ -32,7 +32,7 @@ def test_the_public_and_the_private_capsule_describe_the_same_memory(
         pytest.skip("the private export is for hosts only")
     capsules.to_capsule()
     private = zc.view(array)
-    monkeypatch.delitem(capsules._chosen, "export")
+    monkeypatch.setattr(capsules, "_export", None)
     monkeypatch.setattr(capsules, "_only_host", lambda: False)
     public = zc.view(array)
     for attribute in ("ptr", "shape", "strides", "dtype", "device", "readonly"):
@@ -46,7 +46,7 @@ def test_the_exporter_of_another_version_is_not_trusted(monkeypatch: pytest.Monk
     def refuses(array: object) -> object:
         raise TypeError("another signature")
 
-    monkeypatch.setitem(capsules._chosen, "export", refuses)
+    monkeypatch.setattr(capsules, "_export", refuses)
     array = jax.numpy.arange(5)
     assert zc.shares_memory(array, zc.convert(array, "numpy", copy=False))
 

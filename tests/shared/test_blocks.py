@@ -15,11 +15,11 @@ from helpers.shared_memory import memfd_bytes, open_memfds, run_reader
 
 import zerocopy as zc
 from zerocopy.shared import idle, room
-from zerocopy.shared.address_book import AddressBook
 from zerocopy.shared.file_mapping import FileMapping
 from zerocopy.shared.handle import LARGEST_SMALL
 from zerocopy.shared.large_blocks import LargeBlocks, size_class
 from zerocopy.shared.page_map import was_written
+from zerocopy.shared.reading import AddressBook
 from zerocopy.shared.segment import Segment
 from zerocopy.shared.slabs import SLAB_BYTES, Slabs
 
@@ -261,9 +261,9 @@ def test_the_address_book_finds_and_forgets() -> None:
 
 def test_the_address_book_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """A finalizer can interrupt the thread that has the lock."""
-    from zerocopy.shared import address_book
+    from zerocopy.shared import reading
 
-    monkeypatch.setattr(address_book, "_SECONDS", 0.01)
+    monkeypatch.setattr(reading, "_LOCK_SECONDS", 0.01)
     book, owner = AddressBook(), Owner()
     book.add(0, 10, owner)
     with book._lock:

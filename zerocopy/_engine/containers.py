@@ -18,7 +18,7 @@ from zerocopy._engine.container_types import (
 )
 from zerocopy._engine.fixes import arguments, as_code, relocate, with_imports
 from zerocopy._engine.target import resolve
-from zerocopy.casting.leaves import leaf_options
+from zerocopy.casting.option import leaf_options
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.pytree_node import Attribute
 

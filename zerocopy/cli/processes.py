@@ -13,7 +13,7 @@ from typing import Any
 from zerocopy.errors import ZeroCopyError
 from zerocopy.forks import installed_version
 from zerocopy.framework import version_numbers
-from zerocopy.integrations.engines import ENGINES
+from zerocopy.integrations import ENGINES
 
 #: File descriptors that should be free: a large object needs one, and a result of it two.
 _FEW_DESCRIPTORS = 256

@@ -6,7 +6,6 @@ object over buffers with the same content. `zerocopy.pickling`, `zerocopy.share`
 headers and frames, each by its own transport.
 """
 
-from zerocopy.frames.build import from_frames as from_frames
-from zerocopy.frames.split import Frames as Frames, to_frames as to_frames
+from zerocopy.frames.objects import Frames as Frames, from_frames as from_frames, to_frames as to_frames
 
 __all__ = ["Frames", "from_frames", "to_frames"]

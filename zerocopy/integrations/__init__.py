@@ -2,3 +2,12 @@
 
 Importing a package of an engine imports neither the engine nor a framework.
 """
+
+#: Each engine, for ``zerocopy doctor``: its name, its module, its distribution, and the oldest version that
+#: is supported, if any.
+ENGINES = (
+    ("dask", "distributed", "distributed", "2026.1"),
+    ("ray", "ray", "ray[data]", "2.50"),
+    ("flight", "pyarrow", "pyarrow", "24"),
+    ("torch DataLoader", "torch", "torch", ""),
+)

@@ -1,6 +1,7 @@
 """How a process reads another process's block: it maps a large block, and copies a small one.
 
 No byte is used before the generation has been compared: under a lease, or before and after copying.
+`addresses` finds the block or mapping that keeps an address.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from bisect import bisect_left, bisect_right
+from operator import itemgetter
+from typing import Any
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
@@ -17,7 +21,6 @@ from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared import figures
-from zerocopy.shared.address_book import AddressBook
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, StaleHandleError
 from zerocopy.shared.file_mapping import FileMapping
 from zerocopy.shared.handle import LARGEST_SMALL
@@ -26,6 +29,64 @@ from zerocopy.shared.location import Location
 from zerocopy.shared.page_map import was_written
 from zerocopy.shared.segment import HEAD, MAGIC, Array
 from zerocopy.shared.segment_file import KEEP, open_segment
+
+#: First address, address past the last, owner.
+_Entry = tuple[int, int, ref[Any]]
+_FIRST = itemgetter(0)
+_FEWEST = 1024
+# The lock is held for microseconds: after a second, the caller is a finalizer that interrupts the
+# thread that holds it. Memory without an entry is copied.
+_LOCK_SECONDS = 1.0
+
+
+class AddressBook:
+    """Owners of ranges of addresses, by weak references; a lookup takes the same time for any number.
+
+    Examples
+    --------
+    >>> class Owner: pass
+    >>> owner, book = Owner(), AddressBook()
+    >>> book.add(100, 200, owner)
+    >>> book.find(150, 200) is owner, book.find(150, 201), book.find(0, 1)
+    (True, None, None)
+    """
+
+    def __init__(self) -> None:
+        self._lock = forks.plain_lock()
+        self._entries: list[_Entry] = []
+        self._sweep_at = _FEWEST
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, first: int, end: int, owner: Any) -> None:
+        """Add an owner of the addresses from `first` up to `end`; earlier owners of them are gone."""
+        entry = (first, end, ref(owner))
+        if not self._lock.acquire(True, _LOCK_SECONDS):
+            return
+        try:
+            entries = self._entries
+            low, high = bisect_left(entries, first, key=_FIRST), bisect_left(entries, end, key=_FIRST)
+            if low and entries[low - 1][1] > first:
+                low -= 1
+            entries[low:high] = [entry]
+            if len(entries) >= self._sweep_at:
+                entries[:] = [each for each in entries if each[2]() is not None]
+                self._sweep_at = max(_FEWEST, 2 * len(entries))
+        finally:
+            self._lock.release()
+
+    def find(self, first: int, end: int) -> Any:
+        """Return the owner of all addresses from `first` up to `end`, or None."""
+        if not self._lock.acquire(True, _LOCK_SECONDS):
+            return None
+        try:
+            place = bisect_right(self._entries, first, key=_FIRST) - 1
+            entry = self._entries[place] if place >= 0 else None
+        finally:
+            self._lock.release()
+        return entry[2]() if entry is not None and end <= entry[1] else None
+
 
 _UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
 #: The copy of a small block is aligned as JAX requires.

@@ -60,12 +60,16 @@ def plan(table: Table, request: Request) -> Plan:
     table = _without_index(table, request)
     leaves = _leaves(table, request)
     source = _source(table, leaves, request)
-    plan = request.plan_array(source, request.copy)
+    array_plan = request.plan_array(source, request.copy)
     dtype = leaves[0].datetime_dtype if leaves else ""
-    run = plan.run
-    assert run is not None
-    view = (lambda: run().view(dtype)) if dtype else run
-    return replace(plan, source=f"{table.name} {table.shape}", run=view)
+    convert = array_plan.run
+    assert convert is not None
+
+    def dates() -> Any:
+        return convert().view(dtype)
+
+    run = dates if dtype else convert
+    return replace(array_plan, source=f"{table.name} {table.shape}", run=run)
 
 
 def _without_index(table: Table, request: Request) -> Table:
@@ -134,19 +138,19 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
     sources = [leaf.source for leaf in leaves]
     if not leaves:  # the type is float64, as in pandas
         return _written(table, [], order, request, [])
-    why = list({reason: None for source in sources for reason in source.reasons})
+    reasons = list({reason: None for source in sources for reason in source.reasons})
     first = sources[0].view.device
     if not all(same_memory_space(source.view.device, first) for source in sources):
         raise UnsupportedConversionError(
             "", "its columns are on several devices", "copy them to one device first", code="other-device"
         )
-    if not why:
+    if not reasons:
         strides = _strides([source.view for source in sources])
         if strides is None:
-            why.append(_SEPARATE)
+            reasons.append(_SEPARATE)
         elif order and not _in_order(order, strides, (table.length, len(leaves))):
             stored = "column by column" if order == "C" else "row by row"
-            why.append(
+            reasons.append(
                 Reason(
                     f'it is stored {stored}, and layout="matrix:{order}" was requested',
                     code="memory-order",
@@ -156,18 +160,18 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
         else:
             alias = _alias(table, sources, strides)
             # If a copy is needed, make it here: the planner's copy has neither row blocks nor an order.
-            why = _copy_reasons(alias.view, request)
-            if not why:
+            reasons = _copy_reasons(alias.view, request)
+            if not reasons:
                 return alias
     if first.is_host:
-        return _written(table, leaves, order, request, why)
+        return _written(table, leaves, order, request, reasons)
     # There is no common function that stacks columns on a device, so the host stacks them.
     for column in sources:
         column.check_copy()
-    why.append(
+    reasons.append(
         Reason(f"it is assembled on the host, and the columns are on {first}", _STACK, code="other-device")
     )
-    source = _written(table, leaves, "C", request, why)
+    source = _written(table, leaves, "C", request, reasons)
     return on_device.via_host(replace(source, view=replace(source.view, device=first)))
 
 
@@ -227,9 +231,9 @@ def _on_device(sources: list[Source], view: StridedView) -> Handover:
     UnsupportedConversionError
         The producers name several streams, and the interface names one.
     """
-    speaking = [s.producer for s in sources if hasattr(type(s.producer), "__cuda_array_interface__")]
-    streams = {cuda_array_interface.read(producer, view.device.id)[1] for producer in speaking}
-    if len(speaking) < len(sources) or len(streams) != 1:
+    interfaces = [s.producer for s in sources if hasattr(type(s.producer), "__cuda_array_interface__")]
+    streams = {cuda_array_interface.read(producer, view.device.id)[1] for producer in interfaces}
+    if len(interfaces) < len(sources) or len(streams) != 1:
         why = "its columns are on a device, and do not name one stream on which all are ready"
         raise UnsupportedConversionError("", why, _STACK, code="several-streams")
     return Handover(view, streams.pop(), view.owner)
@@ -241,23 +245,23 @@ def _copy_reasons(view: StridedView, request: Request) -> list[Reason]:
         return []
     if request.copy is True:
         return [Reason("copy=True was requested", code="copy-requested")]
-    why = list(request.target.copy_reasons(view))
+    reasons = list(request.target.copy_reasons(view))
     if request.writable and view.readonly and request.target.mutable:
-        why.append(
+        reasons.append(
             Reason(
                 "writable=True was requested and the source's memory is immutable",
                 code="writable-requested",
                 fixes=[Fix(options={"writable": None}, effect="aliases: do not write to the result")],
             )
         )
-    return why
+    return reasons
 
 
 # -- the copy -----------------------------------------------------------------------
 
 
 def _written(
-    table: Table, leaves: list[TensorLeaf], order: str, request: Request, why: Sequence[Reason]
+    table: Table, leaves: list[TensorLeaf], order: str, request: Request, reasons: Sequence[Reason]
 ) -> Source:
     """Return the matrix as a copy in the requested memory order."""
     dtype = leaves[0].source.view.dtype if leaves else by_name("float64")
@@ -278,7 +282,7 @@ def _written(
             return _by_rows(pieces, rows, dtype.storage)
         return _by_columns(pieces, rows, dtype.storage)
 
-    return Source(table.name, view, host, "arrow-c", why, obj=view)
+    return Source(table.name, view, host, "arrow-c", reasons, obj=view)
 
 
 def _pieces(column: Column, leaf: TensorLeaf) -> list[Array]:

@@ -73,7 +73,8 @@ class CuDF(Framework):
             return Table(name, [label], [column], len(obj), single=True, obj=obj)
         levels = _levels(obj, name)
         single = not isinstance(obj, _classes("MultiIndex"))
-        labels = [n if n is not None else ("" if single else i) for i, n in enumerate(obj.names)]
+        unnamed: Any = [""] if single else range(len(obj.names))
+        labels = [new if n is None else n for n, new in zip(obj.names, unnamed, strict=True)]
         return Table(name, labels, levels, len(obj), single=single, obj=obj)
 
     def _frame(self, obj: Any, name: str, index: bool | None) -> Table:

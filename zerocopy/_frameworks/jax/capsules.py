@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from zerocopy._native import core
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM
@@ -17,6 +17,19 @@ from zerocopy.protocols.exporter_errors import ignored_errors, is_error
 # __dlpack__ takes 3.3 us, and its private export 0.7. In these versions, and if a trial confirms
 # them, the private functions are used (law 6; compared in test_routes).
 _KNOWN = ((0, 7), (0, 13))
+
+
+class _Import(NamedTuple):
+    """An import of capsules: for Python, and for the core a function with its arguments after the capsule."""
+
+    from_capsule: Callable[[Any], Any]
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+#: The functions that the trials chose; None before the first use.
+_import: _Import | None = None
+_export: Callable[[Any], Any] | None = None
 
 
 def _private() -> Any:
@@ -41,12 +54,11 @@ def importer(config: Any, names: Iterable[str]) -> Any:
     """
     if core is None:
         return None
-    from_capsule()  # chooses the function
-    function, arguments = _chosen["bare import"]
+    chosen = _chosen_import()
     types = [by_name(name) for name in names if name not in SUBBYTE_NAMES]
     return core.CapsuleImporter(
-        function,
-        arguments=arguments,
+        chosen.function,
+        arguments=chosen.arguments,
         dtypes=[(dtype.code, dtype.bits) for dtype in types],
         alignment=ALIGNMENT,
         layout="compact",
@@ -56,61 +68,74 @@ def importer(config: Any, names: Iterable[str]) -> Any:
 
 def from_capsule() -> Callable[[Any], Any]:
     """Return ``capsule -> jax.Array`` on the CPU."""
+    return _chosen_import().from_capsule
+
+
+def _chosen_import() -> _Import:
+    """Return the private import if a trial confirms it, else the public one."""
+    global _import
     import jax
     import numpy as np
 
-    if "import" not in _chosen:
+    chosen = _import
+    if chosen is not None:
+        return chosen
 
-        def public(capsule: Any) -> Any:
-            return jax.dlpack.from_dlpack(dlpack.Handover(capsule))
+    def public(capsule: Any) -> Any:
+        return jax.dlpack.from_dlpack(dlpack.Handover(capsule))
 
-        _chosen["import"], _chosen["bare import"] = public, (public, ())
-        try:
-            bare = _private().dlpack_managed_tensor_to_buffer
-            cpu = jax.local_devices(backend="cpu")[0]
+    chosen = _Import(public, public, ())
+    try:
+        bare = _private().dlpack_managed_tensor_to_buffer
+        cpu = jax.local_devices(backend="cpu")[0]
 
-            def private(capsule: Any) -> Any:
-                return bare(capsule, cpu, None)
+        def private(capsule: Any) -> Any:
+            return bare(capsule, cpu, None)
 
-            trial = aligned_empty((2,), np.dtype(np.float32))
-            trial[:] = 1, 2
-            if private(trial.__dlpack__()).unsafe_buffer_pointer() == trial.ctypes.data:
-                _chosen["import"], _chosen["bare import"] = private, (bare, (cpu, None))
-        except (ImportError, AttributeError, TypeError, RuntimeError) as error:
-            if not is_error(error):
-                raise  # else other internals: keep the public function
-    return _chosen["import"]  # type: ignore[no-any-return]
+        trial = aligned_empty((2,), np.dtype(np.float32))
+        trial[:] = 1, 2
+        if private(trial.__dlpack__()).unsafe_buffer_pointer() == trial.ctypes.data:
+            chosen = _Import(private, bare, (cpu, None))
+    except (ImportError, AttributeError, TypeError, RuntimeError) as error:
+        if not is_error(error):
+            raise  # else other internals: keep the public function
+    _import = chosen
+    return chosen
 
 
 def to_capsule() -> Callable[[Any], Any]:
     """Return ``jax.Array -> legacy capsule``, which waits for the array and refuses deleted ones."""
+    global _export
     import jax
     import numpy as np
 
-    if "export" not in _chosen:
-        _chosen["export"] = type(jax.numpy.zeros(())).__dlpack__
-        try:
-            bare = _private().buffer_to_dlpack_managed_tensor
-            trial = jax.numpy.arange(3, dtype=np.int32)
-            # A shard, as in __dlpack__: delete() of an exported array itself aborts the process
-            # (docs/hazards.md, "Deleted buffers"). addressable_data(0) takes 0.4 us more.
-            shard_of = type(trial)._fully_replicated_shard
+    chosen = _export
+    if chosen is not None:
+        return chosen
+    chosen = type(jax.numpy.zeros(())).__dlpack__
+    try:
+        bare = _private().buffer_to_dlpack_managed_tensor
+        trial = jax.numpy.arange(3, dtype=np.int32)
+        # A shard, as in __dlpack__: delete() of an exported array itself aborts the process
+        # (docs/hazards.md, "Deleted buffers"). addressable_data(0) takes 0.4 us more.
+        shard_of = type(trial)._fully_replicated_shard
 
-            def private(array: Any) -> Any:
-                return bare(shard_of(array))
+        def private(array: Any) -> Any:
+            return bare(shard_of(array))
 
-            exported = dlpack.read(private(trial)).ptr == trial.unsafe_buffer_pointer()
-            if exported and shard_of(trial) is not trial:
-                _chosen["export"] = private
-        except (ImportError, AttributeError, TypeError, RuntimeError) as error:
-            if not is_error(error):
-                raise  # else other internals: keep the public function
-    return _chosen["export"]  # type: ignore[no-any-return]
+        exported = dlpack.read(private(trial)).ptr == trial.unsafe_buffer_pointer()
+        if exported and shard_of(trial) is not trial:
+            chosen = private
+    except (ImportError, AttributeError, TypeError, RuntimeError) as error:
+        if not is_error(error):
+            raise  # else other internals: keep the public function
+    _export = chosen
+    return chosen
 
 
 def request_on_host(array: Any) -> Any:
     """Return a legacy capsule of an array in host memory, by the private export where it is known."""
-    export = _chosen.get("export")
+    export = _export
     if export is not None:
         with ignored_errors():  # the public method reports why
             return export(array)
@@ -124,10 +149,6 @@ def _only_host() -> bool:
     import jax
 
     return bool(jax.default_backend() == "cpu")
-
-
-#: The chosen functions; ``bare import`` is a function and its arguments after the capsule.
-_chosen: dict[str, Any] = {}
 
 
 class OnDevice:

@@ -12,11 +12,15 @@ from zerocopy.errors import Reason
 from zerocopy.pool.hook import Block, PoolHook, PoolInterface
 
 
-class _Current:
-    """The installed pool and the manager class, one per process, because contexts keep their manager."""
+class _State:
+    """The installed pool, and the manager class: one per process, because contexts keep their manager."""
 
-    pool: PoolInterface | None = None
-    manager: Any = None
+    def __init__(self) -> None:
+        self.pool: PoolInterface | None = None
+        self.manager: Any = None
+
+
+_state = _State()
 
 
 class NumbaHook(PoolHook):
@@ -38,7 +42,7 @@ class NumbaHook(PoolHook):
         return None
 
     def too_late(self, pool: PoolInterface) -> Reason | None:
-        driver, manager = _driver(), _Current.manager
+        driver, manager = _driver(), _state.manager
         attached = manager is not None and manager.used
         if attached or not _has_context(driver):
             return None
@@ -51,22 +55,22 @@ class NumbaHook(PoolHook):
     def attach(self, pool: PoolInterface) -> str:
         from numba import cuda
 
-        manager = _Current.manager
+        manager = _state.manager
         if manager is None:
-            manager = _Current.manager = _manager()
-        _Current.pool = pool
+            manager = _state.manager = _manager()
+        _state.pool = pool
         cuda.set_memory_manager(manager)
         return "a memory manager that allocates from the pool"
 
     def is_attached(self, pool: PoolInterface) -> bool:
-        manager = _Current.manager
+        manager = _state.manager
         is_set = getattr(_driver(), "_memory_manager", manager) is manager
-        return is_set and _Current.pool is pool
+        return is_set and _state.pool is pool
 
     def detach(self, pool: PoolInterface) -> Reason | None:
-        driver, manager = _driver(), _Current.manager
-        if _Current.pool is pool:
-            _Current.pool = None
+        driver, manager = _driver(), _state.manager
+        if _state.pool is pool:
+            _state.pool = None
         if not manager.used and getattr(driver, "_memory_manager", None) is manager:
             driver._memory_manager = None  # as before the first context, when Numba selects one
         return None
@@ -106,7 +110,7 @@ def _manager() -> Any:
 
         def _pool(self) -> PoolInterface | None:
             """Return the pool of this device; None if there is none."""
-            pool = _Current.pool
+            pool = _state.pool
             return pool if pool is not None and self.context.device.id in pool.active_devices else None
 
         def _fallback(self) -> Any:

@@ -30,7 +30,7 @@ class PandasFrames(FramesHook):
 
         data, form = flatten(pd, obj)
         places = [str(i) for i, dtype in enumerate(data.dtypes) if _is_arrow_text(pd, dtype)]
-        return data, form + ":" * bool(places) + ",".join(places)
+        return data, f"{form}:{','.join(places)}" if places else form
 
     def restore(self, table: Any, note: str) -> Any:
         import pandas as pd

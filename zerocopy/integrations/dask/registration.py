@@ -8,7 +8,7 @@ from typing import Any
 
 from zerocopy import forks, registry
 from zerocopy.frames.hook import hook_of
-from zerocopy.integrations.dask.serializers import Deserialize, Serializer, Way
+from zerocopy.integrations.dask.serializers import DaskFunctions, Deserialize, Serializer
 from zerocopy.protocols.exporter_errors import is_error
 
 #: Modules of distributed with its own serializers, by the top-level module that makes it import them.
@@ -18,7 +18,7 @@ _OWN_MODULES = {
     "pyarrow": "distributed.protocol.arrow",
 }
 #: Types that Dask itself sends without a copy: zerocopy only replaces their bytes by handles.
-_IN_OWN_WAY = {
+_ALIASED_BY_DASK = {
     "numpy": ("ndarray", "matrix", "ma.MaskedArray"),
     "pandas": ("DataFrame", "Series"),
 }
@@ -48,30 +48,30 @@ def register(name: str) -> None:
     module = framework.module()
     if name in _OWN_MODULES:
         importlib.import_module(_OWN_MODULES[name])
-    hook = None if name in _IN_OWN_WAY else hook_of(framework)
-    types = hook.types() if hook else [_attribute(module, path) for path in _IN_OWN_WAY[name]]
+    hook = None if name in _ALIASED_BY_DASK else hook_of(framework)
+    types = hook.types() if hook else [_attribute(module, path) for path in _ALIASED_BY_DASK[name]]
     serialize, deserialize = _dispatches()
     with _lock:
         if name in _registered:
             return
-        _registered.add(name)  # _own_way() may get here again
+        _registered.add(name)  # _dask_functions() may get here again
         for cls in types:
-            serializer = Serializer(_own_way(cls, pickles=hook is None), cls, hook)
+            serializer = Serializer(_dask_functions(cls, pickles=hook is None), cls, hook)
             serialize.register(cls, serializer.serialize)
             deserialize.register(cls, Deserialize(serializer))
 
 
-def _own_way(cls: type, pickles: bool) -> Way:
+def _dask_functions(cls: type, pickles: bool) -> DaskFunctions:
     """Return Dask's functions for a type: registered ones, or its pickles, or none."""
     from distributed.protocol.serialize import pickle_dumps, pickle_loads
 
     serialize, deserialize = _dispatches()
     try:
-        return Way(serialize.dispatch(cls), deserialize.dispatch(cls), registered=True)
+        return DaskFunctions(serialize.dispatch(cls), deserialize.dispatch(cls), registered=True)
     except TypeError as error:  # not registered
         if not is_error(error):
             raise
-        return Way(pickle_dumps, pickle_loads) if pickles else Way()
+        return DaskFunctions(pickle_dumps, pickle_loads) if pickles else DaskFunctions()
 
 
 def _dispatches() -> tuple[Any, Any]:

@@ -36,7 +36,7 @@ class NotFrames(NotImplementedError, TypeError):
     """Makes Dask continue with its next family of serializers; its pickler expects a `TypeError`."""
 
 
-class Way:
+class DaskFunctions:
     """How Dask itself serializes a type: the functions that were registered for it, or its pickles.
 
     Parameters
@@ -61,21 +61,21 @@ class Serializer:
 
     Parameters
     ----------
-    own : Way
+    own : DaskFunctions
         Dask's own.
     cls : type
-        Objects of its subclasses are sent in Dask's own way.
+        Objects of its subclasses are sent by Dask's functions.
     hook : FramesHook, optional
-        Decides which objects are sent as frames; None if Dask's way copies nothing.
+        Decides which objects are sent as frames; None if Dask copies nothing.
     """
 
-    def __init__(self, own: Way, cls: type, hook: FramesHook | None) -> None:
+    def __init__(self, own: DaskFunctions, cls: type, hook: FramesHook | None) -> None:
         self.own, self._cls, self._hook = own, cls, hook
 
     def serialize(self, obj: Any, context: Any = None) -> tuple[dict[str, Any], Sequence[Any]]:
         """Return a header and frames, as Dask's serializers do."""
         if not users or not peers.reads_frames(context):
-            return self._in_own_way(obj, context)
+            return self._by_dask(obj, context)
         in_flight = peers.handles_in_flight(context)
         sent = None if in_flight is None else kept.find(obj)
         if in_flight is not None and sent is not None:
@@ -83,7 +83,7 @@ class Serializer:
             return sent[1], []
         split = self._split(obj)
         if split is None:
-            return self._in_own_way(obj, context, in_flight)
+            return self._by_dask(obj, context, in_flight)
         message, frames = split
         header = _shared(obj, message, frames, in_flight)
         return ({_KEY: message}, [frame.data for frame in frames]) if header is None else (header, [])
@@ -101,7 +101,7 @@ class Serializer:
         return from_frames(message["header"], [_with_flag(buffer, writable) for buffer, writable in pairs])
 
     def _split(self, obj: Any) -> tuple[dict[str, Any], list[Array]] | None:
-        """Return a message and frames, or None if Dask must send the object in its own way."""
+        """Return a message and frames, or None if Dask must send the object itself."""
         if self._hook is None or type(obj) is not self._cls:
             return None
         try:
@@ -113,7 +113,7 @@ class Serializer:
         writable = [bool(frame.flags.writeable) for frame in split.frames]
         return {"header": split.header, "writable": writable}, split.frames
 
-    def _in_own_way(
+    def _by_dask(
         self, obj: Any, context: Any, in_flight: list[Any] | None = None
     ) -> tuple[dict[str, Any], Sequence[Any]]:
         """Return Dask's own header and frames, the latter as a handle if that is possible."""

@@ -1,7 +1,8 @@
-"""``to_frames``: one object as a header and frames that alias its memory."""
+"""``to_frames`` and ``from_frames``: one object as a header and frames that alias its memory, and back."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy.describe import describe_array, translated_errors
 from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError, ZeroCopyError
-from zerocopy.frames.arrays import array_frame
+from zerocopy.frames.arrays import array_frame, read_array
+from zerocopy.frames.header import ARRAY, kind_of
 from zerocopy.framework import Framework
 from zerocopy.protocols import producer
 from zerocopy.source import Array, type_name
@@ -160,3 +162,52 @@ def _slowly(obj: Any, name: str, error: ZeroCopyError | None) -> Frames:
 
 def _refused(reason: Reason) -> UnsupportedConversionError:
     return UnsupportedConversionError("", reason.why, reason.remedy, code=reason.code, fixes=reason.fixes)
+
+
+def from_frames(header: Any, frames: Sequence[Any], to: Any = None) -> Any:
+    """Build the object that ``to_frames`` split, over buffers with the same content.
+
+    Parameters
+    ----------
+    header : bytes-like
+        The header that ``to_frames`` returned, with the same version of the format.
+    frames : sequence of buffers
+        Contiguous buffers with the sizes and the order of the frames of ``to_frames``: bytes, memoryviews,
+        ndarrays, mapped memory.
+    to : str, module or type, optional
+        The framework of the result, as in :func:`zerocopy.convert`. Default: the framework and type of the
+        object that ``to_frames`` got; NumPy if that object was an array without a framework.
+
+    Returns
+    -------
+    object
+        It aliases the frames wherever :func:`zerocopy.convert` aliases host memory, and keeps them alive.
+        It is read-only over read-only frames, in frameworks with such arrays (NumPy, JAX, Arrow).
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The bytes are not a header, have another version, or do not agree with the frames.
+    FrameworkNotInstalledError
+        The framework is not installed in this process.
+
+    Notes
+    -----
+    Sizes, lengths, and the first and last offsets are checked, so that a wrong header raises an error.
+    The content of Arrow columns is not read: pass the result to ``zc.convert(..., validate="full")`` if
+    its sender is not trusted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from zerocopy.frames import from_frames, to_frames
+    >>> split = to_frames(np.arange(3, dtype="i2"))
+    >>> from_frames(split.header, [bytes(frame) for frame in split.frames])
+    array([0, 1, 2], dtype=int16)
+    """
+    plain = header if type(header) is bytes else bytes(header)
+    if kind_of(plain) == ARRAY:
+        return read_array(plain, frames, to)
+    from zerocopy.frames import tables
+
+    return tables.build_table(plain, frames, to)
