@@ -88,7 +88,7 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> Data:
         if not is_error(error):
             raise
         raise DataError(f"{path}: {_why(error, max_bytes)}") from error
-    columns: dict[str, Any] | None = None
+    columns: dict[str, Any] = {}
     if isinstance(content, dict):
         _check_size(path, sum(array.nbytes for array in content.values()), max_bytes)
         arrays = _numbers(content, left_out)
@@ -185,7 +185,7 @@ def _try_in_child(path: Path, max_bytes: int) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "ZEROCOPY_POOL"} | _CHILD_VARIABLES
     command = [sys.executable, "-c", _CHILD, str(path), str(max_bytes), *sys.path]
     done = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", env=environment, check=False
+        command, capture_output=True, text=True, errors="surrogateescape", env=environment, check=False
     )
     if done.returncode == _REFUSED:
         raise DataError(done.stdout)

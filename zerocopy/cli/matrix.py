@@ -104,8 +104,8 @@ def matrix(
         targets = list(dict.fromkeys([*targets, *(origins or ())]))
     try:
         data = samples.iris() if path is None else datasets.load(path, max_bytes)
-        columns, why = _columns(data, path, _names("--types", types), only)
-        result = _measure(data, columns, targets, origins, times, only, why)
+        chosen, why = _choose(data, _names("--types", types), only)
+        result = replace(_measure(chosen, targets, origins, times, why), data=data)
     except datasets.DataError as error:
         raise InputError(str(error)) from error
     except MemoryError as error:
@@ -151,34 +151,24 @@ def _installed(option: str, value: str | None) -> list[str] | None:
     return names
 
 
-def _columns(
-    data: samples.Data, path: str | None, types: list[str] | None, only: str | None
-) -> tuple[dict[str, Any], str]:
-    """Return the columns to convert, and why there are none if the output should explain it."""
+def _choose(data: samples.Data, types: list[str] | None, only: str | None) -> tuple[samples.Data, str]:
+    """Return the data to convert, and why they have no columns if the output should explain it."""
     if only == "arrays":
-        return {}, ""
+        return replace(data, columns={}), ""
     missing = samples.missing()
-    if missing is not None or (path is not None and data.columns is None):
-        why = missing or f"{data.name} has no columns of a table"
+    if not data.columns:
         if types is not None or only == "columns" or not data.arrays:
-            raise InputError(why)
-        return {}, missing or ""
-    known = samples.samples() if data.columns is None else data.columns
+            raise InputError(missing or f"{data.name} has no columns of a table")
+        return data, missing or ""
     try:
-        chosen = known if types is None else samples.pick(known, types)
+        columns = data.columns if types is None else samples.pick(data.columns, types)
     except LookupError as error:
         raise InputError(f"--types: {error.args[0]}") from error
-    return chosen, ""
+    return replace(data, columns=columns, arrays={} if only == "columns" else data.arrays), ""
 
 
 def _measure(
-    data: samples.Data,
-    columns: dict[str, Any],
-    targets: list[str] | None,
-    origins: list[str] | None,
-    times: int | None,
-    only: str | None,
-    why: str,
+    data: samples.Data, targets: list[str] | None, origins: list[str] | None, times: int | None, why: str
 ) -> Matrix:
     """Fill the cells, with a progress bar if standard error is a terminal."""
     console = Console(stderr=True)
@@ -190,9 +180,7 @@ def _measure(
         def show_progress(step: str, done: int, total: int) -> None:
             bar.update(task, description=f"{step:<24}", completed=done, total=total or None)
 
-        chosen = replace(data, arrays={}) if only == "columns" else data
-        result = measure(chosen, columns, targets, origins, times, show_progress, why)
-        return replace(result, data=data)
+        return measure(data, targets, origins, times, show_progress, why)
 
 
 def _is_real_terminal() -> bool:
@@ -409,7 +397,7 @@ def _draw_source(columns: ColumnMatrix, source: str, footnotes: Footnotes, out: 
     alike: dict[Any, list[str]] = {}
     for name, cells in by_column.items():
         drawn = [texts[name, cell.target][0] for cell in cells]
-        alike.setdefault(name if columns.named else (columns.types[name], str(drawn)), []).append(name)
+        alike.setdefault(name if columns.by_type else (columns.types[name], str(drawn)), []).append(name)
     heads = {names[0]: [_head(names, columns, out)] for names in alike.values()}
     corner: Line = [("from ", ""), (printable(source), "bold")]
     return grid(corner, heads, columns.targets, texts, out.width, rule=out.signs.rule)
@@ -417,7 +405,7 @@ def _draw_source(columns: ColumnMatrix, source: str, footnotes: Footnotes, out: 
 
 def _head(names: list[str], columns: ColumnMatrix, out: Output) -> Line:
     """Return the names of columns with their type, unless they are called after it."""
-    if columns.named:
+    if columns.by_type:
         return [(names[0], "")]
     name, kind = join_names(names, 2), printable(columns.types[names[0]])
     return [

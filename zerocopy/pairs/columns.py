@@ -70,7 +70,7 @@ class ColumnMatrix:
     targets: list[str]
     cells: list[ColumnCell]
     rows: dict[str, int]  # the number of rows of each column
-    named: bool = True  # whether the columns are called after their types
+    by_type: bool = True  # whether the columns are called after their types
 
     @property
     def broken(self) -> list[ColumnCell]:

@@ -14,9 +14,9 @@ from zerocopy._engine.convert import convert
 from zerocopy.describe import describe
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import html, printable
-from zerocopy.pairs import arrays, columns, samples
+from zerocopy.pairs import arrays, columns
 from zerocopy.pairs.conversion import Progress
-from zerocopy.pairs.samples import Data
+from zerocopy.pairs.samples import Data, iris
 from zerocopy.pairs.summary import Summary, summarize
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.source import Source, type_name
@@ -76,11 +76,7 @@ def matrix(
     for name in names:
         registry.by_name(name).module()
     targets = names if frameworks is not None else None
-    if obj is None:
-        chosen = {} if samples.missing() else samples.samples()
-        return measure(samples.iris(), chosen, targets, sources, repeat)
-    data = _data(obj)
-    return measure(data, data.columns or {}, targets, sources, repeat)
+    return measure(iris() if obj is None else _data(obj), targets, sources, repeat)
 
 
 def _data(obj: Any) -> Data:
@@ -161,20 +157,19 @@ class Matrix:
 
 def measure(
     data: Data,
-    chosen: dict[str, Any],
     frameworks: Sequence[str] | None,
     sources: Sequence[str] | None,
     repeat: int | None,
     progress: Progress = lambda step, done, total: None,
     why: str = "",
 ) -> Matrix:
-    """Convert the arrays of `data`, and the columns in `chosen`, between the frameworks."""
+    """Convert the arrays and the columns of `data` between the frameworks."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of imports; a cell records those of its conversion
         of_arrays = arrays.measure(data.arrays, frameworks, repeat, progress, sources)
         usable = list(of_arrays.frameworks)
         with_tables = [name for name in usable if registry.by_name(name).tables]
         origins = with_tables if sources is None else [name for name in sources if name in usable]
-        of_columns = columns.measure(chosen if origins else {}, usable, origins, progress)
-        of_columns.named = data.columns is None
+        of_columns = columns.measure(data.columns if origins else {}, usable, origins, progress)
+        of_columns.by_type = data.by_type
         return Matrix(data, of_arrays, of_columns, why)

@@ -28,12 +28,12 @@ class Data:
     arrays: dict[str, Array]
     left_out: dict[str, str] = field(default_factory=dict)  # the reason, by column
     note: str = ""
-    #: All columns of a table, as ``pyarrow.ChunkedArray``. None for arrays.
-    columns: dict[str, Any] | None = None
+    columns: dict[str, Any] = field(default_factory=dict)  # of a table, as ``pyarrow.ChunkedArray``
+    by_type: bool = False  # whether the columns are called after their types
 
 
 def iris() -> Data:
-    """Return Fisher's iris measurements: 150 x 4 lengths in cm, float32.
+    """Return Fisher's iris measurements, 150 x 4 lengths in cm, and with pyarrow a column of each type.
 
     Examples
     --------
@@ -42,7 +42,8 @@ def iris() -> Data:
     """
     text = (files("zerocopy.pairs") / "data" / "iris.csv").read_text(encoding="utf-8")
     rows = [[float(x) for x in line.split(",")] for line in text.splitlines()[1:]]
-    return Data("iris", {"iris": aligned_copy(np.array(rows, np.float32))}, note="Fisher's flowers, 1936")
+    arrays, columns = {"iris": aligned_copy(np.array(rows, np.float32))}, {} if missing() else samples()
+    return Data("iris", arrays, note="Fisher's flowers, 1936", columns=columns, by_type=True)
 
 
 def missing() -> str | None:

@@ -109,10 +109,11 @@ def summarize(arrays: ArrayMatrix, columns: ColumnMatrix, data: Data, why: str =
     for cell in shown:
         by_pair.setdefault((cell.source, cell.target), []).append(cell)
     square = _array_square if arrays.cells else _column_square
+    caption = f"{data.name}: {len(columns.types)} columns; 5/7 = 5 are aliased and 7 are converted"
     return Summary(
         verdict,
         is_broken,
-        _array_caption(data.name, arrays.cells) if arrays.cells else _column_caption(data.name, columns),
+        _array_caption(data.name, arrays.cells) if arrays.cells else caption,
         list(dict.fromkeys(source for source, _ in by_pair)),
         list(dict.fromkeys(target for _, target in by_pair)),
         {pair: square(cells, tuple(notes.numbers(cells))) for pair, cells in by_pair.items()},
@@ -162,11 +163,6 @@ def format_shape(shape: tuple[int, ...]) -> str:
     if len(shape) == 1:
         return f"{shape[0]:,} values"
     return " x ".join(f"{n:,}" for n in shape) or "one value"
-
-
-def _column_caption(name: str, columns: ColumnMatrix) -> str:
-    count = len(columns.types)
-    return f"{name}: {count} columns; 5/7 = 5 are aliased and 7 are converted"
 
 
 def _left_out(data: Data, columns: ColumnMatrix) -> list[str]:

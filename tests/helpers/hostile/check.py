@@ -67,7 +67,7 @@ def _check_file(case: Case, built: Built) -> Outcome:
     finally:
         Path(built.obj).unlink(missing_ok=True)
     kinds = []
-    for obj in (*data.arrays.values(), *(data.columns or {}).values()):
+    for obj in (*data.arrays.values(), *data.columns.values()):
         loaded = Built(obj, f"{built.text}: {getattr(obj, 'dtype', getattr(obj, 'type', ''))}")
         case.build = lambda loaded=loaded: loaded
         kinds.append(_check_call(case, loaded).kind)
