@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -286,89 +287,103 @@ def _fits(version: str, specifier: SpecifierSet) -> bool:
 
 def _print(document: dict[str, Any], out: Output) -> None:
     """Print the report."""
-    out.show(Text(f"zerocopy {document['zerocopy']}", "bold"))
-    _print_machine(document, out)
-    _print_frameworks(document["frameworks"], out)
+    out.show(Text(f"zerocopy {document['zerocopy']}", "bold"), "", _list(_machine_rows(document)))
+    frameworks = [_framework_row(row, out) for row in document["frameworks"]]
+    titles = ("framework", "kind", "version", "devices")
+    out.show("", Text("Frameworks", "bold"), _grid(out, titles, frameworks))
+    if any(
+        r["installed"] and not r["imported"] and r["import_error"] is None for r in document["frameworks"]
+    ):
+        out.show("", Text(" zerocopy doctor --import imports them and lists their devices", "dim"))
     _print_pool(document["pool"], out)
-    _print_gpu_limits(document["gpu_limits"], out)
-    _print_processes(document["processes"], out)
-    _print_extras(document["extras"], out)
+    limits = [(name, Text(printable(text))) for name, text in limit_rows(document["gpu_limits"])]
+    out.show("", Text("GPU limits", "bold"), _list(limits))
+    checks, engines = document["processes"]["checks"], document["processes"]["engines"]
+    works = [(row["works"], row["name"], Text(printable(row["detail"]))) for row in checks]
+    found = [
+        (
+            row["works"],
+            row["name"],
+            row["version"] or Text("-", "dim"),
+            Text("" if row["works"] else f"needs {row['wanted']}: {row['install']}", "dim"),
+        )
+        for row in engines
+    ]
+    parts = _grid(out, ("share() needs", "here"), works), "", _grid(out, ("engine", "version", ""), found)
+    out.show("", Text("Processes", "bold"), *parts)
+    out.show("", Text("Extras", "bold"))
+    if document["extras"]["known"]:
+        rows = [_extra_row(name, extra) for name, extra in document["extras"]["extras"].items()]
+        out.show(_grid(out, ("extra", "has", "would add"), rows))
+    else:
+        out.show(Text(f" {document['extras']['why']}"))
 
 
-def _list() -> Table:
-    """Return an empty table for names and their values."""
+def _list(rows: Iterable[tuple[str, Text]]) -> Table:
+    """Return a table of names and their values."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(ratio=1)
+    for name, text in rows:
+        table.add_row(f" {name}" if name else "", text)
     return table
 
 
-def _grid(out: Output, *titles: str) -> Table:
-    """Return an empty table with titles; its first column is for signs."""
+def _grid(out: Output, titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """Return a table with titles. A row has a sign or whether it is good, a name, and texts."""
     table = Table(box=out.signs.box, show_edge=False, pad_edge=False, padding=(0, 1), header_style="dim")
     for title in ("", *titles):
         table.add_column(title, overflow="fold")
+    for sign, name, *texts in rows:
+        if isinstance(sign, bool):
+            sign = Text(out.signs.yes, "green") if sign else Text(out.signs.no, "dim")
+        table.add_row(sign, Text(name, "bold") if isinstance(name, str) else name, *texts)
     return table
 
 
-def _sign(positive: bool, out: Output) -> Text:
-    return Text(out.signs.yes, "green") if positive else Text(out.signs.no, "dim")
-
-
-def _print_machine(document: dict[str, Any], out: Output) -> None:
+def _machine_rows(document: dict[str, Any]) -> Iterator[tuple[str, Text]]:
     core, here, gpu = document["core"], document["machine"], document["nvidia"]
-    table = _list()
-    table.add_row(" Core", Text("compiled" if core["compiled"] else f"pure Python: {printable(core['why'])}"))
+    yield "Core", Text("compiled" if core["compiled"] else f"pure Python: {printable(core['why'])}")
     threads = "with the GIL" if here["gil"] else "free-threaded, without the GIL"
-    table.add_row(" Python", Text(f"{here['implementation']} {here['python']}, {threads}"))
-    table.add_row("", Text(here["executable"], "dim"))
-    table.add_row(" Platform", Text(here["platform"]))
-    table.add_row(" CPU", Text(f"{here['cpu']}, {here['cores_usable']} of {here['cores']} cores usable"))
+    yield "Python", Text(f"{here['implementation']} {here['python']}, {threads}")
+    yield "", Text(here["executable"], "dim")
+    yield "Platform", Text(here["platform"])
+    yield "CPU", Text(f"{here['cpu']}, {here['cores_usable']} of {here['cores']} cores usable")
     if here["memory_bytes"] is not None:
         free = here["memory_free_bytes"]
         available = f", {_gib(free)} available" if free is not None else ""
-        table.add_row(" Memory", Text(_gib(here["memory_bytes"]) + available))
-    for i, line in enumerate(_gpu_lines(gpu)):
-        table.add_row(" NVIDIA" if i == 0 else "", Text(line))
-    out.show("", table)
+        yield "Memory", Text(_gib(here["memory_bytes"]) + available)
+    smi = gpu.get("nvidia_smi")
+    if gpu["driver"]:
+        driver = f"driver {smi[0].get('driver')}, " if isinstance(smi, list) and smi else ""
+        yield "NVIDIA", Text(f"{driver}CUDA {gpu['cuda']}, {len(gpu['devices'])} devices")
+        for device in gpu["devices"]:
+            name = f"cuda:{device['index']} {device['name']}, {_gib(device['memory_bytes'])}"
+            yield "", Text(f"{name}, compute capability {device['compute_capability']}")
+    else:
+        yield "NVIDIA", Text(gpu["why"])
+    if isinstance(smi, str):
+        yield "", Text(smi)
 
 
 def _gib(size: int) -> str:
     return f"{size / (1 << 30):.1f} GiB"
 
 
-def _gpu_lines(gpu: dict[str, Any]) -> list[str]:
-    smi = gpu.get("nvidia_smi")
-    if not gpu["driver"]:
-        lines = [gpu["why"]]
+def _framework_row(row: dict[str, Any], out: Output) -> tuple[Any, ...]:
+    name = Text(row["name"], "bold" if row["installed"] else "")
+    if not row["installed"]:
+        return False, name, row["kind"], Text("-", "dim"), Text(row["install"], "dim")
+    if row["import_error"] is not None:
+        failure = Text(printable(row["import_error"]), "red")
+        return Text(out.signs.broken, "bold red"), name, row["kind"], row["version"] or "?", failure
+    if row["devices"] is None:
+        devices = Text("not imported", "dim")
     else:
-        driver = f"driver {smi[0].get('driver')}, " if isinstance(smi, list) and smi else ""
-        lines = [f"{driver}CUDA {gpu['cuda']}, {len(gpu['devices'])} devices"]
-        for device in gpu["devices"]:
-            name = f"cuda:{device['index']} {device['name']}, {_gib(device['memory_bytes'])}"
-            lines.append(f"{name}, compute capability {device['compute_capability']}")
-    return [*lines, smi] if isinstance(smi, str) else lines
-
-
-def _print_frameworks(rows: list[dict[str, Any]], out: Output) -> None:
-    table = _grid(out, "framework", "kind", "version", "devices")
-    for row in rows:
-        sign, name = _sign(row["installed"], out), Text(row["name"], "bold" if row["installed"] else "")
-        if not row["installed"]:
-            devices = Text(row["install"], "dim")
-        elif row["import_error"] is not None:
-            sign, devices = Text(out.signs.broken, "bold red"), Text(printable(row["import_error"]), "red")
-        elif row["devices"] is None:
-            devices = Text("not imported", "dim")
-        else:
-            devices = Text(", ".join(row["devices"]) or "none usable here")
-            if row["import_seconds"] is not None:
-                devices.append(f"  (imported in {row['import_seconds']:.2f} s)", "dim")
-        version = (row["version"] or "?") if row["installed"] else Text("-", "dim")
-        table.add_row(sign, name, row["kind"], version, devices)
-    out.show("", Text("Frameworks", "bold"), table)
-    if any(row["installed"] and not row["imported"] and row["import_error"] is None for row in rows):
-        out.show("", Text(" zerocopy doctor --import imports them and lists their devices", "dim"))
+        devices = Text(", ".join(row["devices"]) or "none usable here")
+        if row["import_seconds"] is not None:
+            devices.append(f"  (imported in {row['import_seconds']:.2f} s)", "dim")
+    return True, name, row["kind"], row["version"] or "?", devices
 
 
 def _print_pool(pool: dict[str, Any], out: Output) -> None:
@@ -377,55 +392,26 @@ def _print_pool(pool: dict[str, Any], out: Output) -> None:
     if "kind" not in pool:
         out.show(Text(f" {pool['why']}"))
         return
-    settings = _list()
-    settings.add_row(" kind", Text(pool["kind"]))
-    host = pool["host"] or ["off"]
-    for name, lines in (("device", pool["devices"]), ("host", host), ("note", pool["notes"])):
-        for line in lines:
-            settings.add_row(f" {name}", Text(line))
-    table = _grid(out, "framework", "status", "detail")
+    lists = {"kind": [pool["kind"]], "device": pool["devices"], "host": pool["host"] or ["off"]}
+    lists["note"] = pool["notes"]
+    out.show(_list((name, Text(line)) for name, lines in lists.items() for line in lines))
+    rows = []
     for row in pool["frameworks"]:
         served = row["status"] in ("installed", "env_pending", "pending_import")
         what = Text(row["detail"], "" if served else "dim")
         if row["remedy"]:
             what.append(f"\n{row['remedy']}", "dim")
-        table.add_row(_sign(served, out), Text(row["framework"], "bold"), row["status"], what)
-    out.show(settings, table)
+        rows.append((served, row["framework"], row["status"], what))
+    out.show(_grid(out, ("framework", "status", "detail"), rows))
 
 
-def _print_gpu_limits(document: dict[str, Any], out: Output) -> None:
-    table = _list()
-    for name, text in limit_rows(document):
-        table.add_row(f" {name}", Text(printable(text)))
-    out.show("", Text("GPU limits", "bold"), table)
-
-
-def _print_processes(document: dict[str, Any], out: Output) -> None:
-    checks, engines = _grid(out, "share() needs", "here"), _grid(out, "engine", "version", "")
-    for row in document["checks"]:
-        detail = Text(printable(row["detail"]))
-        checks.add_row(_sign(row["works"], out), Text(row["name"], "bold"), detail)
-    for row in document["engines"]:
-        why = "" if row["works"] else f"needs {row['wanted']}: {row['install']}"
-        version = row["version"] or Text("-", "dim")
-        engines.add_row(_sign(row["works"], out), Text(row["name"], "bold"), version, Text(why, "dim"))
-    out.show("", Text("Processes", "bold"), checks, "", engines)
-
-
-def _print_extras(document: dict[str, Any], out: Output) -> None:
-    out.show("", Text("Extras", "bold"))
-    if not document["known"]:
-        out.show(Text(f" {document['why']}"))
-        return
-    table = _grid(out, "extra", "has", "would add")
-    for name, extra in document["extras"].items():
-        # Two extras that this one includes can require the same package.
-        installed = ", ".join(dict.fromkeys(part["name"] for part in extra["parts"] if part["fits"]))
-        missing = ", ".join(
-            part["name"] + part["wanted"] + (f" (here: {part['version']})" if part["version"] else "")
-            for part in extra["parts"]
-            if not part["fits"]
-        )
-        more = Text.assemble(missing, (f"\n{extra['install']}" if missing else "", "dim"))
-        table.add_row(_sign(extra["complete"], out), Text(name, "bold"), Text(installed, "dim"), more)
-    out.show(table)
+def _extra_row(name: str, extra: dict[str, Any]) -> tuple[Any, ...]:
+    # Two extras that this one includes can require the same package.
+    installed = ", ".join(dict.fromkeys(part["name"] for part in extra["parts"] if part["fits"]))
+    missing = ", ".join(
+        part["name"] + part["wanted"] + (f" (here: {part['version']})" if part["version"] else "")
+        for part in extra["parts"]
+        if not part["fits"]
+    )
+    more = Text.assemble(missing, (f"\n{extra['install']}" if missing else "", "dim"))
+    return extra["complete"], name, Text(installed, "dim"), more
