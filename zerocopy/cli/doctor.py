@@ -299,8 +299,8 @@ def _print(document: dict[str, Any], out: Output) -> None:
     limits = [(name, Text(printable(text))) for name, text in limit_rows(document["gpu_limits"])]
     out.show("", Text("GPU limits", "bold"), _list(limits))
     checks, engines = document["processes"]["checks"], document["processes"]["engines"]
-    works = [(row["works"], row["name"], Text(printable(row["detail"]))) for row in checks]
-    found = [
+    check_rows = [(row["works"], row["name"], Text(printable(row["detail"]))) for row in checks]
+    engine_rows = [
         (
             row["works"],
             row["name"],
@@ -309,7 +309,11 @@ def _print(document: dict[str, Any], out: Output) -> None:
         )
         for row in engines
     ]
-    parts = _grid(out, ("share() needs", "here"), works), "", _grid(out, ("engine", "version", ""), found)
+    parts = (
+        _grid(out, ("share() needs", "here"), check_rows),
+        "",
+        _grid(out, ("engine", "version", ""), engine_rows),
+    )
     out.show("", Text("Processes", "bold"), *parts)
     out.show("", Text("Extras", "bold"))
     if document["extras"]["known"]:

@@ -114,7 +114,6 @@ def _find_obstacle(name: str) -> Reason | None:
     except BaseException as error:  # the cells raise it again, and report it
         if not is_error(error):
             raise
-        return None
     return None
 
 
@@ -122,12 +121,8 @@ class ArrayRow(Row[ArrayCell]):
     """An array in one framework, converted to every target."""
 
     def __init__(self, origin: str, label: str, data: Array, samples: int | None = None) -> None:
-        super().__init__(origin)
+        super().__init__(origin, is_empty=not data.size)
         self.label, self.data, self.samples = label, data, samples
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.data.size
 
     def new_cell(self, target: str) -> ArrayCell:
         dtype, shape = self.data.dtype.name, self.data.shape

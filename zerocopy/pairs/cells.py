@@ -20,6 +20,7 @@ HEADINGS = {
     "copy": "Why it copies",
     "warning": "Warnings",
 }
+_REFUSED = "refused by default"
 #: In a footnote, the type of the row.
 TYPE = "<type>"
 
@@ -34,7 +35,7 @@ class Outcome:
     Signs differ in shape too, for readers without colours.
     """
 
-    signs: tuple[str, str]
+    signs: str
     colour: str
     word: str
     counted: str  # the word of the verdict
@@ -43,22 +44,16 @@ class Outcome:
 
 #: From the best outcome to the worst.
 OUTCOMES = {
-    "zero-copy": Outcome(
-        ("=", "●"), "green", "zero-copy", "zero-copy", "the result is in the source's memory"
-    ),
-    "empty": Outcome((".", "·"), "dim", "empty", "empty", "a zero-size array: nothing to share or copy"),
-    "copy": Outcome(("+", "◐"), "yellow", "copy", "copied", "the result has its own memory"),
-    "encoded": Outcome(
-        ("e", "e"), "green", "encoded", "encoded", 'refused by default; encode="bytes" returns numbers'
-    ),
-    "masked": Outcome(
-        ("m", "m"), "green", "masked", "masked", 'refused by default; nulls="mask" returns a mask as well'
-    ),
-    "refused": Outcome(("-", "○"), "cyan", "refused", "refused", "an error with the reason and the fix"),
+    "zero-copy": Outcome("=●", "green", "zero-copy", "zero-copy", "the result is in the source's memory"),
+    "empty": Outcome(".·", "dim", "empty", "empty", "a zero-size array: nothing to share or copy"),
+    "copy": Outcome("+◐", "yellow", "copy", "copied", "the result has its own memory"),
+    "encoded": Outcome("ee", "green", "encoded", "encoded", f'{_REFUSED}; encode="bytes" returns numbers'),
+    "masked": Outcome("mm", "green", "masked", "masked", f'{_REFUSED}; nulls="mask" returns a mask as well'),
+    "refused": Outcome("-○", "cyan", "refused", "refused", "an error with the reason and the fix"),
     "no source": Outcome(
-        ("x", "∅"), "dim", "no source", "no source", "the source's framework cannot hold the data"
+        "x∅", "dim", "no source", "no source", "the source's framework cannot hold the data"
     ),
-    "broken": Outcome(("!", "✗"), "bold white on red", "BROKEN", "BROKEN", "a promise does not hold"),
+    "broken": Outcome("!✗", "bold white on red", "BROKEN", "BROKEN", "a promise does not hold"),
 }
 
 

@@ -104,12 +104,8 @@ class ColumnRow(Row[ColumnCell]):
     """A column in one framework, converted to every target."""
 
     def __init__(self, origin: str, name: str, column: Any) -> None:
-        super().__init__(origin)
+        super().__init__(origin, is_empty=not len(column))
         self.name, self.expected, self.type = name, column, str(column.type)
-
-    @property
-    def is_empty(self) -> bool:
-        return not len(self.expected)
 
     def new_cell(self, target: str) -> ColumnCell:
         return ColumnCell(source=self.origin, target=target, column=self.name, type=self.type)

@@ -103,20 +103,15 @@ def _describe_exception(error: BaseException) -> str:
 
 
 class Row(ABC, Generic[C]):
-    """A source of the framework `origin`, converted to every target."""
+    """A source of the framework `origin`, converted to every target; empty data share and copy nothing."""
 
-    def __init__(self, origin: str) -> None:
-        self.origin = origin
+    def __init__(self, origin: str, is_empty: bool) -> None:
+        self.origin, self.is_empty = origin, is_empty
         self.source: Any = None
 
     @abstractmethod
     def make_source(self) -> list[str]:
         """Set `source`; return how it differs from the data."""
-
-    @property
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether the data have no values, so that nothing can be shared or copied."""
 
     @abstractmethod
     def new_cell(self, target: str) -> C:
