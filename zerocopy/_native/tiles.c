@@ -237,6 +237,9 @@ reversed_8_16(Register_16_8 value)
 
 /* -- registers of 64 bytes: AVX-512 --------------------------------------------------------------------------- */
 
+/* A register is a cache line, which one store writes past the caches. Measured on Zen 4, one thread, the geometric mean of
+   nine record types: 1.23 times as fast to columns as with registers of 16 bytes, and 1.15 times to rows. */
+
 #define BYTES 64
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl")))
 #define INLINE static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512vl")))
