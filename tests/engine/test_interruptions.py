@@ -24,7 +24,7 @@ from zerocopy.loading.sources.parquet import ParquetFiles
 from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.monitor.nvml import Nvml, NvmlUnavailableError
 from zerocopy.pool.attachments import Attachments
-from zerocopy.protocols.exporter_errors import MAX_NESTING
+from zerocopy.protocols.exporter_errors import MAX_NESTING, calling
 from zerocopy.shared import reading
 
 
@@ -225,6 +225,17 @@ def test_an_exception_of_the_producer_is_translated(cls: Any, arguments: tuple[s
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(Producer(sample("f4"), fail), "numpy")
     assert type(caught.value.__cause__) is cls
+
+
+def test_interruptions_whose_traceback_is_kept_do_not_count_as_nested_producers() -> None:
+    interrupted = [calling("convert()") for _ in range(2 * MAX_NESTING)]
+    try:
+        for context in interrupted:
+            context.__enter__()  # and never __exit__, as if an exception of a signal handler came first
+        producer = Producer(np.arange(3.0))
+        assert zc.convert(producer, "numpy").tolist() == [0.0, 1.0, 2.0]
+    finally:
+        interrupted[0].__exit__(None, None, None)
 
 
 def test_interruptions_do_not_count_as_nested_producers() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import TypeGuard
 
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
@@ -15,6 +15,9 @@ from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 MAX_NESTING = 8
 
 _calls = threading.local()
+
+#: The code of functions that call exporters.
+_callers: set[CodeType] = set()
 
 _CO_VARARGS = 0x04  # inspect.CO_VARARGS, whose module takes milliseconds to import
 
@@ -111,6 +114,15 @@ def raised(asked: str, error: BaseException) -> UnsupportedConversionError:
     return UnsupportedConversionError(asked, why, remedy, code="producer-raised")
 
 
+def _calls_on_stack(frame: FrameType | None) -> int:
+    """Return the number of functions on the stack that call exporters."""
+    count = 0
+    while frame is not None:
+        count += frame.f_code in _callers
+        frame = frame.f_back
+    return count
+
+
 class calling:
     """A context for calls of an exporter's methods: it translates exceptions and bounds their nesting."""
 
@@ -120,10 +132,15 @@ class calling:
         self._asked = asked
 
     def __enter__(self) -> None:
-        # Weak references: if an exception of a signal handler arrives meanwhile, __exit__ may never run.
+        # If an exception of a signal handler arrives meanwhile, __exit__ may never run. So the references are
+        # weak, and as a kept traceback holds objects too, a limit that is exceeded is checked on the stack.
         self._outer = getattr(_calls, "innermost", None)
         outer = self._outer and self._outer()
         self._depth = 1 if outer is None else outer._depth + 1
+        caller = sys._getframe(1)
+        _callers.add(caller.f_code)
+        if self._depth > MAX_NESTING:
+            self._depth = _calls_on_stack(caller)
         if self._depth > MAX_NESTING:
             raise UnsupportedConversionError(
                 self._asked,
