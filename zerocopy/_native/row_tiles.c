@@ -44,6 +44,16 @@ copy_long(char *to, const char *from, size_t size)
     memcpy(to + size - 16, from + size - 16, 16);
 }
 
+static inline void
+copy_row(char *to, const char *from, size_t width)
+{
+    if (width >= 16) {
+        copy_long(to, from, width);
+    } else {
+        memcpy(to, from, width);
+    }
+}
+
 #define COPY_EXACTLY(SIZE)                                                                                        \
     _Pragma("GCC unroll 4") for (size_t i = 0; i < rows; i++, to += to_step, from += from_step) {                 \
         memcpy(to, from, SIZE);                                                                                   \
@@ -357,7 +367,7 @@ write_at(const Rows *rows, size_t out_rows, const int64_t *positions)
             }
             char *to = rows->data + (ptrdiff_t)position * rows->pitch;
             if (staged) {
-                copy_items(to, 0, stage + i * rows->width, 0, 1, rows->width);
+                copy_row(to, stage + i * rows->width, rows->width);
                 continue;
             }
             if (!rows->is_full) {

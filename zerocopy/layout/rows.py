@@ -192,19 +192,22 @@ def write_rows(
     >>> out.view([("a", "i4"), ("b", "f4")])[:, 0].tolist()
     [(2, 0.25), (0, 0.0), (1, 0.5)]
     """
-    pieces = _pieces_of(columns, offsets)
-    count = _count(out, columns, pieces)
-    if positions is not None:
-        # All positions are checked before any part is written; the core checks those of its part again.
-        _check_positions(out, count, positions)
-    elif count > len(out):
-        raise ValueError("there are more items in a column than rows")
+    pieces = _pieces_of(out, columns, offsets)
+    count = len(columns[0])
+    parts = split_rows(count, count * out.shape[1], threads, LINE)
+    if core is None or len(parts) > 1:
+        # Before any part is written; the core checks the arguments of each part again.
+        _check_columns(columns)
+        if positions is not None:
+            _check_positions(out, count, positions)
+    if positions is None:
+        _check_count(out, count)
     if not out.flags.writeable:
         raise ValueError("out is read-only")
     streams = positions is None and out.nbytes >= MIN_STREAMING_BYTES
     tasks = []
-    for low, high in split_rows(count, count * out.shape[1], threads, LINE):
-        some = [column[low:high] for column in columns]
+    for low, high in parts:
+        some = columns if len(parts) == 1 else [column[low:high] for column in columns]
         rows = out[low:high] if positions is None else out
         places = None if positions is None else positions[low:high]
         if core is not None:
@@ -224,8 +227,8 @@ def read_rows(
     records : ndarray of uint8, shape (rows, pitch)
         C-contiguous.
     columns : sequence of ndarray, shape (n, ...)
-        At least one; C-contiguous and writable, n at most `rows`, any types but Python objects. They
-        must not overlap the records or each other.
+        At least one; writable, n at most `rows`, any types but Python objects. Axis 0 may have any stride;
+        the other axes are C-contiguous. They must not overlap the records or each other.
     offsets : sequence of int
         The first byte of each column's item in the row. Items are in order and do not overlap.
     threads : int, optional
@@ -246,16 +249,16 @@ def read_rows(
     >>> a.tolist(), b.tolist()
     ([1, 2], [0.5, 0.25])
     """
-    pieces = _pieces_of(columns, offsets)
-    count = _count(records, columns, pieces)
-    if count > len(records):
-        raise ValueError("there are more items in a column than rows")
-    if not all(column.flags.c_contiguous and column.flags.writeable for column in columns):
-        raise ValueError("a column is read-only or not C-contiguous")
+    pieces = _pieces_of(records, columns, offsets)
+    count = len(columns[0])
+    parts = split_rows(count, count * records.shape[1], threads, LINE)
+    _check_count(records, count)
+    if core is None or len(parts) > 1:
+        _check_columns(columns)
     streams = records.nbytes >= MIN_STREAMING_BYTES
     tasks = []
-    for low, high in split_rows(count, count * records.shape[1], threads, LINE):
-        some = [column[low:high] for column in columns]
+    for low, high in parts:
+        some = columns if len(parts) == 1 else [column[low:high] for column in columns]
         if core is not None:
             tasks.append(partial(core.read_rows, records[low:high], some, pieces, streams))
         else:
@@ -263,15 +266,21 @@ def read_rows(
     run(tasks)
 
 
-def _pieces_of(columns: Sequence[Array], offsets: Sequence[int]) -> Array:
-    """Return the table of pieces of columns at some offsets, see :attr:`RecordType.pieces`."""
-    if not all(isinstance(column, np.ndarray) for column in columns):
-        raise TypeError("each column must be an ndarray")
+def _pieces_of(block: Array, columns: Sequence[Array], offsets: Sequence[int]) -> Array:
+    """Return the table of pieces of columns at some offsets of a row, see :attr:`RecordType.pieces`."""
+    if not isinstance(block, np.ndarray) or not all(isinstance(column, np.ndarray) for column in columns):
+        raise TypeError("the rows and each column must be an ndarray")
+    if block.ndim != 2 or block.dtype != np.uint8 or not block.flags.c_contiguous:
+        raise ValueError("the rows must be a C-contiguous ndarray of uint8 with two dimensions")
     sizes = [c.itemsize if c.ndim == 1 else c.itemsize * prod(c.shape[1:]) for c in columns]
     try:
-        return _pieces(tuple(sizes), tuple(map(index, offsets)))
+        numbers = tuple(map(index, offsets))
     except TypeError as error:
         raise ValueError("offsets must be integers") from error
+    pieces = _pieces(tuple(sizes), numbers)
+    if numbers[-1] + sizes[-1] > block.shape[1] or not columns[0].ndim:
+        raise ValueError("columns must have a dimension, and the offsets must place them inside the row")
+    return pieces
 
 
 @lru_cache(maxsize=64)
@@ -287,21 +296,20 @@ def _pieces(sizes: tuple[int, ...], offsets: tuple[int, ...]) -> Array:
     return np.array(rows, np.int64)
 
 
-def _count(block: Array, columns: Sequence[Array], pieces: Array) -> int:
-    """Return the number of items of each column; raise if rows and columns do not fit each other."""
-    if not isinstance(block, np.ndarray):
-        raise TypeError("the rows must be an ndarray")
-    if block.ndim != 2 or block.dtype != np.uint8 or not block.flags.c_contiguous:
-        raise ValueError("the rows must be a C-contiguous ndarray of uint8 with two dimensions")
-    if pieces[-1, 1] + pieces[-1, 2] > block.shape[1]:
-        raise ValueError("offsets must place the columns in order, without overlap and inside the row")
-    if len({column.shape[:1] for column in columns}) != 1 or not columns[0].ndim:
-        raise ValueError("columns must have equal lengths and at least one dimension")
+def _check_count(block: Array, count: int) -> None:
+    """Refuse columns that are longer than the rows in order."""
+    if count > len(block):
+        raise ValueError("there are more items in a column than rows")
+
+
+def _check_columns(columns: Sequence[Array]) -> None:
+    """Refuse columns that the core refuses."""
+    if len({column.shape[:1] for column in columns}) != 1:
+        raise ValueError("columns must have equal lengths")
     if any(column.dtype.hasobject for column in columns):
         raise ValueError("columns must have no Python objects")
     if not all(column.ndim == 1 or column[:1].flags.c_contiguous for column in columns):
         raise ValueError("columns must have C-contiguous items")
-    return len(columns[0])
 
 
 def _check_positions(out: Array, count: int, positions: Array) -> None:
