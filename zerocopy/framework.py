@@ -8,11 +8,12 @@ subclasses `Framework` and imports from this module alone.
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 import sys
 from _thread import get_ident
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NewType
 
@@ -407,6 +408,13 @@ def while_forks_wait(load: Callable[[], Any]) -> Any:
         return load()
     finally:
         del IMPORTING[token]
+
+
+@cache
+def hook_at(location: str, base: type[Any] | None = None) -> Any:
+    """Return the hook at ``"module:Class"``, made once; without a location one of the base class, or None."""
+    cls = pkgutil.resolve_name(location) if location else base
+    return None if cls is None else cls()
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

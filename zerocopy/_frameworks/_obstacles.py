@@ -46,6 +46,16 @@ def pairs(dtype: DType) -> list[Fix]:
     return [Fix(source, f"gives pairs of {half}", options={"dtype": None}, action="pairs")]
 
 
+def element_reasons(view: StridedView) -> list[Reason]:
+    """Return why memory must be copied for a target that reads whole elements at multiples of their size."""
+    reasons = []
+    if view.has_fractional_strides:
+        reasons.append(FRACTIONAL_STRIDES)
+    if not view.is_aligned(view.dtype.itemsize):
+        reasons.append(MISALIGNED)
+    return reasons
+
+
 def misaligned(target: str, view: StridedView, multiple: int) -> Reason:
     """Return the reason to copy memory that does not start at a multiple of some bytes."""
     return Reason(

@@ -100,12 +100,7 @@ class Paddle(Framework):
             raise refuse_ndim("paddle", view, _MAX_NDIM)
         if view.dtype.name not in _NAMES:
             raise refuse_dtype("paddle", view.dtype)
-        reasons = []
-        if view.has_fractional_strides:
-            reasons.append(obstacles.FRACTIONAL_STRIDES)
-        if not view.is_aligned(view.dtype.itemsize):
-            reasons.append(obstacles.MISALIGNED)
-        return reasons
+        return obstacles.element_reasons(view)
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         paddle = self.module()

@@ -63,13 +63,7 @@ class TvmFfi(Framework):
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         self._refuse(view)
-        reasons = []
-        if view.has_fractional_strides:
-            reasons.append(obstacles.FRACTIONAL_STRIDES)
-        if not view.is_aligned(view.dtype.itemsize):
-            # Compiled functions assume the alignment of C.
-            reasons.append(obstacles.MISALIGNED)
-        return reasons
+        return obstacles.element_reasons(view)  # compiled functions assume the alignment of C
 
     def _refuse(self, view: StridedView) -> None:
         if view.dtype.name not in _NAMES:

@@ -140,11 +140,7 @@ class Warp(Framework):
         if _is_wide(view.strides):
             # A kernel would truncate them, and read and write elsewhere.
             reasons.append(_WIDE_STRIDES)
-        if view.has_fractional_strides:
-            reasons.append(obstacles.FRACTIONAL_STRIDES)
-        if not view.is_aligned(view.dtype.itemsize):
-            reasons.append(obstacles.MISALIGNED)  # kernels compiled by Clang assume alignment
-        return reasons
+        return reasons + obstacles.element_reasons(view)  # kernels compiled by Clang assume alignment
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         wp = self.module()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from zerocopy.framework import Framework
+from zerocopy.framework import Framework, hook_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +77,5 @@ class AuditHook:
 
 def hook_of(framework: Framework) -> AuditHook:
     """Return the hook of a framework, or an `AuditHook` if it names none."""
-    return _hook(framework.audit_hook)
-
-
-@cache
-def _hook(location: str) -> AuditHook:
-    hook: AuditHook = pkgutil.resolve_name(location)() if location else AuditHook()
+    hook: AuditHook = hook_at(framework.audit_hook, AuditHook)
     return hook

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
+
+from zerocopy.framework import Framework, hook_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zerocopy.errors import Reason
-    from zerocopy.framework import Framework
 
 
 class Layout(Protocol):
@@ -148,7 +147,6 @@ class CombinedHook(CompoundHook):
         raise ValueError("no array of this layout")
 
 
-@lru_cache(maxsize=64)
 def hook_of(framework: Framework) -> CompoundHook | None:
     """Return the framework's hook, None if it has none.
 
@@ -158,7 +156,5 @@ def hook_of(framework: Framework) -> CompoundHook | None:
     >>> hook_of(registry.by_name("numpy")) is None
     True
     """
-    if not framework.compound_hook:
-        return None
-    hook: CompoundHook = pkgutil.resolve_name(framework.compound_hook)()
+    hook: CompoundHook | None = hook_at(framework.compound_hook)
     return hook

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pkgutil
-from functools import cache
 from typing import Any
 
-from zerocopy.framework import Framework
+from zerocopy.framework import Framework, hook_at
 
 
 class FramesHook:
@@ -43,10 +41,5 @@ class FramesHook:
 
 def hook_of(framework: Framework | None) -> FramesHook:
     """Return the hook of a framework; the base class's methods if it has none."""
-    return _hook(framework.frames_hook if framework is not None else "")
-
-
-@cache
-def _hook(location: str) -> FramesHook:
-    hook: FramesHook = pkgutil.resolve_name(location)() if location else FramesHook()
+    hook: FramesHook = hook_at(framework.frames_hook if framework is not None else "", FramesHook)
     return hook

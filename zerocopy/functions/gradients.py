@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, Protocol
 
-from zerocopy.framework import Framework
+from zerocopy.framework import Framework, hook_at
 
 #: The shape of an array and the standard name of its dtype.
 Spec = tuple[tuple[int, ...], str]
@@ -89,10 +87,5 @@ class GradientsHook:
 
 def hook_of(framework: Framework) -> GradientsHook | None:
     """Return the hook of a framework; None if it names none."""
-    return _hook(framework.gradients_hook) if framework.gradients_hook else None
-
-
-@cache
-def _hook(location: str) -> GradientsHook:
-    hook: GradientsHook = pkgutil.resolve_name(location)()
+    hook: GradientsHook | None = hook_at(framework.gradients_hook)
     return hook

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pkgutil
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from zerocopy.framework import Framework
+from zerocopy.framework import Framework, hook_at
 from zerocopy.loading.dataset import Dataset, Stream
 
 if TYPE_CHECKING:
@@ -58,10 +56,5 @@ class LoadingHook:
 
 def hook_of(framework: Framework | None) -> LoadingHook:
     """Return the hook of a framework, or a `LoadingHook` if it names none."""
-    return _hook(framework.loading_hook if framework is not None else "")
-
-
-@cache
-def _hook(location: str) -> LoadingHook:
-    hook: LoadingHook = pkgutil.resolve_name(location)() if location else LoadingHook()
+    hook: LoadingHook = hook_at(framework.loading_hook if framework is not None else "", LoadingHook)
     return hook

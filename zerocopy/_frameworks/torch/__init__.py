@@ -154,11 +154,7 @@ class Torch(Framework):
             # (pytorch/pytorch#188023).
             why = "torch does not support negative strides"
             reasons.append(Reason(why, code="negative-strides", fixes=[obstacles.CONTIGUOUS]))
-        if view.has_fractional_strides:
-            reasons.append(obstacles.FRACTIONAL_STRIDES)
-        if not view.is_aligned(view.dtype.itemsize):
-            reasons.append(obstacles.MISALIGNED)
-        return reasons
+        return reasons + obstacles.element_reasons(view)
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         torch = self.module()
