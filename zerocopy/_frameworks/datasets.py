@@ -142,7 +142,8 @@ class Datasets(Framework):
 
         item = "" if label is None else f".source.flatten_indices()[{_escaped(repr(label))}]"
         fix = Fix("{x}" + (item or ".flatten_indices()"), "writes them in that order once")
-        types, reason = [_field_of(column) for column in table.columns], replace(_INDICES, fixes=[fix])
+        types = [_field_of(column) for column in table.columns]
+        reason = Reason(_INDICES.why, _INDICES.remedy, code=_INDICES.code, fixes=[fix])
         columns = [UnreadColumn(name, kind, (reason,)) for kind in types]
         return replace(table, columns=columns, length=0, read=read)
 
