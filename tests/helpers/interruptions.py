@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import signal
 import sys
 import threading
@@ -40,14 +41,22 @@ class Interruption:
         return self.trace if _is_own(frame) else None
 
     def run(self, function: Callable[[], Any]) -> BaseException | None:
-        """Call the function, and return the exception that it raises."""
-        sys.settrace(self.trace)
+        """Call the function, and return the exception that it raises.
+
+        No garbage is collected meanwhile: a collection calls JAX's callback at any place, which would be
+        interrupted instead. A trace function that raises there is freed while CPython 3.11 calls it.
+        """
+        trace, collects = self.trace, gc.isenabled()
+        gc.disable()
+        sys.settrace(trace)
         try:
             function()
         except BaseException as error:  # noqa: BLE001
             return error
         finally:
             sys.settrace(None)
+            if collects:
+                gc.enable()
         return None
 
 
