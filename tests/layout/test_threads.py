@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.paths import ROOT
 
 from zerocopy import aos_to_soa, soa_to_aos
 from zerocopy._native import core
@@ -332,6 +336,46 @@ def test_interrupt_waits_for_started_tasks() -> None:
     assert ended == ["slow"]
 
 
+def test_a_signal_at_any_place_neither_hangs_nor_leaves_a_task_running() -> None:
+    """Before, a part whose thread was interrupted after its claim never ended."""
+    folder = str(ROOT / "zerocopy" / "layout" / "threads.py")
+
+    class Stop(Exception):
+        pass
+
+    def call(at: int) -> tuple[bool, int]:
+        running, places = [], 0
+
+        def task() -> None:
+            running.append(1)
+            time.sleep(0.001)
+            running.pop()
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal places
+            if frame.f_code.co_filename != folder:
+                return None
+            places += 1
+            if places == at:
+                raise Stop
+            return trace
+
+        sys.settrace(trace)
+        try:
+            threads.run([task] * 3)
+        except Stop:
+            assert not running
+            return True, places
+        finally:
+            sys.settrace(None)
+        return False, places
+
+    _, places = call(0)
+    assert places > 30
+    for at in range(1, places):
+        call(at)
+
+
 def test_part_runs_once_and_its_error_is_raised() -> None:
     ran = []
 
@@ -339,8 +383,10 @@ def test_part_runs_once_and_its_error_is_raised() -> None:
         raise ValueError("first")
 
     parts = [threads._Part(lambda: ran.append(1)) for _ in range(2)]
-    parts[0].cancel()
-    parts[0]()
+    parts[0].wait()  # no thread has started it, so it is cancelled
+    thread = threading.Thread(target=parts[0])
+    thread.start()
+    thread.join()
     parts[1]()
     parts[1]()
     assert ran == [1]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import cache
-from threading import Event, Lock
+from threading import Lock, get_ident
 from typing import Any
 
 from zerocopy.forks import LOADING
@@ -53,23 +53,29 @@ def run(tasks: Sequence[Callable[[], Any]]) -> None:
     The tasks write to memory that the caller owns, so `run` returns only after all of them have
     ended. An error, or a signal that interrupts the wait, only prevents tasks from starting.
     """
+    if len(tasks) < 2:
+        for task in tasks:
+            task()
+        return
     parts = [_Part(task) for task in tasks]
     error: BaseException | None = None
+    part = parts[0]  # for `del`, if a signal comes before the loops
     try:
         for part in parts[1:]:
             _start(part)
         for part in parts:
             part()  # runs those that no other thread has started
+        for part in parts:
+            part.wait()
     except BaseException as interrupt:  # noqa: BLE001 - raised below, after all tasks have ended
         error = interrupt
-    for part in parts:
-        while not part.ended.is_set():
+        waiting = parts.copy()
+        while waiting:
             try:
-                if error is not None:
-                    part.cancel()
-                part.ended.wait()
-            except BaseException as interrupt:  # noqa: BLE001 - the same
-                error = error or interrupt
+                waiting[-1].wait()
+                waiting.pop()
+            except BaseException as another:  # noqa: BLE001 - the same
+                error = error or another
     error = error or next((part.error for part in parts if part.error is not None), None)
     try:
         if error is not None:
@@ -79,27 +85,41 @@ def run(tasks: Sequence[Callable[[], Any]]) -> None:
 
 
 class _Part:
-    """A task that runs once, in the first thread that calls it."""
+    """A task that runs once, in the first thread that calls it.
+
+    A signal's handler may raise between any two instructions of the main thread. So the claim names its
+    thread in one step, and the end is a flag and a lock: an ``Event`` can stay locked after an interruption.
+    """
 
     def __init__(self, task: Callable[[], Any]) -> None:
         self.error: BaseException | None = None
-        self.ended = Event()
-        self._task, self._claim = task, Lock()
+        self._task, self._owner = task, dict[str, int]()
+        self._has_ended, self._end = False, Lock()
+        self._end.acquire()
+
+    def _claim(self) -> bool:
+        """Whether this thread has the task: if no thread had it, this one has it now."""
+        thread = get_ident()
+        return self._owner.setdefault("thread", thread) == thread
 
     def __call__(self) -> None:
-        if not self._claim.acquire(blocking=False):
+        if self._has_ended or not self._claim():
             return
         try:
             self._task()
         except BaseException as error:  # noqa: BLE001 - `run` raises it
             self.error = error
         finally:
-            self.ended.set()
+            self._has_ended = True
+            self._end.release()
 
-    def cancel(self) -> None:
-        """Mark the task as ended, unless a thread has started it."""
-        if self._claim.acquire(blocking=False):
-            self.ended.set()
+    def wait(self) -> None:
+        """Wait until the thread that has the task has ended it; cancel a task that has not started.
+
+        A task of this thread has ended, or was interrupted.
+        """
+        if not self._has_ended and not self._claim():
+            self._end.acquire()
 
 
 def _start(part: _Part) -> None:
