@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import linecache
 import signal
 import sys
 import threading
@@ -13,12 +14,19 @@ from types import FrameType
 from typing import Any
 
 import zerocopy
+from zerocopy.forks import LOADING
 
 _PACKAGE = str(Path(zerocopy.__file__).parent)
 
 
 def _is_own(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_filename.startswith(_PACKAGE)
+
+
+def _is_end_of_with(frame: FrameType, event: str) -> bool:
+    """Whether a line may end a ``with`` block: a tracer can raise before the exit, and a signal cannot."""
+    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return event == "line" and text.lstrip().startswith("with ")
 
 
 class Interruption:
@@ -36,7 +44,7 @@ class Interruption:
             raise self.error
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        if event == "line" or _is_own(frame) or _is_own(frame.f_back):
+        if (event == "line" or _is_own(frame) or _is_own(frame.f_back)) and not _is_end_of_with(frame, event):
             self._reach()
         return self.trace if _is_own(frame) else None
 
@@ -57,6 +65,7 @@ class Interruption:
             sys.settrace(None)
             if collects:
                 gc.enable()
+            assert not LOADING._is_owned(), "a fork in another thread would wait forever"
         return None
 
 
