@@ -309,7 +309,7 @@ for name in zerocopy.__all__:
 
 def below(part: str) -> set[str]:
     """Return the parts that a part may import, themselves or through others; no file of a framework."""
-    parts, new = {"forks"}, {part}
+    parts, new = {"_version", "forks"}, {part}  # `import zerocopy` imports these two
     while new:
         parts |= new
         new = {each for above in new - {"_frameworks", "zerocopy"} for each in LAYERS[above]} - parts
