@@ -52,9 +52,12 @@ if TYPE_CHECKING:
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
     from zerocopy.loading.create import loader as loader
     from zerocopy.loading.errors import (
+        LoaderIterationError as LoaderIterationError,
         LoaderOptionError as LoaderOptionError,
+        LoaderPickleError as LoaderPickleError,
         LoaderStateError as LoaderStateError,
         ReadError as ReadError,
+        UnknownLengthError as UnknownLengthError,
     )
     from zerocopy.pairs.matrix import matrix as matrix
     from zerocopy.plan import Plan as Plan
@@ -131,6 +134,9 @@ _HOME = {
     "ReadError": "loading.errors",
     "LoaderOptionError": "loading.errors",
     "LoaderStateError": "loading.errors",
+    "LoaderIterationError": "loading.errors",
+    "LoaderPickleError": "loading.errors",
+    "UnknownLengthError": "loading.errors",
     "Pool": "pool.pool",
     "install_pool": "pool.install",
     "installed_pool": "pool.install",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import zerocopy
-from zerocopy.loading import errors as loader_errors, explain, loader, stats
+from zerocopy.loading import explain, loader, stats
 from zerocopy.pool import limits
 from zerocopy.pool.host import modes
 
@@ -34,9 +34,6 @@ RESULT_CLASSES = {
     "loading.explain.ColumnPlan": explain.ColumnPlan,
     "loading.stats.LoaderStats": stats.LoaderStats,
     "loading.stats.Skipped": stats.Skipped,
-    "loading.errors.LoaderIterationError": loader_errors.LoaderIterationError,
-    "loading.errors.UnknownLengthError": loader_errors.UnknownLengthError,
-    "loading.errors.LoaderPickleError": loader_errors.LoaderPickleError,
     "pool.host.modes.HostStats": modes.HostStats,
     "pool.limits.PoolInUseError": limits.PoolInUseError,
 }
