@@ -83,7 +83,8 @@ def test_host_modes(run_python) -> None:
         before = read_pool()["host"]["recycle"]
         x = np.empty(64 << 20, np.uint8)
         after = read_pool()["host"]["recycle"]
-        print(after["in_use"] - before["in_use"] >= 64 << 20, after["peak"] >= after["in_use"])
+        # Python may free other memory of the heap meanwhile.
+        print(after["in_use"] - before["in_use"] >= 60 << 20, after["peak"] >= after["in_use"])
         """
     )
     assert completed.stdout == "True True\n", completed.stderr
