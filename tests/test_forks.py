@@ -110,7 +110,7 @@ LOCKS = {
 #: Locks outside zerocopy/forks.py, with the reason why no forked child waits for them.
 FREE_OF_FORKS = {
     # Each belongs to one call of `threads.run`, whose thread waits in it and does not fork.
-    "layout/threads.py": {"Event", "Lock", "ThreadPoolExecutor"},
+    "layout/threads.py": {"Lock", "ThreadPoolExecutor"},
     # It belongs to one call, which reads the metadata of files and does not fork.
     "loading/sources/parquet.py": {"ThreadPoolExecutor"},
     # The thread that waits for it ends before a fork; a child creates another.
