@@ -69,6 +69,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[], Any]:
     from zerocopy.layout import rows
 
     monkeypatch.setitem(sys.modules, "zerocopy.layout.numba_kernels", None)  # its import fails
+    monkeypatch.delattr("zerocopy.layout.numba_kernels", raising=False)  # another test may have imported it
     monkeypatch.setattr(rows, "find_spec", lambda name: name)
     return lambda: rows._numba_kernels.__wrapped__()
 
