@@ -145,11 +145,11 @@ hold_key(RouteKey *key, bool adds)
     size_t count = sizeof(fields) / sizeof(fields[0]), done = 0;
     if (adds && PyDict_GET_SIZE(values) + (Py_ssize_t)count > MAX_VALUES) {
         PyDict_Clear(values);
-        PyObject *done = clear_routes(NULL, NULL);
-        if (done == NULL) {
+        PyObject *dropped = clear_routes(NULL, NULL);
+        if (dropped == NULL) {
             PyErr_Clear(); /* no memory for another table: the routes stay */
         }
-        Py_XDECREF(done);
+        Py_XDECREF(dropped);
     }
     for (; done < count; done++) {
         PyObject *value = *fields[done];
