@@ -131,6 +131,28 @@ def test_result_can_be_dropped_by_mxnets_thread() -> None:
     pytest.fail("MXNet did not release the memory")
 
 
+def test_an_exit_waits_for_a_deleter_that_waits_for_the_gil(run_python: Run) -> None:
+    """The main thread keeps the GIL until the interpreter exits, with threads of MXNet in a deleter.
+
+    MXNet's own function at exit would release the GIL once more, most often for long enough.
+    """
+    code = """
+        import atexit, sys, time
+        import numpy as np, mxnet as mx, zerocopy as zc
+        sys.setswitchinterval(1000)
+        for _ in range(20):
+            alias = zc.convert(np.ones(10_000, "float32"), "mxnet")
+            pending = alias + 1
+            del alias, pending
+        end = time.perf_counter() + 0.2
+        while time.perf_counter() < end:
+            pass
+        atexit.unregister(mx.base._notify_shutdown)
+    """
+    completed = run_python(code)
+    assert completed.returncode == 0, completed.stderr
+
+
 def test_the_deleter_takes_the_gil(run_python: Run) -> None:
     """Python's debug allocator aborts if it is called without the GIL."""
     code = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import sys
 from typing import Any
 
 from zerocopy.protocols import dlpack
@@ -30,7 +31,8 @@ def canonical(capsule: Any) -> Any:
 # MXNet drops arrays on its own threads without the GIL. NumPy's deleter takes the GIL since 1.24
 # only (numpy/numpy#22507), which MXNet cannot import. This is therefore the only place where a
 # capsule's deleter is Python code; ctypes takes the GIL for it. Law 7 is kept by removing all
-# pending deleters before the interpreter exits; the operating system then frees the memory.
+# pending deleters before the interpreter exits, and by waiting for the threads that already run
+# one; the operating system then frees the memory.
 
 _Deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # called with the GIL held
 _pending: dict[int, int] = {}  # NumPy's deleter by the address of its DLManagedTensor
@@ -75,3 +77,8 @@ def _close() -> None:
         # struct to which the next line writes.
         address, _ = _pending.popitem()
         _managed(address).deleter = None
+    # A thread of MXNet that has already read a deleter may still wait for the GIL. After this
+    # function, CPython would end that thread, and its C++ frames would end the process
+    # (python/cpython#87135). The deleter is part of an operation of MXNet's engine, for which
+    # this waits without the GIL. The return value is the error of an operation of the caller.
+    sys.modules["mxnet"].base._LIB.MXNDArrayWaitAll()
