@@ -97,7 +97,7 @@ NOT_FOREIGN = {
     ("monitor/session.py", "start"),
     ("pool/rmm_pool.py", "deallocate"),
     ("shared/broker.py", "__init__"),
-    ("shared/slabs.py", "_last"),
+    ("shared/blocks.py", "_last"),
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 from helpers.paths import ROOT
 
 from zerocopy.cli import processes
-from zerocopy.shared import host, room, segment
+from zerocopy.shared import blocks, handle, room, segment
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
@@ -81,7 +81,7 @@ def test_no_file_descriptor_is_reported(monkeypatch: pytest.MonkeyPatch) -> None
     from zerocopy.shared import share
 
     def refuse(obj: Any) -> Any:
-        raise segment.refusal(1, OSError(24, "Too many open files"))
+        raise segment._refusal(1, OSError(24, "Too many open files"))
 
     monkeypatch.setattr(share, "share", refuse)
     row = rows()["memfd"]
@@ -99,12 +99,12 @@ def test_a_child_that_cannot_open_the_segment_is_reported(monkeypatch: pytest.Mo
 
 
 def test_a_handle_that_the_child_refuses_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_host_id", lambda: bytes(host.SIZE))
+    monkeypatch.setattr(blocks, "host_id", lambda: bytes(24))
     assert "OtherHostError" in rows()["opening"]["detail"]
 
 
 def test_a_hidden_page_map_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    hidden = "import zerocopy.shared.page_map as p; p.was_written = lambda *_: True\n"
+    hidden = "import zerocopy.shared.reading as p; p.was_written = lambda *_: True\n"
     monkeypatch.setattr(processes, "_CHILD", hidden + processes._CHILD)
     row = rows()["pagemap"]
     assert not row["works"]
@@ -123,7 +123,7 @@ def test_a_low_limit_of_file_descriptors_is_reported(monkeypatch: pytest.MonkeyP
 
 
 def test_a_container_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "pid_namespace", lambda: 4026532000)
+    monkeypatch.setattr(handle, "pid_namespace", lambda: 4026532000)
     assert processes._namespace()["detail"].startswith("a container's; ZEROCOPY_BROKER=1")
     monkeypatch.setenv("ZEROCOPY_BROKER", "1")
     assert "a broker lets" in processes._namespace()["detail"]

@@ -193,7 +193,7 @@ def test_a_receiver_that_cannot_open_handles_gets_bytes(client) -> None:
 
     def allow() -> None:
         from zerocopy.integrations.dask import serializers
-        from zerocopy.shared.opening import open_frames
+        from zerocopy.shared.reading import open_frames
 
         serializers.open_frames = open_frames
 

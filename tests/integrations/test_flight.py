@@ -236,7 +236,6 @@ def test_systems_without_shared_memory_stream(run_python: Any) -> None:
         del os.memfd_create
         import pyarrow as pa, pyarrow.flight
         from zerocopy.integrations import flight
-        from zerocopy.shared import host
 
         def host_id():
             raise FileNotFoundError

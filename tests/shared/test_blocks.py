@@ -14,14 +14,11 @@ import pytest
 from helpers.shared_memory import memfd_bytes, open_memfds, run_reader
 
 import zerocopy as zc
-from zerocopy.shared import idle, room
-from zerocopy.shared.file_mapping import FileMapping
+from zerocopy.shared import blocks, room
+from zerocopy.shared.blocks import SLAB_BYTES, LargeBlocks, Slabs, size_class
 from zerocopy.shared.handle import LARGEST_SMALL
-from zerocopy.shared.large_blocks import LargeBlocks, size_class
-from zerocopy.shared.page_map import was_written
-from zerocopy.shared.reading import AddressBook
-from zerocopy.shared.segment import Segment
-from zerocopy.shared.slabs import SLAB_BYTES, Slabs
+from zerocopy.shared.reading import AddressBook, was_written
+from zerocopy.shared.segment import FileMapping, Segment
 
 
 def frame(value: int, nbytes: int) -> tuple[int, np.ndarray]:
@@ -114,14 +111,14 @@ def test_the_limit_can_be_set(before: int) -> None:
     for wrong, error in ((-1, ValueError), (1.5, TypeError), (True, TypeError), ("1 GB", TypeError)):
         with pytest.raises(error, match="set_limit"):
             zc.shared.set_limit(wrong)
-    assert idle.limit() == 0
+    assert blocks.kept_bytes() == 0
 
 
 def test_slabs_are_for_all_sizes_of_small_blocks(before: int) -> None:
     """The limit includes one slab for each size."""
     for exponent in range(17):
         zc.share(np.ones(1 << exponent, np.uint8)).close()
-    assert memfd_bytes() - before == idle._SLABS
+    assert memfd_bytes() - before == blocks._SLABS
 
 
 def test_slabs_are_freed_while_threads_take_and_drop(before: int) -> None:

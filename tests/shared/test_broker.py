@@ -18,9 +18,9 @@ import pytest
 from helpers.shared_memory import in_child, run_reader
 
 import zerocopy as zc
-from zerocopy.shared import broker_client, start_broker, stop_broker
-from zerocopy.shared.broker_client import MAGIC, REQUEST
-from zerocopy.shared.host import broker_number, host_id
+from zerocopy.shared import segment_file, start_broker, stop_broker
+from zerocopy.shared.handle import broker_number, host_id
+from zerocopy.shared.segment_file import REQUEST, SEGMENT, broker_address, request_segment
 
 NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc")
 X = np.arange(100_000)
@@ -48,7 +48,7 @@ def connected(number: int = 0) -> socket.socket:
     peer.settimeout(60)
     while True:
         try:
-            peer.connect(broker_client.address(host_id(), number or broker_number()))
+            peer.connect(broker_address(host_id(), number or broker_number()))
         except BlockingIOError:  # the queue is full
             time.sleep(0.01)
         else:
@@ -150,7 +150,7 @@ def test_a_directory_and_the_environment(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_it_sends_a_description_of_its_own(broker: None) -> None:
     shared = zc.share(X)
-    fd = broker_client.request(shared.handle.location)
+    fd = request_segment(shared.handle.location)
     assert fd is not None
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -170,13 +170,13 @@ def test_it_gives_segments_only(broker: None, tmp_path: Path) -> None:
         wrong = [(plain, os.fstat(plain).st_ino), (0, 1), (location.fd, location.inode + 1), (2**32 - 1, 0)]
         for fd, inode in wrong:
             with pytest.raises(FileNotFoundError):
-                broker_client.request(location._replace(fd=fd, inode=inode))
+                request_segment(location._replace(fd=fd, inode=inode))
 
 
 def test_malformed_requests_get_no_answer(broker: None) -> None:
     shared = zc.share(X)
     location = shared.handle.location
-    right = REQUEST.pack(MAGIC, location.fd, location.inode)
+    right = REQUEST.pack(SEGMENT, location.fd, location.inode)
     for data in (b"x", right[:-1], right + b"x", b"ZCBR\x02" + right[5:], bytes(100_000)):
         with connected() as peer:
             peer.send(data)
@@ -185,7 +185,7 @@ def test_malformed_requests_get_no_answer(broker: None) -> None:
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1]))
         peer.sendmsg([b"x"], [rights])
         assert peer.recv(10) == b""
-    fd = broker_client.request(location)
+    fd = request_segment(location)
     assert fd is not None
     os.close(fd)
 
@@ -193,7 +193,7 @@ def test_malformed_requests_get_no_answer(broker: None) -> None:
 def test_silent_clients_delay_no_other(broker: None) -> None:
     shared = zc.share(X)
     silent = [connected() for _ in range(100)]
-    fd = broker_client.request(shared.handle.location)
+    fd = request_segment(shared.handle.location)
     assert fd is not None
     os.close(fd)
     assert silent[0].recv(1) == b""  # the oldest are closed at once, the others later
@@ -207,10 +207,10 @@ def test_another_user_gets_nothing(broker: None) -> None:
 
     def child() -> None:
         os.setresuid(65534, 65534, 65534)
-        assert broker_client.request(location) is None
+        assert request_segment(location) is None
         with connected(location.broker) as peer:
             try:
-                peer.send(REQUEST.pack(MAGIC, location.fd, location.inode))
+                peer.send(REQUEST.pack(SEGMENT, location.fd, location.inode))
                 assert peer.recv(10) == b""
             except (ConnectionError, BrokenPipeError):
                 pass
@@ -233,7 +233,7 @@ def answer_with(descriptors: int, text: bytes, send: bool = True) -> object:
                 if send:
                     peer.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if rights else [])
                 location = zc.share(X).handle.location
-                return broker_client._ask(client, REQUEST.pack(MAGIC, location.fd, location.inode))
+                return segment_file._ask(client, REQUEST.pack(SEGMENT, location.fd, location.inode))
 
 
 def test_false_brokers() -> None:
@@ -253,17 +253,17 @@ def test_a_forked_child_has_no_broker(broker: None) -> None:
 
     def child() -> None:
         own = zc.share(X).handle.location
-        assert broker_client.request(own) is None
+        assert request_segment(own) is None
         start_broker()
-        fd = broker_client.request(own)
+        fd = request_segment(own)
         assert fd is not None
         os.close(fd)
-        fd = broker_client.request(location)  # the parent's
+        fd = request_segment(location)  # the parent's
         assert fd is not None
         stop_broker()
 
     assert in_child(child) == 0
-    fd = broker_client.request(location)
+    fd = request_segment(location)
     assert fd is not None
     os.close(fd)
 
@@ -275,18 +275,18 @@ def test_start_and_stop_again(tmp_path: Path) -> None:
         start_broker()
         stop_broker()
         stop_broker()
-    assert broker_client.request(location) is None
+    assert request_segment(location) is None
     folder = str(tmp_path)
     if len(folder) > 60:
         pytest.skip("the path of the temporary folder is too long for a socket")
-    dead, alive = (broker_client.address(host_id(), number, folder) for number in (1, 2))
-    other = broker_client.address(bytes(24), 1, folder)  # of another machine with this volume
+    dead, alive = (broker_address(host_id(), number, folder) for number in (1, 2))
+    other = broker_address(bytes(24), 1, folder)  # of another machine with this volume
     for name in (dead, other):
         bound(name).close()  # as a killed process leaves it
     kept = {os.path.basename(name) for name in (alive, other)}
     with bound(alive):
         start_broker(folder)
-        name = os.path.basename(broker_client.address(host_id(), broker_number(), folder))
+        name = os.path.basename(broker_address(host_id(), broker_number(), folder))
         assert set(os.listdir(folder)) == {*kept, name}
         stop_broker()
         assert set(os.listdir(folder)) == kept
@@ -344,7 +344,7 @@ def failure(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     value, kept = "1", []
     match request.param:
         case "a taken name":
-            kept.append(bound(broker_client.address(host_id(), broker_number())))
+            kept.append(bound(broker_address(host_id(), broker_number())))
         case "no folder":
             value = str(tmp_path / "missing")
         case "a long path":
@@ -391,7 +391,7 @@ def test_a_broker_of_another_user_is_not_asked(folder: bool, monkeypatch: pytest
         child = os.fork()
         if not child:
             os.setresuid(65534, 65534, 65534)
-            with bound(broker_client.address(host_id(), 5, str(place) if folder else None)) as listener:
+            with bound(broker_address(host_id(), 5, str(place) if folder else None)) as listener:
                 os.write(up[1], b"x")
                 os.read(down[0], 1)
                 listener.setblocking(False)
@@ -399,7 +399,7 @@ def test_a_broker_of_another_user_is_not_asked(folder: bool, monkeypatch: pytest
                 os.write(asked[1], b"+" + peer.recv(100))
             os._exit(0)
         os.read(up[0], 1)
-        assert broker_client.request(location) is None
+        assert request_segment(location) is None
         os.write(down[1], b"x")
         assert os.read(asked[0], 100) == b"+"  # it connected, and sent nothing
         assert os.waitpid(child, 0)[1] == 0

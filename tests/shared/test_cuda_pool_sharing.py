@@ -15,10 +15,11 @@ from helpers.cuda_ipc_reader import Reader, array, destroyed, wait_until
 
 import zerocopy as zc
 from zerocopy.errors import DeviceError
-from zerocopy.shared import broker, broker_client, start_broker, stop_broker
-from zerocopy.shared.cuda import pools
+from zerocopy.shared import broker, start_broker, stop_broker
+from zerocopy.shared.broker import Offer, offered
+from zerocopy.shared.cuda import exporting
 from zerocopy.shared.cuda.releases import releases
-from zerocopy.shared.offers import Offer, offered
+from zerocopy.shared.segment_file import request_offer
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "eventfd"), reason="Linux, Python 3.10")
 
@@ -136,7 +137,7 @@ def test_the_pools_file_is_closed_with_its_last_shared_array(driver: Driver) -> 
     start_broker()
     for _ in range(20):
         zc.share(x).close()
-        wait_until(lambda: not pools._offers)
+        wait_until(lambda: not exporting._offers)
     stop_broker()
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before + 2  # a new segment for lease blocks, and its lock
@@ -174,7 +175,7 @@ def test_pools_that_are_not_exportable_are_refused(driver: Driver) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match=r"asynchronous pool(.|\n)*ipc=True") as raised:
         zc.share(array())
     assert raised.value.code == "no-device-handle"
-    assert not pools._offers
+    assert not exporting._offers
 
 
 def test_errors_of_the_driver_are_raised(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,16 +204,16 @@ def test_the_broker_gives_offered_files_only() -> None:
         shared = zc.shared_empty((100_000,), "u1")
         location = zc.share(shared).handle.location
         offer = Offer(os.eventfd(5))
-        number, fd = offer.number, broker_client.request_offer(location, offer.number)
+        number, fd = offer.number, request_offer(location, offer.number)
         assert fd is not None
         assert os.eventfd_read(fd) == 5
         os.close(fd)
         for wrong in (0, number ^ 2, location.inode):
             with pytest.raises(FileNotFoundError):
-                broker_client.request_offer(location, wrong)
+                request_offer(location, wrong)
         del offer
         assert offered(number) is None
         with pytest.raises(FileNotFoundError):
-            broker_client.request_offer(location, number)
+            request_offer(location, number)
     finally:
         stop_broker()

@@ -18,7 +18,7 @@ from helpers.cuda_ipc_reader import Reader, array, destroyed, wait_until
 import zerocopy as zc
 from zerocopy.errors import DeviceError
 from zerocopy.frames import to_frames
-from zerocopy.shared.cuda.descriptor import Descriptor
+from zerocopy.shared.cuda.exporting import Descriptor
 from zerocopy.shared.cuda.releases import Releases, releases
 from zerocopy.shared.errors import HandleFormatError, StaleHandleError
 from zerocopy.shared.share import large_blocks

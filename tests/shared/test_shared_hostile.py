@@ -19,9 +19,7 @@ from helpers.paths import ROOT
 
 import zerocopy as zc
 from zerocopy.frames import to_frames
-from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
-from zerocopy.shared.host import host_id
-from zerocopy.shared.location import Location
+from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle, Location, host_id
 from zerocopy.shared.segment import HEAD, MAGIC, NAME, SEALS
 
 GENERATION = 1000

@@ -234,9 +234,9 @@ def test_closed_descriptors_give_the_tickets_up(tickets: Tickets) -> None:
 
 
 def test_without_descriptors_no_ticket_is_issued(tickets: Tickets, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(name: str) -> int:
+    def fail(name: str, size: int) -> int:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(tickets_module, "create_memfd", fail)
+    monkeypatch.setattr(tickets_module, "mapped_memfd", fail)
     assert tickets.issue(share()) is None
     assert tickets.in_flight() == (0, 0)

@@ -25,8 +25,7 @@ _ELEMENTS = 1 << 16  # of 4 bytes: more than a small block holds, so that the ch
 _CHILD = """
 import json, sys
 import zerocopy as zc
-from zerocopy.shared.page_map import was_written
-from zerocopy.shared.reading import mapping
+from zerocopy.shared.reading import mapping, was_written
 
 shared = zc.Shared.from_bytes(bytes.fromhex(sys.argv[1]))
 array = zc.convert(shared, to="numpy")
@@ -127,8 +126,8 @@ def _descriptors() -> dict[str, Any]:
 
 
 def _namespace() -> dict[str, Any]:
-    from zerocopy.shared.broker_client import VARIABLE
-    from zerocopy.shared.host import pid_namespace
+    from zerocopy.shared.handle import pid_namespace
+    from zerocopy.shared.segment_file import VARIABLE
 
     place = "the machine's own" if pid_namespace() == _FIRST_NAMESPACE else "a container's"
     if os.environ.get(VARIABLE, "0") in ("", "0"):

@@ -20,7 +20,7 @@ from zerocopy._engine.convert import convert
 from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError
-from zerocopy.shared.host import host_id
+from zerocopy.shared.handle import host_id
 from zerocopy.tables.hub import hub
 
 if TYPE_CHECKING:

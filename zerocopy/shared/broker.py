@@ -2,7 +2,8 @@
 
 A reader in another PID namespace, or without access to ``/proc/PID/fd``, asks the broker. The reader
 receives a new file description by SCM_RIGHTS (unix(7)), so that it has a lease of its own, and checks the
-file like any other.
+file like any other. An offer is another file, such as that of a CUDA pool: the broker sends its descriptor
+itself, because a new file description lacks the state that the NVIDIA driver keeps in the old one.
 """
 
 from __future__ import annotations
@@ -15,31 +16,52 @@ import socket
 import stat
 import time
 from array import array
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 from typing import Any
+from weakref import WeakValueDictionary
 
 from zerocopy import forks
 from zerocopy.errors import ZeroCopyError
-from zerocopy.shared.broker_client import (
+from zerocopy.shared.handle import Location, broker_number, host_id
+from zerocopy.shared.segment_file import (
     GRANTED,
-    MAGIC,
     OFFER,
     REFUSED,
     REQUEST,
-    address,
-    directory,
+    SEGMENT,
+    broker_address,
+    broker_directory,
+    broker_prefix,
+    open_file,
     peer_uid,
-    prefix,
 )
-from zerocopy.shared.host import broker_number, host_id
-from zerocopy.shared.location import Location
-from zerocopy.shared.offers import offered
-from zerocopy.shared.segment_file import open_file
 
 #: Connections at a time, and the seconds within which a client must send its request.
 _MOST = 64
 _SECONDS = 2.0
+
+
+class Offer:
+    """A file descriptor that readers may receive while this object exists; it closes the descriptor."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        os.set_inheritable(fd, False)
+        self.number = int.from_bytes(os.urandom(8), "little") | 1  # never 0
+        _offers[self.number] = self
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.fd)
+
+
+_offers: WeakValueDictionary[int, Offer] = WeakValueDictionary()
+
+
+def offered(number: int) -> Offer | None:
+    """Return the offer of a number, or None."""
+    return _offers.get(number)
 
 
 class Broker:
@@ -52,7 +74,7 @@ class Broker:
     """
 
     def __init__(self, folder: str | None) -> None:
-        self.address = address(host_id(), broker_number(), folder)
+        self.address = broker_address(host_id(), broker_number(), folder)
         self._listener = _listen(self.address)
         self._clients: dict[socket.socket, float] = {}  # with the time at which each is closed
         try:
@@ -133,7 +155,7 @@ def _serve(peer: Any) -> None:
         if len(data) != REQUEST.size:
             return
         magic, fd, number = REQUEST.unpack(data)
-        if magic not in (MAGIC, OFFER):
+        if magic not in (SEGMENT, OFFER):
             return
         try:
             copy = _offer(number) if magic == OFFER else _segment(fd, number)
@@ -183,7 +205,8 @@ def _listen(name: str) -> socket.socket:
 
 def _remove_dead(folder: str) -> None:
     """Remove the sockets that killed processes of this user and machine have left in a folder."""
-    start = prefix(host_id())  # on a network file system, a socket of another machine refuses connections too
+    # On a network file system, a socket of another machine refuses connections too.
+    start = broker_prefix(host_id())
     for name in os.listdir(folder):
         if not name.startswith(start) or name.endswith(".new"):
             continue
@@ -244,7 +267,7 @@ def start_broker(directory: str | os.PathLike[str] | None = None) -> None:
     folder = None if directory is None else os.path.abspath(directory)
     with _lock:
         if _broker is not None:
-            if _broker.address == address(host_id(), broker_number(), folder):
+            if _broker.address == broker_address(host_id(), broker_number(), folder):
                 return
             stop_broker()
         _broker = Broker(folder)
@@ -254,7 +277,7 @@ def ensure_broker() -> None:
     """Start a broker if this process has none."""
     with _lock:
         if _broker is None:
-            start_broker(directory())
+            start_broker(broker_directory())
 
 
 def stop_broker() -> None:

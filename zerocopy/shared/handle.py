@@ -1,22 +1,143 @@
-"""``Handle``: the fields that locate an object in shared memory, and their bytes.
+"""What a handle says: the process and the block that have an object, its size and its header.
 
-The bytes are plain fields with a checksum, so that reading them needs no pickle.
+The bytes of a handle are plain fields with a checksum, so that reading them needs no pickle. An object with
+several frames begins with an index of them, which has its header instead.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 import zlib
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import NamedTuple
 
-from zerocopy.shared.errors import HandleFormatError
-from zerocopy.shared.location import FORMAT as LOCATION, Location
+from zerocopy.shared.errors import HandleFormatError, no_file_descriptor
+
+#: Bytes of the boot ID, and of `host_id`.
+BOOT_BYTES, _HOST_BYTES = 16, 24
+_broker_number = 0
+
+
+def pid_namespace() -> int:
+    """Return the inode of the PID namespace, in which a process number is unique."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+@cache
+def host_id() -> bytes:
+    """Return bytes that are equal in two processes if a process number means the same in both.
+
+    Returns
+    -------
+    bytes
+        The 16 random bytes that the kernel chooses at each start, the same in all its containers, and the
+        inode of the PID namespace (8 bytes).
+
+    Examples
+    --------
+    >>> len(host_id()), host_id() == host_id()
+    (24, True)
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot_id = bytes.fromhex(file.read().strip().replace("-", ""))
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise no_file_descriptor(error) from error
+        raise
+    return boot_id + pid_namespace().to_bytes(8, "little")
+
+
+# A child can be in another namespace than its parent. It gets another object, even if the bytes are equal.
+os.register_at_fork(after_in_child=host_id.cache_clear)
+
+
+def broker_number() -> int:
+    """Return the random number in the name of this process's broker; its handles carry the number.
+
+    A name made of public facts, such as the process number, could be taken by another user first.
+    """
+    return _broker_number
+
+
+def _draw_broker_number() -> None:
+    global _broker_number
+    _broker_number = int.from_bytes(os.urandom(8), "little")
+
+
+_draw_broker_number()
+os.register_at_fork(after_in_child=_draw_broker_number)
+
+
+#: Host ID, process, file descriptor, inode, generation, first byte of the block, broker.
+_LOCATION = f"{_HOST_BYTES}sIIQQQQ"
+_LOCATION_FIELDS = struct.Struct(f"<{_LOCATION}")
+LOCATION_BYTES = _LOCATION_FIELDS.size
+
+
+class Location(NamedTuple):
+    """A block of a segment, and the process that has the segment open.
+
+    Attributes
+    ----------
+    host : bytes
+        `host_id` of the process.
+    pid, fd : int
+        The process, and its file descriptor of the segment.
+    inode : int
+        The inode of the segment.
+    generation : int
+        The number in the block's head while the block holds this content. The first number is even,
+        and random with 62 bits, so that another process's block does not have the same one. The owner
+        adds 1 when it drops the block, and 1 again before it writes other content. An odd number in a
+        location means that `pid` is not the owner, but holds a lease or was forked from the owner: the
+        block keeps its content after the owner has dropped it.
+    start : int
+        The first byte of the block's head in the segment.
+    broker : int
+        `broker_number` of the process.
+    """
+
+    host: bytes
+    pid: int
+    fd: int
+    inode: int
+    generation: int
+    start: int
+    broker: int
+
+    def matches(self, generation: int) -> bool:
+        """Whether a block with a generation in its head has the content of this location.
+
+        Examples
+        --------
+        >>> through_owner = Location(bytes(24), 1, 3, 9, 10, 0, 0)
+        >>> [through_owner.matches(generation) for generation in (10, 11, 12)]
+        [True, False, False]
+        >>> through_reader = through_owner._replace(generation=11)
+        >>> [through_reader.matches(generation) for generation in (10, 11, 12)]
+        [True, True, False]
+        """
+        expected = self.generation
+        return generation == expected or (expected % 2 == 1 and generation == expected - 1)
+
+    def pack(self) -> bytes:
+        """Return the fields as bytes."""
+        return _LOCATION_FIELDS.pack(*self)
+
+    @classmethod
+    def unpack(cls, data: bytes | memoryview, at: int = 0) -> Location:
+        """Return the location whose bytes start at position `at`; `data` is long enough."""
+        return cls(*_LOCATION_FIELDS.unpack_from(data, at))
+
 
 MAGIC, VERSION = b"ZCSH", 2
 #: Magic number, version, flags, size of the header, size of the object; the location; the first byte of
 #: the data in the segment, and the size of the data.
-_FIELDS = struct.Struct(f"<4sBBHQ{LOCATION}QQ")
+_FIELDS = struct.Struct(f"<4sBBHQ{_LOCATION}QQ")
 _CHECKSUM = struct.Struct("<I")
 #: The CRC-32 of any bytes followed by their CRC-32.
 _RESIDUE = 0x2144DF1C
@@ -26,11 +147,11 @@ TABLE = 1
 SMALL = 2
 #: The data begins with an index of several frames.
 INDEXED = 4
-#: The array is in CUDA memory; the data is its `zerocopy.shared.cuda.descriptor.Descriptor`.
+#: The array is in CUDA memory; the data is its `zerocopy.shared.cuda.exporting.Descriptor`.
 DEVICE = 8
 #: The most bytes of a small block's data. Copying 64 KiB takes less time than mapping a segment.
 LARGEST_SMALL = 64 * 1024
-_UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
+UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
 
 
 class Handle(NamedTuple):
@@ -94,5 +215,56 @@ def parse(data: bytes) -> Handle:
     return Handle(Location._make(fields[5:-2]), flags, first, length, nbytes, data[_FIELDS.size : end])
 
 
-def _invalid(why: str, remedy: str = _UNCHANGED) -> HandleFormatError:
+def _invalid(why: str, remedy: str = UNCHANGED) -> HandleFormatError:
     return HandleFormatError("Shared.from_bytes()", why, remedy)
+
+
+_COUNTS = struct.Struct("<III")
+_FRAME = struct.Struct("<IQQ")
+#: Stands for the block of the index itself, instead of a position in the list of locations.
+SAME_BLOCK = 0xFFFF_FFFF
+
+#: Where a frame lies: the position of its block in the list of locations; its first byte, in the block's
+#: segment or counted from the start of the index; its size in bytes.
+Frame = tuple[int, int, int]
+
+
+def pack_index(header: bytes, blocks: Sequence[Location], frames: Sequence[Frame]) -> bytes:
+    """Return an index as bytes."""
+    parts = [_COUNTS.pack(len(header), len(blocks), len(frames)), header]
+    parts += [block.pack() for block in blocks]
+    parts += [_FRAME.pack(*frame) for frame in frames]
+    return b"".join(parts)
+
+
+def index_bytes(header: bytes, blocks: int, frames: int) -> int:
+    """Return the bytes of an index."""
+    return _COUNTS.size + len(header) + blocks * LOCATION_BYTES + frames * _FRAME.size
+
+
+def unpack_index(data: bytes | memoryview) -> tuple[bytes, list[Location], list[Frame]]:
+    """Return the header, the blocks and the frames of an index, which bytes of frames may follow.
+
+    Raises
+    ------
+    HandleFormatError
+        The index is longer than `data`, or refers to a block that it lacks.
+    """
+    if len(data) < _COUNTS.size:
+        raise _damaged()
+    length, blocks, frames = _COUNTS.unpack_from(data)
+    if len(data) < _COUNTS.size + length + blocks * LOCATION_BYTES + frames * _FRAME.size:
+        raise _damaged()
+    at = _COUNTS.size
+    header = bytes(data[at : at + length])
+    at += length
+    places = [Location.unpack(data, at + i * LOCATION_BYTES) for i in range(blocks)]
+    at += blocks * LOCATION_BYTES
+    parts = [_FRAME.unpack_from(data, at + i * _FRAME.size) for i in range(frames)]
+    if any(block != SAME_BLOCK and block >= blocks for block, _, _ in parts):
+        raise _damaged()
+    return header, places, parts
+
+
+def _damaged() -> HandleFormatError:
+    return HandleFormatError("", "the index of the frames of the object is damaged", "share the object again")

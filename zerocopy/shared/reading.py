@@ -1,4 +1,4 @@
-"""How a process reads another process's block: it maps a large block, and copies a small one.
+"""How a process opens handles: it maps another process's large block, and copies a small one.
 
 No byte is used before the generation has been compared: under a lease, or before and after copying.
 `addresses` finds the block or mapping that keeps an address.
@@ -7,6 +7,7 @@ No byte is used before the generation has been compared: under a lease, or befor
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import time
 from bisect import bisect_left, bisect_right
@@ -18,17 +19,55 @@ import numpy as np
 
 from zerocopy import forks
 from zerocopy.errors import ZeroCopyError
+from zerocopy.frames import from_frames
+from zerocopy.frames.arrays import parse_array
+from zerocopy.frames.header import framework_of as header_framework
+from zerocopy.frames.tables import needs_own_framework
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared import figures
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, StaleHandleError
-from zerocopy.shared.file_mapping import FileMapping
-from zerocopy.shared.handle import LARGEST_SMALL
-from zerocopy.shared.host import broker_number, host_id
-from zerocopy.shared.location import Location
-from zerocopy.shared.page_map import was_written
-from zerocopy.shared.segment import HEAD, MAGIC, Array
+from zerocopy.shared.handle import (
+    INDEXED,
+    LARGEST_SMALL,
+    SAME_BLOCK,
+    SMALL,
+    TABLE,
+    UNCHANGED,
+    Handle,
+    Location,
+    broker_number,
+    host_id,
+    unpack_index,
+)
+from zerocopy.shared.segment import HEAD, MAGIC, Array, FileMapping
 from zerocopy.shared.segment_file import KEEP, open_segment
+
+#: Bits of an entry (Linux, "pagemap, from the userspace perspective"): the page is in memory; it is
+#: swapped out; it belongs to a file or to shared memory.
+_PRESENT, _SWAPPED, _FILE = (np.uint64(1 << bit) for bit in (63, 62, 61))
+
+
+def was_written(address: int, nbytes: int) -> bool:
+    """Whether a page of a private mapping is a copy, because this process wrote to it.
+
+    Also true if the kernel does not give the information.
+    """
+    first, last = address // mmap.PAGESIZE, (address + nbytes - 1) // mmap.PAGESIZE
+    length = 8 * (last - first + 1)
+    try:
+        fd = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.pread(fd, length, 8 * first)
+        finally:
+            os.close(fd)
+    except OSError:
+        return True
+    if len(data) != length:
+        return True
+    entries = np.frombuffer(data, np.uint64)
+    return bool(np.any((entries & (_PRESENT | _SWAPPED) != 0) & (entries & _FILE == 0)))
+
 
 #: First address, address past the last, owner.
 _Entry = tuple[int, int, ref[Any]]
@@ -88,7 +127,6 @@ class AddressBook:
         return entry[2]() if entry is not None and end <= entry[1] else None
 
 
-_UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
 #: The copy of a small block is aligned as JAX requires.
 _ALIGNMENT = 64
 #: An owner holds the exclusive lock only while it checks for leases.
@@ -213,7 +251,7 @@ def read_small(location: Location, offset: int, nbytes: int, own: bool = False) 
 
 def _copy(location: Location, offset: int, nbytes: int) -> Array:
     if nbytes > LARGEST_SMALL:
-        raise HandleFormatError("", f"it names {nbytes:,} bytes of a small block", _UNCHANGED)
+        raise HandleFormatError("", f"it names {nbytes:,} bytes of a small block", UNCHANGED)
     fd = open_segment(location)
     try:
         check_generation(fd, location)
@@ -236,7 +274,7 @@ def check_extent(offset: int, nbytes: int, size: int) -> None:
     """Raise `HandleFormatError` if bytes lie outside the `size` bytes of a segment."""
     if offset + nbytes > size:
         why = f"it names bytes {offset:,} to {offset + nbytes:,} of a segment of {size:,} bytes"
-        raise HandleFormatError("", why, _UNCHANGED)
+        raise HandleFormatError("", why, UNCHANGED)
 
 
 def check_generation(fd: int, location: Location) -> None:
@@ -256,3 +294,64 @@ def _lease(fd: int) -> None:
         else:
             return
     raise StaleHandleError("", "its owner has reused the memory", KEEP)
+
+
+def open_array(handle: Handle) -> Any:
+    """Return the array of a handle as a read-only ndarray over the memory, which it keeps.
+
+    An array of a type that NumPy lacks here is returned in its own framework.
+    """
+    header, frames = _frames(handle)
+    layout = parse_array(header)
+    is_lacking = layout.standard is not None and layout.dtype is layout.standard.storage
+    return from_frames(header, frames, None if is_lacking else "numpy")
+
+
+def open_table(handle: Handle, target: str = "") -> Any:
+    """Return the table or column of a handle over the memory, which it keeps: as an object of pyarrow.
+
+    An object is returned in its own framework if that is the target, or if pyarrow would lose its types or
+    its column's name.
+    """
+    header, frames = _frames(handle)
+    own = bool(target) and header_framework(header).partition(".")[0] == target
+    return from_frames(header, frames, None if own or needs_own_framework(header) else "pyarrow")
+
+
+def open_frames(handle: Handle) -> tuple[bytes, list[Array]]:
+    """Return the header and the frames of a handle; writing to the frames changes no other object."""
+    header, frames = _frames(handle, own=True)
+    for frame in frames:
+        frame.flags.writeable = True
+    return header, frames
+
+
+def framework_of(handle: Handle) -> str:
+    """Return the framework and form of a handle's object."""
+    header = unpack_index(_data(handle).data)[0] if handle.flags & INDEXED else handle.header
+    return header_framework(header) or ("pyarrow" if handle.flags & TABLE else "numpy")
+
+
+def _frames(handle: Handle, own: bool = False) -> tuple[bytes, list[Array]]:
+    """Return the header and the frames; `own`: in memory that no other object of this process has."""
+    data = _data(handle, own)
+    if not handle.flags & INDEXED:
+        return handle.header, [data]
+    header, blocks, frames = unpack_index(data.data)
+    others = [own_mapping(block) if own else mapping(block) for block in blocks]
+    opened = []
+    for block, first, count in frames:
+        if block != SAME_BLOCK:
+            opened.append(others[block].part(first, count))
+            continue
+        check_extent(first, count, data.nbytes)
+        opened.append(data[first : first + count])
+    return header, opened
+
+
+def _data(handle: Handle, own: bool = False) -> Array:
+    """Return the data of a handle's block as bytes, which keep the memory."""
+    if handle.flags & SMALL:
+        return read_small(handle.location, handle.first, handle.length, own)
+    mapped = own_mapping(handle.location) if own else mapping(handle.location)
+    return mapped.part(handle.first, handle.length)

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from zerocopy.shared.errors import SharedMemoryError
+
 _ROOT = Path("/sys/fs/cgroup")
+_last_free = 1 << 62
 
 
 class CgroupLimit(NamedTuple):
@@ -25,6 +28,24 @@ def available(root: Path = _ROOT, proc: Path = Path("/proc")) -> tuple[int, str]
     """Return the bytes that can be allocated, and the name of the tightest limit: a file or ``"memory"``."""
     room = (_machine(proc), "memory")
     return min([room, *((limit.free, limit.file) for limit in cgroup_limits(root, proc))])
+
+
+def check(size: int) -> None:
+    """Raise `SharedMemoryError` if the machine or a cgroup has fewer free bytes than `size`."""
+    global _last_free
+    free, limit = available()
+    if size > free:
+        raise SharedMemoryError(
+            "",
+            f"{size:,} bytes are needed and {free:,} are available ({limit})",
+            "free memory, share a smaller part, or raise the limit",
+        )
+    _last_free = free - size
+
+
+def last_free() -> int:
+    """Return the free bytes after the last `check`: reading them takes 0.3 ms, a `share` 10 us."""
+    return _last_free
 
 
 def _machine(proc: Path) -> int:

@@ -1,4 +1,4 @@
-"""``Segment``: a Linux memfd, as its owner holds it.
+"""``Segment``: a Linux memfd, as its owner holds it; ``FileMapping``: its memory, mapped.
 
 memfd_create(2) gives memory without a name, which the kernel frees with its last user. Seals
 (fcntl(2), "File Sealing") prevent a reader from writing to it, and from shrinking it, which would end
@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import struct
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 
-from zerocopy.shared import figures, idle, room
+from zerocopy.shared import figures, room
 from zerocopy.shared.errors import SharedMemoryError, no_file_descriptor
-from zerocopy.shared.file_mapping import FileMapping
 
 if not hasattr(os, "memfd_create"):
     raise ImportError(
@@ -27,9 +27,86 @@ if not hasattr(os, "memfd_create"):
         "  To fix: send the object's bytes: zerocopy.pickling.dumps(x)"
     )
 
+_ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
+#: <asm-generic/mman-common.h>; Python names it from 3.12 on.
+_MAP_NORESERVE = 0x4000
+# Before Python 3.13, mmap duplicates the descriptor, and closes the duplicate with the mapping.
+_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+
+
+class FileMapping(mmap.mmap):
+    """A mapping of a whole file that owns the file's descriptor. Arrays over it keep it.
+
+    A program that becomes a daemon closes all descriptors, and their numbers can then belong to other
+    files. A mapping whose descriptor was closed closes nothing when it is dropped.
+
+    Attributes
+    ----------
+    fd : int
+        The descriptor, which the mapping closes when it is dropped.
+    inode : int
+        The inode of the file.
+    length : int
+        Bytes of the file.
+    address : int
+        The address of its first byte.
+    """
+
+    __slots__ = ("address", "fd", "inode", "length")
+    address: int
+    fd: int
+    inode: int
+    length: int
+
+    @classmethod
+    def shared(cls, fd: int) -> Self:
+        """Map a file whose other users see what is written."""
+        return cls._map(fd, mmap.MAP_SHARED)
+
+    @classmethod
+    def private(cls, fd: int) -> Self:
+        """Map a file; a write copies the page for this process, and no memory is reserved for it."""
+        return cls._map(fd, mmap.MAP_PRIVATE | _MAP_NORESERVE)
+
+    @classmethod
+    def _map(cls, fd: int, flags: int) -> Self:
+        status = os.fstat(fd)
+        size, inode = status.st_size, status.st_ino
+        mapped = cls(fd, size, flags=flags, prot=_ACCESS, **_OPTIONS)
+        mapped.address = int(np.frombuffer(mapped, np.uint8).__array_interface__["data"][0])
+        mapped.length, mapped.inode, mapped.fd = size, inode, fd
+        return mapped
+
+    def has_descriptor(self, status: Callable[[int], os.stat_result] = os.fstat) -> bool:
+        """Whether the descriptor is still open, and that of the file."""
+        try:
+            return status(self.fd).st_ino == self.inode
+        except OSError:
+            return False
+
+    # At interpreter exit modules are cleared already, and the kernel closes the descriptor.
+    def __del__(
+        self,
+        is_exiting: Callable[[], bool] = sys.is_finalizing,
+        close: Callable[[int], None] = os.close,
+    ) -> None:
+        if is_exiting() or not hasattr(self, "fd"):
+            return
+        if self.has_descriptor():
+            close(self.fd)
+        elif not _OPTIONS:
+            _keep_for_ever(self)  # dropping it would close another file's descriptor
+
+
+def _keep_for_ever(obj: object) -> None:
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(obj))
+
+
 NAME = "zerocopy"
 MAGIC = b"ZCBLOCK1"
-#: The head of each block: `MAGIC`, and the block's generation (see `zerocopy.shared.location`).
+#: The head of each block: `MAGIC`, and the block's generation (see `Location`).
 HEAD = struct.Struct("<8sQ")
 
 # <linux/fcntl.h>; Python names it from 3.15 on. Only mappings that exist already can write.
@@ -65,8 +142,8 @@ class Segment:
         self.size = size
         self._committed = max((offset + frame.nbytes for offset, frame in frames), default=0)
         try:
-            check_room(size)
-            self._map = _mapped_memfd(size)
+            room.check(size)
+            self._map = mapped_memfd(NAME, size)
             self.fd, self.inode, self.address = self._map.fd, self._map.inode, self._map.address
             # pwrite allocates and copies in 8.5 times a memcpy; copying into the mapping takes 13 times.
             for offset, frame in frames:
@@ -76,7 +153,7 @@ class Segment:
                 self._committed = size
             fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, SEALS)
         except (OSError, OverflowError, ValueError) as error:
-            raise refusal(size, error) from error
+            raise _refusal(size, error) from error
         self.bytes: Array = np.frombuffer(self._map, np.uint8)
         self._words = self.bytes.view(np.uint64)
         figures.segments[id(self)] = self
@@ -85,7 +162,7 @@ class Segment:
         """Allocate the first `size` bytes, so that writing to them cannot fail; False if there is no room."""
         if size > self._committed:
             try:
-                check_room(size - self._committed)
+                room.check(size - self._committed)
                 os.posix_fallocate(self.fd, 0, size)
             except (OSError, SharedMemoryError):
                 return False
@@ -120,19 +197,7 @@ class Segment:
         self._words[start // 8 + 1] = generation
 
 
-def check_room(size: int) -> None:
-    """Raise `SharedMemoryError` if the machine or a cgroup has fewer free bytes than `size`."""
-    free, limit = room.available()
-    if size > free:
-        raise SharedMemoryError(
-            "",
-            f"{size:,} bytes are needed and {free:,} are available ({limit})",
-            "free memory, share a smaller part, or raise the limit",
-        )
-    idle.remember_free(free - size)
-
-
-def refusal(size: int, error: Exception) -> SharedMemoryError:
+def _refusal(size: int, error: Exception) -> SharedMemoryError:
     """Return the error for a failed system call."""
     if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
         return no_file_descriptor(error)
@@ -140,8 +205,9 @@ def refusal(size: int, error: Exception) -> SharedMemoryError:
     return SharedMemoryError("", why, "free memory, or share a smaller part")
 
 
-def _mapped_memfd(size: int) -> FileMapping:
-    fd = create_memfd(NAME)
+def mapped_memfd(name: str, size: int) -> FileMapping:
+    """Return the memory of a new memfd that can be sealed."""
+    fd = _create_memfd(name)
     try:
         os.ftruncate(fd, size)
         return FileMapping.shared(fd)
@@ -150,8 +216,7 @@ def _mapped_memfd(size: int) -> FileMapping:
         raise
 
 
-def create_memfd(name: str) -> int:
-    """Return the descriptor of a new memfd that can be sealed."""
+def _create_memfd(name: str) -> int:
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
         return os.memfd_create(name, flags | _MFD_NOEXEC_SEAL)

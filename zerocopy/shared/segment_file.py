@@ -1,4 +1,4 @@
-"""How a process opens the file of a segment of another process: through ``/proc/PID/fd`` or a broker.
+"""How a process opens the file of a segment of another process: through ``/proc/PID/fd`` or its broker.
 
 A handle can be old, damaged or hostile. No file is opened that is not a sealed memfd of this package and
 this user: the path is resolved with ``O_PATH``, which opens nothing, and the result is checked first.
@@ -9,19 +9,31 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
 import stat
+import struct
+import time
+from array import array
 from functools import cache
 
-from zerocopy.shared import broker_client
 from zerocopy.shared.errors import HandleAccessError, OtherHostError, StaleHandleError, no_file_descriptor
-from zerocopy.shared.host import BOOT_BYTES, host_id
-from zerocopy.shared.location import Location
+from zerocopy.shared.handle import BOOT_BYTES, Location, host_id
 from zerocopy.shared.segment import NAME
 
 KEEP = "keep the Shared in its owner until every reader has opened it"
 _NEEDED_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _BROKER = "call zerocopy.shared.start_broker() in its owner"
 _NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+SEGMENT = b"ZCBR\x01"
+#: Of a request for an offer: file descriptor 0, and the offer's number instead of an inode.
+OFFER = b"ZCBO\x01"
+#: Magic and version; file descriptor and inode of the segment in the broker's process.
+REQUEST = struct.Struct("<5sIQ")
+GRANTED, REFUSED = b"+", b"-"
+#: Environment variable: 1, or a directory for the sockets of brokers.
+VARIABLE = "ZEROCOPY_BROKER"
+_SECONDS = 5.0
+_CREDENTIALS = struct.Struct("3i")
 
 
 def open_segment(location: Location) -> int:
@@ -43,7 +55,7 @@ def open_segment(location: Location) -> int:
                 denied = error
         elif location.host[:BOOT_BYTES] != ours[:BOOT_BYTES]:
             raise _other_host("another machine", "send the object's bytes: zerocopy.pickling.dumps(x)")
-        received = broker_client.request(location)
+        received = request_segment(location)
     except OSError as error:
         raise _refusal(location, error) from error
     if received is not None:
@@ -54,7 +66,7 @@ def open_segment(location: Location) -> int:
         finally:
             os.close(received)
     if denied is not None:
-        raise no_access(location, str(denied)) from denied
+        raise _no_access(location, str(denied)) from denied
     raise _other_host("another PID namespace", f"{_BROKER}, or send the object's bytes")
 
 
@@ -68,13 +80,13 @@ def open_file(path: str, location: Location) -> int:
     try:
         fd = open_memfd(path, NAME, location.inode)
     except FileNotFoundError as error:
-        raise stale(location) from error
+        raise _stale(location) from error
     except OtherUserError as error:
-        raise no_access(location, str(error)) from error
+        raise _no_access(location, str(error)) from error
     if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _NEEDED_SEALS != _NEEDED_SEALS:
         os.close(fd)
         # Its owner could shrink it, and the kernel would end this process by SIGBUS.
-        raise no_access(location, "its memory is not sealed")
+        raise _no_access(location, "its memory is not sealed")
     return fd
 
 
@@ -114,13 +126,13 @@ def _memfd_device() -> int:
         os.close(fd)
 
 
-def stale(location: Location) -> StaleHandleError:
+def _stale(location: Location) -> StaleHandleError:
     """Return the error for a block that is gone."""
     why = f"its owner, process {location.pid}, has freed the memory or has ended"
     return StaleHandleError("", why, KEEP)
 
 
-def no_access(location: Location, why: str) -> HandleAccessError:
+def _no_access(location: Location, why: str) -> HandleAccessError:
     """Return the error for memory that this process must not open."""
     remedy = f"run the reader as the user of process {location.pid}, {_BROKER}, or send the object's bytes"
     return HandleAccessError("", f"this process must not open it: {why}", remedy)
@@ -131,8 +143,112 @@ def _refusal(location: Location, error: OSError) -> Exception:
         return error
     if error.errno in _NO_RESOURCES:
         return no_file_descriptor(error)
-    return no_access(location, str(error)) if isinstance(error, PermissionError) else stale(location)
+    return _no_access(location, str(error)) if isinstance(error, PermissionError) else _stale(location)
 
 
 def _other_host(place: str, remedy: str) -> OtherHostError:
     return OtherHostError("", f"it was made in {place}, whose memory this process cannot open", remedy)
+
+
+def broker_directory() -> str | None:
+    """Return the directory of the environment, or None."""
+    value = os.environ.get(VARIABLE, "")
+    return value if value.startswith("/") else None
+
+
+def broker_prefix(host: bytes) -> str:
+    """Return the common prefix of the names of a machine's brokers, which changes at a reboot."""
+    return f"zerocopy-{host[:4].hex()}-"
+
+
+def broker_address(host: bytes, number: int, folder: str | None = None) -> str:
+    """Return the address of a broker: a path, or a name without a file (unix(7), "abstract").
+
+    Parameters
+    ----------
+    host, number
+        `host_id` and `broker_number` of its process.
+    folder : str, optional
+    """
+    name = f"{broker_prefix(host)}{number:016x}"
+    return f"\0{name}" if folder is None else os.path.join(folder, name)
+
+
+def peer_uid(peer: socket.socket) -> int:
+    """Return the user of the process at the other end of a Unix socket."""
+    data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(data)[1])
+
+
+def request_segment(location: Location) -> int | None:
+    """Return a file descriptor of a segment from its owner's broker, or None if no broker answers.
+
+    The file is not checked here.
+
+    Raises
+    ------
+    FileNotFoundError
+        The broker has no such segment.
+    OSError
+        There is no free file descriptor.
+    """
+    return _request(location, SEGMENT, location.fd, location.inode)
+
+
+def request_offer(location: Location, number: int) -> int | None:
+    """Return the file descriptor of an offer from the broker of a location's process, or None.
+
+    Raises
+    ------
+    FileNotFoundError
+        The broker has no such offer.
+    OSError
+        There is no free file descriptor.
+    """
+    return _request(location, OFFER, 0, number)
+
+
+def _request(location: Location, magic: bytes, fd: int, number: int) -> int | None:
+    folder = broker_directory()
+    for each in (folder, None) if folder else (None,):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as peer:
+            if _connect(peer, broker_address(location.host, location.broker, each)):
+                return _ask(peer, REQUEST.pack(magic, fd, number))
+    return None
+
+
+def _connect(peer: socket.socket, name: str) -> bool:
+    """Connect to a broker of this process's user."""
+    peer.settimeout(_SECONDS)
+    end = time.monotonic() + _SECONDS
+    while True:
+        try:
+            peer.connect(name)
+        except BlockingIOError:  # its queue is full
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.01)
+        except OSError:
+            return False
+        else:
+            return peer_uid(peer) == os.geteuid()
+
+
+def _ask(peer: socket.socket, request: bytes) -> int | None:
+    try:
+        peer.send(request)
+        space = socket.CMSG_SPACE(array("i").itemsize)
+        answer, messages, _, _ = peer.recvmsg(2, space, socket.MSG_CMSG_CLOEXEC)
+    except (TimeoutError, ConnectionError):
+        return None
+    descriptors = array("i")
+    for level, kind, data in messages:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    if answer == GRANTED and len(descriptors) == 1:
+        return descriptors[0]
+    for fd in descriptors:
+        os.close(fd)
+    if answer == REFUSED:
+        raise FileNotFoundError("the broker has no such file")
+    return None

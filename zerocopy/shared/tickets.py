@@ -20,7 +20,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from zerocopy import forks
-from zerocopy.shared.segment import create_memfd, seal_size
+from zerocopy.shared.segment import FileMapping, mapped_memfd, seal_size
 from zerocopy.shared.segment_file import OtherUserError, open_memfd
 
 NAME = "zerocopy-tickets"
@@ -94,7 +94,8 @@ class Tickets:
         self._pending: deque[tuple[int, bytes, Any]] = deque()
         self._free: list[int] = []
         self._nbytes = self._used = self._number = 0
-        self._slots: _Slots | None = None
+        #: A memfd to which other processes of this user may write.
+        self._slots: FileMapping | None = None
         os.register_at_fork(after_in_child=self._forget)
 
     def issue(self, shared: Any) -> bytes | None:
@@ -158,7 +159,9 @@ class Tickets:
         slot = self._free[-1] if self._free else self._used
         try:
             if self._slots is None:
-                self._slots = _Slots()
+                slots = mapped_memfd(NAME, _MAX_SLOTS * _WORD.size)
+                seal_size(slots.fd)
+                self._slots = slots
             os.pwrite(self._slots.fd, _WORD.pack(self._number + 1), slot * _WORD.size)
         except OSError:
             return None
@@ -174,9 +177,8 @@ class Tickets:
     def _take_redeemed(self, count: int) -> list[Any]:
         """Inspect the tickets inspected longest ago, and return the objects of redeemed ones."""
         slots = self._slots
-        if (
-            slots is not None and not slots.is_open()
-        ):  # the program has closed all descriptors, also those of segments
+        # A daemon closes all descriptors, also those of segments.
+        if slots is not None and not slots.has_descriptor():
             objects = [shared for _, _, shared in self._pending]
             self._forget()
             return objects
@@ -190,28 +192,6 @@ class Tickets:
             self._nbytes -= shared.nbytes
             objects.append(shared)
         return objects
-
-
-class _Slots:
-    """The slots of the tickets, a memfd to which other processes of this user may write."""
-
-    def __init__(self) -> None:
-        self.fd = self.inode = -1
-        self.fd = create_memfd(NAME)
-        os.ftruncate(self.fd, _MAX_SLOTS * _WORD.size)
-        seal_size(self.fd)
-        self.inode = os.fstat(self.fd).st_ino
-
-    def is_open(self) -> bool:
-        """Whether the file descriptor is still that of the slots; a daemon may have closed all of them."""
-        try:
-            return os.fstat(self.fd).st_ino == self.inode
-        except OSError:
-            return False
-
-    def __del__(self, close: Any = os.close) -> None:
-        if self.is_open():
-            close(self.fd)
 
 
 def redeem(ticket: bytes) -> None:

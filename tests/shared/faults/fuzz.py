@@ -26,8 +26,7 @@ import numpy as np
 
 import zerocopy as zc
 from zerocopy.shared.cuda import opening  # noqa: F401  # as opening a handle of CUDA memory does
-from zerocopy.shared.handle import Handle, parse
-from zerocopy.shared.location import Location
+from zerocopy.shared.handle import Handle, Location, parse
 
 OWNER = """
 import sys, numpy as np, pyarrow as pa, zerocopy as zc

@@ -117,14 +117,14 @@ def connect_worker(worker: Any, pool: Mapping[str, Any] | None, same_host: bool)
     """Install the serializers in a worker's process, and announce that the worker reads them."""
     from zerocopy.integrations.dask.registration import register_all
     from zerocopy.integrations.dask.serializers import users
-    from zerocopy.shared import idle
-    from zerocopy.shared.reuse import set_limit
+    from zerocopy.shared.blocks import kept_bytes
+    from zerocopy.shared.share import set_limit
 
     if pool is not None:
         _install_pool(pool)
     memory = getattr(worker.memory_manager, "memory_limit", None)
     if memory:  # Dask counts idle segments as the worker's memory
-        set_limit(min(idle.limit(), memory // 8))
+        set_limit(min(kept_bytes(), memory // 8))
     users.add(id(worker))
     register_all()
     worker.handlers["get_data"] = peers.keep_in_flight(worker.handlers["get_data"])

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from zerocopy.frames.header import VERSION as FRAMES_VERSION
-from zerocopy.shared.handle import VERSION as HANDLE_VERSION
-from zerocopy.shared.host import host_id
+from zerocopy.shared.handle import VERSION as HANDLE_VERSION, host_id
 
 #: Key of the announcement in a handshake.
 KEY = "zerocopy"

@@ -17,7 +17,7 @@ from zerocopy.integrations.dask.kept import kept
 from zerocopy.protocols.array_interface import address, aligned_empty
 from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
 from zerocopy.shared.objects import Shared
-from zerocopy.shared.opening import open_frames
+from zerocopy.shared.reading import open_frames
 from zerocopy.shared.share import share_buffers
 from zerocopy.source import Array
 

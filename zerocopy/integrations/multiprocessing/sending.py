@@ -12,7 +12,7 @@ from zerocopy.frames import Frames
 from zerocopy.frames.header import ARRAY, TABLE, start
 from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
 from zerocopy.shared.handle import parse
-from zerocopy.shared.opening import open_frames
+from zerocopy.shared.reading import open_frames
 from zerocopy.shared.share import share_frames
 from zerocopy.shared.tickets import Tickets, redeem
 

@@ -3,32 +3,83 @@
 from __future__ import annotations
 
 import os
+import struct
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from zerocopy import forks
 from zerocopy.describe import describe_array
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM
 from zerocopy.dtype import to_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.frames.arrays import array_header, dense_order
 from zerocopy.protocols import cuda_array_interface, cuda_ipc, cuda_pool_ipc, dlpack
-from zerocopy.shared.block import Block
-from zerocopy.shared.cuda.descriptor import Descriptor
-from zerocopy.shared.cuda.pools import offer_pool
+from zerocopy.protocols.cuda_ipc import HANDLE_BYTES, UUID_BYTES
+from zerocopy.shared.blocks import Block, LargeBlocks
+from zerocopy.shared.broker import Offer, ensure_broker
 from zerocopy.shared.cuda.releases import releases
-from zerocopy.shared.handle import DEVICE, Handle
-from zerocopy.shared.large_blocks import LargeBlocks
-from zerocopy.shared.location import Location
-from zerocopy.shared.offers import Offer
+from zerocopy.shared.errors import HandleFormatError
+from zerocopy.shared.handle import DEVICE, Handle, Location
 from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 
+_MAGIC = b"ZCCU"
+_DESCRIPTOR = struct.Struct(f"<4s{UUID_BYTES}s{HANDLE_BYTES}s{HANDLE_BYTES}sQQQ")
+_lock = forks.lock()
+#: The pools of this process, while an array of them is shared.
+_offers: WeakValueDictionary[tuple[int, int], Offer] = WeakValueDictionary()
 #: The exports of this process, by their locations: the driver does not open a process's own handles.
 _exports: WeakValueDictionary[Location, Export] = WeakValueDictionary()
+
+
+class Descriptor(NamedTuple):
+    """An array in an allocation of another process.
+
+    Attributes
+    ----------
+    uuid : bytes
+        The device's.
+    memory, event : bytes
+        The driver's handles of the allocation, and of the event after which the array has its values. In a
+        pool `memory` is the allocation's export data.
+    size, offset : int
+        Bytes of the allocation, and those before the array.
+    pool : int
+        The number of the pool's offer (`zerocopy.shared.broker.Offer`); 0 for memory of ``cudaMalloc``.
+    """
+
+    uuid: bytes
+    memory: bytes
+    event: bytes
+    size: int
+    offset: int
+    pool: int = 0
+
+    def pack(self) -> bytes:
+        """Return the descriptor as bytes."""
+        return _DESCRIPTOR.pack(_MAGIC, *self)
+
+    @classmethod
+    def unpack(cls, data: bytes, nbytes: int) -> Descriptor:
+        """Return the descriptor of an array of `nbytes`.
+
+        Raises
+        ------
+        HandleFormatError
+            The bytes are not a descriptor, or the array leaves its allocation.
+        """
+        if len(data) != _DESCRIPTOR.size or data[:4] != _MAGIC:
+            raise HandleFormatError("", "its descriptor of CUDA memory is damaged", "share the array again")
+        descriptor = cls(*_DESCRIPTOR.unpack(data)[1:])
+        if descriptor.offset + nbytes > descriptor.size:
+            start, size = descriptor.offset, descriptor.size
+            why = f"it names {nbytes:,} bytes from byte {start:,} of an allocation of {size:,}"
+            raise HandleFormatError("", why, "share the array again")
+        return descriptor
 
 
 class Export:
@@ -130,6 +181,22 @@ def _ready_stream(source: Source) -> int:
     return LEGACY_DEFAULT_STREAM if stream is None else stream
 
 
+def _offer_pool(device: int, pool: int) -> Offer:
+    """Offer a pool's file to readers, through the broker of this process.
+
+    Raises
+    ------
+    DeviceError
+        The pool was not created for other processes.
+    """
+    with _lock:
+        offer = _offers.get((device, pool))
+        if offer is None:
+            offer = _offers[device, pool] = Offer(cuda_pool_ipc.export_pool(device, pool))
+    ensure_broker()
+    return offer
+
+
 def _memory(device: int, base: int) -> tuple[bytes, Offer | None]:
     """Return the driver's handle of an allocation, or its export data and the offer of its pool."""
     try:
@@ -141,7 +208,7 @@ def _memory(device: int, base: int) -> tuple[bytes, Offer | None]:
         return cuda_ipc.memory_handle(device, base), None
     if pool:
         try:
-            offer = offer_pool(device, pool)
+            offer = _offer_pool(device, pool)
         except DeviceError as error:
             raise _refused(
                 f"its memory is of an asynchronous pool that cannot be exported: {error.why}",

@@ -15,20 +15,62 @@ from zerocopy.frames.arrays import parse_array
 from zerocopy.framework import Framework
 from zerocopy.protocols import cuda_driver, cuda_ipc, cuda_pool_ipc
 from zerocopy.protocols.cuda_array_interface import interface
-from zerocopy.shared.cuda.descriptor import Descriptor
-from zerocopy.shared.cuda.exporting import own_array
-from zerocopy.shared.cuda.pools import drop_pool, import_pool
+from zerocopy.shared.cuda.exporting import Descriptor, own_array
 from zerocopy.shared.cuda.releases import releases
-from zerocopy.shared.errors import HandleFormatError, StaleHandleError
-from zerocopy.shared.handle import Handle
-from zerocopy.shared.location import Location
+from zerocopy.shared.errors import HandleAccessError, HandleFormatError, StaleHandleError
+from zerocopy.shared.handle import Handle, Location
 from zerocopy.shared.reading import Mapping, mapping
+from zerocopy.shared.segment_file import request_offer
 from zerocopy.source import Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 
 _lock = forks.lock()
 #: The allocations that results use. Not weak: a garbage collection clears weak references first.
 _allocations: dict[tuple[int, int, bytes], Allocation] = {}
+#: The pools of other processes, by the numbers of their offers, while an allocation of them is open.
+_pools: dict[int, _Pool] = {}
+
+
+class _Pool:
+    """An asynchronous pool of another process, and how many open allocations it has here.
+
+    Raises
+    ------
+    HandleAccessError, StaleHandleError, DeviceError
+    """
+
+    def __init__(self, device: int, location: Location, number: int) -> None:
+        fd = _receive(location, number)
+        try:
+            self.handle = cuda_pool_ipc.import_pool(device, fd)
+        finally:
+            os.close(fd)
+        self._device, self._number, self.uses = device, number, 0
+        _pools[number] = self
+
+    def drop(self) -> None:
+        """End the use by one allocation, within the lock, after the allocation has been freed."""
+        self.uses -= 1
+        if not self.uses:
+            del _pools[self._number]
+            cuda_pool_ipc.destroy(self._device, self.handle)
+
+
+def _receive(location: Location, number: int) -> int:
+    """Return the file descriptor of an offer from its owner's broker."""
+    try:
+        fd = request_offer(location, number)
+    except FileNotFoundError as error:
+        why = f"its owner, process {location.pid}, has closed the array"
+        raise StaleHandleError("", why, "keep the Shared until it is opened") from error
+    if fd is None:
+        raise HandleAccessError(
+            "",
+            f"no broker of process {location.pid} answers, which sends the file of the array's memory pool",
+            "run the reader as the owner's user and in its network namespace, and do not call "
+            "stop_broker() in the owner; or set ZEROCOPY_BROKER=/volume in both",
+        )
+    return fd
 
 
 class Allocation:
@@ -38,7 +80,10 @@ class Allocation:
         self._key = device, descriptor.pool, descriptor.memory
         self.device = device
         self.leases: list[Mapping] = []  # of its uses: reachable, so that no garbage collection ends them
-        self._pool = import_pool(device, location, descriptor.pool) if descriptor.pool else None
+        number = descriptor.pool
+        self._pool = (_pools.get(number) or _Pool(device, location, number)) if number else None
+        if self._pool is not None:
+            self._pool.uses += 1
         try:
             if self._pool is None:
                 self.base = cuda_ipc.open_memory(device, descriptor.memory)
@@ -46,7 +91,7 @@ class Allocation:
                 self.base = cuda_pool_ipc.import_pointer(device, self._pool.handle, descriptor.memory)
         except BaseException:
             if self._pool is not None:
-                drop_pool(self._pool)
+                self._pool.drop()
             raise
 
     def drop(self, lease: Mapping) -> None:
@@ -65,7 +110,7 @@ class Allocation:
             try:
                 cuda_pool_ipc.free(self.device, self.base)
             finally:
-                drop_pool(self._pool)
+                self._pool.drop()
 
 
 class _Use:
