@@ -17,12 +17,14 @@ import resource
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from zerocopy.shared import room
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import LARGEST_SMALL, Location, broker_number, host_id
 from zerocopy.shared.segment import Array, Segment
+
+T = TypeVar("T")
 
 #: Bytes of unused segments that are kept by default, or the free memory divided by `_PART` if that is less.
 LIMIT = 64_000_000
@@ -207,10 +209,10 @@ class LargeBlocks:
         freed = 0
         while self.idle_bytes > limit:
             size, segments = max(self._idle.copy().items(), key=lambda item: item[0] * len(item[1]))
-            freed += size * (_pop(segments) is not None)
+            freed += size * (_removed(segments.popleft) is not None)
         while sum(map(len, list(self._idle.values()))) > count:
             size, segments = max(self._idle.copy().items(), key=lambda item: len(item[1]))
-            freed += size * (_pop(segments) is not None)
+            freed += size * (_removed(segments.popleft) is not None)
         return freed
 
     def _fresh(self, size: int, frames: Sequence[tuple[int, Array]], committed: bool) -> Block:
@@ -236,7 +238,7 @@ class LargeBlocks:
         if segments is None:
             return None
         for _ in range(min(len(segments), _TRIES)):
-            entry = _pop(segments)
+            entry = _removed(segments.popleft)
             if entry is None:
                 return None
             segment, generation = entry
@@ -260,10 +262,10 @@ def _most() -> int:
     return _MOST if soft == resource.RLIM_INFINITY else min(_MOST, soft // 16)
 
 
-def _pop(segments: deque[tuple[Segment, int]]) -> tuple[Segment, int] | None:
-    """Remove and return the first entry, or None if another thread took the last one."""
+def _removed(pop: Callable[[], T]) -> T | None:
+    """Return the entry that ``pop()`` removes from a deque, or None if another thread took the last one."""
     try:
-        return segments.popleft()
+        return pop()
     except IndexError:
         return None
 
@@ -360,7 +362,7 @@ class Slabs:
     def _free(self, slab: Slab) -> int:
         """Free a slab unless another thread takes a block of it; return the bytes freed."""
         blocks = []
-        while (block := _pop(slab.free)) is not None:
+        while (block := _removed(slab.free.pop)) is not None:
             blocks.append(block)
         if len(blocks) < slab.count:
             slab.free.extend(blocks)
@@ -374,7 +376,7 @@ class Slabs:
     def _take(self, size: int) -> tuple[Slab, int, int]:
         slabs = self._slabs.setdefault(size, {})
         while (slab := _last(slabs)) is not None:
-            block = _pop(slab.free) if slab.segment.is_open() else None
+            block = _removed(slab.free.pop) if slab.segment.is_open() else None
             if block is not None:
                 return (slab, *block)
             slabs.pop(slab, None)
@@ -398,11 +400,3 @@ def _last(slabs: dict[Slab, None]) -> Slab | None:
             return next(reversed(slabs), None)
         except RuntimeError:  # another thread has changed the dict between the two calls
             continue
-
-
-def _pop(free: deque[tuple[int, int]]) -> tuple[int, int] | None:
-    """Remove and return the last free block, or None if there is none."""
-    try:
-        return free.pop()
-    except IndexError:
-        return None
