@@ -32,7 +32,7 @@ from helpers.monitor_samples import process
 
 import zerocopy
 from zerocopy.cli.main import command
-from zerocopy.cli.monitor.command import monitor_command, problem
+from zerocopy.cli.monitor.command import monitor as monitor_command, problem
 from zerocopy.monitor.csv_file import FIELDS
 from zerocopy.monitor.run_directory import FileName, write
 
@@ -181,7 +181,7 @@ def test_contradictory_and_invalid_options_are_refused(arguments: list[str]) -> 
 
 def test_options_without_a_contradiction_are_accepted() -> None:
     arguments = ["--csv", "a.csv", "--prometheus", "a.prom", "--serve", "0", "--", "x.py"]
-    context = monitor_command().make_context("monitor", arguments)
+    context = monitor_command.make_context("monitor", arguments)
     assert problem(SimpleNamespace(**context.params)) == ""
 
 
@@ -203,7 +203,6 @@ def test_errors_have_the_reason(arguments: list[str], message: str, in_folder: N
 
 
 def test_a_port_in_use_is_an_error() -> None:
-    pytest.importorskip("bokeh")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

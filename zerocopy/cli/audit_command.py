@@ -13,81 +13,68 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from zerocopy.formatting import printable
-from zerocopy.interpreter.program import execute
+from zerocopy.interpreter.program import NoProgramError, execute, run_module, run_script
 
 if TYPE_CHECKING:
-    import click
-
     from zerocopy.audit import Audit
 
 
-def audit_command() -> click.Command:
-    """Return the command."""
-    import click
+@click.command(
+    "audit",
+    short_help="Run a program, and name the lines that copy where convert would alias.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option("-m", "as_module", is_flag=True, help="PROGRAM is a module, as for python -m.")
+@click.option("-c", "as_code", is_flag=True, help="PROGRAM is code, as for python -c.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON document, on one line.")
+@click.option(
+    "--output", type=click.Path(dir_okay=False), help="Write the report to a file. Default: standard error."
+)
+@click.option(
+    "--min-bytes",
+    type=click.IntRange(0),
+    default=1024,
+    metavar="N",
+    help="Leave out results with fewer bytes. Default: 1024.",
+)
+@click.option("--all", "every", is_flag=True, help="List needed copies and calls that alias too.")
+@click.argument("program")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def audit(
+    as_module: bool,
+    as_code: bool,
+    as_json: bool,
+    output: str | None,
+    min_bytes: int,
+    every: bool,
+    program: str,
+    args: tuple[str, ...],
+) -> None:
+    """Run PROGRAM with ARGS, and name the lines whose copies zerocopy.convert avoids.
 
-    @click.command(
-        "audit",
-        short_help="Run a program, and name the lines that copy where convert would alias.",
-        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    Calls of the frameworks, such as numpy.array(x), are compared with zerocopy.convert while the
+    program runs. The report follows on standard error. The exit code is that of the program.
+    """
+    if as_module and as_code:
+        raise click.UsageError("pass -m or -c, not both")
+    if not (as_module or as_code) and not os.path.exists(program):
+        why = f"{program} does not exist; pass a Python script, or -m and a module"
+        raise click.UsageError(printable(why))
+    run = run_code if as_code else run_module if as_module else run_script
+    code = _run(
+        partial(run, program, args),
+        min_bytes,
+        partial(_write, as_json, every, output),
     )
-    @click.option("-m", "as_module", is_flag=True, help="PROGRAM is a module, as for python -m.")
-    @click.option("-c", "as_code", is_flag=True, help="PROGRAM is code, as for python -c.")
-    @click.option("--json", "as_json", is_flag=True, help="Write one JSON document, on one line.")
-    @click.option(
-        "--output",
-        type=click.Path(dir_okay=False),
-        help="Write the report to a file. Default: standard error.",
-    )
-    @click.option(
-        "--min-bytes",
-        type=click.IntRange(0),
-        default=1024,
-        metavar="N",
-        help="Leave out results with fewer bytes. Default: 1024.",
-    )
-    @click.option("--all", "every", is_flag=True, help="List needed copies and calls that alias too.")
-    @click.argument("program")
-    @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-    def audit(
-        as_module: bool,
-        as_code: bool,
-        as_json: bool,
-        output: str | None,
-        min_bytes: int,
-        every: bool,
-        program: str,
-        args: tuple[str, ...],
-    ) -> None:
-        """Run PROGRAM with ARGS, and name the lines whose copies zerocopy.convert avoids.
-
-        Calls of the frameworks, such as numpy.array(x), are compared with zerocopy.convert while the
-        program runs. The report follows on standard error. The exit code is that of the program.
-        """
-        from zerocopy.interpreter.program import run_module, run_script
-
-        if as_module and as_code:
-            raise click.UsageError("pass -m or -c, not both")
-        if not (as_module or as_code) and not os.path.exists(program):
-            why = f"{program} does not exist; pass a Python script, or -m and a module"
-            raise click.UsageError(printable(why))
-        run = run_code if as_code else run_module if as_module else run_script
-        code = _run(
-            partial(run, program, args),
-            min_bytes,
-            partial(_write, as_json, every, output),
-        )
-        sys.exit(code)
-
-    return audit
+    sys.exit(code)
 
 
 def _run(program: Any, min_bytes: int, write: Any) -> Any:
     """Run a program under an audit, write the report, and return the argument for ``sys.exit``."""
-    import click
-
     from zerocopy.audit import audit
-    from zerocopy.interpreter.program import NoProgramError
 
     process, error = os.getpid(), None
     with audit(min_bytes) as report:

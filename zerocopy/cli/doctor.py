@@ -48,11 +48,6 @@ def doctor(as_json: bool, importing: bool) -> None:
         _print(document, Output())
 
 
-def doctor_command() -> click.Command:
-    """Return the command."""
-    return doctor
-
-
 def report(importing: bool = False) -> dict[str, Any]:
     """Return the report as a JSON document; `importing` imports the frameworks to list their devices."""
     return {

@@ -16,12 +16,12 @@ import zerocopy
 if TYPE_CHECKING:
     import click
 
-#: The file of each command, and the function in it that returns the command.
+#: The file of each command, in which the command has its own name.
 _COMMANDS = {
-    "audit": ("audit_command", "audit_command"),
-    "doctor": ("doctor", "doctor_command"),
-    "matrix": ("matrix", "matrix_command"),
-    "monitor": ("monitor.command", "monitor_command"),
+    "audit": "audit_command",
+    "doctor": "doctor",
+    "matrix": "matrix",
+    "monitor": "monitor.command",
 }
 _MISSING = "zerocopy: the command needs click and rich: pip install 'zerocopy-interchange[{}]'"
 
@@ -57,8 +57,7 @@ def command() -> click.Group:
         def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
             if name not in _COMMANDS:
                 return None
-            module, function = _COMMANDS[name]
-            loaded: click.Command = getattr(import_module(f"zerocopy.cli.{module}"), function)()
+            loaded: click.Command = getattr(import_module(f"zerocopy.cli.{_COMMANDS[name]}"), name)
             return loaded
 
     @click.group(

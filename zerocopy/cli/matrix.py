@@ -119,11 +119,6 @@ def matrix(
         sys.exit(result.exit_code)
 
 
-def matrix_command() -> click.Command:
-    """Return the command."""
-    return matrix
-
-
 # -- options ------------------------------------------------------------------------
 
 

@@ -39,7 +39,7 @@ def labelled(rows: Sequence[tuple[str, str, list[Line]]], width: int, indent: st
     for label, style, texts in rows:
         labels: list[Line] = [[(part, style)] for part in wrap(label, first, break_on_hyphens=False)]
         wrapped = [part for text in texts for part in _wrap(text, width - first - len(indent) - 1)]
-        for line in _row([(first + 1, labels), (0, wrapped)]):
+        for line in side_by_side([(first + 1, labels), (0, wrapped)]):
             lines.append([(indent, ""), *line])
     return lines
 
@@ -80,17 +80,17 @@ def grid(
     lines: list[Line] = []
     for some in _split(widths, width + gap - first):  # the last column needs no gap after it
         heads = {title: [[(title, "bold")]] for title in some}
-        lines += [[], *_row([(first, [corner]), *((widths[title], heads[title]) for title in some)])]
+        lines += [[], *side_by_side([(first, [corner]), *((widths[title], heads[title]) for title in some)])]
         if rule:
             lines.append([(rule * (first + sum(widths[title] for title in some) - gap), "")])
         for i, (row, head) in enumerate(rows.items()):
             lines += [[]] if blank and i else []
-            lines += _row([(first, head), *((widths[title], cells[row, title]) for title in some)])
+            lines += side_by_side([(first, head), *((widths[title], cells[row, title]) for title in some)])
     return lines
 
 
-def _row(cells: Sequence[tuple[int, list[Line]]]) -> Iterator[Line]:
-    """Yield the lines of a row of cells, each with its width."""
+def side_by_side(cells: Sequence[tuple[int, list[Line]]]) -> Iterator[Line]:
+    """Yield the lines of cells next to each other, each with its width."""
     for i in range(max(len(lines) for _, lines in cells)):
         line: Line = []
         for width, lines in cells:

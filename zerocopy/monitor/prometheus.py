@@ -25,70 +25,49 @@ MOST_SITES = 20
 #: Labels, and figures by key.
 _Series = list[tuple[dict[str, str], Mapping[str, Any]]]
 
-#: Name, kind, the time series in the result of `_series`, the key of the figure, and text.
+#: Kind, name, the time series in the result of `_series`, the key of the figure, and text.
 _FAMILIES = (
-    ("conversions", "counter", "pair", "calls", "Conversions."),
+    ("counter", "conversions", "pair", "calls", "Conversions."),
+    ("counter", "refused_conversions", "pair", "refused_calls", "Conversions that raised an exception."),
+    ("counter", "aliased_bytes", "pair", "aliased_bytes", "Bytes of results in the memory of their sources."),
+    ("counter", "copied_bytes", "pair", "copied_bytes", "Bytes that conversions copied."),
+    ("counter", "conversion_seconds", "pair", "seconds", "Duration of conversions."),
     (
-        "refused_conversions", "counter", "pair", "refused_calls",
-        "Conversions that raised an exception.",
+        "counter",
+        "site_copied_bytes",
+        "site",
+        "copied_bytes",
+        f"Bytes copied by the worst {MOST_SITES} lines.",
     ),
-    (
-        "aliased_bytes", "counter", "pair", "aliased_bytes",
-        "Bytes of results that share memory with their sources.",
-    ),
-    ("copied_bytes", "counter", "pair", "copied_bytes", "Bytes that conversions copied."),
-    ("conversion_seconds", "counter", "pair", "seconds", "Duration of conversions."),
-    (
-        "site_copied_bytes", "counter", "site", "copied_bytes",
-        f"Bytes copied by the {MOST_SITES} call sites that copy most.",
-    ),
-    ("process_resident_bytes", "gauge", "process", "rss", "Resident memory."),
-    ("shared_bytes", "gauge", "process", "segment_bytes", "Shared memory that the process created."),
-    ("mapped_bytes", "gauge", "process", "mapped_bytes", "Shared memory of other processes that is mapped."),
-    ("leases", "gauge", "process", "leases", "Results that keep shared memory alive."),
-    ("pool_in_use_bytes", "gauge", "device", "in_use", "Bytes of a GPU's pool that are in use."),
-    ("pool_reserved_bytes", "gauge", "device", "reserved", "Bytes that the pool has taken from the GPU."),
-    ("pool_limit_bytes", "gauge", "device", "limit", "Limit of the pool."),
-    ("host_in_use_bytes", "gauge", "mode", "in_use", "Host memory in use, by mode."),
-    ("host_kept_bytes", "gauge", "mode", "kept", "Host memory kept for later, by mode."),
-    ("framework_pool_bytes", "gauge", "framework", "in_use", "Bytes of the pools that a framework holds."),
-    ("loader_batches", "counter", "loader", "batches", "Batches delivered."),
-    ("loader_rows", "counter", "loader", "rows", "Rows delivered."),
-    (
-        "loader_reader_wait_seconds", "counter", "loader", "reader_wait",
-        "Time in which the reader waited.",
-    ),
-    (
-        "loader_consumer_wait_seconds", "counter", "loader", "consumer_wait",
-        "Time in which the consumer waited.",
-    ),
-    ("loader_ready", "gauge", "loader", "depth", "Batches or groups that are ready."),
-    ("gpu_utilization_ratio", "gauge", "gpu", "ratio", "Share of the time in which a kernel ran."),
-    ("gpu_memory_total_bytes", "gauge", "gpu", "memory_total", "Memory of the GPU."),
-    ("gpu_memory_used_bytes", "gauge", "gpu", "memory_used", "Memory of the GPU in use."),
-    ("gpu_temperature_celsius", "gauge", "gpu", "temperature", "Temperature."),
-    ("gpu_power_watts", "gauge", "gpu", "power", "Power."),
-    (
-        "gpu_pcie_received_bytes_per_second", "gauge", "gpu", "pcie_received",
-        "Bytes per second that the GPU receives.",
-    ),
-    (
-        "gpu_pcie_sent_bytes_per_second", "gauge", "gpu", "pcie_sent",
-        "Bytes per second that the GPU sends.",
-    ),
-    ("gpu_nvlink_received_bytes", "counter", "link", "received_bytes", "Bytes received over an NVLink."),
-    ("gpu_nvlink_sent_bytes", "counter", "link", "sent_bytes", "Bytes sent over an NVLink."),
-    ("machine_cpu_ratio", "gauge", "core", "ratio", "Share of the time in which a core was busy."),
-    (
-        "machine_memory_total_bytes", "gauge", "machine", "memory_total",
-        "Memory of the machine or container.",
-    ),
-    ("machine_memory_available_bytes", "gauge", "machine", "memory_available", "Memory that is available."),
-    (
-        "machine_shared_memory_free_bytes", "gauge", "machine", "shared_memory_free",
-        "Free memory of /dev/shm.",
-    ),
-)  # fmt: skip
+    ("gauge", "process_resident_bytes", "process", "rss", "Resident memory."),
+    ("gauge", "shared_bytes", "process", "segment_bytes", "Shared memory that the process created."),
+    ("gauge", "mapped_bytes", "process", "mapped_bytes", "Mapped shared memory of other processes."),
+    ("gauge", "leases", "process", "leases", "Results that keep shared memory alive."),
+    ("gauge", "pool_in_use_bytes", "device", "in_use", "Bytes of a GPU's pool that are in use."),
+    ("gauge", "pool_reserved_bytes", "device", "reserved", "Bytes that the pool has taken from the GPU."),
+    ("gauge", "pool_limit_bytes", "device", "limit", "Limit of the pool."),
+    ("gauge", "host_in_use_bytes", "mode", "in_use", "Host memory in use, by mode."),
+    ("gauge", "host_kept_bytes", "mode", "kept", "Host memory kept for later, by mode."),
+    ("gauge", "framework_pool_bytes", "framework", "in_use", "Bytes of the pools that a framework holds."),
+    ("counter", "loader_batches", "loader", "batches", "Batches delivered."),
+    ("counter", "loader_rows", "loader", "rows", "Rows delivered."),
+    ("counter", "loader_reader_wait_seconds", "loader", "reader_wait", "Time in which the reader waited."),
+    ("counter", "loader_consumer_wait_seconds", "loader", "consumer_wait", "Time of the consumer's waits."),
+    ("gauge", "loader_ready", "loader", "depth", "Batches or groups that are ready."),
+    ("gauge", "gpu_utilization_ratio", "gpu", "ratio", "Share of the time in which a kernel ran."),
+    ("gauge", "gpu_memory_total_bytes", "gpu", "memory_total", "Memory of the GPU."),
+    ("gauge", "gpu_memory_used_bytes", "gpu", "memory_used", "Memory of the GPU in use."),
+    ("gauge", "gpu_temperature_celsius", "gpu", "temperature", "Temperature."),
+    ("gauge", "gpu_power_watts", "gpu", "power", "Power."),
+    ("gauge", "gpu_pcie_received_bytes_per_second", "gpu", "pcie_received", "Received by the GPU."),
+    ("gauge", "gpu_pcie_sent_bytes_per_second", "gpu", "pcie_sent", "Sent by the GPU."),
+    ("counter", "gpu_nvlink_received_bytes", "link", "received_bytes", "Bytes received over an NVLink."),
+    ("counter", "gpu_nvlink_sent_bytes", "link", "sent_bytes", "Bytes sent over an NVLink."),
+    ("gauge", "machine_cpu_ratio", "core", "ratio", "Share of the time in which a core was busy."),
+    ("gauge", "machine_memory_total_bytes", "machine", "memory_total", "Memory of the machine or container."),
+    ("gauge", "machine_memory_available_bytes", "machine", "memory_available", "Memory that is available."),
+    ("gauge", "machine_shared_memory_free_bytes", "machine", "shared_memory_free", "Free in /dev/shm."),
+)
 
 
 def exposition(sample: Sample) -> str:
@@ -114,7 +93,7 @@ class _Collector:
     def collect(self) -> Iterator[Any]:
         """Yield the families that have values."""
         core, series = require("prometheus_client.core", "Prometheus' text"), _series(self._sample)
-        for name, kind, items, key, text in _FAMILIES:
+        for kind, name, items, key, text in _FAMILIES:
             # The format allows each set of labels once: one line can contain several functions.
             sums: dict[tuple[tuple[str, str], ...], float] = {}
             for labels, figures in series[items]:

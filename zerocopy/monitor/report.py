@@ -13,6 +13,7 @@ from dataclasses import fields
 from typing import Any, ClassVar
 
 from zerocopy.formatting import format_bytes, format_count, format_seconds, printable
+from zerocopy.formatting.lines import Line, side_by_side
 from zerocopy.monitor.conversion import (
     ORDERS,
     SUMMED,
@@ -388,17 +389,9 @@ def _longest_word(column: Sequence[str]) -> int:
 
 def _lines(cells: Sequence[str], widths: Sequence[int], texts: int) -> list[str]:
     """Return the lines of a row: its first cells are wrapped, and its numbers aligned to the right."""
-    parts = []
+    columns: list[tuple[int, list[Line]]] = []
     for i, (cell, width) in enumerate(zip(cells, widths, strict=True)):
         joined = cell.replace("-> ", f"->{_NO_BREAK}")
-        wrapped = textwrap.wrap(joined, width, break_on_hyphens=False) if i < texts else [cell]
-        parts.append([line.replace(_NO_BREAK, " ") for line in wrapped] or [""])
-    lines = []
-    for number in range(max(map(len, parts))):
-        texts_of_line = [part[number] if number < len(part) else "" for part in parts]
-        padded = [
-            text.ljust(width) if i < texts else text.rjust(width)
-            for i, (text, width) in enumerate(zip(texts_of_line, widths, strict=True))
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return lines
+        wrapped = textwrap.wrap(joined, width, break_on_hyphens=False) if i < texts else [cell.rjust(width)]
+        columns.append((width + 2, [[(line.replace(_NO_BREAK, " "), "")] for line in wrapped]))
+    return ["".join(text for text, _ in line).rstrip() for line in side_by_side(columns)]

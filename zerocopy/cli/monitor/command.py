@@ -7,9 +7,10 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+
+import click
 
 import zerocopy
 from zerocopy.cli.monitor.watching import (
@@ -46,80 +47,82 @@ class ProcessGoneError(ZeroCopyError, ProcessLookupError):
     code = "process-gone"
 
 
-def monitor_command() -> Any:
-    """Return the command as a click command."""
-    import click
+@click.command(
+    short_help="Show conversions that copy, memory pools, GPUs and loaders.",
+    context_settings={"allow_interspersed_args": False},
+    epilog=_EPILOG,
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(0.1, 3600),
+    default=1.0,
+    metavar="SECONDS",
+    help="Time between samples. Default: 1.",
+)
+@click.option("--count", type=click.IntRange(1), metavar="N", help="End after N samples.")
+@click.option(
+    "--pid", type=click.IntRange(1), metavar="PID", help="Only this process and its descendants; end with it."
+)
+@click.option("--directory", metavar="DIR", help="The run directory. Default: that of this user.")
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default=ORDERS[0],
+    help="Lines of code with most copied bytes first, or the longest time. The page has both.",
+)
+@click.option("--once", is_flag=True, help="Print one report.")
+@click.option("--json", "as_json", is_flag=True, help="With --once or --holders: print JSON.")
+@click.option("--csv", "csv_path", metavar="FILE", help="Write rows to a new file; -: standard output.")
+@click.option("--append", is_flag=True, help="Add rows to a CSV file with the same columns.")
+@click.option("--fields", metavar="A,B", help="Only these fields of the CSV file.")
+@click.option("--list-fields", is_flag=True, help="List the fields of the CSV file.")
+@click.option(
+    "--prometheus",
+    flag_value="-",
+    metavar="[FILE]",
+    help="Print Prometheus' text once, or replace FILE at each sample.",
+    is_flag=False,
+)
+@click.option(
+    "--serve",
+    flag_value="0",
+    metavar="[PORT]",
+    is_flag=False,
+    help="Show a page in the browser. Default: a free port.",
+)
+@click.option(
+    "--address", metavar="ADDR", default="127.0.0.1", help="Address of the page. Default: 127.0.0.1."
+)
+@click.option(
+    "--keep/--no-keep",
+    default=None,
+    help="Whether the page stays after the program has ended. Default: in a terminal.",
+)
+@click.option("--holders", is_flag=True, help="List the processes that have a GPU open.")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM [ARGS]...]")
+def monitor(**values: Any) -> None:
+    """Show conversions, GPUs, pools and loaders of monitored processes.
 
-    @click.command(
-        short_help="Show conversions that copy, memory pools, GPUs and loaders.",
-        context_settings={"allow_interspersed_args": False},
-        epilog=_EPILOG,
-    )
-    @_all_options
-    @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM [ARGS]...]")
-    def monitor(**values: Any) -> None:
-        """Show conversions, GPUs, pools and loaders of monitored processes.
-
-        Without options, the terminal shows them live; q ends. PROGRAM is a Python script, -m MODULE,
-        -c CODE or a command. It runs as without the monitor. The exit code is that of PROGRAM, and a
-        report follows on standard error.
-        """
-        options = SimpleNamespace(**values)
-        if options.serve is not None:
-            options.serve = _port(options.serve)
-        why = problem(options)
-        if why:
-            raise click.UsageError(why)
-        try:
-            code = _run(options)
-        except ZeroCopyError as error:
-            print(f"zerocopy monitor: {error}", file=sys.stderr)
-            code = 2
-        if code:
-            sys.exit(code)
-
-    return monitor
-
-
-def _all_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options, which the help lists in this order."""
-    from click import Choice, FloatRange, IntRange, option
-
-    csv = "Write rows to a new file; -: standard output."
-    keep = "Whether the page stays after the program has ended. Default: in a terminal."
-    order = "Lines of code with most copied bytes first, or the longest time. The page has both."
-    prometheus = "Print Prometheus' text once, or replace FILE at each sample."
-    optional: dict[str, Any] = {"is_flag": False}
-    options = [
-        option("--every", type=FloatRange(0.1, 3600), default=1.0, metavar="SECONDS",
-               help="Time between samples. Default: 1."),
-        option("--count", type=IntRange(1), metavar="N", help="End after N samples."),
-        option("--pid", type=IntRange(1), metavar="PID",
-               help="Only this process and its descendants; end with it."),
-        option("--directory", metavar="DIR", help="The run directory. Default: that of this user."),
-        option("--order", type=Choice(ORDERS), default=ORDERS[0], help=order),
-        option("--once", is_flag=True, help="Print one report."),
-        option("--json", "as_json", is_flag=True, help="With --once or --holders: print JSON."),
-        option("--csv", "csv_path", metavar="FILE", help=csv),
-        option("--append", is_flag=True, help="Add rows to a CSV file with the same columns."),
-        option("--fields", metavar="A,B", help="Only these fields of the CSV file."),
-        option("--list-fields", is_flag=True, help="List the fields of the CSV file."),
-        option("--prometheus", flag_value="-", metavar="[FILE]", help=prometheus, **optional),
-        option("--serve", flag_value="0", metavar="[PORT]", **optional,
-               help="Show a page in the browser. Default: a free port."),
-        option("--address", metavar="ADDR", default="127.0.0.1",
-               help="Address of the page. Default: 127.0.0.1."),
-        option("--keep/--no-keep", default=None, help=keep),
-        option("--holders", is_flag=True, help="List the processes that have a GPU open."),
-    ]  # fmt: skip
-    for each in reversed(options):
-        command = each(command)
-    return command
+    Without options, the terminal shows them live; q ends. PROGRAM is a Python script, -m MODULE,
+    -c CODE or a command. It runs as without the monitor. The exit code is that of PROGRAM, and a
+    report follows on standard error.
+    """
+    options = SimpleNamespace(**values)
+    if options.serve is not None:
+        options.serve = _port(options.serve)
+    why = problem(options)
+    if why:
+        raise click.UsageError(why)
+    try:
+        code = _run(options)
+    except ZeroCopyError as error:
+        print(f"zerocopy monitor: {error}", file=sys.stderr)
+        code = 2
+    if code:
+        sys.exit(code)
 
 
 def _port(text: str) -> int:
-    import click
-
     if text.isascii() and text.isdecimal() and int(text) < 65536:
         return int(text)
     message = f"{text!r} is not a port from 0 to 65535. A program follows after --: --serve -- {text}"

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rich.text import Text
 
-from zerocopy.formatting import format_bytes, format_count, format_seconds, printable
+from zerocopy.formatting import format_bytes, printable
 from zerocopy.monitor.conversion import ConversionRow, merged_rows
 from zerocopy.monitor.memory_split import MemorySplit, memory_split
 from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.report import summary, text_table
-from zerocopy.monitor.sample import Card, Machine, PoolRecord, ProcessRecord, Sample
+from zerocopy.monitor.sample import Card, Machine, Sample
+from zerocopy.monitor.web import contents
+from zerocopy.monitor.web.drawing import Chart, Moment, Table, show
 
 #: Width of the names of the parts.
 _LABEL = 12
@@ -61,14 +62,21 @@ def final_report(sample: Sample, width: int, title: str) -> list[Text]:
         lines.append(Text("  No process of the program imported zerocopy, so nothing was recorded."))
         return lines
     lines += _conversions(sample, None, width)
-    lines += _pools([record for record in sample["processes"] if record["pool"]["kind"]], 20)
-    return _wrapped([*lines, *_loaders(sample["processes"], 20), *_problems(sample, 20)], width)
+    if any(record["pool"]["kind"] for record in sample["processes"]):
+        lines += _pools(Moment(sample, None), 20)
+    lines += _rows("Loaders", contents.LOADERS, Moment(sample, None), 20, "loaders")
+    return _wrapped([*lines, *_problems(sample, 20)], width)
 
 
 def _tail(sample: Sample, rates: Rates | None, most: int) -> list[Text]:
-    records = sample["processes"]
-    lines = [*_pools(records, most), *_processes(records, rates, most)] if records else []
-    return [*lines, *_loaders(records, most), *_problems(sample, most)]
+    moment = Moment(sample, rates)
+    lines = [*_pools(moment, most), *_rows("Processes", contents.PROCESSES, moment, most, "processes")]
+    return [*lines, *_rows("Loaders", contents.LOADERS, moment, most, "loaders"), *_problems(sample, most)]
+
+
+def _pools(moment: Moment, most: int) -> list[Text]:
+    charts = contents.FRAMEWORKS, contents.HOST_MODES
+    return [*_rows("Pool", contents.POOLS, moment, most, "pools"), *_figures("", *charts, moment=moment)]
 
 
 def _how() -> list[Text]:
@@ -119,12 +127,6 @@ def _limited(lines: Sequence[Text], most: int, noun: str) -> list[Text]:
     return [*lines[:shown], Text(f"{' ' * _LABEL}and {len(lines) - shown} more {noun}", "dim")]
 
 
-def _part(label: str, texts: Iterable[str], most: int, noun: str = "lines") -> list[Text]:
-    """Return lines, the first of which has the name of the part."""
-    lines = [_labelled("" if number else label, text) for number, text in enumerate(texts)]
-    return _limited(lines, most, noun)
-
-
 def _wrapped(lines: Iterable[Text], width: int) -> list[Text]:
     """Return each line as one or several that fit, indented below the name of its part."""
     result = []
@@ -147,7 +149,7 @@ def _rate(value: float) -> str:
 def _conversions(sample: Sample, rates: Rates | None, width: int, height: int | None = None) -> list[Text]:
     """Return at most `height` lines; without it, all rows with reasons that are not cut."""
     rows = merged_rows(sample["processes"], sample["order"])
-    lines = [_conversion_rates(rates)] if rates is not None else []
+    lines = _figures("Conversions", contents.BYTES, contents.CALLS, moment=Moment(sample, rates))
     lines.append(_labelled("" if lines else "Conversions", summary(rows)))
     if height is None:
         return [*lines, *_table(rows, width)]
@@ -167,19 +169,6 @@ def _table(rows: list[ConversionRow], width: int) -> list[Text]:
     """Return a table of call sites, with the reason and the fix below each."""
     lines = text_table(rows, width).split("\n") if rows else []
     return [Text(line, "dim" if line.startswith("  why") else "") for line in lines]
-
-
-def _conversion_rates(rates: Rates) -> Text:
-    now = rates["conversions"]
-    copied, refused = now["copied_bytes"], now["refused_calls"]
-    return Text.assemble(
-        _labelled("Conversions", ""),
-        (f"copied {_rate(copied)}", "yellow" if copied else ""),
-        "   ",
-        (f"aliased {_rate(now['aliased_bytes'])}", "green"),
-        f"   {now['calls']:,.1f} calls/s   ",
-        (f"{refused:,.1f} refused/s", "red" if refused else ""),
-    )
 
 
 # -- GPUs, with their memory divided among pools and processes --------------------------------
@@ -254,77 +243,22 @@ def _memory(card: Card, split: MemorySplit, width: int) -> list[Text]:
     return [bar, legend] if legend.plain.strip() else [bar]
 
 
-# -- processes: their pools, shared memory and loaders ----------------------------------------
+# -- the tables of the page, one line for each row ---------------------------------------------
 
 
-def _processes(records: Sequence[ProcessRecord], rates: Rates | None, most: int) -> list[Text]:
-    """Return a line for each process."""
-    lines = []
-    for record in records:
-        shared = record["shared"]
-        own = rates["processes"].get(record["process"]["pid"], {}) if rates is not None else {}
-        copied, segments = own.get("copied_bytes"), format_count(shared["segments"], "segment")
-        parts = [
-            _name(record),
-            "ended" if record["ended"] else f"{format_bytes(record['rss'])} resident",
-            f"copies {_rate(copied)}" if copied else "",
-            f"{segments}, {format_bytes(shared['segment_bytes'])}" if shared["segments"] else "",
-            f"{format_bytes(shared['mapped_bytes'])} mapped" if shared["mapped"] else "",
-            format_count(shared["leases"], "lease") if shared["leases"] else "",
-        ]
-        lines.append("  ".join(filter(None, parts)))
-    return _part("Processes", lines, most, "processes")
+def _rows(label: str, table: Table, moment: Moment, most: int, noun: str) -> list[Text]:
+    """Return the rows of a table of the page: texts, and figures that are not 0 after their titles."""
+    titles = [f"{head[1:]} " if head.startswith("#") else "" for head in table.heads]
+    rows = [[cell if isinstance(cell, str) else cell.text for cell in row] for row in table.rows(moment)]
+    lines = [
+        "  ".join(title + text for title, text in zip(titles, row, strict=False) if text not in ("", "0"))
+        for row in rows
+    ]
+    return _limited([_labelled("" if i else label, line) for i, line in enumerate(lines)], most, noun)
 
 
-def _name(record: ProcessRecord) -> str:
-    return f"{record['process']['pid']} {record['process']['program']}"
-
-
-def _pools(records: Sequence[ProcessRecord], most: int) -> list[Text]:
-    """Return two lines for each pool, or why there is none."""
-    lines: list[str] = []
-    for record in records:
-        if record["pool"]["kind"]:
-            lines += _pool(record["pool"], _name(record))
-        else:
-            # Host memory is counted without an installed pool.
-            host = _host(record["pool"])
-            lines += [f"{_name(record)}  {host}"] * bool(host)
-    if not lines and records:
-        lines = [f"none: {records[0]['pool']['why_not'] or 'no pool is installed'}"]
-    return _part("Pool", lines, most * 2)
-
-
-def _pool(pool: PoolRecord, who: str) -> list[str]:
-    devices = []
-    for index, device in pool["devices"].items():
-        of = "" if device["reserved"] is None else f" of {format_bytes(device['reserved'])}"
-        limit = "" if device["limit"] is None else f", limit {format_bytes(device['limit'])}"
-        peak = format_bytes(device["peak"])
-        devices.append(f"GPU {index} {format_bytes(device['in_use'])}{of}, peak {peak}{limit}")
-    held: list[Any] = [(name, each["in_use"]) for name, each in pool["frameworks"].items()]
-    held = [f"{name} {format_bytes(in_use)}" for name, in_use in held if in_use is not None]
-    first = "  ".join([f"{who}  {pool['kind']}", *devices])
-    second = "   ".join(part for part in (", ".join(held), _host(pool)) if part)
-    return [first, f"  {second}"] if second else [first]
-
-
-def _host(pool: PoolRecord) -> str:
-    """Return the memory of the host's modes that is in use or kept."""
-    modes = []
-    for name, mode in pool["host"].items():
-        if mode["in_use"] or mode["kept"]:
-            kept = f", {format_bytes(mode['kept'])} kept" if mode["kept"] else ""
-            modes.append(f"{name} {format_bytes(mode['in_use'] or 0)}{kept}")
-    return f"host: {'; '.join(modes)}" if modes else ""
-
-
-def _loaders(records: Sequence[ProcessRecord], most: int) -> list[Text]:
-    """Return a line for each loader: how many batches are ready, and the waits of both sides."""
-    lines = []
-    for each in [each for record in records for each in record["loaders"]]:
-        ready = f"  {each['depth']} of {each['limit']} ready" if each["running"] else ""
-        lines.append(f"{each['name']}  batches {each['batches']:,}, {format_bytes(each['bytes'])}{ready}")
-        reader, consumer = format_seconds(each["reader_wait"]), format_seconds(each["consumer_wait"])
-        lines.append(f"  {each['bottleneck']} (reader {reader}, consumer {consumer})")
-    return _part("Loaders", lines, most * 2)
+def _figures(label: str, *charts: Chart, moment: Moment) -> list[Text]:
+    """Return the newest figures of some charts that are not 0, in one line."""
+    figures = [(name, value, chart.unit) for chart in charts for name, value in chart.values(moment).items()]
+    text = "   ".join(f"{name} {show(value, unit)}" for name, value, unit in figures if value)
+    return [_labelled(label, text)] if text else []

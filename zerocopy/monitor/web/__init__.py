@@ -1,5 +1,5 @@
-"""The monitor's page in a browser: a Bokeh server with one document for each page.
+"""The monitor's pages in a browser, which need no package: HTML, and charts as SVG.
 
-`feed` reads the samples once for all pages; `pages` lists the pages, `contents` their charts and tables,
-which `drawing` draws; `access` refuses requests without the token.
+`server` answers requests that have its token; `pages` lists the pages, `contents` their charts and tables,
+which `drawing` draws.
 """

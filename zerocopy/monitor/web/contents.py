@@ -10,8 +10,19 @@ from zerocopy.monitor.conversion import ConversionRow, rows_of, sort
 from zerocopy.monitor.memory_split import PARTS, memory_split
 from zerocopy.monitor.report import count_cells, short_path, summary
 from zerocopy.monitor.sample import Card, ProcessRecord
-from zerocopy.monitor.web.drawing import COLORS, GRAY, Cell, Chart, Row, Table, Text, Unit, Values, show
-from zerocopy.monitor.web.feed import Moment
+from zerocopy.monitor.web.drawing import (
+    COLORS,
+    GRAY,
+    Cell,
+    Chart,
+    Moment,
+    Row,
+    Table,
+    Text,
+    Unit,
+    Values,
+    show,
+)
 
 
 def _added(parts: Iterable[tuple[str, float | None]]) -> Values:
@@ -128,7 +139,7 @@ def _pool_items(part: str) -> Callable[[Moment], Iterator[tuple[ProcessRecord, s
     return items
 
 
-_devices, _modes, _frameworks = map(_pool_items, ("devices", "host", "frameworks"))
+_modes, _frameworks = map(_pool_items, ("host", "frameworks"))
 
 FRAMEWORKS = Chart(
     "Pool by framework",
@@ -152,18 +163,20 @@ HOST_MODES = Chart(
 
 
 def _pools(moment: Moment) -> list[Row]:
+    """Return a row for each device of a pool, or why there is no pool."""
     rows: list[Row] = []
-    for record, index, device in _devices(moment):
-        share, limit = device["fragmentation"], device["limit"]
-        sizes = [show(device[key], "bytes") for key in ("in_use", "peak", "reserved")]
-        sizes.append("none" if limit is None else show(limit, "bytes"))
-        fragmentation = "not counted" if share is None else f"{share:.0%}"
-        rows.append([_program(record), record["pool"]["kind"], f"GPU {index}", *sizes, fragmentation])
-    return rows + [
-        [_program(record), "none", record["pool"]["why_not"], *[""] * 5]
-        for record in _records(moment)
-        if record["pool"]["why_not"]
-    ]
+    for record in _records(moment):
+        pool = record["pool"]
+        for index, device in pool["devices"].items():
+            share, limit = device["fragmentation"], device["limit"]
+            sizes = [show(device[key], "bytes") for key in ("in_use", "reserved", "peak")]  # type: ignore[literal-required]
+            sizes.append("none" if limit is None else show(limit, "bytes"))
+            fragmentation = "not counted" if share is None else f"{share:.0%}"
+            rows.append([_program(record), pool["kind"], f"GPU {index}", *sizes, fragmentation])
+        if pool["kind"] and not pool["devices"]:
+            rows.append([_program(record), pool["kind"], "host memory", *[""] * 5])
+    why_not = dict.fromkeys(record["pool"]["why_not"] for record in _records(moment))
+    return rows or [["", "none", why, *[""] * 5] for why in why_not]
 
 
 def _attached(moment: Moment) -> list[Row]:
@@ -175,7 +188,7 @@ def _attached(moment: Moment) -> list[Row]:
 
 
 POOLS = Table(
-    "Pools", ("process", "kind", "device", "#in use", "#peak", "#taken", "#limit", "#fragmentation"), _pools
+    "Pools", ("process", "kind", "device", "#in use", "#taken", "#peak", "#limit", "#fragmentation"), _pools
 )
 ATTACHED = Table(
     "Frameworks of the pools", ("process", "framework", "status", "#in use", "detail"), _attached
@@ -186,16 +199,30 @@ def _processes(moment: Moment) -> list[Row]:
     rows: list[Row] = []
     for record in _records(moment):
         shared, state = record["shared"], "ended" if record["ended"] else "running"
-        own = f"{shared['segments']} ({show(shared['segment_bytes'], 'bytes')})"
-        mapped = f"{shared['mapped']} ({show(shared['mapped_bytes'], 'bytes')})"
-        resident, handles = show(record["rss"], "bytes"), str(shared["handles"])
-        rows.append([_program(record), state, resident, own, handles, mapped, str(shared["leases"])])
+        rates = {} if moment.rates is None else moment.rates["processes"].get(record["process"]["pid"], {})
+        rows.append(
+            [
+                *(_program(record), state, show(record["rss"], "bytes")),
+                show(rates.get("copied_bytes"), "bytes/s") if rates else "",
+                _segments(shared["segments"], shared["segment_bytes"]),
+                f"{shared['handles']}",
+                _segments(shared["mapped"], shared["mapped_bytes"]),
+                f"{shared['leases']}",
+            ]
+        )
     return rows
+
+
+def _segments(count: int, size: int) -> str:
+    return f"{count} ({show(size, 'bytes')})" if count else "0"
 
 
 PROCESSES = Table(
     "Processes and the memory they share",
-    ("process", "state", "#resident", "#own segments", "#handles", "#mapped segments", "#leases"),
+    (
+        *("process", "state", "#resident", "#copied", "#own segments", "#handles", "#mapped segments"),
+        "#leases",
+    ),
     _processes,
     "no process is monitored",
 )
@@ -211,6 +238,7 @@ def _loaders(moment: Moment) -> list[Row]:
     return [
         [
             each["name"],
+            each["bottleneck"],
             "running" if each["running"] else "ended",
             f"{each['batches']:,}",
             f"{each['rows']:,}",
@@ -218,7 +246,6 @@ def _loaders(moment: Moment) -> list[Row]:
             f"{each['depth']} of {each['limit']}",
             format_seconds(each["reader_wait"]),
             format_seconds(each["consumer_wait"]),
-            each["bottleneck"],
         ]
         for record in _records(moment)
         for each in record["loaders"]
@@ -229,8 +256,8 @@ _NO_LOADER = "no loader exists in a monitored process"
 LOADERS = Table(
     "Loaders",
     (
-        *("loader", "state", "#batches", "#rows", "#bytes", "#ready", "#reader waited", "#consumer waited"),
-        "bottleneck",
+        *("loader", "bottleneck", "state", "#batches", "#rows", "#bytes", "#ready", "#reader waited"),
+        "#consumer waited",
     ),
     _loaders,
     _NO_LOADER,
