@@ -17,7 +17,7 @@ from helpers import dask_tasks as tasks
 import zerocopy as zc
 import zerocopy.integrations.dask
 from zerocopy.errors import FrameworkNotInstalledError
-from zerocopy.integrations.dask import kept as kept_module, peers, serializers
+from zerocopy.integrations.dask import peers, serializers
 
 pytest.importorskip("distributed")
 from distributed.protocol import deserialize, serialize
@@ -295,7 +295,7 @@ def test_without_memory_objects_are_sent_as_bytes(monkeypatch) -> None:
 
 
 def test_kept_handles_have_a_limit_and_end_with_their_objects() -> None:
-    handles = kept_module.KeptHandles(limit=5 * MIB)
+    handles = serializers.KeptHandles(limit=5 * MIB)
     arrays = [np.ones(2 * MIB, np.uint8) for _ in range(4)]
     for i, array in enumerate(arrays):
         handles.add(array, zc.share(array), {"number": i})

@@ -13,8 +13,7 @@ from zerocopy._engine.explain import explain
 from zerocopy.describe import describe
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames.arrays import array_frame
-from zerocopy.frames.arrow_reader import ArrowReader
-from zerocopy.frames.arrow_writer import Writer
+from zerocopy.frames.arrow import ArrowReader, Writer
 from zerocopy.frames.header import TABLE, Reader, invalid, start, text
 from zerocopy.frames.hook import hook_of
 from zerocopy.framework import Framework

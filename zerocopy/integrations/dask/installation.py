@@ -55,8 +55,7 @@ def install(client: Any = None, pool: str | Mapping[str, Any] | None = None, sam
     subclasses, sharded JAX arrays, objects on a device.
     """
     _import_distributed("install()")
-    from zerocopy.integrations.dask.registration import register_all
-    from zerocopy.integrations.dask.serializers import users
+    from zerocopy.integrations.dask.serializers import register_all, users
 
     options = {"kind": pool} if isinstance(pool, str) else pool
     users.add(_PROGRAM)
@@ -115,8 +114,7 @@ def worker_plugin(pool: Mapping[str, Any] | None, same_host: bool) -> Any:
 
 def connect_worker(worker: Any, pool: Mapping[str, Any] | None, same_host: bool) -> None:
     """Install the serializers in a worker's process, and announce that the worker reads them."""
-    from zerocopy.integrations.dask.registration import register_all
-    from zerocopy.integrations.dask.serializers import users
+    from zerocopy.integrations.dask.serializers import register_all, users
     from zerocopy.shared.blocks import kept_bytes
     from zerocopy.shared.share import set_limit
 
@@ -140,8 +138,7 @@ def disconnect_worker(worker: Any) -> None:
 
 
 def _leave(user: object) -> None:
-    from zerocopy.integrations.dask.kept import kept
-    from zerocopy.integrations.dask.serializers import users
+    from zerocopy.integrations.dask.serializers import kept, users
 
     users.discard(user)
     if not users:

@@ -1,20 +1,29 @@
-"""Serializers of Dask's family "dask": frames, or a handle if the recipient can open this memory."""
+"""Serializers of Dask's family "dask": frames, or a handle if the recipient can open this memory.
+
+The handles of objects that were sent are kept, so that all recipients of an object share one segment. The
+serializers are registered when a framework is imported; none is imported for them.
+"""
 
 from __future__ import annotations
 
+import importlib
+from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 
+from zerocopy import forks, registry
 from zerocopy.errors import ZeroCopyError
 from zerocopy.frames import from_frames, to_frames
 from zerocopy.frames.arrays import as_bytes
-from zerocopy.frames.hook import FramesHook
+from zerocopy.frames.hook import FramesHook, hook_of
 from zerocopy.integrations.dask import peers
-from zerocopy.integrations.dask.kept import kept
 from zerocopy.protocols.array_interface import address, aligned_empty
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
 from zerocopy.shared.objects import Shared
 from zerocopy.shared.reading import open_frames
@@ -196,3 +205,150 @@ def _with_flag(buffer: Array, writable: bool) -> Array:
         buffer = buffer.view()
         buffer.flags.writeable = False
     return buffer
+
+
+#: Bytes of shared memory that are kept for further recipients after all transfers have ended.
+LIMIT = 256 << 20
+
+
+class _Entry(NamedTuple):
+    obj: ref[Any]
+    shared: ref[Shared]
+    message: dict[str, Any]
+
+
+class KeptHandles:
+    """The handles of objects that are alive, with the messages that contain them.
+
+    A transfer keeps its handles itself. Afterwards the last ones are kept, up to `limit` bytes of memory.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.limit = limit
+        self._entries: dict[int, _Entry] = {}
+        self._recent: OrderedDict[int, Shared] = OrderedDict()
+        self._bytes = 0
+        self._lock = forks.lock()  # re-entrant: a finalizer can run while it is held
+
+    def find(self, obj: Any) -> tuple[Shared, dict[str, Any]] | None:
+        """Return the handle of an object and its message, or None."""
+        with self._lock:
+            entry = self._entries.get(id(obj))
+            if entry is None or entry.obj() is not obj:
+                return None
+            shared = entry.shared()
+            if shared is None:
+                return None
+            self._keep(id(obj), shared)
+            return shared, entry.message
+
+    def add(self, obj: Any, shared: Shared, message: dict[str, Any]) -> None:
+        """Add the handle of an object; it is dropped with the object."""
+        key = id(obj)
+        with suppress(TypeError), self._lock:  # the type has no weak references
+            self._entries[key] = _Entry(ref(obj, lambda gone: self._forget(key, gone)), ref(shared), message)
+            self._keep(key, shared)
+
+    def clear(self) -> None:
+        """Drop all handles that are not in flight."""
+        with self._lock:
+            self._entries.clear()
+            self._recent.clear()
+            self._bytes = 0
+
+    def _keep(self, key: int, shared: Shared) -> None:
+        self._drop(key)
+        self._recent[key] = shared
+        self._bytes += shared.nbytes
+        while self._bytes > self.limit:
+            self._drop(next(iter(self._recent)))
+
+    def _drop(self, key: int) -> None:
+        shared = self._recent.pop(key, None)
+        if shared is not None:
+            self._bytes -= shared.nbytes
+
+    def _forget(self, key: int, obj: ref[Any]) -> None:
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None and entry.obj is obj:
+                del self._entries[key]
+                self._drop(key)
+
+
+kept = KeptHandles()
+
+
+#: Modules of distributed with its own serializers, by the top-level module that makes it import them.
+_OWN_MODULES = {
+    "numpy": "distributed.protocol.numpy",
+    "torch": "distributed.protocol.torch",
+    "pyarrow": "distributed.protocol.arrow",
+}
+#: Types that Dask itself sends without a copy: zerocopy only replaces their bytes by handles.
+_ALIASED_BY_DASK = {
+    "numpy": ("ndarray", "matrix", "ma.MaskedArray"),
+    "pandas": ("DataFrame", "Series"),
+}
+
+_lock = forks.lock()
+_registered: set[str] = set()
+
+
+def register_all() -> None:
+    """Register the types of imported frameworks now, and those of others when Dask first meets them."""
+    serialize, deserialize = _dispatches()
+    for name in registry.frameworks():
+        framework = registry.by_name(name)
+        if not framework.frames_hook:
+            continue
+        if forks.is_imported(name):
+            register(name)
+            continue
+        for root in framework.root_modules:  # Dask looks for the top-level module of a type
+            serialize.register_lazy(root, partial(register, name))
+            deserialize.register_lazy(root, partial(register, name))
+
+
+def register(name: str) -> None:
+    """Register the types of a framework; imports it if only its types are imported."""
+    framework = registry.by_name(name)
+    module = framework.module()
+    if name in _OWN_MODULES:
+        importlib.import_module(_OWN_MODULES[name])
+    hook = None if name in _ALIASED_BY_DASK else hook_of(framework)
+    types = hook.types() if hook else [_attribute(module, path) for path in _ALIASED_BY_DASK[name]]
+    serialize, deserialize = _dispatches()
+    with _lock:
+        if name in _registered:
+            return
+        _registered.add(name)  # _dask_functions() may get here again
+        for cls in types:
+            serializer = Serializer(_dask_functions(cls, pickles=hook is None), cls, hook)
+            serialize.register(cls, serializer.serialize)
+            deserialize.register(cls, Deserialize(serializer))
+
+
+def _dask_functions(cls: type, pickles: bool) -> DaskFunctions:
+    """Return Dask's functions for a type: registered ones, or its pickles, or none."""
+    from distributed.protocol.serialize import pickle_dumps, pickle_loads
+
+    serialize, deserialize = _dispatches()
+    try:
+        return DaskFunctions(serialize.dispatch(cls), deserialize.dispatch(cls), registered=True)
+    except TypeError as error:  # not registered
+        if not is_error(error):
+            raise
+        return DaskFunctions(pickle_dumps, pickle_loads) if pickles else DaskFunctions()
+
+
+def _dispatches() -> tuple[Any, Any]:
+    from distributed.protocol.serialize import dask_deserialize, dask_serialize
+
+    return dask_serialize, dask_deserialize
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for part in path.split("."):
+        module = getattr(module, part)
+    return module
