@@ -68,8 +68,8 @@ class Reason:
     remedy : str
         How to avoid it, by default the text of `fixes`; empty if nothing can be done.
     code : str
-        Stable identifier for programs, such as ``"negative-strides"``. docs/errors.md lists
-        them; a plugin may add its own.
+        Stable identifier for programs, such as ``"negative-strides"``. `zerocopy.errors.codes.CODES`
+        has their meanings; a plugin may add its own.
     fixes : sequence of Fix
         Alternatives, the best first.
 
