@@ -140,12 +140,18 @@ def test_hazards_page_lists_every_hazard_test() -> None:
 
 
 def reason_codes() -> set[str]:
-    """Return every ``code`` in zerocopy/: of a call, as ``code=...``, and of a class, its default."""
+    """Return each ``code`` in zerocopy/: of a call, ``code=...``, and the default of a class or parameter."""
     values: list[ast.expr | None] = []
     for file in (ROOT / "zerocopy").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 values += [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+            elif isinstance(node, ast.arguments):
+                named = zip(reversed([*node.posonlyargs, *node.args]), reversed(node.defaults), strict=False)
+                values += [value for parameter, value in named if parameter.arg == "code"]
+                values += [
+                    v for p, v in zip(node.kwonlyargs, node.kw_defaults, strict=True) if p.arg == "code"
+                ]
             elif isinstance(node, ast.ClassDef):
                 for line in node.body:
                     if isinstance(line, (ast.Assign, ast.AnnAssign)):

@@ -153,10 +153,10 @@ def _is_column(source: RecordSource, leaves: Sequence[FieldLeaf]) -> bool:
 def _view(source: RecordSource, leaf: FieldLeaf, out: Any) -> Array:
     """Return a strided view of a field."""
     if out is not None:
-        raise copy_required(AOS_TO_SOA, "out= requests a copy", "option-value")
+        raise copy_required(AOS_TO_SOA, "out= requests a copy", code="option-value")
     if leaf.path[0] in source.converted:
         why = f"the array's class converts the values of field {leaf.name!r}"
-        raise copy_required(AOS_TO_SOA, why, "converted-values")
+        raise copy_required(AOS_TO_SOA, why, code="exporter-copies")
     if leaf.swap:
-        raise copy_required(AOS_TO_SOA, f"field {leaf.name!r} is not in native byte order", "byte-order")
+        raise copy_required(AOS_TO_SOA, f"field {leaf.name!r} is not in native byte order", code="byte-order")
     return view_of(source.array, leaf)

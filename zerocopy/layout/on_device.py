@@ -28,7 +28,7 @@ def aos_to_soa(
 ) -> tuple[list[FieldLeaf], list[Any]]:
     """Return the leaves of records on a device, and the columns: see :func:`zerocopy.aos_to_soa`."""
     if copy is False:
-        raise copy_required(AOS_TO_SOA, "columns on a device are always new arrays", "no-device-views")
+        raise copy_required(AOS_TO_SOA, "columns on a device are always new arrays", code="copy-required")
     record_dtype = getattr(records, "dtype", None) if dtype is None else np.dtype(dtype)
     if not isinstance(record_dtype, np.dtype) or record_dtype.names is None:
         why = f"a {type(records).__module__.partition('.')[0]} array of {record_dtype} has no fields"
@@ -44,7 +44,7 @@ def aos_to_soa(
 def soa_to_aos(columns: Mapping[str, Any], dtype: Any, *, out: Any, copy: bool | None, stream: Any) -> Any:
     """Return columns on a device as records there: see :func:`zerocopy.soa_to_aos`."""
     if copy is False:
-        raise copy_required(SOA_TO_AOS, "records on a device are always new arrays", "no-device-views")
+        raise copy_required(SOA_TO_AOS, "records on a device are always new arrays", code="copy-required")
     kind = record_type(dtype_of(columns) if dtype is None else np.dtype(dtype))
     _refuse_unsupported(kind, SOA_TO_AOS)
     sources = by_leaf(columns, kind.leaves, SOA_TO_AOS, "columns")

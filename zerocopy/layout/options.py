@@ -25,6 +25,6 @@ def refuse_stream(asked: str, stream: Any) -> None:
         raise UnsupportedConversionError(asked, why, "leave stream= out", code="option-value")
 
 
-def copy_required(asked: str, why: str, code: str) -> CopyRequiredError:
+def copy_required(asked: str, why: str, *, code: str) -> CopyRequiredError:
     """Return the error for ``copy=False`` where a copy is needed."""
     return CopyRequiredError(f"{asked[:-1]}, copy=False)", why, "leave copy=False out", code=code)

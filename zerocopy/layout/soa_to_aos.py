@@ -53,10 +53,10 @@ def soa_to_aos(
         if view is not None:
             return view
     if copy is False and out is not None:
-        raise copy_required(SOA_TO_AOS, "out= requests a copy", "option-value")
+        raise copy_required(SOA_TO_AOS, "out= requests a copy", code="option-value")
     if copy is False and length and result_dtype.itemsize:
         why = "the columns are not the fields of existing records"
-        raise copy_required(SOA_TO_AOS, why, "separate-columns")
+        raise copy_required(SOA_TO_AOS, why, code="separate-memory")
     if out is None:
         empty = aligned_empty if result_dtype.itemsize else np.empty
         records: Array = empty((length,), result_dtype)

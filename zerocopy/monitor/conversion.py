@@ -55,7 +55,7 @@ class ConversionRow:
     fix : str
         The change by which the call aliases or is not refused; ``""`` if there is none.
     code : str
-        Stable name of the reason, such as ``"not-row-major"``; see docs/errors.md.
+        Stable name of the reason, such as ``"not-contiguous"``; see docs/errors.md.
 
     Examples
     --------
