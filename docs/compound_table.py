@@ -10,10 +10,11 @@ import numpy as np
 
 import zerocopy
 from zerocopy import registry
-from zerocopy.compound.hook import hook_of
+from zerocopy.compound.hook import CompoundHook
 from zerocopy.compound.ragged import RaggedLayout
 from zerocopy.compound.sparse import SparseLayout
 from zerocopy.errors import ZeroCopyError
+from zerocopy.framework import hook_of
 from zerocopy.protocols.array_interface import aligned_copy
 
 
@@ -71,10 +72,10 @@ def sections(names: Iterable[str], table: Callable[[list[str], list[list[str]]],
     table : callable
         ``table(heads, rows) -> str``.
     """
-    hooks = {name: hook_of(registry.by_name(name)) for name in names}
+    hooks = {name: hook_of(registry.by_name(name), CompoundHook) for name in names}
     parts = []
     for sample in SAMPLES:
-        chosen = [name for name, hook in hooks.items() if hook is not None and hook.accepts(sample.layout)]
+        chosen = [name for name, hook in hooks.items() if hook.accepts(sample.layout)]
         reasons: dict[str, list[str]] = {}
         sources = {name: x for name in chosen if (x := _source(sample, name)) is not None}
         rows = [[name, *(_outcome(x, name, to, reasons) for to in chosen)] for name, x in sources.items()]

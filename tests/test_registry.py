@@ -128,6 +128,55 @@ def test_entry_point_registers_a_framework(tmp_path, run_python) -> None:
     assert process.returncode == 0, process.stderr
 
 
+def test_hooks_of_a_plugin_are_files_of_its_folder_or_classes_of_its_file(tmp_path, run_python) -> None:
+    files = {
+        "rings/__init__.py": """
+            import zerocopy
+            class Rings(zerocopy.Framework):
+                name = "rings"
+            """,
+        "rings/audit.py": """
+            from zerocopy.audit.hook import AuditHook
+            class Audit(AuditHook):
+                def calls(self): return ["rings.array"]
+            """,
+        "rings/pool.py": "class Pool: 'not a hook of zerocopy'",
+        "boxes.py": """
+            from rings import Rings
+            from zerocopy.loading.hook import LoadingHook
+            class Boxes(Rings):
+                name = "boxes"
+            class Loading(LoadingHook):
+                can_decode = True
+            """,
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    process = run_python(
+        f"""
+        import sys; sys.path.insert(0, {str(tmp_path)!r})
+        from boxes import Boxes
+        from zerocopy.audit.hook import AuditHook
+        from zerocopy.frames.hook import FramesHook
+        from zerocopy.framework import hook_class, hook_of
+        from zerocopy.loading.hook import LoadingHook
+        from zerocopy.pool.hook import PoolHook
+        boxes = Boxes()
+        names = [name for name in ("audit", "frames", "loading", "pool") if boxes.has_hook(name)]
+        assert names == ["audit", "loading", "pool"], names
+        assert not {{"rings.audit", "rings.pool"}} & sys.modules.keys()  # has_hook imports nothing
+        assert hook_of(boxes, AuditHook).calls() == ["rings.array"]
+        assert hook_of(boxes, AuditHook) is hook_of(boxes, AuditHook)
+        assert hook_of(boxes, LoadingHook).can_decode and not hook_of(None, LoadingHook).can_decode
+        assert type(hook_of(boxes, FramesHook)) is FramesHook
+        assert hook_class(Boxes, PoolHook) is PoolHook
+        """
+    )
+    assert process.returncode == 0, process.stderr
+
+
 def test_file_in_the_folder_is_a_framework(tmp_path, run_python) -> None:
     """Law 1: a file in the folder is enough; no other file changes."""
     (tmp_path / "filebased.py").write_text(

@@ -7,15 +7,14 @@ subclasses `Framework` and imports from this module alone.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+import importlib.util
 import re
 import sys
 from _thread import get_ident
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NewType
+from typing import TYPE_CHECKING, Any, NewType, TypeVar
 
 from zerocopy.device import HOST as HOST, Device as Device, parse_device
 from zerocopy.dtype import DType as DType, by_name as by_name, from_numpy as from_numpy
@@ -88,11 +87,6 @@ class Framework:
     can_export_dlpack : bool
         Whether it imports device memory through each protocol and exports it through
         DLPack. It then serves as exporter for producers without one (law 7).
-    pool_hook, frames_hook, loading_hook, audit_hook, gradients_hook, compound_hook : str
-        Its hooks as ``"module:Class"``; the base classes are in `zerocopy.pool.hook`, in modules `hook` of
-        frames, loading, audit and compound, and in `zerocopy.functions.gradients`.
-    pytree_hook : str
-        A function as ``"module:name"``, for `zerocopy.protocols.pytree_node`.
     has_dimensions : bool
         Whether columns of one of its tables can have different rows.
     options : tuple of str
@@ -127,13 +121,6 @@ class Framework:
     can_export_dlpack: bool = False
     can_cast: bool = False
     has_dimensions: bool = False
-    pool_hook: str = ""
-    frames_hook: str = ""
-    loading_hook: str = ""
-    audit_hook: str = ""
-    gradients_hook: str = ""
-    compound_hook: str = ""
-    pytree_hook: str = ""
     options: tuple[str, ...] = ()
     actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
@@ -177,6 +164,10 @@ class Framework:
     def installed(self) -> bool:
         """Whether the framework can be imported; imports nothing."""
         return is_installed(self.name)
+
+    def has_hook(self, name: str) -> bool:
+        """Whether there is a file or class of the hook `name`, such as ``"pool"``; imports nothing."""
+        return bool(_hook_module(type(self), name))
 
     def owns(self, cls: type) -> bool:
         """Whether `cls`, or one of its bases, is defined in one of `root_modules`."""
@@ -410,11 +401,44 @@ def while_forks_wait(load: Callable[[], Any]) -> Any:
         del IMPORTING[token]
 
 
+# A hook is the part of a framework that one package of zerocopy calls, such as the pool. It is a class with
+# the name of its base class without "Hook": `Pool` for `PoolHook`. It is in ``pool.py`` in the framework's
+# folder, or in the framework's own file. A framework inherits the hooks of its base classes.
+
+Hook = TypeVar("Hook")
+
+
+def hook_of(framework: Framework | None, base: type[Hook]) -> Hook:
+    """Return the framework's hook of the class `base`, made once; a `base()` if it has none."""
+    hook: Hook = _hook(type(framework), base)
+    return hook
+
+
+def hook_class(framework: type, base: type[Hook]) -> type[Hook]:
+    """Return the class of the hook of a framework's class; `base` if it has none."""
+    name = base.__name__.removesuffix("Hook")
+    module = _hook_module(framework, name.lower())
+    cls = getattr(importlib.import_module(module), name, None) if module else None
+    # A plugin's folder can have a file of that name for another purpose.
+    return cls if isinstance(cls, type) and issubclass(cls, base) else base
+
+
 @cache
-def hook_at(location: str, base: type[Any] | None = None) -> Any:
-    """Return the hook at ``"module:Class"``, made once; without a location one of the base class, or None."""
-    cls = pkgutil.resolve_name(location) if location else base
-    return None if cls is None else cls()
+def _hook(framework: type, base: type[Any]) -> Any:
+    return hook_class(framework, base)()
+
+
+@cache
+def _hook_module(framework: type, name: str) -> str:
+    """Return the module of the hook `name` of a framework's class, which is not imported; empty if none."""
+    for cls in framework.__mro__:
+        module = sys.modules.get(cls.__module__)
+        if hasattr(module, name.capitalize()):
+            return cls.__module__
+        submodule = f"{cls.__module__}.{name}"
+        if hasattr(module, "__path__") and importlib.util.find_spec(submodule) is not None:
+            return submodule
+    return ""
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

@@ -29,7 +29,8 @@ from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.frames import from_frames, to_frames
-from zerocopy.frames.hook import FramesHook, hook_of
+from zerocopy.frames.hook import FramesHook
+from zerocopy.framework import hook_of
 
 __all__ = ["Pickler", "dump", "dumps", "load", "loads", "reducers"]
 
@@ -250,7 +251,7 @@ def _new_hook(cls: type) -> FramesHook | None:
 
 
 def _add_types(framework: Any) -> None:
-    hook = hook_of(framework)
+    hook = hook_of(framework, FramesHook)
     _hooks.update(dict.fromkeys(hook.types(), hook))
 
 

@@ -397,12 +397,6 @@ def known() -> list[Framework]:
     return list(_known.values())
 
 
-def pool_hooks() -> list[Any]:
-    """Return a new hook of each framework that has a `Framework.pool_hook`."""
-    _load_all()
-    return [pkgutil.resolve_name(f.pool_hook)() for f in _known.values() if f.pool_hook]
-
-
 def frameworks() -> dict[str, FrameworkInfo]:
     """Return the known frameworks with their versions and devices; import none of them.
 

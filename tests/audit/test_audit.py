@@ -22,8 +22,9 @@ from helpers.audit_programs import audited, run_code, values
 import zerocopy as zc
 from zerocopy import forks, registry
 from zerocopy.audit import Audit, AuditRow, audit
-from zerocopy.audit.hook import hook_of
+from zerocopy.audit.hook import AuditHook
 from zerocopy.audit.wrapper import Wrapper
+from zerocopy.framework import hook_of
 
 torch = pytest.importorskip("torch")
 
@@ -33,8 +34,8 @@ def attributes() -> dict[tuple[str, str], Any]:
     calls = [
         call
         for framework in registry.known()
-        if framework.audit_hook and forks.is_imported(framework.name)
-        for call in hook_of(framework).calls()
+        if framework.has_hook("audit") and forks.is_imported(framework.name)
+        for call in hook_of(framework, AuditHook).calls()
     ]
     return {(repr(call.owner), call.attribute): vars(call.owner).get(call.attribute) for call in calls}
 

@@ -12,8 +12,9 @@ from helpers.pasting import pasted
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy.compound.hook import hook_of
+from zerocopy.compound.hook import CompoundHook
 from zerocopy.compound.sparse import COMPRESSED, SparseLayout
+from zerocopy.framework import hook_of
 
 sp = pytest.importorskip("scipy.sparse")
 
@@ -22,9 +23,9 @@ SPARSE = [
     f.name
     for f in registry.known()
     if f.installed()
-    and f.compound_hook
+    and f.has_hook("compound")
     and f.device_kinds[0] == "cpu"
-    and hook_of(f).accepts(SparseLayout("coo", (1, 1)))
+    and hook_of(f, CompoundHook).accepts(SparseLayout("coo", (1, 1)))
 ]
 FORMATS = ("csr", "csc", "bsr", "coo")
 DTYPES = ("float32", "float64", "int32", "int64", "bool", "complex64")
@@ -273,7 +274,7 @@ def test_the_fast_path_keeps_the_rule_of_index_types(target: str, form: str) -> 
                 y.indptr = y.indptr.astype(narrow) if both else y.indptr
             result = zc.convert(y, target)
             np.testing.assert_array_equal(dense(result), expected)
-            parts = hook_of(registry.by_name(target)).read(result)[1][1:]
+            parts = hook_of(registry.by_name(target), CompoundHook).read(result)[1][1:]
             types = {zc.view(part).dtype.name for part in parts}
             assert types in ({"int32"}, {"int64"}), (narrow, both, types)
 
@@ -317,7 +318,7 @@ def test_targets_that_need_order_get_sorted_and_summed_copies(
     """In the type of the array: 200 + 100 in uint8 is 44."""
     pytest.importorskip(target)
     x = unsorted(form, dtype, repeated)
-    parts = [part.copy() for part in hook_of(registry.by_name("scipy")).read(x)[1]]
+    parts = [part.copy() for part in hook_of(registry.by_name("scipy"), CompoundHook).read(x)[1]]
     plan = zc.explain(x, target)
     result = zc.convert(x, target)
     expected = x.toarray()
@@ -327,7 +328,7 @@ def test_targets_that_need_order_get_sorted_and_summed_copies(
     assert plan.reasons[0].code == "not-canonical"
     assert (plan.zero_copy, plan.shares_memory) == (False, zc.shares_memory(x, result))
     assert plan.leaves[".data"].copied_bytes == back.data.nbytes
-    for part, before in zip(hook_of(registry.by_name("scipy")).read(x)[1], parts, strict=True):
+    for part, before in zip(hook_of(registry.by_name("scipy"), CompoundHook).read(x)[1], parts, strict=True):
         np.testing.assert_array_equal(part, before)  # the source is untouched
     refused = zc.explain(x, target, copy=False)
     with pytest.raises(zc.CopyRequiredError, match="sorted and unique") as caught:

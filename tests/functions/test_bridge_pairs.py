@@ -13,13 +13,14 @@ from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy.functions.gradients import hook_of
+from zerocopy.framework import hook_of
+from zerocopy.functions.gradients import GradientsHook
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")
 tf = pytest.importorskip("tensorflow")
 
-NAMES = sorted(f.name for f in registry.known() if f.gradients_hook)
+NAMES = sorted(f.name for f in registry.known() if f.has_hook("gradients"))
 PAIRS = sorted(permutations(NAMES, 2))
 
 
@@ -49,7 +50,7 @@ def value_and_gradients(call: Callable[..., Any], name: str, x: Any, y: Any) -> 
 
 def test_the_three_frameworks_have_gradients() -> None:
     assert {"jax", "torch", "tensorflow"} <= set(NAMES)
-    assert all(hook_of(registry.by_name(name)) is not None for name in NAMES)
+    assert all(type(hook_of(registry.by_name(name), GradientsHook)) is not GradientsHook for name in NAMES)
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)

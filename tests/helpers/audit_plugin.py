@@ -19,10 +19,8 @@ def boxed(values: Any) -> Box:
 class AuditedBoxes(Boxes):
     """The framework of `Box`."""
 
-    audit_hook = f"{__name__}:BoxAudit"
 
-
-class BoxAudit(AuditHook):
+class Audit(AuditHook):
     """The calls of `AuditedBoxes`."""
 
     def calls(self) -> list[CopyCall]:

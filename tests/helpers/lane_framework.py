@@ -46,7 +46,6 @@ class Lanes(Framework):
     root_modules = (__name__,)
     distribution = "lanes"
     device_kinds = ("cuda",)
-    loading_hook = f"{__name__}:LaneLoading"
 
     def module(self) -> Any:
         return sys.modules[__name__]
@@ -73,7 +72,7 @@ class Lanes(Framework):
         return "out of lanes" in str(error)
 
 
-class LaneLoading(LoadingHook):
+class Loading(LoadingHook):
     """The loader's hook."""
 
     can_allocate = True

@@ -244,7 +244,7 @@ def test_out_of_memory_is_a_memory_error(driver: QueueDriver, monkeypatch: pytes
     def empty(self: Any, shape: Any, dtype: Any, index: int) -> Any:
         raise RuntimeError("out of lanes")
 
-    monkeypatch.setattr(lane_framework.LaneLoading, "empty", empty)
+    monkeypatch.setattr(lane_framework.Loading, "empty", empty)
     with pytest.raises(MemoryError, match="out of lanes"):
         next(iter(zc.loader(TABLE, to="lanes", batch=BATCH)))
 
@@ -266,7 +266,7 @@ def test_missing_device_is_refused_when_the_loader_is_created() -> None:
 def test_errors_are_raised_after_the_batches_before_them(
     driver: QueueDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    empty, calls = lane_framework.LaneLoading.empty, []
+    empty, calls = lane_framework.Loading.empty, []
 
     def third_fails(self: Any, *arguments: Any) -> Any:
         calls.append(arguments)
@@ -274,7 +274,7 @@ def test_errors_are_raised_after_the_batches_before_them(
             raise ValueError("the third")
         return empty(self, *arguments)
 
-    monkeypatch.setattr(lane_framework.LaneLoading, "empty", third_fails)
+    monkeypatch.setattr(lane_framework.Loading, "empty", third_fails)
     batches = iter(zc.loader({"x": np.arange(40.0)}, to="lanes", batch=10, prefetch=3))
     next(batches)
     next(batches)

@@ -14,7 +14,8 @@ import pytest
 from helpers.paths import ROOT
 
 import zerocopy as zc
-from zerocopy.loading import hook
+from zerocopy.framework import hook_of
+from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.loader import Loader
 from zerocopy.loading.order import Layout, Run, deal
 
@@ -23,7 +24,7 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402
 from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
 
-from zerocopy._frameworks.torch.loading import TorchLoading  # noqa: E402
+from zerocopy._frameworks.torch.loading import Loading  # noqa: E402
 
 ROWS, BATCH = 1000, 32
 SHUFFLES = (False, True, "full", 100)
@@ -48,7 +49,7 @@ def rows(batches: Any) -> list[list[int]]:
 def as_worker(monkeypatch: pytest.MonkeyPatch, number: int, workers: int) -> None:
     """Let the loaders of this process be those of a worker; of no worker if there is one process."""
     worker = (number, workers) if workers > 1 else None
-    monkeypatch.setattr(TorchLoading, "worker", lambda self: worker)
+    monkeypatch.setattr(Loading, "worker", lambda self: worker)
 
 
 # -- the class ------------------------------------------------------------------------
@@ -63,8 +64,8 @@ def test_only_a_loader_of_tensors_is_an_iterable_dataset(path: str) -> None:
 
 
 def test_a_framework_without_a_hook_has_no_workers() -> None:
-    assert hook.hook_of(None).worker() is None
-    assert hook.hook_of(None).bases() == ()
+    assert hook_of(None, LoadingHook).worker() is None
+    assert hook_of(None, LoadingHook).bases() == ()
 
 
 # -- parts of workers -----------------------------------------------------------------

@@ -15,7 +15,7 @@ from zerocopy.loading.errors import LoaderStateError
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402
 
-from zerocopy._frameworks.torch.loading import TorchLoading  # noqa: E402
+from zerocopy._frameworks.torch.loading import Loading  # noqa: E402
 
 DATA = {"x": np.arange(26)}
 
@@ -33,7 +33,7 @@ class Process:
     def __enter__(self) -> None:
         self._context = self._patch.context()
         patch = self._context.__enter__()
-        patch.setattr(TorchLoading, "worker", lambda hook: self._worker)
+        patch.setattr(Loading, "worker", lambda hook: self._worker)
         patch.setattr("zerocopy.loading.state.getpid", lambda: self._pid)
 
     def __exit__(self, *exception: object) -> None:

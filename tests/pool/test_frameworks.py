@@ -23,9 +23,9 @@ from zerocopy.protocols import cuda_driver
 fake = FakeDriver()
 cuda_driver.driver = lambda: fake
 install.visible_gpus = lambda: ([GPU(0, "stand-in", 1 << 30)], None)
-from zerocopy._frameworks.torch.pool import TorchHook
-from zerocopy._frameworks.jax.pool import JAXHook
-from zerocopy._frameworks.tensorflow.pool import TensorFlowHook
+from zerocopy._frameworks.torch.pool import Pool as TorchHook
+from zerocopy._frameworks.jax.pool import Pool as JAXHook
+from zerocopy._frameworks.tensorflow.pool import Pool as TensorFlowHook
 for hook in (TorchHook, JAXHook, TensorFlowHook): hook.lacks_gpu = lambda self: None
 def row(pool, name): return pool.report()[name]
 JAX, TF = "XLA_PYTHON_CLIENT_ALLOCATOR", "TF_GPU_ALLOCATOR"

@@ -11,11 +11,11 @@ from typing import Any
 from zerocopy import registry
 from zerocopy._engine.planner import Call
 from zerocopy._engine.routes import NO_ROUTES, routes_of, state, store
-from zerocopy.compound.hook import CompoundHook, Layout, Part, hook_of
+from zerocopy.compound.hook import CompoundHook, Layout, Part
 from zerocopy.describe import describe_array, translated_errors
 from zerocopy.dtype import DType
 from zerocopy.errors import CopyRequiredError, Fix, ZeroCopyError
-from zerocopy.framework import Framework
+from zerocopy.framework import Framework, hook_of
 from zerocopy.plan import Plan
 from zerocopy.source import refuse_dtype, type_name
 
@@ -60,9 +60,9 @@ def pair_of(call: Call) -> _Pair | None:
         The parts do not fit together, or an option does not apply to them.
     """
     source = registry.by_type(type(call.obj))
-    reader = None if source is None else hook_of(source)
-    if reader is None or source is None or (taker := hook_of(call.target)) is None:
+    if source is None or not call.target.has_hook("compound"):
         return None
+    reader, taker = hook_of(source, CompoundHook), hook_of(call.target, CompoundHook)
     options = call.options
     if call.table_options or (
         source is call.target
@@ -262,10 +262,9 @@ def _keep(call: Call, pair: _Pair) -> None:
 
 def parts_of(obj: Any) -> list[Any] | None:
     """Return the arrays of a compound array that is described by its parts alone; None for other objects."""
-    framework = registry.by_type(type(obj))
-    hook = None if framework is None else hook_of(framework)
-    described = None if hook is None else hook.read(obj)
-    if hook is None or described is None:
+    hook = hook_of(registry.by_type(type(obj)), CompoundHook)
+    described = hook.read(obj)
+    if described is None:
         return None
     layout, parts = described
     if not hook.converts_own and (layout.packed is not None or not getattr(layout, "length", 1)):

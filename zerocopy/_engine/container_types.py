@@ -8,7 +8,6 @@ and is not imported here.
 from __future__ import annotations
 
 import copy as copying
-import pkgutil
 import sys
 from collections import OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
@@ -19,10 +18,10 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy.errors import Fix, UnsupportedConversionError
-from zerocopy.framework import Framework
+from zerocopy.framework import Framework, hook_of
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.protocols.producer import exports_arrays
-from zerocopy.protocols.pytree_node import Attribute, Node, one_level
+from zerocopy.protocols.pytree_node import Attribute, Node, PytreesHook, one_level
 from zerocopy.source import type_name
 
 #: Types of containers, with their subclasses: a namedtuple is a tuple. Tests use ``issubclass`` of the
@@ -359,7 +358,7 @@ def _node_of(obj: Any) -> Node | None:
             return node
     for framework in _with_pytrees():
         if registry.is_imported(framework.name):
-            node = _resolved(framework.pytree_hook)(obj)
+            node = hook_of(framework, PytreesHook).flatten(obj)
             if node is not None:
                 return node
     return None
@@ -367,11 +366,10 @@ def _node_of(obj: Any) -> Node | None:
 
 @lru_cache(maxsize=1)
 def _with_pytrees() -> list[Framework]:
-    return [framework for framework in registry.known() if framework.pytree_hook]
+    return [framework for framework in registry.known() if framework.has_hook("pytrees")]
 
 
 registry.on_change(_with_pytrees.cache_clear)
-_resolved = lru_cache(maxsize=64)(pkgutil.resolve_name)
 
 
 def _optree_node(optree: Any, obj: Any) -> Node | None:

@@ -145,7 +145,7 @@ def _items(obj: Any) -> list[Any] | None:
         return [value for _, value in items_of(obj)]
     framework = registry.by_type(type(obj))
     if framework is not None:
-        return _parts(obj) if framework.compound_hook else None
+        return _parts(obj) if framework.has_hook("compound") else None
     from zerocopy.tables.result import Encoded, result_leaves
 
     return [leaf for _, leaf in result_leaves(obj)] if isinstance(obj, Encoded) else None

@@ -99,8 +99,8 @@ def device_of(framework: Framework, obj: Any) -> str | None:
 
 def may_be_compound(obj: Any, target: Framework) -> bool:
     """Whether the frameworks of an object and of a target both have arrays of several buffers."""
-    source = registry.by_type(type(obj)) if target.compound_hook else None
-    return source is not None and bool(source.compound_hook)
+    source = registry.by_type(type(obj)) if target.has_hook("compound") else None
+    return source is not None and source.has_hook("compound")
 
 
 def text(to: Any) -> str:

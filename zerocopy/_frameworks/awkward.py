@@ -74,7 +74,6 @@ class Awkward(Framework):
     min_version = "2.4"
     mutable = False
     can_copy_to_device = True  # to the host, its only device
-    compound_hook = "zerocopy._frameworks.awkward:AwkwardRagged"
     actions: Mapping[str, Fix] = {
         "cast": Fix("awkward.values_astype({x}, '{type}')"),
         "join-lists": Fix("awkward.flatten({x})"),
@@ -153,7 +152,7 @@ class Awkward(Framework):
         return {"ndarray": ndarray}
 
 
-class AwkwardRagged(CompoundHook):
+class Compound(CompoundHook):
     """Lists of numbers, or of lists. Lists that were filtered or reordered are packed: a copy."""
 
     part_target = "numpy"

@@ -37,7 +37,6 @@ class PyDataSparse(Framework):
     root_modules = ("sparse",)
     distribution = "sparse"
     min_version = "0.15"
-    compound_hook = "zerocopy._frameworks.sparse:PyDataLayouts"
     actions: Mapping[str, Fix] = {
         "cast": Fix("{x}.astype('{type}')"),
         "to-csr": Fix("sparse.GCXS({x}, compressed_axes=(0,))"),
@@ -62,7 +61,7 @@ class PyDataSparse(Framework):
         )
 
 
-class PyDataLayouts(CompoundHook):
+class Compound(CompoundHook):
     """Indices are sorted and unique in both formats: its operations rely on it."""
 
     part_target = "numpy"

@@ -1,7 +1,7 @@
 """Which calls of the frameworks copy where ``convert`` would alias: the command ``zerocopy audit``.
 
 Import it explicitly: ``import zerocopy.audit``. The frameworks' own files list the calls
-(`Framework.audit_hook`); this package names no framework.
+(`hook.AuditHook`); this package names no framework.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.explain import explain
 from zerocopy._engine.memory import blocks, shares_memory
-from zerocopy.audit.hook import CopyCall, hook_of
+from zerocopy.audit.hook import AuditHook, CopyCall
+from zerocopy.framework import hook_of
 from zerocopy.plan import Plan
 from zerocopy.source import type_name
 
@@ -60,7 +61,7 @@ def check(call: CopyCall, source: Any, result: Any, options: dict[str, Any]) -> 
     for keyword in _WANTED:
         if options.get(keyword) is True:
             return Verdict(NEEDED, name, nbytes, why=f"the call passes {keyword}=True")
-    traits = hook_of(registry.by_name(call.to)).traits
+    traits = hook_of(registry.by_name(call.to), AuditHook).traits
     theirs = traits(result)
     why = other_type = ""
     for choice in _OPTIONS:

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from zerocopy.framework import Framework, hook_at
-
 
 @dataclass(frozen=True, slots=True)
 class CopyCall:
@@ -48,7 +46,7 @@ class CopyCall:
 
 
 class AuditHook:
-    """Base class of the hooks that `Framework.audit_hook` names."""
+    """Base class of the frameworks' classes `Audit`."""
 
     def calls(self) -> list[CopyCall]:
         """Return the calls of the framework, which is imported."""
@@ -73,9 +71,3 @@ class AuditHook:
         names = ("dtype", "shape", "device")
         traits = {name: str(getattr(obj, name)) for name in names if hasattr(obj, name)}
         return {"type": f"{type(obj).__module__}.{type(obj).__qualname__}", **traits}
-
-
-def hook_of(framework: Framework) -> AuditHook:
-    """Return the hook of a framework, or an `AuditHook` if it names none."""
-    hook: AuditHook = hook_at(framework.audit_hook, AuditHook)
-    return hook

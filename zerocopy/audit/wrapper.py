@@ -13,8 +13,8 @@ from types import FrameType, MethodType
 from typing import Any, Protocol
 
 from zerocopy import forks, registry
-from zerocopy.audit.hook import AuditHook, CopyCall, hook_of
-from zerocopy.framework import Framework
+from zerocopy.audit.hook import AuditHook, CopyCall
+from zerocopy.framework import Framework, hook_of
 from zerocopy.interpreter import imports
 
 
@@ -148,7 +148,7 @@ class _Patches:
         INTERNAL = frozenset({"zerocopy", *roots})
         for framework in frameworks:
             name = framework.name
-            if framework.audit_hook:
+            if framework.has_hook("audit"):
                 self.waiting[name] = partial(self._patch_imported, framework)
                 imports.when_imported(name, self.waiting[name])
 
@@ -161,7 +161,7 @@ class _Patches:
     def patch(self, framework: Framework) -> None:
         """Replace the calls of an imported framework."""
         global TRACING
-        hook = hook_of(framework)
+        hook = hook_of(framework, AuditHook)
         TRACING = tuple(dict.fromkeys((*TRACING, *hook.tracing())))
         for call in hook.calls():
             old = vars(call.owner).get(call.attribute, _MISSING)

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zerocopy.framework import Framework, hook_at
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -61,7 +59,7 @@ class Part:
 
 
 class CompoundHook:
-    """Base class; a framework names its own in ``Framework.compound_hook``.
+    """Base class of the frameworks' classes `Compound`.
 
     Attributes
     ----------
@@ -145,16 +143,3 @@ class CombinedHook(CompoundHook):
             if hook.accepts(layout):
                 return hook
         raise ValueError("no array of this layout")
-
-
-def hook_of(framework: Framework) -> CompoundHook | None:
-    """Return the framework's hook, None if it has none.
-
-    Examples
-    --------
-    >>> from zerocopy import registry
-    >>> hook_of(registry.by_name("numpy")) is None
-    True
-    """
-    hook: CompoundHook | None = hook_at(framework.compound_hook)
-    return hook

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from zerocopy.framework import Framework, hook_at
-
 
 class FramesHook:
-    """Base class of the hooks that `Framework.frames_hook` names.
+    """Base class of the frameworks' classes `Frames`.
 
     Attributes
     ----------
@@ -37,9 +35,3 @@ class FramesHook:
     def finish(self, obj: Any, note: str) -> Any:
         """Return a converted object with the properties that its note describes; the note is not empty."""
         raise ValueError(f"the note {note!r} has no meaning")
-
-
-def hook_of(framework: Framework | None) -> FramesHook:
-    """Return the hook of a framework; the base class's methods if it has none."""
-    hook: FramesHook = hook_at(framework.frames_hook if framework is not None else "", FramesHook)
-    return hook

@@ -15,8 +15,8 @@ from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames.arrays import array_frame
 from zerocopy.frames.arrow import ArrowReader, Writer
 from zerocopy.frames.header import TABLE, Reader, invalid, start, text
-from zerocopy.frames.hook import hook_of
-from zerocopy.framework import Framework
+from zerocopy.frames.hook import FramesHook
+from zerocopy.framework import Framework, hook_of
 from zerocopy.protocols.exporter_errors import ignored_errors, is_error
 from zerocopy.source import Array, type_name
 from zerocopy.tables.hub import hub
@@ -31,7 +31,7 @@ def split_table(obj: Any, framework: Framework | None) -> tuple[bytes, list[Arra
     pa = hub().module()
     if isinstance(obj, pa.Tensor):
         return array_frame(obj.to_numpy(), "pyarrow.Tensor")
-    hook = hook_of(framework)
+    hook = hook_of(framework, FramesHook)
     flat, note = hook.flatten(obj)
     arrow, copied = _as_arrow(pa, flat, framework)
     if framework is None or framework.name == hub().name:
@@ -83,7 +83,7 @@ def _as_arrow(pa: Any, obj: Any, framework: Framework | None) -> tuple[Any, int]
         raise _unread(type_name(obj))
     if framework.name == hub().name:
         return obj, 0
-    export = None if hook_of(framework).restores_tables else _fast_exporter(framework, type(obj))  # type: ignore[arg-type]
+    export = None if hook_of(framework, FramesHook).restores_tables else _fast_exporter(framework, type(obj))  # type: ignore[arg-type]
     if export is not None:
         with ignored_errors():  # it raises for tables other than plain numbers
             return export(obj), 0
@@ -174,7 +174,7 @@ def _built(pa: Any, header: bytes, frames: Any, to: Any) -> Any:
         return convert(arrow, to)
     if not target:
         return arrow
-    hook = hook_of(registry.by_name(target))
+    hook = hook_of(registry.by_name(target), FramesHook)
     if hook.restores_tables:
         return hook.restore(arrow, note)
     if field is not None and (field.name or field.metadata):

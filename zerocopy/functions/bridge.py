@@ -13,8 +13,8 @@ from zerocopy._engine.options import Target
 from zerocopy._engine.target import resolve
 from zerocopy.errors import DeviceError, Fix, UnsupportedConversionError
 from zerocopy.errors.tracebacks import public
-from zerocopy.framework import Framework
-from zerocopy.functions.gradients import GradientsHook, Pullback, Spec, hook_of
+from zerocopy.framework import Framework, hook_of
+from zerocopy.functions.gradients import GradientsHook, Pullback, Spec
 from zerocopy.source import type_name
 
 
@@ -103,9 +103,9 @@ def _framework_of(fn: Any, asked: str) -> Framework:
     for obj in (inner, getattr(inner, "__self__", None)):
         for cls in type(obj).__mro__:
             for framework in registry.by_root(cls):
-                if framework.gradients_hook:
+                if framework.has_hook("gradients"):
                     return framework
-    names = [f.name for f in registry.known() if f.gradients_hook]
+    names = [f.name for f in registry.known() if f.has_hook("gradients")]
     raise UnsupportedConversionError(
         asked,
         f"the type of the function, {type(fn).__qualname__}, does not name its framework",
@@ -115,9 +115,8 @@ def _framework_of(fn: Any, asked: str) -> Framework:
 
 
 def _gradients(framework: Framework, asked: str) -> GradientsHook:
-    hook = hook_of(framework)
-    if hook is None:
-        names = [f.name for f in registry.known() if f.gradients_hook]
+    if not framework.has_hook("gradients"):
+        names = [f.name for f in registry.known() if f.has_hook("gradients")]
         raise UnsupportedConversionError(
             asked,
             f"{framework.name} has no gradients",
@@ -125,7 +124,7 @@ def _gradients(framework: Framework, asked: str) -> GradientsHook:
             code="no-gradients",
         )
     framework.module()
-    return hook
+    return hook_of(framework, GradientsHook)
 
 
 def _check_devices(consumer: GradientsHook, arrays: Sequence[Any], asked: str) -> None:

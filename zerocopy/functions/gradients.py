@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from zerocopy.framework import Framework, hook_at
-
 #: The shape of an array and the standard name of its dtype.
 Spec = tuple[tuple[int, ...], str]
 #: Cotangents, None for zeros, to gradients: None for zeros and for inputs that were not wanted.
@@ -41,7 +39,7 @@ class Crossing(Protocol):
 
 
 class GradientsHook:
-    """Base class of the hooks that `Framework.gradients_hook` names.
+    """Base class of the frameworks' classes `Gradients`.
 
     The first four methods serve functions of the framework (producer), the others functions of another
     framework that its arrays are passed to (consumer). A gradient of a complex ``z = x + iy`` is
@@ -83,9 +81,3 @@ class GradientsHook:
     def device(self, array: Any) -> Any:
         """Return the device of an array; None if it is not known yet."""
         return array.device
-
-
-def hook_of(framework: Framework) -> GradientsHook | None:
-    """Return the hook of a framework; None if it names none."""
-    hook: GradientsHook | None = hook_at(framework.gradients_hook)
-    return hook

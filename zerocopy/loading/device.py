@@ -27,9 +27,9 @@ import numpy as np
 from zerocopy import forks
 from zerocopy._engine.target import resolve
 from zerocopy.errors import DeviceError, ZeroCopyError
-from zerocopy.framework import Framework
+from zerocopy.framework import Framework, hook_of
 from zerocopy.loading.buffers import BufferCache, empty_columns, is_staging, ordinary_memory
-from zerocopy.loading.hook import LoadingHook, hook_of
+from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.pool.host.page_locked import CudaHostMemory
 from zerocopy.protocols import cuda_driver
@@ -111,7 +111,7 @@ class DeviceCopies:
 
     def __init__(self, framework: Framework, device: int, options: LoaderOptions, batch_bytes: int) -> None:
         self._framework, self._device = framework, device
-        self._hook: LoadingHook = hook_of(framework)
+        self._hook: LoadingHook = hook_of(framework, LoadingHook)
         #: Number of batches that are copied before the consumer asks for them.
         self.ahead = options.prefetch
         self.memory = LockedMemory(device)
@@ -197,7 +197,7 @@ class DeviceCopies:
 def device_copies(options: LoaderOptions, row_bytes: int, fields: int) -> DeviceCopies | None:
     """Return the copies to the target's device; None on the host, or if the framework cannot allocate."""
     framework = resolve(options.to)
-    if not hook_of(framework).can_allocate:
+    if not hook_of(framework, LoadingHook).can_allocate:
         return None
     if options.device is not None:
         device = framework.parse_device(options.device)

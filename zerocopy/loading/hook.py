@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zerocopy.framework import Framework, hook_at
 from zerocopy.loading.dataset import Dataset, Stream
 
 if TYPE_CHECKING:
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class LoadingHook:
-    """Base class of the hooks of frameworks."""
+    """Base class of the frameworks' classes `Loading`."""
 
     #: Whether `empty` and `current_stream` exist, so that the loader can copy batches in advance.
     can_allocate = False
@@ -52,9 +51,3 @@ class LoadingHook:
     def current_stream(self, index: int) -> int:
         """Return the current stream of a CUDA device in this thread, as DLPack numbers streams."""
         raise NotImplementedError
-
-
-def hook_of(framework: Framework | None) -> LoadingHook:
-    """Return the hook of a framework, or a `LoadingHook` if it names none."""
-    hook: LoadingHook = hook_at(framework.loading_hook if framework is not None else "", LoadingHook)
-    return hook

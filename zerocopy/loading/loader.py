@@ -14,6 +14,7 @@ from zerocopy import forks
 from zerocopy._engine.target import resolve, text
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
+from zerocopy.framework import hook_of
 from zerocopy.loading import assembly, state as states
 from zerocopy.loading.assembly import Chunk
 from zerocopy.loading.batch_plan import plan_batches
@@ -22,7 +23,7 @@ from zerocopy.loading.dataset import Dataset, Stream, file_name
 from zerocopy.loading.dictionaries import digest
 from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, UnknownLengthError
 from zerocopy.loading.explain import LoaderPlan, explain
-from zerocopy.loading.hook import hook_of
+from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.iteration import BatchIterator, Tracker
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Layout, Order, Portion
@@ -78,7 +79,7 @@ class Loader:
         self._fresh = Portion(layout, 0, window, options.shard, None)
         self._buffers: BufferCache | None = None
         self._is_begun = False
-        self._hook = hook_of(resolve(options.to))
+        self._hook = hook_of(resolve(options.to), LoadingHook)
         # A loader that a worker creates delivers all of its rows to that worker; only copies are divided.
         self._is_divisible = self._hook.worker() is None
         self._use = WorkerUse(self._hook)
@@ -356,7 +357,7 @@ class Loader:
 
 def loader_class(to: Any) -> type[Loader]:
     """Return `Loader`, or its subclass with the base classes that a framework requires."""
-    return _class_with(hook_of(resolve(to)).bases())
+    return _class_with(hook_of(resolve(to), LoadingHook).bases())
 
 
 @cache

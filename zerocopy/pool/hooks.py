@@ -62,8 +62,10 @@ def all_hooks() -> list[PoolHook]:
 def framework_hooks() -> list[PoolHook]:
     """Return a new hook of each framework that has one, in the same order."""
     from zerocopy import registry  # imports NumPy, which parsing options does not need
+    from zerocopy.framework import hook_class
 
-    return sorted(registry.pool_hooks(), key=lambda hook: int(hook.rank))
+    frameworks = [each for each in registry.known() if each.has_hook("pool")]
+    return sorted((hook_class(type(each), PoolHook)() for each in frameworks), key=lambda hook: hook.rank)
 
 
 def names() -> list[str]:

@@ -1,7 +1,6 @@
 """``Node``: one level of a pytree, as the library that registers its type describes it.
 
-``Framework.pytree_hook`` names a function ``flatten(obj) -> Node | None``. It returns None if the type of
-`obj` is not registered.
+A framework with such a registry has a class `Pytrees`, which derives from `PytreesHook`.
 """
 
 from __future__ import annotations
@@ -45,6 +44,21 @@ class Node(NamedTuple):
     rebuild: Callable[[list[Any]], Any]
     framework: str = ""
     fixes: tuple[Fix, ...] = ()
+
+
+class PytreesHook:
+    """Base class of the frameworks' classes `Pytrees`."""
+
+    def flatten(self, obj: Any) -> Node | None:
+        """Return one level of an object of a registered type; None for other objects."""
+        return None
+
+
+def key_of(entry: Any) -> Any:
+    """Return the key of an entry of a path, of torch or JAX: its ``idx``, ``key`` or ``name``."""
+    if hasattr(entry, "idx"):
+        return entry.idx
+    return entry.key if hasattr(entry, "key") else Attribute(entry.name)
 
 
 def one_level() -> Callable[[Any], bool]:

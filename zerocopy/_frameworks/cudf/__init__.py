@@ -40,8 +40,6 @@ class CuDF(Framework):
     """``cudf.DataFrame``, ``cudf.Series`` and ``cudf.Index``, on CUDA devices only."""
 
     name = "cudf"
-    pool_hook = "zerocopy._frameworks.cudf.pool:CuDFHook"
-    loading_hook = "zerocopy._frameworks.cudf.loading:CuDFLoading"
     kind = "table"
     root_modules = ("cudf",)
     distribution = "cudf-cu13"  # "pip install cudf" finds a placeholder

@@ -12,7 +12,7 @@ from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.parquet import DecodedFiles, ParquetFiles
 
 
-class CuDFLoading(LoadingHook):
+class Loading(LoadingHook):
     """cuDF reads row groups, with GPUDirect Storage if KvikIO is configured for it."""
 
     can_decode = True

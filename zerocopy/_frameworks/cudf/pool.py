@@ -5,7 +5,7 @@ from __future__ import annotations
 from zerocopy.pool.hook import PoolHook, PoolInterface
 
 
-class CuDFHook(PoolHook):
+class Pool(PoolHook):
     """``import cudf`` sets RMM's plain allocators in CuPy and Numba; the hook attaches the pool again."""
 
     name = "cudf"

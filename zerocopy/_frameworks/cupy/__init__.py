@@ -41,9 +41,6 @@ class CuPy(Framework):
     name = "cupy"
     aliases = ("cp",)
     types = ("ndarray",)
-    pool_hook = "zerocopy._frameworks.cupy.pool:CuPyHook"
-    loading_hook = "zerocopy._frameworks.cupy.loading:CuPyLoading"
-    compound_hook = "zerocopy._frameworks.cupy.sparse:CuPySparse"
     root_modules = ("cupy", "cupyx")
     distribution = "cupy-cuda13x"  # "pip install cupy" builds from source
     install_hint = _INSTALL

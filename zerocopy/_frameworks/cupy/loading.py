@@ -12,7 +12,7 @@ from zerocopy.dtype import from_numpy
 from zerocopy.loading.hook import LoadingHook
 
 
-class CuPyLoading(LoadingHook):
+class Loading(LoadingHook):
     """Arrays of CuPy's memory pool, and CuPy's current stream."""
 
     can_allocate = True

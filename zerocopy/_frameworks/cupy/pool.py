@@ -13,7 +13,7 @@ _OUT_OF_MEMORY = 2
 Allocator = Callable[[int], Any]
 
 
-class CuPyHook(PoolHook):
+class Pool(PoolHook):
     """Sets CuPy's allocator; existing arrays keep their memory."""
 
     name = "cupy"

@@ -63,7 +63,6 @@ class DuckDB(Framework):
     }
     mutable = False
     options = ("connection",)
-    loading_hook = "zerocopy._frameworks.duckdb.loading:DuckDBLoading"
 
     def owns(self, cls: type) -> bool:
         duckdb = self.module()

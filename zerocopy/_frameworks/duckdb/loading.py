@@ -16,7 +16,7 @@ from zerocopy.loading.sources.streams import BatchStream
 _ROWS = 1 << 17
 
 
-class DuckDBLoading(LoadingHook):
+class Loading(LoadingHook):
     """Relations of DuckDB; each epoch runs the query again."""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:

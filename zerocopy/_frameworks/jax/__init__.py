@@ -45,12 +45,6 @@ class Jax(Framework):
     name = "jax"
     aliases = ("jnp",)
     types = ("Array", "ArrayImpl", "numpy")
-    pool_hook = "zerocopy._frameworks.jax.pool:JAXHook"
-    frames_hook = "zerocopy._frameworks.jax.frames:JAXFrames"
-    audit_hook = "zerocopy._frameworks.jax.audit:JAXAudit"
-    gradients_hook = "zerocopy._frameworks.jax.gradients:JAXGradients"
-    pytree_hook = "zerocopy._frameworks.jax.pytrees:flatten"
-    compound_hook = "zerocopy._frameworks.jax.sparse:JaxSparse"
     root_modules = ("jax", "jaxlib")
     distribution = "jax"
     device_kinds = ("cpu", "cuda")

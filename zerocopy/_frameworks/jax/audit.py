@@ -6,7 +6,7 @@ from zerocopy import registry
 from zerocopy.audit.hook import AuditHook, CopyCall
 
 
-class JAXAudit(AuditHook):
+class Audit(AuditHook):
     """``jnp.array`` always copies; ``jnp.asarray`` and ``jax.device_put`` copy some arguments."""
 
     def calls(self) -> list[CopyCall]:

@@ -8,7 +8,7 @@ from typing import Any
 from zerocopy.frames.hook import FramesHook
 
 
-class JAXFrames(FramesHook):
+class Frames(FramesHook):
     """Arrays on one CPU device; JAX pickles others itself."""
 
     def types(self) -> tuple[type, ...]:

@@ -15,7 +15,7 @@ from zerocopy.functions.gradients import ArrayFunction, Crossing, GradientsHook,
 _thread = local()  # its attribute `in_callback` is True while JAX waits for a callback
 
 
-class JAXGradients(GradientsHook):
+class Gradients(GradientsHook):
     """``jax.vjp`` as producer, ``jax.custom_vjp`` as consumer."""
 
     def run(self, function: ArrayFunction, arrays: Sequence[Any]) -> list[Any]:

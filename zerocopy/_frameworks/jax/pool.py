@@ -11,7 +11,7 @@ from zerocopy.pool.hook import VariableHook, distribution_version
 _PLUGINS = ("jax-cuda13-plugin", "jax-cuda12-plugin")
 
 
-class JAXHook(VariableHook):
+class Pool(VariableHook):
     """A variable selects JAX's allocator once, when the first array or device is requested."""
 
     name = "jax"

@@ -44,7 +44,6 @@ class Numba(Framework):
     """
 
     name = "numba"
-    pool_hook = "zerocopy._frameworks.numba.pool:NumbaHook"
     root_modules = ("numba",)
     distribution = "'numba-cuda[cu13]'"
     install_hint = _INSTALL

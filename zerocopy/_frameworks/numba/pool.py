@@ -23,7 +23,7 @@ class _State:
 _state = _State()
 
 
-class NumbaHook(PoolHook):
+class Pool(PoolHook):
     """``set_memory_manager`` has no effect on existing contexts, and raises no error.
 
     A context that was created with the pool's manager keeps it. That manager calls the installed

@@ -41,8 +41,6 @@ class NumPy(Framework):
     name = "numpy"
     aliases = ("np",)
     types = ("ndarray",)
-    frames_hook = "zerocopy._frameworks.numpy.frames:NumPyFrames"
-    audit_hook = "zerocopy._frameworks.numpy.audit:NumPyAudit"
     root_modules = ("numpy",)
     distribution = "numpy"
     marks_readonly = True

@@ -6,7 +6,7 @@ from zerocopy import registry
 from zerocopy.audit.hook import AuditHook, CopyCall
 
 
-class NumPyAudit(AuditHook):
+class Audit(AuditHook):
     """``np.ascontiguousarray`` is not listed: it copies only arrays that are not contiguous."""
 
     def calls(self) -> list[CopyCall]:

@@ -9,7 +9,7 @@ import numpy as np
 from zerocopy.frames.hook import FramesHook
 
 
-class NumPyFrames(FramesHook):
+class Frames(FramesHook):
     """NumPy pickles row-major and column-major arrays out of band, and copies others."""
 
     def types(self) -> tuple[type, ...]:

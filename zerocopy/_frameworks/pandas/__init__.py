@@ -56,8 +56,6 @@ class Pandas(Framework):
     kind = "table"
     # Older versions fail the tests, and some give wrong values.
     min_version = "3.0"
-    frames_hook = "zerocopy._frameworks.pandas.frames:PandasFrames"
-    audit_hook = "zerocopy._frameworks.pandas.audit:PandasAudit"
     root_modules = ("pandas",)
     distribution = "pandas"
     marks_readonly = True

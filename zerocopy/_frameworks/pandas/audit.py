@@ -8,7 +8,7 @@ from zerocopy import registry
 from zerocopy.audit.hook import AuditHook, CopyCall
 
 
-class PandasAudit(AuditHook):
+class Audit(AuditHook):
     """The classes stay the same objects; their methods are wrapped."""
 
     def calls(self) -> list[CopyCall]:

@@ -20,7 +20,7 @@ from zerocopy.tables.hub import hub
 _UNNAMED = "-unnamed"
 
 
-class PandasFrames(FramesHook):
+class Frames(FramesHook):
     """pandas itself pickles out of band, and of a slice only its rows: no types to send as frames."""
 
     restores_tables = True

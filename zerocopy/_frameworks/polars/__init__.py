@@ -52,9 +52,6 @@ class Polars(Framework):
     kind = "table"
     # Older versions fail the tests, and some give wrong values.
     min_version = "2.0"
-    frames_hook = "zerocopy._frameworks.polars.frames:PolarsFrames"
-    audit_hook = "zerocopy._frameworks.polars.audit:PolarsAudit"
-    loading_hook = "zerocopy._frameworks.polars.loading:PolarsLoading"
     root_modules = ("polars",)
     distribution = "polars"
     mutable = False  # polars copies before it writes

@@ -17,7 +17,7 @@ _METHODS = {
 }
 
 
-class PolarsAudit(AuditHook):
+class Audit(AuditHook):
     """The classes stay the same objects; their methods are wrapped."""
 
     def calls(self) -> list[CopyCall]:

@@ -10,7 +10,7 @@ from zerocopy.frames.hook import FramesHook
 _SORTED = {"-": None, "<": False, ">": True}  # the option `descending` of set_sorted()
 
 
-class PolarsFrames(FramesHook):
+class Frames(FramesHook):
     """DataFrame and Series; polars pickles those with objects or categories itself."""
 
     def types(self) -> tuple[type, ...]:

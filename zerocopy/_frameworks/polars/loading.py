@@ -15,7 +15,7 @@ from zerocopy.loading.sources.streams import BatchStream
 _ROWS = 1 << 17
 
 
-class PolarsLoading(LoadingHook):
+class Loading(LoadingHook):
     """LazyFrames, whose query runs again in each epoch. DataFrames are converted as tables."""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:

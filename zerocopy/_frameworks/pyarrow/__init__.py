@@ -53,10 +53,6 @@ class PyArrow(Hub):
 
     name = "pyarrow"
     aliases = ("pa", "arrow")
-    frames_hook = "zerocopy._frameworks.pyarrow.frames:PyArrowFrames"
-    audit_hook = "zerocopy._frameworks.pyarrow.audit:PyArrowAudit"
-    loading_hook = "zerocopy._frameworks.pyarrow.loading:PyArrowLoading"
-    compound_hook = "zerocopy._frameworks.pyarrow.ragged:PyArrowRagged"
     root_modules = ("pyarrow",)
     distribution = "pyarrow"
     mutable = False

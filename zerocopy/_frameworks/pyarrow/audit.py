@@ -8,7 +8,7 @@ from zerocopy import registry
 from zerocopy.audit.hook import AuditHook, CopyCall
 
 
-class PyArrowAudit(AuditHook):
+class Audit(AuditHook):
     """Methods of pyarrow's classes cannot be replaced; ``Table.to_pandas`` calls a function that can."""
 
     def calls(self) -> list[CopyCall]:

@@ -7,7 +7,7 @@ from typing import Any
 from zerocopy.frames.hook import FramesHook
 
 
-class PyArrowFrames(FramesHook):
+class Frames(FramesHook):
     """Tables and arrays of Arrow's own types; pyarrow pickles extension types of others itself."""
 
     def types(self) -> tuple[type, ...]:

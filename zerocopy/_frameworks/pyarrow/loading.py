@@ -16,7 +16,7 @@ from zerocopy.protocols.exporter_errors import ignored_errors
 _NOT_PICKLED = "cannot be pickled: pyarrow pickles data sets of files without a filter"
 
 
-class PyArrowLoading(LoadingHook):
+class Loading(LoadingHook):
     """Data sets, Parquet files, scanners and readers. Tables and record batches are converted as tables."""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:

@@ -40,8 +40,6 @@ class SciPy(Framework):
     root_modules = ("scipy",)
     distribution = "scipy"
     min_version = "1.13"  # the first with coo_array.coords
-    compound_hook = "zerocopy._frameworks.scipy:SciPySparse"
-    loading_hook = "zerocopy._frameworks.scipy.loading:SciPyLoading"
     actions: Mapping[str, Fix] = {
         "cast": Fix("{x}.astype('{type}')"),
         "canonical": Fix("{x}.tocoo().tocsr()"),
@@ -67,7 +65,7 @@ class SciPy(Framework):
         )
 
 
-class SciPySparse(CompoundHook):
+class Compound(CompoundHook):
     """CSR, CSC, BSR and COO. SciPy sorts and sums duplicates when an operation needs it."""
 
     part_target = "numpy"

@@ -14,7 +14,7 @@ from zerocopy.loading.sources.memory import GROUP_ROWS, MemoryDataset, groups_of
 from zerocopy.source import Array
 
 
-class SciPyLoading(LoadingHook):
+class Loading(LoadingHook):
     """Sparse arrays of two dimensions, whose batches are sparse arrays of the target."""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:

@@ -41,11 +41,6 @@ class TensorFlow(Framework):
     name = "tensorflow"
     aliases = ("tf",)
     types = ("Tensor", "EagerTensor")
-    pool_hook = "zerocopy._frameworks.tensorflow.pool:TensorFlowHook"
-    frames_hook = "zerocopy._frameworks.tensorflow.frames:TensorFlowFrames"
-    audit_hook = "zerocopy._frameworks.tensorflow.audit:TensorFlowAudit"
-    gradients_hook = "zerocopy._frameworks.tensorflow.gradients:TensorFlowGradients"
-    compound_hook = "zerocopy._frameworks.tensorflow.compounds:TensorFlowCompounds"
     root_modules = ("tensorflow",)
     distribution = "tensorflow"
     device_kinds = ("cpu", "cuda")

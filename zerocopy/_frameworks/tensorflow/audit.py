@@ -6,7 +6,7 @@ from zerocopy import registry
 from zerocopy.audit.hook import AuditHook, CopyCall
 
 
-class TensorFlowAudit(AuditHook):
+class Audit(AuditHook):
     """``tf.constant``, ``tf.convert_to_tensor``, and ``numpy()`` of eager tensors."""
 
     def calls(self) -> list[CopyCall]:

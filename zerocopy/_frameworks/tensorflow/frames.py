@@ -7,7 +7,7 @@ from typing import Any
 from zerocopy.frames.hook import FramesHook
 
 
-class TensorFlowFrames(FramesHook):
+class Frames(FramesHook):
     """Eager tensors in host memory; TensorFlow pickles others itself."""
 
     def types(self) -> tuple[type, ...]:

@@ -10,7 +10,7 @@ from zerocopy.errors import UnsupportedConversionError
 from zerocopy.functions.gradients import ArrayFunction, Crossing, GradientsHook, Pullback, Spec
 
 
-class TensorFlowGradients(GradientsHook):
+class Gradients(GradientsHook):
     """``tf.GradientTape`` as producer, ``tf.custom_gradient`` as consumer."""
 
     def run(self, function: ArrayFunction, arrays: Sequence[Any]) -> list[Any]:

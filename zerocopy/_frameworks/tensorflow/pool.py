@@ -9,7 +9,7 @@ from zerocopy.errors import Reason
 from zerocopy.pool.hook import VariableHook, distribution_version
 
 
-class TensorFlowHook(VariableHook):
+class Pool(VariableHook):
     """A variable selects TensorFlow's allocator once, when it creates its context."""
 
     name = "tensorflow"

@@ -49,13 +49,6 @@ class Torch(Framework):
     name = "torch"
     aliases = ("pytorch",)
     types = ("Tensor",)
-    pool_hook = "zerocopy._frameworks.torch.pool:TorchHook"
-    frames_hook = "zerocopy._frameworks.torch.frames:TorchFrames"
-    audit_hook = "zerocopy._frameworks.torch.audit:TorchAudit"
-    gradients_hook = "zerocopy._frameworks.torch.gradients:TorchGradients"
-    pytree_hook = "zerocopy._frameworks.torch.pytrees:flatten"
-    compound_hook = "zerocopy._frameworks.torch.compounds:TorchCompounds"
-    loading_hook = "zerocopy._frameworks.torch.loading:TorchLoading"
     root_modules = ("torch",)
     distribution = "torch"
     device_kinds = ("cpu", "cuda")

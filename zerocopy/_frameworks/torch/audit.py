@@ -9,7 +9,7 @@ from zerocopy import registry
 from zerocopy.audit.hook import AuditHook, CopyCall
 
 
-class TorchAudit(AuditHook):
+class Audit(AuditHook):
     """``torch.from_numpy`` and ``torch.from_dlpack`` alias or raise, so they are not listed."""
 
     def calls(self) -> list[CopyCall]:

@@ -7,7 +7,7 @@ from typing import Any
 from zerocopy.frames.hook import FramesHook
 
 
-class TorchFrames(FramesHook):
+class Frames(FramesHook):
     """Plain tensors in host memory; torch pickles others itself."""
 
     def types(self) -> tuple[type, ...]:

@@ -13,7 +13,7 @@ from zerocopy.functions.gradients import ArrayFunction, Crossing, GradientsHook,
 from zerocopy.protocols.exporter_errors import is_error
 
 
-class TorchGradients(GradientsHook):
+class Gradients(GradientsHook):
     """``torch.autograd.grad`` as producer, ``torch.autograd.Function`` as consumer."""
 
     def run(self, function: ArrayFunction, arrays: Sequence[Any]) -> list[Any]:
@@ -207,7 +207,7 @@ class _Step:
             return [None if x is None else next(owned) for x in gradients]
         derivative = self.crossing.derivative(self.wanted, given, self.pullback)
         used = [x for x in cotangents if x is not None]
-        step = TorchGradients().differentiable(derivative)
+        step = Gradients().differentiable(derivative)
         results = iter(step(*tensors, *used))
         return [next(results) if want else None for want in self.wanted]
 

@@ -13,7 +13,7 @@ from zerocopy.dtype import from_numpy
 from zerocopy.loading.hook import LoadingHook
 
 
-class TorchLoading(LoadingHook):
+class Loading(LoadingHook):
     """A loader of tensors is an ``IterableDataset``, of which each worker delivers a part.
 
     Tensors of a device belong to torch's caching allocator and to torch's current stream.

@@ -15,7 +15,7 @@ _BACKEND = "backend:cudaMallocAsync"
 _NEW, _OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 
 
-class TorchHook(PoolHook):
+class Pool(PoolHook):
     """torch reads its backend at import, and accepts another allocator until its first allocation."""
 
     name = "torch"

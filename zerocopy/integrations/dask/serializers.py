@@ -20,7 +20,8 @@ from zerocopy import forks, registry
 from zerocopy.errors import ZeroCopyError
 from zerocopy.frames import from_frames, to_frames
 from zerocopy.frames.arrays import as_bytes
-from zerocopy.frames.hook import FramesHook, hook_of
+from zerocopy.frames.hook import FramesHook
+from zerocopy.framework import hook_of
 from zerocopy.integrations.dask import peers
 from zerocopy.protocols.array_interface import address, aligned_empty
 from zerocopy.protocols.exporter_errors import is_error
@@ -300,7 +301,7 @@ def register_all() -> None:
     serialize, deserialize = _dispatches()
     for name in registry.frameworks():
         framework = registry.by_name(name)
-        if not framework.frames_hook:
+        if not framework.has_hook("frames"):
             continue
         if forks.is_imported(name):
             register(name)
@@ -316,7 +317,7 @@ def register(name: str) -> None:
     module = framework.module()
     if name in _OWN_MODULES:
         importlib.import_module(_OWN_MODULES[name])
-    hook = None if name in _ALIASED_BY_DASK else hook_of(framework)
+    hook = None if name in _ALIASED_BY_DASK else hook_of(framework, FramesHook)
     types = hook.types() if hook else [_attribute(module, path) for path in _ALIASED_BY_DASK[name]]
     serialize, deserialize = _dispatches()
     with _lock:

@@ -23,7 +23,8 @@ import numpy as np
 from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
 from zerocopy.frames import to_frames
-from zerocopy.frames.hook import hook_of
+from zerocopy.frames.hook import FramesHook
+from zerocopy.framework import hook_of
 from zerocopy.integrations.multiprocessing.sending import MINIMUM, by_handle
 from zerocopy.pickling import Pickler, restore
 from zerocopy.protocols.exporter_errors import is_error
@@ -198,7 +199,7 @@ def _is_selected(cls: type) -> bool:
     if framework is None or (names is not None and framework.name not in names):
         return False
     try:
-        return cls in hook_of(framework).types()
+        return cls in hook_of(framework, FramesHook).types()
     except ZeroCopyError:  # its version is too old, for example
         return False
 

@@ -11,7 +11,8 @@ import numpy as np
 from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
 from zerocopy.frames import from_frames, to_frames
-from zerocopy.frames.hook import hook_of
+from zerocopy.frames.hook import FramesHook
+from zerocopy.framework import hook_of
 from zerocopy.integrations.ray.private_memory import writable_frame
 from zerocopy.source import Array
 
@@ -62,7 +63,7 @@ class Serializer:
 
     def __init__(self, framework: str) -> None:
         self._framework = framework
-        self._hook = hook_of(registry.by_name(framework))
+        self._hook = hook_of(registry.by_name(framework), FramesHook)
 
     def types(self) -> tuple[type, ...]:
         """Return the types to register, each alone: Ray does not look for the types of bases."""

@@ -13,9 +13,10 @@ from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
 from zerocopy.describe import opened as opened_handle
 from zerocopy.errors import UnsupportedConversionError
+from zerocopy.framework import hook_of
 from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.errors import LoaderOptionError, ReadError
-from zerocopy.loading.hook import hook_of
+from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources import memory
 from zerocopy.loading.sources.files import Files, find_files
@@ -52,7 +53,7 @@ def _opened(source: Any, options: LoaderOptions) -> Dataset | Stream:
         _refuse_objects(source)
         return _open_files(find_files([os.fspath(path) for path in source]), options)
     framework = registry.by_type(type(source))
-    is_opened = framework is not None and framework.loading_hook != ""  # SciPy's DOK array is a dict too
+    is_opened = framework is not None and framework.has_hook("loading")  # SciPy's DOK array is a dict too
     if isinstance(source, Mapping) and not is_opened:
         return memory.open_arrays(source, options, "a dict of arrays")
     if isinstance(source, np.ndarray):
@@ -110,7 +111,7 @@ def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
         return memory.open_data_set(source)
     columns = options.columns if options.schema is None else None
     for owner in registry.by_root(type(source)):
-        opened = hook_of(owner).open(source, columns)
+        opened = hook_of(owner, LoadingHook).open(source, columns)
         if opened is not None:
             _refuse_columns(opened, options)
             return _split(opened, options)
@@ -148,8 +149,8 @@ def _refuse_columns(opened: Dataset | Stream, options: LoaderOptions) -> None:
 def _check_decode(options: LoaderOptions) -> None:
     """Refuse an unknown decoder, and options that only the host's reader has, before a file is opened."""
     framework = registry.find(options.decode) if isinstance(options.decode, str) else None
-    if not hook_of(framework).can_decode:
-        names = [name for name in registry.frameworks() if hook_of(registry.by_name(name)).can_decode]
+    if not hook_of(framework, LoadingHook).can_decode:
+        names = sorted(f.name for f in registry.known() if hook_of(f, LoadingHook).can_decode)
         known = " or ".join(map(repr, names))
         why = f"it must be None, or a framework that decodes Parquet files: {known}"
         raise _decode_error(options, why, f"pass decode={known}; or {_HOST}")
@@ -168,7 +169,7 @@ def _decoded(source: Dataset | Stream, options: LoaderOptions) -> Dataset:
     if not isinstance(source, ParquetFiles) or not source.is_plain:
         why = f"the source is {source.name}, and only the columns of local Parquet files are decoded"
         raise _decode_error(options, why, f"pass paths of Parquet files; or {_HOST}")
-    decoder = hook_of(registry.by_name(options.decode or "")).decoder(source, device.id)
+    decoder = hook_of(registry.by_name(options.decode or ""), LoadingHook).decoder(source, device.id)
     assert decoder is not None  # `_check_decode` has refused other frameworks
     return decoder
 

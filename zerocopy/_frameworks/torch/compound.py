@@ -125,7 +125,7 @@ class TorchRagged(CompoundHook):
         return torch.nested.nested_tensor_from_jagged(values, offsets)
 
 
-class TorchCompounds(CombinedHook):
+class Compound(CombinedHook):
     """Sparse and nested tensors."""
 
     hooks = (TorchSparse(), TorchRagged())

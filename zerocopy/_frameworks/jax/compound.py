@@ -27,7 +27,7 @@ _NEGATIVE = Reason(
 _INDEX_TYPES = (np.dtype("int32"), np.dtype("int64"))
 
 
-class JaxSparse(CompoundHook):
+class Compound(CompoundHook):
     """BCOO is COO with one array of coordinates of shape (count, ndim); BCSR is CSR."""
 
     def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:

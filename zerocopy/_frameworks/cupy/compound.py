@@ -13,7 +13,7 @@ from zerocopy.compound.sparse import SparseLayout, refuse_format
 _FORMATS = ("csr", "csc", "coo")
 
 
-class CuPySparse(CompoundHook):
+class Compound(CompoundHook):
     """The constructors of CuPy keep arrays of int32 indices, and cast others without a check."""
 
     def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:

@@ -23,7 +23,7 @@ _VIEWS = Reason(
 )
 
 
-class PyArrowRagged(CompoundHook):
+class Compound(CompoundHook):
     """Lists of numbers or of lists. The planner handles lists of other types, which tensors lack."""
 
     converts_own = False  # it keeps the names and the nullability of the items

@@ -65,7 +65,7 @@ class TensorFlowRagged(CompoundHook):
         return tf.RaggedTensor.from_nested_row_splits(values, levels, validate=False)
 
 
-class TensorFlowCompounds(CombinedHook):
+class Compound(CombinedHook):
     """Sparse and ragged tensors."""
 
     hooks = (TensorFlowSparse(), TensorFlowRagged())
