@@ -77,9 +77,10 @@ class PyArrow(Hub):
     def __init__(self, form: str | None = None) -> None:
         super().__init__()
         self.form = form
-        if form not in (None, "Array"):
-            self.compound_hook = ""
         self.kind = {None: "both", "Array": "column"}.get(form, "table" if form in _TABLES else "tensor")
+
+    def has_hook(self, name: str) -> bool:
+        return super().has_hook(name) and (name != "compound" or self.form in (None, "Array"))
 
     def variant(self, form: str) -> Framework | None:
         return PyArrow(form) if form in (*_TENSORS, *_TABLES) else None
