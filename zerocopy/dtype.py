@@ -98,6 +98,7 @@ _FOREIGN = [
 
 ALL: tuple[DType, ...] = (*_NATIVE, *_FOREIGN)
 NATIVE_NAMES = frozenset(t.name for t in _NATIVE)
+REAL_NAMES = tuple(t.name for t in _NATIVE if t.code != COMPLEX)
 #: Types whose elements are smaller than a byte: frameworks disagree on their layout.
 SUBBYTE_NAMES = frozenset(t.name for t in _FOREIGN if t.bits < 8 and t.lanes == 1)
 

@@ -7,6 +7,7 @@ subclasses `Framework` and imports from this module alone.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import re
 import sys
@@ -89,6 +90,9 @@ class Framework:
         DLPack. It then serves as exporter for producers without one (law 7).
     has_dimensions : bool
         Whether columns of one of its tables can have different rows.
+    forms : tuple of str
+        Classes of its module that ``to="name.Class"`` chooses, for a framework with several of them. The
+        framework for one has it as its attribute `form`.
     options : tuple of str
         Options that few targets support, such as ``"connection"``; `from_table` reads ``table.options``.
     actions : mapping of str to Fix
@@ -122,6 +126,8 @@ class Framework:
     can_cast: bool = False
     has_dimensions: bool = False
     options: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()
+    form: str | None = None
     actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 
@@ -144,7 +150,7 @@ class Framework:
         try:
             # It waits for a thread that is still importing the module; torch crashes if used earlier.
             module: ModuleType = while_forks_wait(partial(importlib.import_module, self.name))
-        except Exception as error:  # TensorFlow raises TypeError if protobuf is too new
+        except Exception as error:  # also TypeError (TensorFlow, protobuf), AttributeError (MXNet, NumPy)
             if not is_error(error):
                 raise
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
@@ -190,7 +196,7 @@ class Framework:
 
     def is_native(self, obj: Any) -> bool:
         """Whether ``convert`` returns `obj`, an owned object, itself."""
-        return True
+        return self.form is None or isinstance(obj, getattr(self.module(), self.form))
 
     def like(self, obj: Any) -> Framework:
         """Return the framework that makes objects with the labels of `obj`, an owned object."""
@@ -222,7 +228,11 @@ class Framework:
 
     def variant(self, form: str) -> Framework | None:
         """Return the framework for ``to="name.form"``; None if it does not have `form`."""
-        return None
+        if form not in self.forms:
+            return None
+        framework = copy.copy(self)
+        framework.form = form
+        return framework
 
     def device_copy_reasons(self, view: StridedView) -> list[Reason]:
         """Return why `view`, memory of any device, must be copied on that device; as `copy_reasons`."""
@@ -381,7 +391,7 @@ class Framework:
         """Return exporters for objects of exactly the type `cls`, by form (see `FORMS`).
 
         An exporter returns the object in that form. If it raises anything, the conversion takes
-        the slow path. An empty dict keeps the type off the fast path.
+        the slow path. An empty dict keeps the type off the fast path. The form ``native`` may be None.
         """
         return {}
 

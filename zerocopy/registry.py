@@ -354,6 +354,17 @@ def relay(view: StridedView, *, dlpack: bool = False, cast: bool = False) -> Fra
     )
 
 
+def dlpack_producer(source: Source) -> Any:
+    """Return a producer of device memory that exports DLPack, for consumers that import nothing else.
+
+    Of memory that has only the CUDA Array Interface, it is an array of a framework that has both (law 7).
+    """
+    if hasattr(type(source.producer), "__dlpack__"):
+        return source.producer
+    framework = relay(source.view, dlpack=True)
+    return framework.source(framework.from_device(source, None)).producer
+
+
 class RelayedCopy:
     """``Source.to_host`` of device memory whose producer has protocols only: a framework copies it."""
 

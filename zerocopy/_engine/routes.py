@@ -179,8 +179,9 @@ def by_new_route(obj: Any, to: Any) -> Any:
         if source is None or routes_of(to, {}).get(cls) is not None:
             return NotImplemented
         exporters = source.fast_exporters(cls)
-        if not (source.tables and "columns" in exporters) and not (
-            "native" in exporters and "native" in (registry.find(to) or resolve(to)).fast_importers()
+        if not (source.tables and "columns" in exporters) and (
+            exporters.get("native") is None
+            or (registry.find(to) or resolve(to)).fast_importers().get("native") is None
         ):
             return NotImplemented
         route = keep(obj, to, {})

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from zerocopy.device import Device
-from zerocopy.dtype import SUBBYTE_NAMES, DType
+from zerocopy.dtype import SUBBYTE_NAMES, DType, to_numpy
 from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
-from zerocopy.framework import refuse_dtype
+from zerocopy.framework import refuse_dtype, refuse_ndim
+from zerocopy.protocols.array_interface import MAX_NDIM
 from zerocopy.strided_view import StridedView
+from zerocopy.tables.labels import duplicates, listed
+
+if TYPE_CHECKING:
+    from zerocopy.protocols.arrow_schema import Field
 
 #: A new row-major array, aligned to 64 bytes.
 _ALIGN = Fix(action="align", effect="allocates it at a multiple of 64 bytes")
@@ -46,6 +52,19 @@ def pairs(dtype: DType) -> list[Fix]:
     return [Fix(source, f"gives pairs of {half}", options={"dtype": None}, action="pairs")]
 
 
+def byte_order(dtype: Any) -> Reason:
+    """Return the reason to copy an array of NumPy whose bytes are swapped."""
+    why = f"the byte order ({dtype.str}) is not native, and only NumPy supports that"
+    fixes = [Fix("{x}.astype({x}.dtype.newbyteorder('='))", "swaps the bytes once")]
+    return Reason(why, code="byte-order", fixes=fixes)
+
+
+def packed_bits(target: str) -> Reason:
+    """Return the reason to copy booleans for a target that stores bits."""
+    as_bytes = Fix("numpy.asarray({x}).view('uint8')", "is aliased as bytes", action="bytes")
+    return Reason(f"{target} packs booleans into bits", code="packed-bits", fixes=[as_bytes])
+
+
 def element_reasons(view: StridedView) -> list[Reason]:
     """Return why memory must be copied for a target that reads whole elements at multiples of their size."""
     reasons = []
@@ -73,6 +92,15 @@ def layout(target: str, required: str) -> Reason:
         code="not-contiguous",
         fixes=[CONTIGUOUS],
     )
+
+
+def check_numpy(target: str, view: StridedView) -> None:
+    """Refuse memory that ndarrays cannot describe."""
+    if to_numpy(view.dtype) is None:
+        remedy = "pip install ml_dtypes, which adds it to NumPy" if view.dtype.lanes == 1 else ""
+        raise refuse_dtype(target, view.dtype, remedy)
+    if view.ndim > MAX_NDIM:
+        raise refuse_ndim(target, view, MAX_NDIM)
 
 
 def refuse_extended_dtype(target: str, dtype: DType) -> UnsupportedConversionError:
@@ -103,6 +131,39 @@ def refuse_column(
 ) -> UnsupportedConversionError:
     """Return the error for a column that the target cannot hold; the caller adds the column's name."""
     return UnsupportedConversionError("", why, remedy, code=code, fixes=fixes)
+
+
+def refuse_type(
+    target: str, field: Field, remedy: str, detail: str = "", action: str = ""
+) -> UnsupportedConversionError:
+    """Return the error for a column of an Arrow type that the target lacks; `action` replaces the remedy."""
+    why = f"it is {field}{detail}, which {target} lacks"
+    effect = "rounds to floats" if action == "cast:float64" else ""
+    fixes = [Fix(action=action, effect=effect)] if action else []
+    return refuse_column(why, "" if fixes else remedy, fixes=fixes)
+
+
+def check_unique(labels: Iterable[Hashable], target: str) -> None:
+    """Refuse names that several columns have."""
+    if twice := duplicates(labels):
+        why = f"several columns are called {listed(twice)}, and {target} requires unique names"
+        raise refuse_column(why, "rename them in the source", code="duplicate-names")
+
+
+def check_nul(labels: Iterable[Hashable], target: str) -> None:
+    """Refuse names with a NUL, for a target that reads them as C strings."""
+    if cut := [label for label in labels if "\0" in str(label)]:
+        why = f"the name {cut[0]!r} contains a NUL, at which {target} would cut it"
+        raise refuse_column(why, "rename it", code="nul-in-name")
+
+
+def check_index(target: str, device: Device, count: int, why: str, remedy: str) -> None:
+    """Refuse a CUDA device that is not one of `count`; `why` and `remedy` are for a count of 0."""
+    if not count:
+        asked = f"to={target!r}, device={str(device)!r}"
+        raise DeviceError(asked, why, remedy, code="other-device", fixes=[ON_HOST])
+    if device.id >= count:
+        raise refuse_index(target, device, count)
 
 
 def refuse_table(name: str) -> UnsupportedConversionError:

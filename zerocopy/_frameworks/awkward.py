@@ -9,19 +9,13 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.ragged import RaggedLayout, check_built, ragged_parts
 from zerocopy.device import Device
-from zerocopy.dtype import DType, from_numpy
+from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols.array_interface import MAX_NDIM, aligned_copy, host_view
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
-_NUMBERS = frozenset(
-    (
-        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-        *("bool", "float16", "float32", "float64", "complex64", "complex128"),
-    )
-)
 _RAGGED = Reason(
     "it is ragged",
     code="not-an-array",
@@ -119,7 +113,7 @@ class Awkward(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if view.dtype.name not in _NUMBERS:
+        if view.dtype.name not in NATIVE_NAMES:
             raise refuse_dtype("awkward", view.dtype)
         if view.ndim == 0:
             raise UnsupportedConversionError(
@@ -145,7 +139,7 @@ class Awkward(Framework):
         array_of, content_of = ak.Array, ak.contents.NumpyArray
 
         def ndarray(array: Any) -> Any:
-            if not array.flags.aligned or array.dtype.name not in _NUMBERS:
+            if not array.flags.aligned or array.dtype.name not in NATIVE_NAMES:
                 raise ValueError("misaligned, or not numbers: the slow path decides")
             return array_of(content_of(array))
 
@@ -156,6 +150,7 @@ class Compound(CompoundHook):
     """Lists of numbers, or of lists. Lists that were filtered or reordered are packed: a copy."""
 
     part_target = "numpy"
+    layout_type = RaggedLayout
 
     def read(self, obj: Any) -> tuple[RaggedLayout, tuple[Any, ...]] | None:
         if type(obj).__name__ in ("Record", "ArrayBuilder"):
@@ -181,11 +176,8 @@ class Compound(CompoundHook):
             values = values.copy() if _aliases(values, scattered) else values
         return RaggedLayout(len(levels), length, packed), (values, *levels)
 
-    def accepts(self, layout: Any) -> bool:
-        return isinstance(layout, RaggedLayout)
-
     def value_types(self, layout: RaggedLayout) -> frozenset[str]:
-        return _NUMBERS
+        return NATIVE_NAMES
 
     def fit(self, layout: RaggedLayout, parts: Sequence[Any]) -> tuple[RaggedLayout, list[Part]]:
         return ragged_parts("awkward", layout, parts, ("int64", "int32", "uint32"))
@@ -195,7 +187,7 @@ class Compound(CompoundHook):
 
         values, *levels = parts
         check_built(layout, parts)
-        if values.dtype.name not in _NUMBERS:
+        if values.dtype.name not in NATIVE_NAMES:
             raise ValueError("awkward has no such type")
         content = ak.contents.NumpyArray(values)
         for offsets in reversed(levels):

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from secrets import token_hex
 from typing import Any
 
@@ -23,7 +24,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.fixed_shape import nested_lists, shape_of
 from zerocopy.tables.hub import hub
-from zerocopy.tables.labels import duplicates, listed, text_warnings
+from zerocopy.tables.labels import listed, text_warnings
 
 _MAX_NDIM = 63  # Arrow imports schemas of 64 levels, and the table is one of them
 _FEATURES = b"huggingface"  # the key of a schema's metadata
@@ -32,11 +33,7 @@ _INDICES = Reason(
     "convert flatten_indices() of the dataset, which writes them in that order once",
     code="exporter-copies",
 )
-_BITS = Reason(
-    "datasets packs booleans into bits",
-    code="packed-bits",
-    fixes=[Fix("numpy.asarray({x}).view('uint8')", "is aliased as bytes", action="bytes")],
-)
+_BITS = obstacles.packed_bits("datasets")
 _DECODED = Reason(
     "datasets has no dictionaries: it is decoded",
     "decode it first",
@@ -182,12 +179,8 @@ class Datasets(Framework):
         return list(reasons)
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
-        if twice := duplicates([str(label) for label in table.labels]):
-            why = f"several columns are called {listed(twice)}, and datasets requires unique names"
-            raise UnsupportedConversionError("", why, "rename them in the source", code="duplicate-names")
-        if cut := [label for label in table.labels if "\0" in str(label)]:
-            why = f"the name {cut[0]!r} contains a NUL, at which datasets would cut it"
-            raise UnsupportedConversionError("", why, "rename it", code="nul-in-name")
+        obstacles.check_unique(map(str, table.labels), "datasets")
+        obstacles.check_nul(table.labels, "datasets")
         if not table.columns and table.length:
             why = "it has rows and no columns, and a dataset without columns has no rows"
             raise UnsupportedConversionError("", why, "add a column", code="no-columns")
@@ -286,10 +279,7 @@ def _ignored(obj: Any) -> tuple[str, ...]:
 # -- types ----------------------------------------------------------------------
 
 
-def _lacks(field: Field, remedy: str, detail: str = "", action: str = "") -> UnsupportedConversionError:
-    fixes = [Fix(action=action)] if action else []
-    why = f"it is {field}{detail}, which datasets lacks"
-    return obstacles.refuse_column(why, "" if fixes else remedy, fixes=fixes)
+_lacks = partial(obstacles.refuse_type, "datasets")
 
 
 def _reasons_against(field: Field) -> Iterator[Reason]:

@@ -14,7 +14,7 @@ from typing import Any
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._native import core
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import DType, by_name
+from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Fix, FrameworkNotInstalledError, Reason, UnsupportedConversionError
 from zerocopy.forks import is_imported
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim, while_forks_wait
@@ -23,10 +23,7 @@ from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
-_NATIVE_NAMES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "float16", "float32", "float64", "complex64",
-)  # fmt: skip
+_NATIVE_NAMES = (*REAL_NAMES, "complex64")
 _MAX_NDIM = 64
 _INSTALL = "pip install 'mlx[cpu]'"
 # mx.from_dlpack(x, copy=False) raises "Cannot import a CPU array without a copy" (ml-explore/mlx#3680).

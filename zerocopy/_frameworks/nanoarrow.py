@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
@@ -48,12 +49,7 @@ class Nanoarrow(Framework):
     root_modules = ("nanoarrow",)
     distribution = "nanoarrow"
     mutable = False
-
-    def __init__(self, form: str | None = None) -> None:
-        self.form = form
-
-    def variant(self, form: str) -> Framework | None:
-        return Nanoarrow(form) if form in ("Array", "ArrayStream") else None
+    forms = ("Array", "ArrayStream")
 
     def owns(self, cls: type) -> bool:
         # Its low-level streams and buffers are read by their protocols.
@@ -61,8 +57,7 @@ class Nanoarrow(Framework):
         return issubclass(cls, (na.Array, na.ArrayStream)) or _is_c_array(cls)
 
     def is_native(self, obj: Any) -> bool:
-        na = self.module()
-        return isinstance(obj, getattr(na, self.form) if self.form else (na.Array, na.ArrayStream))
+        return not _is_c_array(type(obj)) and super().is_native(obj)
 
     # -- source ---------------------------------------------------------------
 
@@ -164,9 +159,7 @@ class Nanoarrow(Framework):
         return (*warnings, *(() if table.single else text_warnings("nanoarrow", table.labels)))
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
-        if cut := [label for label in table.labels if "\0" in str(label)]:
-            why = f"the name {cut[0]!r} contains a NUL, at which nanoarrow would cut it"
-            raise UnsupportedConversionError("", why, "rename it", code="nul-in-name")
+        obstacles.check_nul(table.labels, "nanoarrow")
         return super().table_reasons(table)
 
     def from_table(self, table: Table) -> Any:

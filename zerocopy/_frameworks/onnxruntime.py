@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import DType, by_name
+from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim, version_numbers
 from zerocopy.protocols import dlpack
@@ -16,10 +16,7 @@ from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
 # GetOrtElementTypeFromDlpack (onnxruntime/core/dlpack/dlpack_converter.cc); no complex numbers.
-_NAMES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "float16", "float32", "float64", "bfloat16",
-)  # fmt: skip
+_NAMES = (*REAL_NAMES, "bfloat16")
 _FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 _HAS_FLOAT8 = (1, 32)  # the oldest version that was tested with them
 _MAX_NDIM = 64  # NumPy's, which exports host memory for it

@@ -12,18 +12,14 @@ from zerocopy.compound.canonical import canonical
 from zerocopy.compound.coordinates import check_index_type, coordinates, index_parts
 from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.sparse import SparseLayout, refuse_format
+from zerocopy.dtype import NATIVE_NAMES
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework, UnsupportedConversionError
 from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 
 #: GCXS runs functions that Numba compiles, which lacks float16 and the types of ml_dtypes.
-_COMPILED = frozenset(
-    (
-        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-        *("bool", "float32", "float64", "complex64", "complex128"),
-    )
-)
+_COMPILED = NATIVE_NAMES - {"float16"}
 _DENSE = Fix("{x}.todense()", "makes it dense")
 _INDEX_TYPES = (np.dtype("int64"), np.dtype("int32"))
 
@@ -65,6 +61,7 @@ class Compound(CompoundHook):
     """Indices are sorted and unique in both formats: its operations rely on it."""
 
     part_target = "numpy"
+    layout_type = SparseLayout
 
     def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:
         form = type(obj).__name__
@@ -81,9 +78,6 @@ class Compound(CompoundHook):
             return None
         compressed = "csr" if obj.compressed_axes == (0,) else "csc"
         return SparseLayout(compressed, shape, True, True), (obj.data, obj.indices, obj.indptr)
-
-    def accepts(self, layout: Any) -> bool:
-        return isinstance(layout, SparseLayout)
 
     def value_types(self, layout: SparseLayout) -> frozenset[str] | None:
         return None if layout.format == "coo" else _COMPILED

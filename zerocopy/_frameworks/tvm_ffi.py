@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import DType, by_name
+from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
@@ -18,8 +18,7 @@ from zerocopy.strided_view import StridedView
 # TVM FFI has no complex numbers (DLDataTypeToString refuses type code 5), and no dtypes of less than a byte
 # through NumPy, which exports host memory for it.
 _NAMES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "float16", "float32", "float64", "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
+    *REAL_NAMES, "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
 )  # fmt: skip
 _MAX_NDIM = 64  # NumPy's, which exports host memory for it

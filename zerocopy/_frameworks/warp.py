@@ -8,7 +8,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import CUDA, CUDA_HOST, HOST, Device
-from zerocopy.dtype import DType, by_name
+from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_array_interface
@@ -16,10 +16,6 @@ from zerocopy.protocols.array_interface import writable_alias
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 
-_NATIVE_NAMES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "float16", "float32", "float64",
-)  # fmt: skip
 _MAX_NDIM = 4  # ARRAY_MAX_DIMS (warp/native/array.h)
 # Kernels read sizes and strides as 32-bit integers; larger ones abort the process (NVIDIA/warp#1673).
 _INT32 = 2**31
@@ -157,7 +153,7 @@ class Warp(Framework):
 
         wp = self.module()
         array, cpu = wp.array, wp.get_device("cpu")
-        types = {np.dtype(name): getattr(wp, name) for name in _NATIVE_NAMES}
+        types = {np.dtype(name): getattr(wp, name) for name in REAL_NAMES}
 
         def ndarray(plain: Any) -> Any:
             flags = plain.flags
@@ -184,7 +180,7 @@ def _start(wp: Any) -> None:
 
 def _dtypes(wp: Any) -> dict[Any, DType]:
     """Return Warp's scalar types with their standard names; bfloat16 since Warp 1.13."""
-    names = (*_NATIVE_NAMES, "bfloat16")
+    names = (*REAL_NAMES, "bfloat16")
     return {getattr(wp, name): by_name(name) for name in names if hasattr(wp, name)}
 
 

@@ -63,6 +63,8 @@ class CompoundHook:
 
     Attributes
     ----------
+    layout_type : type
+        The layouts that it accepts; none by default.
     part_target : str
         The framework that holds the parts; empty for the hook's own framework.
     converts_own : bool
@@ -75,6 +77,7 @@ class CompoundHook:
     True
     """
 
+    layout_type: type | tuple[()] = ()
     part_target: str = ""
     converts_own: bool = True
 
@@ -84,7 +87,7 @@ class CompoundHook:
 
     def accepts(self, layout: Any) -> bool:
         """Whether the framework has arrays of this layout, or `fit` raises the reason why it does not."""
-        return False
+        return isinstance(layout, self.layout_type)
 
     def value_types(self, layout: Any) -> frozenset[str] | None:
         """Return the names of the dtypes that values of a layout of `fit` can have; None for all."""

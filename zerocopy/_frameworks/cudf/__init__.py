@@ -8,7 +8,7 @@ used. The memory layout of columns is in pylibcudf's folder, reached through the
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,6 @@ from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
-from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.to_tables import Copied
 
 _INSTALL = "pip install cudf-cu13, or cudf-cu12: nvidia-smi shows the CUDA version"
@@ -116,7 +115,7 @@ class CuDF(Framework):
         return [*reasons, _DAYS] if days else reasons
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
-        _unique(table.labels)
+        obstacles.check_unique(table.labels, "cuDF")
         warnings = []
         for label, column in zip(table.labels, table.columns, strict=True):
             stored = "" if column.field is None else _stored_as(column.field)
@@ -128,7 +127,7 @@ class CuDF(Framework):
 
     def from_table(self, table: Table) -> Any:
         cudf = self.module()
-        _unique(table.labels)
+        obstacles.check_unique(table.labels, "cuDF")
         if not any(_pylibcudf().on_gpu(column) for column in table.columns):
             arrow: Any = registry.by_name("pyarrow")
             arrow.module()
@@ -219,15 +218,6 @@ def _is_meaningful(index: Any) -> bool:
     """Whether an index has a name or is not the default one."""
     plain = isinstance(index, _classes("RangeIndex")) and (index.start, index.step) == (0, 1)
     return not plain or any(name is not None for name in index.names)
-
-
-def _unique(labels: Sequence[Hashable]) -> None:
-    if repeated := duplicates(labels):
-        raise obstacles.refuse_column(
-            f"several columns are called {listed(repeated)}, and cuDF requires unique names",
-            "rename them",
-            code="duplicate-names",
-        )
 
 
 def _plain(field: Field | None) -> bool:

@@ -16,6 +16,8 @@ _FORMATS = ("csr", "csc", "coo")
 class Compound(CompoundHook):
     """The constructors of CuPy keep arrays of int32 indices, and cast others without a check."""
 
+    layout_type = SparseLayout
+
     def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:
         if not is_sparse_type(type(obj)) or obj.format not in _FORMATS:
             return None
@@ -25,9 +27,6 @@ class Compound(CompoundHook):
             return layout, (obj.data, obj.row, obj.col)
         layout = SparseLayout(obj.format, tuple(obj.shape), canonical, canonical)
         return layout, (obj.data, obj.indices, obj.indptr)
-
-    def accepts(self, layout: Any) -> bool:
-        return isinstance(layout, SparseLayout)
 
     def fit(self, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Part]]:
         if layout.format not in _FORMATS or len(layout.shape) != 2:

@@ -125,8 +125,7 @@ class Jax(Framework):
             return view
 
         forms = {"ndarray": ndarray, "readonly": ndarray, "capsule": export, "aligned": export}
-        native = capsules.exporter()
-        return forms | ({"native": native} if native is not None else {})
+        return forms | {"native": capsules.exporter()}
 
     # -- target ---------------------------------------------------------------
 
@@ -183,12 +182,7 @@ class Jax(Framework):
     def from_device(self, source: Source, stream: int | None) -> Any:
         jax = self.module()
         self.check_device(source.view.device)
-        producer = source.producer
-        if not hasattr(type(producer), "__dlpack__"):
-            # JAX imports DLPack only, so a framework that exports CUDA memory through DLPack relays
-            # memory that has only the CUDA Array Interface (law 7).
-            relay = registry.relay(source.view, dlpack=True)
-            producer = relay.source(relay.from_device(source, None)).producer
+        producer = registry.dlpack_producer(source)
         if producer.__dlpack_device__()[0] == CUDA_MANAGED:
             producer = AsCuda(producer)
         if source.view.device.type == ROCM:
@@ -245,7 +239,7 @@ class Jax(Framework):
         native = capsules.importer(config, names)
         from_device = capsules.device_importer(self.module(), wide, _DEVICE_ALIGNMENT)
         forms = {"aligned": aligned, "readonly": readonly, "ndarray": ndarray, "cuda": from_device}
-        return forms | ({"native": native} if native is not None else {})
+        return forms | {"native": native}
 
     # -- devices --------------------------------------------------------------
 

@@ -30,6 +30,8 @@ _INDEX_TYPES = (np.dtype("int32"), np.dtype("int64"))
 class Compound(CompoundHook):
     """BCOO is COO with one array of coordinates of shape (count, ndim); BCSR is CSR."""
 
+    layout_type = SparseLayout
+
     def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:
         form = type(obj).__name__ if is_sparse_type(type(obj)) else ""
         if form not in ("BCOO", "BCSR") or obj.n_batch or obj.n_dense:
@@ -46,9 +48,6 @@ class Compound(CompoundHook):
         if form == "BCOO":
             return SparseLayout("coo", shape, *flags, "by-point"), (obj.data, obj.indices)
         return SparseLayout("csr", shape, *flags), (obj.data, obj.indices, obj.indptr)
-
-    def accepts(self, layout: Any) -> bool:
-        return isinstance(layout, SparseLayout)
 
     def fit(self, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Part]]:
         import jax

@@ -5,20 +5,17 @@ MXNet 1.9.1 is the last release, and needs NumPy 1.23 or older.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.mxnet.capsules import canonical, with_gil
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import UINT, DType, by_name, from_numpy
-from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, UnsupportedConversionError
+from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import writable_alias
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 
@@ -26,9 +23,7 @@ from zerocopy.strided_view import StridedView, contiguous_strides
 _NAMES = ("bool", "int8", "int32", "int64", "uint8", "float16", "float32", "float64", "bfloat16")
 _MAX_NDIM = 32  # NumPy's before 2.0, which passes the memory on; MXNet itself has no limit
 _MAX_SIZE = 2**31 - 2  # without INT64_TENSOR_SIZE, which the wheels lack
-# A separate environment, because other frameworks need NumPy 2.
-_DISTRIBUTION = 'mxnet==1.9.1 "numpy<1.24" # own venv'
-_INSTALL = f"pip install {_DISTRIBUTION}"
+_DISTRIBUTION = "mxnet==1.9.1 'numpy<1.24'"
 _GPU, _PINNED = 2, 3  # Context.devtype2str
 
 
@@ -57,26 +52,12 @@ class MXNet(Framework):
     types = ("nd.NDArray", "nd", "NDArray")
     root_modules = ("mxnet",)
     distribution = _DISTRIBUTION
+    install_hint = f"in an environment of its own, because others need NumPy 2: pip install {_DISTRIBUTION}"
     device_kinds = ("cpu", "cuda")
     # NDArray.writable = False prevents x += y, but neither x[:] = y nor out=x.
     marks_readonly = False
     # It has `copy_to_device`, but cannot relay device memory: PyPI's wheel is built without CUDA.
     can_copy_to_device = False
-
-    # -- presence ---------------------------------------------------------------
-
-    def module(self) -> ModuleType:
-        asked = f"to={self.name!r}"
-        if not self.installed():
-            raise FrameworkNotInstalledError(asked, "mxnet is not installed", _INSTALL, code="not-installed")
-        try:
-            return importlib.import_module(self.name)
-        except Exception as error:
-            if not is_error(error):
-                raise
-            # AttributeError, for example: it reads numpy.bool, which NumPy 1.24 removed.
-            why = f"importing it failed: {error}"
-            raise FrameworkNotInstalledError(asked, why, _INSTALL, code="not-installed") from error
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().nd.NDArray)
@@ -224,16 +205,9 @@ class MXNet(Framework):
 
     def check_device(self, device: Device) -> None:
         super().check_device(device)
-        count = 0 if device.is_host else self._count()
-        if not device.is_host and count == 0:
-            raise DeviceError(
-                f"to='mxnet', device={str(device)!r}",
-                "MXNet sees no CUDA device",
-                "install a build for CUDA, such as mxnet-cu112",
-                code="other-device",
-            )
-        if not device.is_host and device.id >= count:
-            raise obstacles.refuse_index("mxnet", device, count)
+        if not device.is_host:
+            remedy = "install a build for CUDA, such as mxnet-cu112"
+            obstacles.check_index("mxnet", device, self._count(), "MXNet sees no CUDA device", remedy)
 
     def devices(self) -> list[str]:
         return ["cpu", *(f"cuda:{i}" for i in range(self._count()))]

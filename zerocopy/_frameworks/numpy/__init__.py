@@ -13,8 +13,8 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason
-from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
-from zerocopy.protocols.array_interface import MAX_NDIM, address
+from zerocopy.framework import Framework, identity
+from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -107,9 +107,7 @@ class NumPy(Framework):
 
         if array.dtype.isnative:
             return Source(name, view, host)
-        why = f"the byte order ({array.dtype.str}) is not native, and only NumPy supports that"
-        fixes = [Fix("{x}.astype({x}.dtype.newbyteorder('='))", "swaps the bytes once")]
-        return Source(name, view, host, "buffer", [Reason(why, code="byte-order", fixes=fixes)])
+        return Source(name, view, host, "buffer", [obstacles.byte_order(array.dtype)])
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         import numpy as np
@@ -146,11 +144,7 @@ class NumPy(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if to_numpy(view.dtype) is None:
-            remedy = "pip install ml_dtypes, which adds it to NumPy" if view.dtype.lanes == 1 else ""
-            raise refuse_dtype("numpy", view.dtype, remedy)
-        if view.ndim > MAX_NDIM:
-            raise refuse_ndim("numpy", view, MAX_NDIM)
+        obstacles.check_numpy("numpy", view)
         return []
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
@@ -133,8 +134,7 @@ def time_column(
     field = Field("tdD" if days else f"ts{_UNITS[to]}:" if kind == "M" else f"tD{_UNITS[to]}")
     why = list(reasons)
     if not dtype.isnative and not reasons:
-        fixes = [Fix("{x}.astype({x}.dtype.newbyteorder('='))", "swaps the bytes once")]
-        why.append(Reason(f"the bytes are in the other order ({dtype.str})", code="byte-order", fixes=fixes))
+        why.append(obstacles.byte_order(dtype))
     if days:
         fixes = [Fix("{x}.astype('M8[s]')", "has the same layout in both")]
         text = "Arrow's date32 has 32 bits and NumPy's datetime64 has 64"

@@ -60,6 +60,7 @@ class Pandas(Framework):
     distribution = "pandas"
     marks_readonly = True
     options = ("index",)
+    forms = ("DataFrame", "Series")
     actions: Mapping[str, Fix] = {
         "column": Fix("{x}[{label}]"),
         "replace": Fix("{x}.assign(**{{{label}: {value}}})"),
@@ -71,15 +72,6 @@ class Pandas(Framework):
         "drop-nulls": Fix("{x}.dropna()"),
         "join-lists": Fix("{x}.explode()"),
     }
-
-    def __init__(self, form: str | None = None) -> None:
-        self.form = form
-
-    def variant(self, form: str) -> Framework | None:
-        return Pandas(form) if form in ("DataFrame", "Series") else None
-
-    def is_native(self, obj: Any) -> bool:
-        return self.form is None or isinstance(obj, getattr(self.module(), self.form))
 
     def owns(self, cls: type) -> bool:
         pd = self.module()

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy.device import HOST
 from zerocopy.dtype import by_name, from_numpy, native_numbers
@@ -219,8 +220,7 @@ def _of_numpy(pd: Any, values: Any) -> Column:
         raise UnsupportedConversionError("", why, code="missing-dtype", fixes=[Fix("{x}.astype('float64')")])
     if dtype.isnative:
         return _numbers(array, _source(array))
-    fixes = [Fix("{x}.astype({x}.dtype.newbyteorder('='))", "swaps the bytes once")]
-    swapped = Reason(f"the bytes are in the other order ({dtype.str})", code="byte-order", fixes=fixes)
+    swapped = obstacles.byte_order(dtype)
     view = StridedView(address(array), array.shape, array.strides, standard, HOST, True, array)
     return _numbers(array, Source(_NAME, view, lambda: array.astype(native), "buffer", [swapped]))
 

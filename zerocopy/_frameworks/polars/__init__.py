@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.polars.series import (
     OWN,
     aliases_ndarrays,
@@ -38,7 +39,7 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
-from zerocopy.tables.labels import duplicates, listed, text_warnings
+from zerocopy.tables.labels import text_warnings
 
 
 class Polars(Framework):
@@ -55,6 +56,7 @@ class Polars(Framework):
     root_modules = ("polars",)
     distribution = "polars"
     mutable = False  # polars copies before it writes
+    forms = ("DataFrame", "Series")
     actions: Mapping[str, Fix] = {
         "column": Fix("{x}[{label}]"),
         "replace": Fix("{x}.with_columns({value}.alias({label}))"),
@@ -69,20 +71,12 @@ class Polars(Framework):
         "combine-chunks": Fix("{x}.rechunk()"),
     }
 
-    def __init__(self, form: str | None = None) -> None:
-        self.form = form
-
-    def variant(self, form: str) -> Framework | None:
-        return Polars(form) if form in ("DataFrame", "Series") else None
-
     def owns(self, cls: type) -> bool:
         pl = self.module()
         return issubclass(cls, (pl.DataFrame, pl.Series, pl.LazyFrame))
 
     def is_native(self, obj: Any) -> bool:
-        pl = self.module()
-        forms = (pl.DataFrame, pl.Series) if self.form is None else (getattr(pl, self.form),)
-        return isinstance(obj, forms)
+        return not isinstance(obj, self.module().LazyFrame) and super().is_native(obj)
 
     # -- source ---------------------------------------------------------------
 
@@ -148,9 +142,7 @@ class Polars(Framework):
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         """Return no reasons; refuse labels that a frame cannot have."""
         labels = [str(label) for label in table.labels]
-        if twice := duplicates(labels):
-            why = f"several columns are called {listed(twice)}, and polars requires unique names"
-            raise UnsupportedConversionError("", why, "rename them in the source", code="duplicate-names")
+        obstacles.check_unique(labels, "polars")
         if self.form == "Series" and len(labels) != 1:
             why = f"a table of {len(labels)} columns is not one polars.Series"
             fixes = [Fix(options={"columns": labels[:1]}, effect="picks one"), Fix(to="polars.DataFrame")]

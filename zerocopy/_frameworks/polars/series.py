@@ -17,8 +17,8 @@ from zerocopy._frameworks.polars.types import (
     hollow_error,
     is_enum,
     reasons_against,
-    walk,
 )
+from zerocopy.dtype import REAL_NAMES
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import refuse_ndim
 from zerocopy.protocols import arrow_c
@@ -36,10 +36,6 @@ from zerocopy.tables.hub import hub
 _FORMATS = {name: code for code, name in NUMBERS.items()}
 _FORMATS |= {"null": "n", "boolean": "b", "string": "vu", "binary": "vz", "date": "tdD", "time": "ttn"}
 _FORMATS |= {"int128": "Int128", "uint128": "UInt128"}
-_NAMES = (
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-    *("float16", "float32", "float64", "bool"),
-)
 _FIXED = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "dictionary")
 _CODES = Reason(
     "polars computes the codes of a Categorical for each export",
@@ -64,7 +60,7 @@ class SeriesColumn(ArrowColumn):
 
     def __init__(self, series: Any, field: Field) -> None:
         self.series = series
-        codes = any(f.dictionary and not any(map(is_enum, f.metadata)) for f in walk(field))
+        codes = any(f.dictionary and not any(map(is_enum, f.metadata)) for f in field.walk())
         # polars exports each chunk with its own codes and categories, so export a copy with one chunk.
         whole = series.rechunk(in_place=False) if codes and series.n_chunks() > 1 else series
         super().__init__(
@@ -79,7 +75,7 @@ class SeriesColumn(ArrowColumn):
         )
 
     def arrow_reasons(self) -> list[Reason]:
-        if any(f.kind == "unknown" for f in walk(self.field)):
+        if any(f.kind == "unknown" for f in self.field.walk()):
             why = f"it is {self.series.dtype}, which Arrow lacks"
             raise UnsupportedConversionError("", why, CAST, code="missing-dtype", fixes=CASTS)
         return list(self.reasons)
@@ -89,7 +85,7 @@ class SeriesColumn(ArrowColumn):
         return super().arrow()
 
     def extents(self) -> Iterator[tuple[int, int]]:
-        if any(part.dictionary for part in walk(self.field)):
+        if any(part.dictionary for part in self.field.walk()):
             # The codes, without the categories, which belong to the type.
             return column_of(self.series.to_physical()).extents()
         return super().extents()
@@ -191,7 +187,7 @@ def ndarray_reasons(pl: Any, column: Any) -> list[Reason]:
     source, view = column.source, column.source.view
     if source.refusal is not None:
         raise refused_by(source.refusal)
-    if view.dtype.name not in _NAMES:
+    if view.dtype.name not in REAL_NAMES:
         why = f"it is {view.dtype.name}, which polars lacks"
         raise UnsupportedConversionError(
             "", why, obstacles.CAST, code="missing-dtype", fixes=obstacles.pairs(view.dtype)
@@ -269,7 +265,7 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
     if field is None or field.children or any(True for _ in reasons_against(pl, field)):
         array = adapted(pa, name, array)
     enum_metadata = {k: v for k, v in (field.metadata if field else {}).items() if k.startswith(b"_PL_")}
-    nested = bool(field and field.children and any(f.dictionary for f in walk(field)))
+    nested = bool(field and field.children and any(f.dictionary for f in field.walk()))
     # In a nested type, and in a table, polars loses the rows after an empty chunk of
     # dictionaries, and panics on a dictionary without values.
     rows = (

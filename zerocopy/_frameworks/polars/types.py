@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
@@ -20,11 +20,7 @@ from zerocopy.tables.column import Column
 from zerocopy.tables.fixed_shape import nested_lists, shape_of
 from zerocopy.tables.hub import hub
 
-BITS = Reason(
-    "polars packs booleans into bits",
-    code="packed-bits",
-    fixes=[Fix("numpy.asarray({x}).view('uint8')", "is aliased as bytes", action="bytes")],
-)
+BITS = obstacles.packed_bits("polars")
 UNALIGNED = Reason(
     "the memory is not aligned to its item size, and polars copies it",
     code="misaligned",
@@ -77,18 +73,7 @@ def is_enum(key: bytes) -> bool:
     return key.startswith(b"_PL_ENUM")
 
 
-def walk(field: Field) -> Iterator[Field]:
-    """Yield a type and all its children."""
-    yield field
-    for child in field.children:
-        yield from walk(child)
-
-
-def _lacks(field: Field, remedy: str, detail: str = "", action: str = "") -> UnsupportedConversionError:
-    why = f"it is {field}{detail}, which polars lacks"
-    effect = "rounds to floats" if action == "cast:float64" else ""
-    fixes = [Fix(action=action, effect=effect)] if action else []
-    return obstacles.refuse_column(why, "" if fixes else remedy, fixes=fixes)
+_lacks = partial(obstacles.refuse_type, "polars")
 
 
 def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Reason]:
@@ -194,7 +179,7 @@ def hollow_error() -> UnsupportedConversionError:
 
 def check_dictionaries(column: ArrowColumn) -> None:
     """Refuse rows whose dictionary, inside another type, has no values."""
-    nested = column.field.children and any(part.dictionary for part in walk(column.field))
+    nested = column.field.children and any(part.dictionary for part in column.field.walk())
     if column.length and nested and any(chunk.length and hollow(chunk) for chunk in column.chunks):
         raise hollow_error()
 
@@ -299,6 +284,6 @@ def changes(pl: Any, field: Field) -> Iterator[str]:
         yield f"its metadata ({', '.join(lost)}) is lost: polars has no metadata"
     if field.extension == "arrow.fixed_shape_tensor":
         yield f"{field} becomes Array of shape {shape_of(field)[0]}"
-    for part in walk(field):
+    for part in field.walk():
         if other := _becomes(pl, part):
             yield f"{part} becomes {other}"

@@ -20,9 +20,9 @@ from zerocopy._frameworks.pyarrow.exporting import (
 )
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import DType, by_name, from_numpy
+from zerocopy.dtype import REAL_NAMES, DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
+from zerocopy.framework import identity, refuse_dtype, refuse_ndim
 from zerocopy.protocols.array_interface import MAX_NDIM, address, host_view, tidy_strides
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
@@ -32,13 +32,7 @@ from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
 from zerocopy.tables.labels import duplicates, listed, text_warnings
 
-_NUMBERS = frozenset(
-    (
-        *(f"int{bits}" for bits in (8, 16, 32, 64)),
-        *(f"uint{bits}" for bits in (8, 16, 32, 64)),
-        *(f"float{bits}" for bits in (16, 32, 64)),
-    )
-)
+_NUMBERS = frozenset(REAL_NAMES) - {"bool"}
 _TENSORS = ("Array", "Tensor", "FixedShapeTensorArray")
 _TABLES = ("Table", "RecordBatch", "RecordBatchReader", "ChunkedArray")
 
@@ -72,30 +66,19 @@ class PyArrow(Hub):
         "unify-dictionaries": Fix("{x}.unify_dictionaries().combine_chunks()"),
         "read": Fix("{x}.read_all()"),
     }
-    label = ""  # its name in reasons
+    forms = (*_TENSORS, *_TABLES)
 
-    def __init__(self, form: str | None = None) -> None:
-        super().__init__()
-        self.form = form
-        self.kind = {None: "both", "Array": "column"}.get(form, "table" if form in _TABLES else "tensor")
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return {None: "both", "Array": "column"}.get(self.form, "table" if self.form in _TABLES else "tensor")
 
     def has_hook(self, name: str) -> bool:
         return super().has_hook(name) and (name != "compound" or self.form in (None, "Array"))
-
-    def variant(self, form: str) -> Framework | None:
-        return PyArrow(form) if form in (*_TENSORS, *_TABLES) else None
 
     def owns(self, cls: type) -> bool:
         pa = self.module()
         kinds = (pa.Array, pa.ChunkedArray, pa.Table, pa.RecordBatch, pa.Tensor, pa.Scalar)
         return issubclass(cls, (*kinds, pa.RecordBatchReader))
-
-    def is_native(self, obj: Any) -> bool:
-        pa = self.module()
-        if self.form is not None:
-            exact: bool = isinstance(obj, getattr(pa, self.form))
-            return exact
-        return True
 
     # -- source ---------------------------------------------------------------
 
@@ -143,9 +126,8 @@ class PyArrow(Hub):
         if cls is pa.Tensor:
             return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # read-only if the tensor is
         if cls in (pa.Table, pa.RecordBatch):
-            native_table = table_exporter(cls)
             forms = {"columns": _one_chunk_each} | ({"arrow": _plain_table(pa)} if cls is pa.Table else {})
-            return forms | ({"native_table": native_table} if native_table is not None else {})
+            return forms | {"native_table": table_exporter(cls)}
         # Each type has a class. These hold numbers, and their exporter refuses nulls.
         if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES} or not _marks_immutable(pa):
             return {}
@@ -155,9 +137,8 @@ class PyArrow(Hub):
             return array.__dlpack__(max_version=(1, 0))
 
         readonly = without_nulls(np.from_dlpack)
-        native = native_exporter(cls)
         forms = {"versioned": versioned, "readonly": readonly, "ndarray": readonly}
-        return forms | ({"native": native} if native is not None else {})
+        return forms | {"native": native_exporter(cls)}
 
     def parse_dtype(self, spec: Any) -> DType | None:
         name = _ARROW_NAMES.get(str(spec))
@@ -165,14 +146,14 @@ class PyArrow(Hub):
 
     # -- target ---------------------------------------------------------------
 
-    def copy_reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView, label: str = "") -> list[Reason]:
         ndim = len(view.shape)
         form = self._form(ndim)
         if form == "Array" and ndim == 1 and view.dtype.name in _NUMBERS:  # columns: tables have thousands
             size = view.dtype.itemsize
             if (view.strides[0] == size or view.shape[0] < 2) and not view.ptr % size:
                 return []
-        label = self.label or f"pyarrow.{form}"
+        label = label or f"pyarrow.{form}"  # in reasons
         flat = view.dtype.name == "bool" and form == "Array"
         if view.dtype.name not in _NUMBERS and not flat:
             fixes = obstacles.pairs(view.dtype)
@@ -320,9 +301,7 @@ class PyArrow(Hub):
                     raise
                 return tensor(array)
 
-        native = native_importer(pa, _NUMBERS)
-        forms = {"ndarray": ndarray, "arrow": identity}
-        return forms | ({"native": native} if native is not None else {})
+        return {"ndarray": ndarray, "arrow": identity, "native": native_importer(pa, _NUMBERS)}
 
 
 # The classes of numeric arrays.

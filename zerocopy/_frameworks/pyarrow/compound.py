@@ -27,6 +27,7 @@ class Compound(CompoundHook):
     """Lists of numbers or of lists. The planner handles lists of other types, which tensors lack."""
 
     converts_own = False  # it keeps the names and the nullability of the items
+    layout_type = RaggedLayout
 
     def read(self, obj: Any) -> tuple[RaggedLayout, tuple[Any, ...]] | None:
         import pyarrow as pa
@@ -59,9 +60,6 @@ class Compound(CompoundHook):
             fill = _fill(obj) if len(levels) == 1 and packed is None else []
             raise _nulls(array.null_count, "values", name, fill, _without_others(obj, chunked))
         return RaggedLayout(len(levels), len(obj), packed, own_levels=own), (array, *levels)
-
-    def accepts(self, layout: Any) -> bool:
-        return isinstance(layout, RaggedLayout)
 
     def fit(self, layout: RaggedLayout, parts: Sequence[Any]) -> tuple[RaggedLayout, list[Part]]:
         layout, made = ragged_parts("Arrow", layout, parts, ("int64", "int32"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
@@ -32,9 +33,6 @@ _PADDED = ("Type_SPARSE_UNION", "Type_DENSE_UNION", "Type_LIST_VIEW", "Type_LARG
 
 class Hub(Framework):
     """The methods of pyarrow's Framework that other table frameworks use."""
-
-    def __init__(self) -> None:
-        self._forms: dict[str, Any] = {}
 
     def read_all(self, obj: Any) -> Any:
         """Read an object with the C data interface: a table or a column."""
@@ -108,8 +106,9 @@ class Hub(Framework):
             if not source.view.c_contiguous:
                 reasons.append(obstacles.layout("Arrow", "memory without gaps"))
             return reasons
-        form = self._form_of(len(source.view.shape))
-        obstructions = form.copy_reasons(source.view)
+        form = _column_form(len(source.view.shape))
+        # The target is another framework, whose name the caller knows.
+        obstructions = form.copy_reasons(source.view, "Arrow")
         if len(source.view.shape) > 1 and not obstructions and not source.view.c_contiguous:
             # The type could be permuted; most readers of such columns would ignore that.
             obstructions = [obstacles.layout("a column of tensors", "row-major memory")]
@@ -125,7 +124,7 @@ class Hub(Framework):
         if not array.flags.c_contiguous or (on_host and not source.reasons and column.obstacles):
             array = aligned_copy(array)
         if len(view.shape) > 1 and field is None:
-            return self._form_of(len(view.shape)).from_host(array, view.dtype, HOST, None)
+            return _column_form(len(view.shape)).from_host(array, view.dtype, HOST, None)
         bitmap = None if nulls is None or not column.null_count else _bitmap(pa, nulls)
         count = 0 if bitmap is None else column.null_count
         storage = array.view("int8") if view.dtype.name == "bool" else array
@@ -195,15 +194,11 @@ class Hub(Framework):
         kind = pa.struct(inner) if field.kind == "struct" else pa.list_(inner[0], field.list_size)
         return pa.Array.from_buffers(kind, length, [None], null_count=0, children=whole)
 
-    def _form_of(self, ndim: int) -> Framework:
-        name = "Array" if ndim == 1 else "FixedShapeTensorArray"
-        form: Any = self._forms.get(name)
-        if form is None:
-            form = self.variant(name)
-            assert form is not None
-            form.label = "Arrow"  # the target is another framework, whose name the caller knows
-            self._forms[name] = form
-        return form  # type: ignore[no-any-return]
+
+@cache
+def _column_form(ndim: int) -> Any:
+    """Return the framework of columns of numbers, or of tensors."""
+    return registry.by_name(f"pyarrow.{'Array' if ndim == 1 else 'FixedShapeTensorArray'}")
 
 
 def _type(pa: Any, field: Field | None) -> Any:

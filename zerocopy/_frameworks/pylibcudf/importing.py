@@ -92,7 +92,7 @@ def device_copy_reasons(column: ArrowColumn) -> list[Reason]:
     """Return the reasons to copy Arrow memory on the device; refuse what libcudf cannot hold."""
     check(column.field)
     _check_current(column.device)
-    parts = _with_children(column.field)
+    parts = list(column.field.walk())
     not_aliased = [p for p in parts if p.kind in _NOT_ALIASED or p.format == "+L" or p.timezone]
     if not_aliased:
         raise obstacles.refuse_column(
@@ -104,15 +104,9 @@ def device_copy_reasons(column: ArrowColumn) -> list[Reason]:
     return [*column.reasons, *([why] if bits else ())]
 
 
-def _with_children(field: Field) -> list[Field]:
-    return [field, *(part for child in field.children for part in _with_children(child))]
-
-
 def check(field: Field) -> None:
     """Refuse types that cuDF lacks and that no cast replaces."""
-    for part in _with_children(field):
-        if part.dictionary is not None:
-            check(part.dictionary)
+    for part in field.walk():
         remedy = _LACKS.get(part.kind)
         if part.format == "e" or (part.kind == "decimal" and part.width > 16):
             remedy = "cast it in Arrow: x.cast('float64')"

@@ -69,6 +69,7 @@ class Compound(CompoundHook):
     """CSR, CSC, BSR and COO. SciPy sorts and sums duplicates when an operation needs it."""
 
     part_target = "numpy"
+    layout_type = SparseLayout
 
     def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:
         form = obj.format
@@ -101,9 +102,6 @@ class Compound(CompoundHook):
                 ],
             ),
         )
-
-    def accepts(self, layout: Any) -> bool:
-        return isinstance(layout, SparseLayout)
 
     def fit(self, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Part]]:
         require_dimension("SciPy", layout)

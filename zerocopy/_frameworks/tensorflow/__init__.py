@@ -12,7 +12,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.tensorflow import fast_path
 from zerocopy.device import HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy, to_numpy
-from zerocopy.errors import DeviceError, Fix, Reason
+from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_driver, dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy, writable_alias
@@ -162,12 +162,7 @@ class TensorFlow(Framework):
         tf = self.module()
         where = source.view.device
         self.check_device(where)
-        producer = source.producer
-        if not hasattr(type(producer), "__dlpack__"):
-            # TensorFlow imports DLPack only, so a framework that exports CUDA memory through it relays
-            # memory that has only the CUDA Array Interface (law 7).
-            relay = registry.relay(source.view, dlpack=True)
-            producer = relay.source(relay.from_device(source, None)).producer
+        producer = registry.dlpack_producer(source)
         ready = LEGACY_DEFAULT_STREAM if stream is None else stream
         with cuda_driver.on_device(where.id):  # some producers export from the current device only
             capsule = dlpack.as_cuda(dlpack.request_on_device(producer, ready))
@@ -203,17 +198,9 @@ class TensorFlow(Framework):
         super().check_device(device)
         if device.is_host:
             return
-        gpus = self.module().config.list_logical_devices("GPU")
-        if not gpus:
-            raise DeviceError(
-                f"to='tensorflow', device={str(device)!r}",
-                "TensorFlow sees no GPU",
-                "install tensorflow[and-cuda], and check the driver with nvidia-smi",
-                code="other-device",
-                fixes=[obstacles.ON_HOST],
-            )
-        if device.id >= len(gpus):
-            raise obstacles.refuse_index("tensorflow", device, len(gpus))
+        count = len(self.module().config.list_logical_devices("GPU"))
+        remedy = "install tensorflow[and-cuda], and check the driver with nvidia-smi"
+        obstacles.check_index("tensorflow", device, count, "TensorFlow sees no GPU", remedy)
 
     def is_out_of_memory(self, error: Exception) -> bool:
         return isinstance(error, self.module().errors.ResourceExhaustedError)

@@ -14,14 +14,13 @@ from zerocopy.compound.sparse import SparseLayout, refuse_format
 class TensorFlowSparse(CompoundHook):
     """Eager sparse tensors. Order and duplicates are not recorded."""
 
+    layout_type = SparseLayout
+
     def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:
         if type(obj).__name__ != "SparseTensor" or not hasattr(obj.values, "numpy"):
             return None
         shape = tuple(int(size) for size in obj.dense_shape.numpy())
         return SparseLayout("coo", shape, None, None, "by-point"), (obj.values, obj.indices)
-
-    def accepts(self, layout: Any) -> bool:
-        return isinstance(layout, SparseLayout)
 
     def fit(self, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Part]]:
         if layout.format != "coo":
@@ -40,6 +39,8 @@ class TensorFlowSparse(CompoundHook):
 class TensorFlowRagged(CompoundHook):
     """Eager ragged tensors, with any number of ragged dimensions."""
 
+    layout_type = RaggedLayout
+
     def read(self, obj: Any) -> tuple[RaggedLayout, tuple[Any, ...]] | None:
         if type(obj).__name__ != "RaggedTensor":
             return None
@@ -47,9 +48,6 @@ class TensorFlowRagged(CompoundHook):
         if not hasattr(values, "numpy") or not hasattr(levels[0], "numpy"):
             return None  # symbolic
         return RaggedLayout(len(levels), len(levels[0]) - 1), (values, *levels)
-
-    def accepts(self, layout: Any) -> bool:
-        return isinstance(layout, RaggedLayout)
 
     def fit(self, layout: RaggedLayout, parts: Sequence[Any]) -> tuple[RaggedLayout, list[Part]]:
         return ragged_parts("TensorFlow", layout, parts, ("int64", "int32"), from_zero=True, same_type=True)

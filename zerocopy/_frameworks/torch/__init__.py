@@ -10,11 +10,10 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch import fast_path, native
 from zerocopy._frameworks.torch.fast_path import MAX_NDIM, cuda_importer
 from zerocopy._frameworks.torch.producer import imported, producer_of, stream_of
-from zerocopy._native import core
 from zerocopy.casting.on_device import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
-from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim, version_numbers
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
@@ -26,7 +25,7 @@ _FOREIGN = (
     "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
     "float4_e2m1fn_x2", "complex32",
 )  # fmt: skip
-_GRAD = Reason(
+GRAD = Reason(
     "it requires grad, and no other framework keeps the graph",
     code="requires-grad",
     fixes=[Fix("{x}.detach()", "aliases it without the graph")],
@@ -118,7 +117,7 @@ class Torch(Framework):
             host,
             "dlpack",
             reasons,
-            _GRAD if obj.requires_grad else None,
+            GRAD if obj.requires_grad else None,
             to_host=to_host,
             producer=producer_of(torch, tensor, device, dtype),
             contiguous=lambda: obj.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format),
@@ -129,10 +128,7 @@ class Torch(Framework):
         if cls is not torch.Tensor:
             return {}
         in_numpy = frozenset(t for t, dtype in dtypes(torch).items() if dtype.in_numpy)
-        compiled = native.exporter(torch) if core is not None else None
-        return fast_path.fast_exporters(torch, in_numpy) | (
-            {"native": compiled} if compiled is not None else {}
-        )
+        return fast_path.fast_exporters(torch, in_numpy) | {"native": native.exporter(torch)}
 
     # -- target ---------------------------------------------------------------
 
@@ -225,8 +221,7 @@ class Torch(Framework):
             return result, fits(torch, obj, result, dtypes(torch)[obj.dtype], dtype)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        compiled = native.importer(self.module()) if core is not None else None
-        return _fast_importers(self.module()) | ({"native": compiled} if compiled is not None else {})
+        return _fast_importers(self.module()) | {"native": native.importer(self.module())}
 
     # -- devices --------------------------------------------------------------
 
@@ -244,17 +239,11 @@ class Torch(Framework):
         if device.is_host:
             return
         torch = self.module()
-        if not torch.cuda.is_available():
-            built = torch.version.cuda is not None
-            raise DeviceError(
-                f"to='torch', device={str(device)!r}",
-                "torch sees no CUDA device" if built else "this build of torch does not support CUDA",
-                "check the driver with nvidia-smi" if built else "install a CUDA build: see pytorch.org",
-                code="other-device",
-                fixes=[obstacles.ON_HOST],
-            )
-        if device.id >= torch.cuda.device_count():
-            raise obstacles.refuse_index("torch", device, torch.cuda.device_count())
+        built = torch.version.cuda is not None
+        why = "torch sees no CUDA device" if built else "this build of torch does not support CUDA"
+        remedy = "check the driver with nvidia-smi" if built else "install a CUDA build: see pytorch.org"
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        obstacles.check_index("torch", device, count, why, remedy)
 
     def is_out_of_memory(self, error: Exception) -> bool:
         # On the host it is a plain RuntimeError, known by its text alone (c10/core/impl/alloc_cpu.cpp).

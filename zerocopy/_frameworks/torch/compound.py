@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks.torch import GRAD
 from zerocopy.compound.canonical import canonical
 from zerocopy.compound.coordinates import check_index_type, coordinates, index_parts
 from zerocopy.compound.hook import CombinedHook, CompoundHook, Part
@@ -16,11 +17,6 @@ from zerocopy.compound.sparse import COMPRESSED, SparseLayout
 from zerocopy.errors import Fix, Reason
 from zerocopy.forks import plain_lock
 
-_GRAD = Reason(
-    "it requires grad, and no other framework keeps the graph",
-    code="requires-grad",
-    fixes=[Fix("{x}.detach()", "aliases it without the graph")],
-)
 _LENGTHS = Reason(
     "its rows are parts of its values, with gaps between them",
     code="not-contiguous",
@@ -41,12 +37,14 @@ class TorchSparse(CompoundHook):
     not check it.
     """
 
+    layout_type = SparseLayout
+
     def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:
         form = _formats().get(obj.layout)
         if form is None:
             return None
         if obj.requires_grad:
-            raise obstacles.refuse_source(f"torch.{type(obj).__name__}", _GRAD)
+            raise obstacles.refuse_source(f"torch.{type(obj).__name__}", GRAD)
         shape = tuple(obj.shape)
         if form == "coo":
             if obj.dense_dim():
@@ -62,9 +60,6 @@ class TorchSparse(CompoundHook):
         if form == "csc":
             return layout, (obj.values(), obj.row_indices(), obj.ccol_indices())
         return layout, (obj.values(), obj.col_indices(), obj.crow_indices())
-
-    def accepts(self, layout: Any) -> bool:
-        return isinstance(layout, SparseLayout)
 
     def fit(self, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Part]]:
         if layout.format in COMPRESSED:
@@ -94,6 +89,8 @@ class TorchSparse(CompoundHook):
 class TorchRagged(CompoundHook):
     """Nested tensors with one ragged dimension, the second. Those with another layout have no offsets."""
 
+    layout_type = RaggedLayout
+
     def read(self, obj: Any) -> tuple[RaggedLayout, tuple[Any, ...]] | None:
         if not obj.is_nested:
             return None
@@ -102,15 +99,12 @@ class TorchRagged(CompoundHook):
         if obj.layout is not torch.jagged or type(obj).__name__ != "NestedTensor":
             return None
         if obj.requires_grad:
-            raise obstacles.refuse_source("torch.NestedTensor", _GRAD)
+            raise obstacles.refuse_source("torch.NestedTensor", GRAD)
         if isinstance(obj.shape[1], int):  # a ragged size is symbolic
             raise obstacles.refuse_source("torch.NestedTensor", _TRANSPOSED)
         if obj.lengths() is not None:
             raise obstacles.refuse_source("torch.NestedTensor", _LENGTHS)
         return RaggedLayout(1, int(obj.shape[0])), (obj.values(), obj.offsets())
-
-    def accepts(self, layout: Any) -> bool:
-        return isinstance(layout, RaggedLayout)
 
     def fit(self, layout: RaggedLayout, parts: Sequence[Any]) -> tuple[RaggedLayout, list[Part]]:
         return ragged_parts("torch", layout, parts, ("int64", "int32"), from_zero=True, max_depth=1)

@@ -6,15 +6,16 @@ is aliased as a JAX array is. Labels that the target lacks are reported by ``exp
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import Device
 from zerocopy.dtype import DType, from_numpy, native_numbers, to_numpy
 from zerocopy.errors import Fix, Reason
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
-from zerocopy.protocols.array_interface import MAX_NDIM
+from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
@@ -35,6 +36,8 @@ class XArray(Framework):
     distribution = "xarray"
     marks_readonly = True
     has_dimensions = True
+    forms = ("DataArray", "Dataset")
+    template: Any = None
     actions: Mapping[str, Fix] = {
         "align": Fix('zc.convert({x}, "numpy", copy=True)'),
         "column": Fix("{x}[{label}]"),
@@ -46,22 +49,18 @@ class XArray(Framework):
         "objects": Fix("{x}.values.tolist()"),
     }
 
-    def __init__(self, form: str | None = None, template: Any = None) -> None:
-        self.form, self.template = form, template
-        self.kind = {None: "both", "DataArray": "tensor", "Dataset": "table"}[form]
-
-    def variant(self, form: str) -> Framework | None:
-        return XArray(form) if form in ("DataArray", "Dataset") else None
-
-    def is_native(self, obj: Any) -> bool:
-        return self.form is None or isinstance(obj, getattr(self.module(), self.form))
+    @property
+    def kind(self) -> str:  # type: ignore[override]
+        return {None: "both", "DataArray": "tensor", "Dataset": "table"}[self.form]
 
     def owns(self, cls: type) -> bool:
         xr = self.module()
         return issubclass(cls, (xr.DataArray, xr.Dataset, xr.Variable))
 
     def like(self, obj: Any) -> Framework:
-        return XArray(self.form, obj)
+        framework = copy.copy(self)
+        framework.template = obj
+        return framework
 
     def labelled(self, result: Any, obj: Any) -> Any:
         from zerocopy._frameworks.xarray import building
@@ -112,11 +111,7 @@ class XArray(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if to_numpy(view.dtype) is None:
-            remedy = "pip install ml_dtypes, which adds it to NumPy" if view.dtype.lanes == 1 else ""
-            raise refuse_dtype("xarray", view.dtype, remedy)
-        if view.ndim > MAX_NDIM:
-            raise refuse_ndim("xarray", view, MAX_NDIM)
+        obstacles.check_numpy("xarray", view)
         return []
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
@@ -159,7 +154,7 @@ class XArray(Framework):
         from zerocopy._frameworks.xarray import building
 
         if not table.single:
-            building.refuse_labels(table.labels)
+            obstacles.check_unique(table.labels, "xarray")
         if self.template is not None or not building.index_places(table):
             return super().table_reasons(table)
         reasons: list[list[Reason]] = building.pandas().table_reasons(table)

@@ -25,7 +25,6 @@ from zerocopy.tables import on_device
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
 from zerocopy.tables.hub import hub
-from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.nulls import Nulls
 from zerocopy.tables.result import Masked
 from zerocopy.tables.to_tables import Copied
@@ -136,14 +135,6 @@ def values_of(column: Column) -> Any:
     return pandas().from_column(table).array
 
 
-def refuse_labels(labels: Sequence[Hashable]) -> None:
-    """Refuse names that several columns have."""
-    if twice := duplicates(labels):
-        why = f"several columns are called {listed([str(label) for label in twice])}"
-        remedy = "rename them: a dataset has each name once"
-        raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
-
-
 def index_places(table: Table) -> list[int]:
     """Return the positions of the columns that are row labels."""
     if table.index:
@@ -220,7 +211,7 @@ def own_values(column: Column) -> Any:
     own = getattr(column, "of_xarray", None)
     if own is None:
         return None
-    return fresh(own.copy(deep=True).load()) if isinstance(column, Copied) else own
+    return without_shared_text(own.copy(deep=True).load()) if isinstance(column, Copied) else own
 
 
 def like_dataset(xr: Any, template: Any, table: Table) -> Any:
@@ -229,7 +220,7 @@ def like_dataset(xr: Any, template: Any, table: Table) -> Any:
     coords = [column for label, column in pairs if label not in template.data_vars]
     copied = any(isinstance(column, Copied) for column in coords or table.columns)
     result = template.coords.to_dataset().copy(deep=copied)
-    result = fresh(result) if copied else result
+    result = without_shared_text(result) if copied else result
     for label, column in pairs:
         if label not in template.data_vars:
             continue  # a coordinate, which the result has
@@ -244,7 +235,7 @@ def like_column(template: Any, column: Column) -> Any:
     """Return a column with the name, dimensions, coordinates and attributes of an array or variable."""
     if getattr(column, "of_xarray", None) is None:
         return like_array(template, values_of(column))
-    return fresh(template.copy(deep=True).load()) if isinstance(column, Copied) else template
+    return without_shared_text(template.copy(deep=True).load()) if isinstance(column, Copied) else template
 
 
 def like_array(template: Any, values: Any) -> Any:
@@ -256,29 +247,30 @@ def like_array(template: Any, values: Any) -> Any:
         and np.may_share_memory(inner, values)
     )
     result = template.copy(deep=not alias, data=values)
-    return result if alias else fresh(result)
+    return result if alias else without_shared_text(result)
 
 
-def fresh(copied: Any) -> Any:
+def without_shared_text(copied: Any) -> Any:
     """Return a deep copy that shares no text: pandas' copies of it alias Arrow's buffers."""
     coords: Any = getattr(copied, "coords", {})
     new: dict[Hashable, Any] = {}
     for name, variable in getattr(coords, "variables", {}).items():
         if getattr(getattr(coords.xindexes.get(name), "index", None), "nlevels", 1) == 1:
-            values = _fresh_values(variable)
+            values = _copied_text(variable)
             new |= {} if values is None else {name: variable.copy(deep=False, data=values)}
     result = copied.assign_coords(new) if new else copied
     if getattr(copied, "name", None) in new:
         return result.coords[copied.name]  # a coordinate as an array is the variable of its own index
     own = getattr(result, "variable", None if hasattr(result, "data_vars") else result)
-    values = None if own is None else _fresh_values(own)
+    values = None if own is None else _copied_text(own)
     return result if values is None else result.copy(deep=False, data=values)
 
 
-def _fresh_values(variable: Any) -> Any:
-    """Return a copy of the extension array of pandas in a variable; None for other variables."""
+def _copied_text(variable: Any) -> Any:
+    """Return a copy of the array in Arrow's memory that a variable holds; None for other variables."""
     stored, _ = held(variable)
-    if not hasattr(getattr(stored, "array", stored), "__arrow_array__") or not hasattr(stored, "take"):
+    array, pd = getattr(stored, "array", stored), pandas().module()
+    if not isinstance(array, pd.arrays.ArrowExtensionArray):
         return None
-    backwards = np.arange(len(stored))[::-1]  # take() of all rows in order returns an alias
-    return stored.take(backwards).take(backwards)
+    copied = pd.array(hub().copied(array.__arrow_array__()), dtype=array.dtype)
+    return copied if stored is array else pd.Index(copied, name=stored.name)
