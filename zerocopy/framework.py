@@ -12,7 +12,7 @@ import importlib.util
 import re
 import sys
 from _thread import get_ident
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NewType, TypeVar
@@ -64,35 +64,37 @@ class Framework:
 
     Attributes
     ----------
-    name : str
-        The import name; ``to=`` takes it.
-    aliases, types : tuple of str
-        Other names that people write, such as ``"np"``, for which an error suggests `name`; attributes of
-        its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
+    name, aliases : str, tuple of str
+        The import name, which ``to=`` takes; other names that people write, such as ``"np"``, for which an
+        error suggests `name`.
     kind : str
         ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays.
+    types : tuple of str
+        Attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
+    forms : tuple of str
+        Classes of its module that ``to="name.Class"`` chooses, for a framework with several of them. The
+        framework for one has it as its attribute `form`.
     root_modules : tuple of str
         Top-level modules that define its types, and identify its objects without an import.
     distribution, install_hint, min_version : str
         The argument of ``pip install``; how to install it if that takes more; its oldest supported version.
     device_kinds : tuple of str
         Kinds of devices that hold its arrays, the preferred one first: ``("cpu", "cuda")``.
-    mutable, marks_readonly : bool
-        Whether callers can write to its arrays; whether it can mark memory as read-only.
-    aliases_host : bool
-        Whether `from_host` aliases memory; if False, it copies, and `copy_reasons` always has a reason.
     can_copy_to_device, can_cast : bool
         Whether it implements `copy_to_device`, and `cast`.
-    has_datetime64, has_records : bool
-        Whether its arrays hold NumPy's ``datetime64`` and ``timedelta64``; its structured types.
     can_export_dlpack : bool
         Whether it imports device memory through each protocol and exports it through
         DLPack. It then serves as exporter for producers without one (law 7).
+    aliases_host : bool
+        Whether `from_host` aliases memory; if False, it copies, and `copy_reasons` always has a reason.
+    mutable, marks_readonly : bool
+        Whether callers can write to its arrays; whether it can mark memory as read-only.
+    has_datetime64, has_records : bool
+        Whether its arrays hold NumPy's ``datetime64`` and ``timedelta64``; its structured types.
     has_dimensions : bool
         Whether columns of one of its tables can have different rows.
-    forms : tuple of str
-        Classes of its module that ``to="name.Class"`` chooses, for a framework with several of them. The
-        framework for one has it as its attribute `form`.
+    max_ndim : int
+        The most dimensions of its arrays. NumPy's default of 64, because NumPy passes host memory on.
     options : tuple of str
         Options that few targets support, such as ``"connection"``; `from_table` reads ``table.options``.
     actions : mapping of str to Fix
@@ -107,28 +109,37 @@ class Framework:
     False
     """
 
+    # Its name, its types, and how it is installed.
     name: str = ""
     aliases: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
     kind: str = "tensor"
+    types: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()
+    form: str | None = None
     root_modules: tuple[str, ...] = ()
     distribution: str = ""
     install_hint: str = ""
+    min_version: str = ""
+
+    # Its devices.
     device_kinds: tuple[str, ...] = ("cpu",)
+    can_copy_to_device: bool = False
+    can_cast: bool = False
+    can_export_dlpack: bool = False
+
+    # Properties of its arrays and tables.
+    aliases_host: bool = True
     mutable: bool = True
     marks_readonly: bool = False
-    aliases_host: bool = True
-    can_copy_to_device: bool = False
     has_datetime64: bool = False
-    min_version: str = ""
     has_records: bool = False
-    can_export_dlpack: bool = False
-    can_cast: bool = False
     has_dimensions: bool = False
+    max_ndim: int = 64
+
+    # What users write: options and expressions.
     options: tuple[str, ...] = ()
-    forms: tuple[str, ...] = ()
-    form: str | None = None
     actions: Mapping[str, Fix] = {}
+
     _module: ModuleType | None = None
 
     @property
@@ -217,6 +228,21 @@ class Framework:
         if a copy does not help: the framework lacks the dtype or the number of dimensions.
         """
         raise lacking(self.name, "copy_reasons")
+
+    def check_view(
+        self,
+        view: StridedView,
+        names: Collection[str] | None = None,
+        fixes: Callable[[DType], list[Fix]] | None = None,
+    ) -> None:
+        """Refuse a dtype that is not one of `names`, if given, and more than `max_ndim` dimensions.
+
+        `fixes` returns fixes for the dtype; by default it is cast.
+        """
+        if names is not None and view.dtype.name not in names:
+            raise refuse_dtype(self.name, view.dtype, fixes=() if fixes is None else fixes(view.dtype))
+        if view.ndim > self.max_ndim:
+            raise refuse_ndim(self.name, view, self.max_ndim)
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         """Return an object of the framework over `array`, which has no `copy_reasons`.

@@ -274,7 +274,7 @@ class Tensor(SimpleNamespace):
 
 def _exporter(cuda: Streams, unordered: list):
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.fast_path import cuda_exporter
+    from zerocopy._frameworks.torch.exchange import cuda_exporter
 
     def to_capsule(tensor):
         unordered.append(tensor)
@@ -308,7 +308,7 @@ def test_torch_fast_path_refuses_special_tensors(attributes: dict) -> None:
 
 def test_torch_imports_on_its_current_stream_and_device() -> None:
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.fast_path import cuda_importer
+    from zerocopy._frameworks.torch.exchange import cuda_importer
 
     values, streams = sample("f4"), []
 
@@ -399,9 +399,9 @@ class Managed(SpeaksDLPack):
 def test_managed_memory_is_device_memory_for_jax() -> None:
     """JAX and torch have no managed device."""
     pytest.importorskip("jax")
-    from zerocopy._frameworks.jax.capsules import AsCuda
+    from zerocopy._frameworks.jax.capsules import as_cuda
 
-    producer = AsCuda(Managed())
+    producer = as_cuda(Managed())
     assert producer.__dlpack_device__() == (2, 0)
     assert str(zc.view(producer).device) == "cuda:0"
     assert zc.view(producer).ptr == zc.view(SimpleCapsule(producer.__dlpack__(stream=1))).ptr

@@ -11,7 +11,7 @@ import pytest
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy._frameworks._devices import cuda_devices
+from zerocopy._frameworks._obstacles import cuda_devices
 from zerocopy.pool import gpus
 from zerocopy.protocols import cuda_driver
 

@@ -82,7 +82,7 @@ def order(monkeypatch) -> list:
 )
 def test_the_allocator_knows_streams_that_read_a_tensor(order, current: int, stream, recorded) -> None:
     """Otherwise torch gives the freed memory to its own stream, while a kernel of the consumer reads it."""
-    from zerocopy._frameworks.torch.producer import OnDevice
+    from zerocopy._frameworks.torch.exchange import OnDevice
 
     log: list = []
     OnDevice(torch_over(log, current), Tensor(log, sample("f4"), 1)).__dlpack__(stream=stream)
@@ -92,7 +92,7 @@ def test_the_allocator_knows_streams_that_read_a_tensor(order, current: int, str
 
 
 def test_the_per_thread_default_stream_waits_for_the_legacy_one(order) -> None:
-    from zerocopy._frameworks.torch.producer import OnDevice
+    from zerocopy._frameworks.torch.exchange import OnDevice
 
     log: list = []
     tensor = Tensor(log, sample("f4"), 1)
@@ -105,7 +105,7 @@ def test_the_per_thread_default_stream_waits_for_the_legacy_one(order) -> None:
 
 @pytest.mark.parametrize(("name", "size"), [("float8_e4m3fn", 1), ("complex32", 4)])
 def test_types_that_torch_may_refuse_are_exported_as_integers(order, name: str, size: int) -> None:
-    from zerocopy._frameworks.torch.producer import producer_of
+    from zerocopy._frameworks.torch.exchange import producer_of
     from zerocopy.device import CUDA, Device
 
     log: list = []
@@ -117,7 +117,7 @@ def test_types_that_torch_may_refuse_are_exported_as_integers(order, name: str, 
 
 def test_types_that_torch_may_refuse_are_imported_as_integers() -> None:
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.producer import imported
+    from zerocopy._frameworks.torch.exchange import imported
 
     dtype, values = by_name("float8_e5m2"), np.arange(8, dtype="u1")
     tensor = imported(torch, dlpack.retype(values.__dlpack__(), dtype), dtype)

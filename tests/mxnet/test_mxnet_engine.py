@@ -13,7 +13,7 @@ from helpers.mxnet_or_skip import address, in_onednn_layout, mxnet_or_skip
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy._frameworks.mxnet.capsules import canonical, with_gil
+from zerocopy._frameworks.mxnet import canonical, with_gil
 from zerocopy.device import CUDA, CUDA_HOST, HOST, Device
 from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, DeviceError, UnsupportedConversionError

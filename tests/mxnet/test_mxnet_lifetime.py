@@ -256,7 +256,7 @@ def test_interpreter_exits_with_live_arrays(run_python: Run, holder: str, thing:
 @pytest.mark.parametrize("thing", THINGS)
 @pytest.mark.parametrize(
     "module",
-    ["mx", "mx.nd.ndarray", "zc._frameworks.mxnet", "zc._frameworks.mxnet.capsules", "ctypes"],
+    ["mx", "mx.nd.ndarray", "zc._frameworks.mxnet", "ctypes"],
 )
 def test_arrays_held_by_modules_cleared_after_mxnet(run_python: Run, thing: str, module: str) -> None:
     """Modules imported first are cleared last, when MXNet's modules are already empty.

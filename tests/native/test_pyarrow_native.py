@@ -32,7 +32,7 @@ NAMES = (
 
 
 def exporter(array):
-    from zerocopy._frameworks.pyarrow.exporting import native_exporter
+    from zerocopy._frameworks.pyarrow.fast_path import native_exporter
 
     return native_exporter(type(array))
 

@@ -112,7 +112,7 @@ def test_records_become_tables(target: str) -> None:
 
 
 def test_unused_fields_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    from zerocopy._frameworks.numpy import records
+    from zerocopy._frameworks.numpy import columns as records
 
     calls = []
 

@@ -1,14 +1,15 @@
-"""Reasons and refusals that several frameworks share."""
+"""Reasons, refusals and lists of devices that several frameworks share."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zerocopy.device import Device
 from zerocopy.dtype import SUBBYTE_NAMES, DType, to_numpy
 from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import refuse_dtype, refuse_ndim
+from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.array_interface import MAX_NDIM
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.labels import duplicates, listed
@@ -118,6 +119,12 @@ def refuse_source(name: str, reason: Reason) -> UnsupportedConversionError:
     )
 
 
+def check_source(name: str, reason: Reason | None) -> None:
+    """Refuse an object if there is a reason why no other framework can read its memory."""
+    if reason is not None:
+        raise refuse_source(name, reason)
+
+
 def refuse_source_dtype(
     name: str, dtype: object, remedy: str = "", fixes: Sequence[Fix] = ()
 ) -> UnsupportedConversionError:
@@ -185,3 +192,19 @@ def refuse_index(target: str, device: Device, count: int) -> DeviceError:
         code="other-device",
         fixes=[Fix(options={"device": "cuda:0"})] if count else [],
     )
+
+
+def cuda_devices(count: Callable[[], int]) -> list[str]:
+    """Return the names of the devices; `count` asks the framework, which starts CUDA.
+
+    After a call of ``cuInit``, forked children of the process cannot use CUDA (CUDA C++ Programming Guide,
+    "Initialization"). So the framework is asked only if CUDA has started, and otherwise NVML. Without NVML
+    the number is not known: the list is then ``["cuda"]``.
+    """
+    from zerocopy.pool import gpus  # here, because only lists of devices need it
+
+    if cuda_driver.is_started():
+        number: int | None = count()
+    else:
+        number = 0 if cuda_driver.driver() is None else gpus.count()
+    return ["cuda"] if number is None else [f"cuda:{i}" for i in range(number)]

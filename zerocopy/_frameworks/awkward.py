@@ -11,8 +11,8 @@ from zerocopy.compound.ragged import RaggedLayout, check_built, ragged_parts
 from zerocopy.device import Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
-from zerocopy.protocols.array_interface import MAX_NDIM, aligned_copy, host_view
+from zerocopy.framework import Framework
+from zerocopy.protocols.array_interface import aligned_copy, host_view
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -113,8 +113,7 @@ class Awkward(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if view.dtype.name not in NATIVE_NAMES:
-            raise refuse_dtype("awkward", view.dtype)
+        self.check_view(view, NATIVE_NAMES)
         if view.ndim == 0:
             raise UnsupportedConversionError(
                 "to='awkward'",
@@ -122,8 +121,6 @@ class Awkward(Framework):
                 code="too-few-dimensions",
                 fixes=[Fix("numpy.atleast_1d({x})")],
             )
-        if view.ndim > MAX_NDIM:
-            raise refuse_ndim("awkward", view, MAX_NDIM)
         return [] if view.is_aligned(view.dtype.itemsize) else [obstacles.MISALIGNED]
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
@@ -228,9 +225,7 @@ def _plain(layout: Any, name: str) -> Any:
     """Return a layout of lists and NumPy arrays alone; refuse others."""
     import numpy as np
 
-    refusal = _refusal(layout)
-    if refusal is not None:
-        raise obstacles.refuse_source(name, refusal)
+    obstacles.check_source(name, _refusal(layout))
     if layout.is_unknown:
         return layout.to_NumpyArray(np.dtype(np.float64))  # empty, as awkward.to_numpy has it
     if layout.is_numpy:

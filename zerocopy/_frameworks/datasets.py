@@ -15,7 +15,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, refuse_ndim
+from zerocopy.framework import Framework
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source
@@ -26,7 +26,6 @@ from zerocopy.tables.fixed_shape import nested_lists, shape_of
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import listed, text_warnings
 
-_MAX_NDIM = 63  # Arrow imports schemas of 64 levels, and the table is one of them
 _FEATURES = b"huggingface"  # the key of a schema's metadata
 _INDICES = Reason(
     "its rows are in the order of indices, as select(), shuffle() and sort() leave them",
@@ -79,6 +78,7 @@ class Datasets(Framework):
     distribution = "datasets"
     min_version = "4.0"  # older versions have other features of lists, and no columns
     mutable = False
+    max_ndim = 63  # Arrow imports schemas of 64 levels, and the table is one of them
     actions: Mapping[str, Fix] = {"column": Fix("{x}.with_format('arrow')[:][{label}]")}
 
     def owns(self, cls: type) -> bool:
@@ -172,8 +172,7 @@ class Datasets(Framework):
             reasons |= dict.fromkeys(_reasons_against(column.field))
             return list(reasons)
         view = column.source.view  # type: ignore[attr-defined]
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("datasets", view, _MAX_NDIM)
+        self.check_view(view)
         if view.dtype.name == "bool":
             reasons[_BITS] = None
         return list(reasons)
@@ -343,7 +342,7 @@ def _adapted(pa: Any, array: Any) -> Any:
         return pa.chunked_array([chunk.storage for chunk in array.chunks], kind.storage_type)
     if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
         return _cast(pa, array, pa.decimal128(kind.precision, kind.scale))
-    nullable = _nullable(pa, kind)
+    nullable = _nullable(kind)
     # The type's text names fields that forbid nulls; a cast can alias parts, and the plan has a copy.
     return array if str(nullable) == str(kind) else _cast(pa, hub().copied(array), nullable)
 
@@ -362,20 +361,9 @@ def _cast(pa: Any, array: Any, kind: Any) -> Any:
     return pa.chunked_array([chunk.cast(kind) for chunk in array.chunks], kind)
 
 
-def _nullable(pa: Any, kind: Any) -> Any:
+def _nullable(kind: Any) -> Any:
     """Return a type whose nested fields may all be null."""
-    if pa.types.is_struct(kind):
-        return pa.struct([_field(pa, field) for field in kind])
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(_field(pa, kind.value_field), kind.list_size)
-    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
-        build = pa.large_list if pa.types.is_large_list(kind) else pa.list_
-        return build(_field(pa, kind.value_field))
-    return kind
-
-
-def _field(pa: Any, field: Any) -> Any:
-    return field.with_type(_nullable(pa, field.type)).with_nullable(True)
+    return hub().with_fields(kind, lambda field: field.with_type(_nullable(field.type)).with_nullable(True))
 
 
 FRAMEWORK = Datasets()

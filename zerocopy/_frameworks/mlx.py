@@ -17,14 +17,13 @@ from zerocopy.device import HOST, Device
 from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Fix, FrameworkNotInstalledError, Reason, UnsupportedConversionError
 from zerocopy.forks import is_imported
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim, while_forks_wait
+from zerocopy.framework import Framework, refuse_dtype, while_forks_wait
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
 _NATIVE_NAMES = (*REAL_NAMES, "complex64")
-_MAX_NDIM = 64
 _INSTALL = "pip install 'mlx[cpu]'"
 # mx.from_dlpack(x, copy=False) raises "Cannot import a CPU array without a copy" (ml-explore/mlx#3680).
 _COPIES = Reason(
@@ -140,8 +139,7 @@ class MLX(Framework):
         if view.dtype not in _dtypes(self.module()).values():
             # It would silently become complex64, or be refused without a reason.
             raise refuse_dtype("mlx", view.dtype, fixes=obstacles.pairs(view.dtype))
-        if view.ndim > _MAX_NDIM:  # mx.array() raises a ValueError for more
-            raise refuse_ndim("mlx", view, _MAX_NDIM)
+        self.check_view(view)  # mx.array() raises a ValueError for more dimensions
         if max(view.shape, default=0) >= 2**31:
             raise UnsupportedConversionError(
                 "to='mlx'",

@@ -235,21 +235,7 @@ def _without_views(kind: Any) -> Any:
         return pa.large_string() if types.is_string_view(kind) else pa.large_binary()
     if types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
-    if types.is_struct(kind):
-        return pa.struct([_field_without(kind.field(i)) for i in range(kind.num_fields)])
-    if types.is_map(kind):
-        return pa.map_(_field_without(kind.key_field), _field_without(kind.item_field), kind.keys_sorted)
-    if types.is_fixed_size_list(kind):
-        return pa.list_(_field_without(kind.value_field), kind.list_size)
-    if types.is_list(kind):
-        return pa.list_(_field_without(kind.value_field))
-    if types.is_large_list(kind):
-        return pa.large_list(_field_without(kind.value_field))
-    return kind
-
-
-def _field_without(field: Any) -> Any:
-    return field.with_type(_without_views(field.type))
+    return hub().with_fields(kind, lambda field: field.with_type(_without_views(field.type)))
 
 
 def _cannot_show(field: Field) -> bool:

@@ -9,7 +9,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim, version_numbers
+from zerocopy.framework import Framework, version_numbers
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.source import Array, Source
@@ -19,7 +19,6 @@ from zerocopy.strided_view import StridedView
 _NAMES = (*REAL_NAMES, "bfloat16")
 _FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 _HAS_FLOAT8 = (1, 32)  # the oldest version that was tested with them
-_MAX_NDIM = 64  # NumPy's, which exports host memory for it
 #: ONNX's names of the types that NumPy has, and NumPy's.
 _TYPES = {f"tensor({name})": by_name(name).storage.str for name in _NAMES if by_name(name).in_numpy}
 _TYPES |= {"tensor(float)": "<f4", "tensor(double)": "<f8"}
@@ -57,9 +56,7 @@ class OnnxRuntime(Framework):
 
     def source(self, obj: Any) -> Source:
         name = f"onnxruntime.{type(obj).__name__}"
-        refusal = _refusal(obj)
-        if refusal is not None:
-            raise obstacles.refuse_source(name, refusal)
+        obstacles.check_source(name, _refusal(obj))
         read = dlpack.read(obj.__dlpack__(), obj, HOST)
         view = StridedView(read.ptr, read.shape, read.strides, read.dtype, HOST, False, obj)
         return Source(name, view, view.numpy, "dlpack")
@@ -81,10 +78,7 @@ class OnnxRuntime(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if view.dtype.name not in self._names():
-            raise refuse_dtype("onnxruntime", view.dtype, fixes=obstacles.pairs(view.dtype))
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("onnxruntime", view, _MAX_NDIM)
+        self.check_view(view, self._names(), obstacles.pairs)
         reasons = []
         if not view.c_contiguous:
             reasons.append(obstacles.layout("ONNX Runtime", "row-major memory"))

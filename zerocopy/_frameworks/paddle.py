@@ -9,7 +9,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import Device
 from zerocopy.dtype import NATIVE_NAMES, DType
 from zerocopy.errors import Fix, Reason
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.framework import Framework
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import address, aligned_copy
 from zerocopy.source import Array, Source
@@ -18,7 +18,6 @@ from zerocopy.strided_view import StridedView
 _NAMES = NATIVE_NAMES | {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 # The constructor refuses two of them, and reads NumPy's uint16 as bfloat16; x.view() has all three.
 _AS_SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
-_MAX_NDIM = 9  # DDim::kMaxRank (paddle/common/ddim.h)
 _GRAD = Reason(
     "it requires grad (stop_gradient is False), and no other framework keeps the graph",
     code="requires-grad",
@@ -40,6 +39,7 @@ class Paddle(Framework):
     root_modules = ("paddle",)
     distribution = "paddlepaddle"
     min_version = "3.0"
+    max_ndim = 9  # DDim::kMaxRank (paddle/common/ddim.h)
     can_copy_to_device = True
     actions: Mapping[str, Fix] = {
         "contiguous": Fix("{x}.contiguous()"),
@@ -55,9 +55,7 @@ class Paddle(Framework):
 
     def source(self, obj: Any) -> Source:
         name = f"paddle.{type(obj).__name__}"
-        refusal = _refusal(obj)
-        if refusal is not None:
-            raise obstacles.refuse_source(name, refusal)
+        obstacles.check_source(name, _refusal(obj))
         # Not x.numpy(), which copies, and returns uint16 for bfloat16 and int8 for float8. The capsule
         # keeps the memory if the tensor is given other memory.
         capsule = self.module().utils.dlpack.to_dlpack(obj)
@@ -69,7 +67,7 @@ class Paddle(Framework):
             "dlpack",
             refusal=None if obj.stop_gradient else _GRAD,
             to_host=lambda stream: self.source(obj.detach().cpu()).host(),
-            producer=None if view.device.is_host else _OnDevice(obj.detach(), view.device),
+            producer=None if view.device.is_host else _producer(obj.detach(), view.device),
             contiguous=lambda: obj.detach().clone().contiguous(),  # of device memory alone
         )
 
@@ -96,10 +94,7 @@ class Paddle(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("paddle", view, _MAX_NDIM)
-        if view.dtype.name not in _NAMES:
-            raise refuse_dtype("paddle", view.dtype)
+        self.check_view(view, _NAMES)
         return obstacles.element_reasons(view)
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
@@ -130,7 +125,7 @@ class Paddle(Framework):
 
         def ndarray(array: Any) -> Any:
             # For other layouts and byte orders the constructor would copy.
-            if not array.flags.carray or array.dtype not in types or array.ndim > _MAX_NDIM:
+            if not array.flags.carray or array.dtype not in types or array.ndim > self.max_ndim:
                 raise BufferError("read-only, misaligned, or of a layout or dtype that needs a view")
             return tensor(array, place=cpu, zero_copy=True)
 
@@ -158,19 +153,9 @@ def _flattened(array: Array) -> Array:
     )
 
 
-class _OnDevice:
-    """A tensor in device memory; not yet run on hardware. Paddle reports None as the device's index."""
-
-    __slots__ = ("_device", "_tensor")
-
-    def __init__(self, tensor: Any, device: Device) -> None:
-        self._tensor, self._device = tensor, device
-
-    def __dlpack__(self, *, stream: int | None = None, **_options: Any) -> Any:
-        return self._tensor.__dlpack__(stream=stream)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._device
+def _producer(tensor: Any, device: Device) -> dlpack.Producer:
+    """Return a producer of device memory, not yet run on hardware: Paddle's own has the index None."""
+    return dlpack.Producer(lambda stream=None, **options: tensor.__dlpack__(stream=stream), device)
 
 
 def _has_devices(paddle: Any) -> bool:

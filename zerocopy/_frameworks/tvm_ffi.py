@@ -9,7 +9,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Reason
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.framework import Framework
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.source import Array, Source
@@ -21,7 +21,6 @@ _NAMES = (
     *REAL_NAMES, "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
 )  # fmt: skip
-_MAX_NDIM = 64  # NumPy's, which exports host memory for it
 
 
 class TvmFfi(Framework):
@@ -61,14 +60,8 @@ class TvmFfi(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        self._refuse(view)
+        self.check_view(view, _NAMES, obstacles.pairs)
         return obstacles.element_reasons(view)  # compiled functions assume the alignment of C
-
-    def _refuse(self, view: StridedView) -> None:
-        if view.dtype.name not in _NAMES:
-            raise refuse_dtype("tvm_ffi", view.dtype, fixes=obstacles.pairs(view.dtype))
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("tvm_ffi", view, _MAX_NDIM)
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         capsule = dlpack.export(writable_alias(tidy_strides(array)), dtype)

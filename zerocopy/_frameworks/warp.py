@@ -10,13 +10,12 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import CUDA, CUDA_HOST, HOST, Device
 from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.array_interface import writable_alias
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 
-_MAX_NDIM = 4  # ARRAY_MAX_DIMS (warp/native/array.h)
 # Kernels read sizes and strides as 32-bit integers; larger ones abort the process (NVIDIA/warp#1673).
 _INT32 = 2**31
 _WIDE_STRIDES = Reason(
@@ -38,6 +37,7 @@ class Warp(Framework):
     types = ("array",)
     root_modules = ("warp",)
     distribution = "warp-lang"
+    max_ndim = 4  # ARRAY_MAX_DIMS (warp/native/array.h)
     can_copy_to_device = True
     actions: Mapping[str, Fix] = {"contiguous": Fix("{x}.contiguous()"), "copy": Fix("warp.clone({x})")}
 
@@ -60,9 +60,7 @@ class Warp(Framework):
     def source(self, obj: Any) -> Source:
         wp = self.module()
         name = f"warp.{type(obj).__name__}"
-        refusal = _refusal(wp, obj)
-        if refusal is not None:
-            raise obstacles.refuse_source(name, refusal)
+        obstacles.check_source(name, _refusal(wp, obj))
         dtype = _dtypes(wp).get(_scalar(wp, obj))
         if dtype is None:
             raise _refuse_elements(name, obj)
@@ -115,8 +113,7 @@ class Warp(Framework):
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         if view.dtype not in _dtypes(self.module()).values():
             raise refuse_dtype("warp", view.dtype, fixes=obstacles.pairs(view.dtype))
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("warp", view, _MAX_NDIM)
+        self.check_view(view)
         if view.ndim == 0:
             raise UnsupportedConversionError(
                 "to='warp'",
@@ -158,7 +155,7 @@ class Warp(Framework):
         def ndarray(plain: Any) -> Any:
             flags = plain.flags
             # The strides of a contiguous array of less than 2 GiB fit in 32 bits.
-            if not flags.behaved or not 0 < plain.ndim <= _MAX_NDIM:
+            if not flags.behaved or not 0 < plain.ndim <= self.max_ndim:
                 raise BufferError("read-only, misaligned, or of a number of dimensions that Warp lacks")
             if not (flags.forc and plain.nbytes < _INT32) and _is_wide((*plain.shape, *plain.strides)):
                 raise BufferError("too large for 32-bit sizes and strides")

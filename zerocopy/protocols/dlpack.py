@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -263,6 +264,21 @@ class Handover:
 
     def __dlpack__(self, **_options: Any) -> Capsule:
         return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device
+
+
+class Producer:
+    """A producer whose capsules ``export(**options)`` returns, for arrays whose own methods do not work."""
+
+    __slots__ = ("_device", "_export")
+
+    def __init__(self, export: Callable[..., Capsule], device: tuple[int, int]) -> None:
+        self._export, self._device = export, device
+
+    def __dlpack__(self, **options: Any) -> Capsule:
+        return self._export(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._device

@@ -19,13 +19,12 @@ from zerocopy.device import (
 )
 from zerocopy.dtype import COMPLEX, SUBBYTE_NAMES, DType, from_numpy, native_numbers, to_numpy
 from zerocopy.errors import DeviceError, Fix, Reason
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
-_MAX_NDIM = 64  # NumPy 2's, which CuPy adopts
 _SPARSE = Reason("it is sparse", code="sparse", fixes=[Fix("{x}.toarray()", "makes it dense")])
 _INSTALL = "pip install cupy-cuda13x, or cupy-cuda12x: nvidia-smi shows the CUDA version"
 
@@ -86,7 +85,7 @@ class CuPy(Framework):
             lambda: to_host(None),
             "dlpack",
             to_host=to_host,
-            producer=obj if dtype.in_numpy else _Retyped(obj, dtype),
+            producer=obj if dtype.in_numpy else _retyped(obj, dtype),
             contiguous=contiguous,
         )
 
@@ -119,8 +118,7 @@ class CuPy(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("cupy", view, _MAX_NDIM)
+        self.check_view(view)
         name = view.dtype.name
         if name in SUBBYTE_NAMES or to_numpy(view.dtype) is None:
             raise obstacles.refuse_extended_dtype("cupy", view.dtype)
@@ -132,7 +130,7 @@ class CuPy(Framework):
 
     def can_relay(self, view: StridedView) -> bool:
         # Every layout is safe: _row_major copies misaligned memory byte by byte.
-        return view.ndim <= _MAX_NDIM and to_numpy(view.dtype) is not None
+        return view.ndim <= self.max_ndim and to_numpy(view.dtype) is not None
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         cupy = self.module()
@@ -242,27 +240,17 @@ class CuPy(Framework):
             raise obstacles.refuse_index("cupy", device, count)
 
     def devices(self) -> list[str]:
-        from zerocopy._frameworks._devices import cuda_devices
-
-        return cuda_devices(self.module().cuda.runtime.getDeviceCount) or ["cuda (no device)"]
+        return obstacles.cuda_devices(self.module().cuda.runtime.getDeviceCount) or ["cuda (no device)"]
 
 
-class _Retyped:
-    """Exports an array as unsigned integers and writes its true dtype into the capsule.
+def _retyped(array: Any, dtype: DType) -> dlpack.Producer:
+    """Return a producer that exports unsigned integers, and writes the true dtype into the capsule.
 
     CuPy's exporter supports bfloat16 since version 14, and does not support float8 (cupy/cupy#9480).
     """
-
-    def __init__(self, array: Any, dtype: DType) -> None:
-        self._plain = array.view(dtype.storage)
-        self._dtype = dtype
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return dlpack.retype(self._plain.__dlpack__(**options), self._dtype)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        pair: tuple[int, int] = self._plain.__dlpack_device__()
-        return pair
+    plain = array.view(dtype.storage)
+    export = lambda **options: dlpack.retype(plain.__dlpack__(**options), dtype)  # noqa: E731
+    return dlpack.Producer(export, plain.__dlpack_device__())
 
 
 class _Foreign:

@@ -10,7 +10,6 @@ from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.jax import capsules
 from zerocopy._frameworks.jax.capsules import (
-    AsCuda,
     OnDevice,
     from_capsule,
     on_device,
@@ -21,14 +20,13 @@ from zerocopy.casting.on_device import fits
 from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import COMPLEX, NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_driver, dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 
-_MAX_NDIM = 64
 _DEVICE_ALIGNMENT = 16  # kEntryParameterAlignBytes, xla/service/gpu
 _FOREIGN = (
     "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
@@ -71,9 +69,7 @@ class Jax(Framework):
 
         jax = self.module()
         name = f"jax.{type(obj).__name__}"
-        refusal = _refusal(jax, obj)
-        if refusal is not None:
-            raise obstacles.refuse_source(name, refusal)
+        obstacles.check_source(name, _refusal(jax, obj))
         dtype = from_numpy(obj.dtype)
         if dtype is None:
             raise obstacles.refuse_source_dtype(name, obj.dtype, "cast it first: x.astype('float32')")
@@ -149,8 +145,7 @@ class Jax(Framework):
 
     def _refuse(self, view: StridedView) -> None:
         jax = self.module()
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("jax", view, _MAX_NDIM)
+        self.check_view(view)
         name = view.dtype.name
         if name not in NATIVE_NAMES and not (name in _FOREIGN and hasattr(jax.numpy, name)):
             raise refuse_dtype("jax", view.dtype)
@@ -184,7 +179,7 @@ class Jax(Framework):
         self.check_device(source.view.device)
         producer = registry.dlpack_producer(source)
         if producer.__dlpack_device__()[0] == CUDA_MANAGED:
-            producer = AsCuda(producer)
+            producer = capsules.as_cuda(producer)
         if source.view.device.type == ROCM:
             return jax.dlpack.from_dlpack(producer)
         # torch exports from the current device only, and JAX does not set the current device.
@@ -275,15 +270,13 @@ class Jax(Framework):
         return isinstance(error, RuntimeError) and str(error).startswith("RESOURCE_EXHAUSTED")
 
     def devices(self) -> list[str]:
-        from zerocopy._frameworks._devices import cuda_devices
-
         jax = self.module()
         if _has_backends():
             return [str(self.parse_device(d)) for d in jax.local_devices() if d.platform in ("cpu", "gpu")]
         # Listing them starts the backends, and CUDA's takes three quarters of a GPU's memory.
         asked = (jax.config.jax_platforms or "cpu,cuda").replace("gpu", "cuda").split(",")
         built = any(importlib.util.find_spec(name) for name in _CUDA_PLUGINS)
-        gpus = cuda_devices(cuda_driver.count) if "cuda" in asked and built else []
+        gpus = obstacles.cuda_devices(cuda_driver.count) if "cuda" in asked and built else []
         return [*(["cpu"] if "cpu" in asked else []), *gpus]
 
 

@@ -179,17 +179,10 @@ class OnDevice:
         return pair
 
 
-class AsCuda:
-    """A producer of managed memory for JAX, which does not accept ``kDLCUDAManaged``."""
-
-    def __init__(self, producer: Any) -> None:
-        self._producer = producer
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return dlpack.as_cuda(self._producer.__dlpack__(**options))
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return CUDA, int(self._producer.__dlpack_device__()[1])
+def as_cuda(producer: Any) -> dlpack.Producer:
+    """Return a producer of managed memory for JAX, which does not accept ``kDLCUDAManaged``."""
+    export = lambda **options: dlpack.as_cuda(producer.__dlpack__(**options))  # noqa: E731
+    return dlpack.Producer(export, (CUDA, int(producer.__dlpack_device__()[1])))
 
 
 def on_device(array: Any) -> Any:
@@ -200,27 +193,17 @@ def on_device(array: Any) -> Any:
     return int(index), lambda stream: OnDevice(array).__dlpack__(stream=stream)
 
 
-class _Exported:
-    """A producer of one array on a CUDA device, over the exporter of the form ``cuda``."""
-
-    __slots__ = ("_export", "_index")
-
-    def __init__(self, memory: Any) -> None:
-        self._index, self._export = memory
-
-    def __dlpack__(self, *, stream: int | None = None, **_options: Any) -> Any:
-        return self._export(LEGACY_DEFAULT_STREAM if stream is None else stream)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return CUDA, self._index
-
-
 def device_importer(jax: Any, wide: frozenset[int], alignment: int) -> Callable[[Any], Any]:
     """Return the importer of the form ``cuda``; `wide` are the numbers of dtypes that need x64 mode."""
     from_dlpack, config = jax.dlpack.from_dlpack, jax.config
 
     def import_(memory: Any) -> Any:
-        array = from_dlpack(_Exported(memory))  # JAX refuses gaps and reversals
+        index, export = memory
+
+        def on_stream(stream: int | None = None, **_options: Any) -> Any:
+            return export(LEGACY_DEFAULT_STREAM if stream is None else stream)
+
+        array = from_dlpack(dlpack.Producer(on_stream, (CUDA, index)))  # JAX refuses gaps and reversals
         if array.dtype.num in wide and not config.jax_enable_x64:
             raise BufferError("JAX's x64 mode is off")
         if array.unsafe_buffer_pointer() % alignment:

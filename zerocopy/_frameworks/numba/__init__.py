@@ -24,13 +24,12 @@ from zerocopy.device import (
 from zerocopy.dtype import SUBBYTE_NAMES, DType, by_name, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
 from zerocopy.forks import is_imported
-from zerocopy.framework import Framework, refuse_ndim, while_forks_wait
+from zerocopy.framework import Framework, while_forks_wait
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
-_MAX_NDIM = 64
 _INSTALL = "pip install 'numba-cuda[cu13]', or [cu12]: nvidia-smi shows the CUDA version"
 
 
@@ -110,8 +109,7 @@ class Numba(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("numba", view, _MAX_NDIM)
+        self.check_view(view)
         name = view.dtype.name
         if name in SUBBYTE_NAMES or to_numpy(view.dtype) is None:
             raise obstacles.refuse_extended_dtype("numba", view.dtype)
@@ -234,13 +232,11 @@ class Numba(Framework):
         return raised is not None and isinstance(error, raised) and int(error.code) == 2  # type: ignore[attr-defined]
 
     def devices(self) -> list[str]:
-        from zerocopy._frameworks._devices import cuda_devices
-
         if not is_imported("numba.cuda"):
             return list(self.device_kinds)
         if _simulated():
             return ["cuda:0 (simulated)"]
-        return cuda_devices(cuda_driver.count) or ["cuda (no device)"]
+        return obstacles.cuda_devices(cuda_driver.count) or ["cuda (no device)"]
 
 
 def _array_class() -> type | None:

@@ -114,9 +114,9 @@ class NumPy(Framework):
 
         if not isinstance(obj, np.ndarray) or obj.dtype.kind in "biufc":
             return None
-        from zerocopy._frameworks.numpy import records
+        from zerocopy._frameworks.numpy import columns
 
-        return records.records_table(obj, f"numpy.{type(obj).__name__}")
+        return columns.records_table(obj, f"numpy.{type(obj).__name__}")
 
     def _scalar(self, obj: Any, name: str) -> Source:
         """Describe a scalar: always copied, since Python assumes that scalars are immutable."""

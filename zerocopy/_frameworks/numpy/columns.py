@@ -1,8 +1,14 @@
-"""NumPy's dates, bytes, text and objects as columns: types that Arrow has and tensors lack."""
+"""NumPy's dates, bytes, text, objects and records as columns: types that Arrow has and tensors lack.
+
+A field of a record becomes a contiguous column when its values are first read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,11 +17,15 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
+from zerocopy.layout.aos_to_soa import aos_to_soa
+from zerocopy.layout.record_source import record_source
+from zerocopy.layout.schema import parts
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
-from zerocopy.strided_view import StridedView
-from zerocopy.tables.column import Column, RefusedColumn
+from zerocopy.strided_view import StridedView, contiguous_strides
+from zerocopy.tables.column import Column, RefusedColumn, Table
+from zerocopy.tables.hub import hub
 from zerocopy.tables.object_column import ObjectColumn
 from zerocopy.tables.padded_text import PaddedColumn, field_of
 from zerocopy.tables.tensor_column import Marks, TensorColumn
@@ -193,3 +203,254 @@ def _out_of_range(array: Array, dtype: np.dtype[Any]) -> UnsupportedConversionEr
     why = f"it is {array.dtype} with values that do not fit in {dtype}"
     fixes = [Fix("{x}.view('int64')", "gives integers without their unit")]
     return UnsupportedConversionError("", why, code="out-of-range", fixes=fixes)
+
+
+_BYTE = by_name("uint8")
+INTERLEAVED = Reason(
+    "the fields are interleaved in rows, and columns are copied out of them",
+    "zc.aos_to_soa(x) makes all columns in one pass",
+    code="interleaved",
+)
+
+
+def records_table(array: Array, name: str) -> Table | None:
+    """Return a structured array as a table; dates, bytes, text and objects as a series; None for a tensor."""
+    dtype = array.dtype
+    if array.ndim != 1 or (dtype.names is None and dtype.kind not in "mMSVUOT"):
+        return None
+    if number_dtype(dtype) is not None or is_foreign_type(dtype):
+        return None  # the types of ml_dtypes have kind V
+    if isinstance(array, np.ma.MaskedArray) and _masked(array):
+        return None  # refused as a tensor, with a remedy
+    if dtype.names is None:
+        column = array_column(array.view(np.ndarray), name)
+        return Table(name, [""], [column], len(array), single=True, obj=array)
+    rows = _Rows(array.data if isinstance(array, np.ma.MaskedArray) else array)
+    columns = [rows.top(field, name) for field in dtype.names]
+    return Table(name, list(dtype.names), columns, len(array), obj=array)
+
+
+def _masked(array: Any) -> bool:
+    mask = np.ascontiguousarray(np.ma.getmaskarray(array))  # type: ignore[no-untyped-call]
+    return bool(mask.view(np.bool_).any())
+
+
+class _Rows:
+    """Records, and the contiguous columns that were copied from them so far.
+
+    All fields that were requested before the first column is read are copied out together:
+    each record passes through the cache once, not once per field.
+    """
+
+    def __init__(self, records: Array) -> None:
+        self.records = records
+        # Some columns, such as the scaled ones of FITS files, differ from the stored values.
+        source = record_source(records)
+        self.views = {name: source.array[name] for name, _, _ in parts(records.dtype)} | source.converted
+        self.types = {name: dtype for name, dtype, _ in parts(records.dtype)}
+        for name, values in source.converted.items():
+            self.types[name] = np.dtype((values.dtype, values.shape[1:]))
+        self.requested: dict[str, None] = {}
+        self.columns: dict[str, Any] = {}
+
+    def column(self, name: str) -> Any:
+        """Return a field's column, or its columns if it is a record."""
+        if name not in self.columns:
+            self.requested[name] = None
+            # Another thread may copy the same fields at the same time, which is harmless.
+            fields = [n for n in self.requested if n not in self.columns]
+            self.columns.update(aos_to_soa(self.records, fields=fields, copy=True))
+        return self.columns[name]
+
+    def top(self, field: str, name: str) -> Column:
+        view, length = self.views[field], len(self.records)
+        dtype = self.types[field]
+        if dtype.hasobject and (dtype.base.names is not None or dtype.subdtype is not None):
+            why = "it holds Python objects inside a record or a sub-array"
+            error = UnsupportedConversionError(
+                "", why, "pick other fields with columns=[...]", code="python-objects"
+            )
+            return RefusedColumn(name, length, error)
+        if dtype.hasobject:
+            return ObjectColumn(name, length, lambda: view, OBJECTS)
+        load, on_use = partial(self.column, field), lambda: self.requested.setdefault(field)
+        return _column(load, on_use, view, dtype, length, name)
+
+
+def _column(
+    load: Callable[[], Any],
+    on_use: Callable[[], None],
+    view: Array,
+    dtype: np.dtype[Any],
+    length: int,
+    name: str,
+) -> Column:
+    """Return a field as a column.
+
+    `load` returns the contiguous column, or a record's dict of columns; `on_use` registers the field
+    for the next copy; `view` is the field in the records. `length` counts the elements of outer sub-arrays.
+    """
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        numbers = number_dtype(base)
+        if numbers is not None and _plain(numbers.name).kind == "unknown":
+            # Such as complex numbers, which Arrow lacks and some tensor frameworks have.
+            return _leaf(load, on_use, view, base, (length, *shape), name)
+        column = _column(load, on_use, view, base, length * prod(shape), name)
+        for i in reversed(range(len(shape))):
+            column = ListColumn(column, shape[i], length * prod(shape[:i]))
+        return column
+    if dtype.names is None:
+        return _leaf(load, on_use, view, dtype, (length,), name)
+    columns = [
+        _column(partial(_part, load, part), on_use, view[part], inner, length, name)
+        for part, inner, _ in parts(dtype)
+    ]
+    return StructColumn(columns, dtype.names, length, name)
+
+
+def _part(load: Callable[[], dict[str, Any]], name: str) -> Any:
+    return load()[name]
+
+
+def _leaf(
+    load: Callable[[], Array],
+    on_use: Callable[[], None],
+    view: Array,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    name: str,
+) -> Column:
+    standard = number_dtype(dtype)
+    if standard is not None:
+
+        def host() -> Array:
+            values = load().reshape(shape)
+            return values if standard.in_numpy else values.view(standard.storage)
+
+        column = _copied(host, shape, standard, None, name, on_use)
+        if dtype.isnative and view.shape == shape:
+            column.in_place = _strided(view, standard, name)
+        return column
+    native = dtype.newbyteorder("=")
+    if native.kind == "U":
+        # Arrow copies text in any case, so it is read from the records without a column.
+        text = ObjectColumn(name, shape[0], lambda: view.reshape(shape).astype(native), text_refusal(native))
+        text.field = Field("u")
+        return text
+    if native.kind in "mM":
+        return time_column(
+            lambda: load().reshape(shape),
+            lambda: view.reshape(shape),
+            native,
+            shape[0],
+            name,
+            (INTERLEAVED,),
+            on_use,
+        )
+    if native.kind in "SV" and native.itemsize and not is_foreign_type(native):
+        wide = (*shape, native.itemsize)
+        raw = _copied(lambda: _bytes(load().reshape(shape)), wide, _BYTE, field_of(native), name, on_use)
+        raw.refusal = text_refusal(native)
+        return raw
+    error = UnsupportedConversionError(
+        "",
+        f"it is {dtype}, which no other framework has",
+        code="missing-dtype",
+        fixes=[Fix(action="cast:float64", effect="rounds to floats")],
+    )
+    return RefusedColumn(name, shape[0], error)
+
+
+def _strided(view: Array, dtype: DType, name: str) -> TensorColumn:
+    """Return a field as a strided view of the records."""
+    readonly = not view.flags.writeable
+    strided = StridedView(address(view), view.shape, view.strides, dtype, HOST, readonly, view)
+    return TensorColumn(Source(name, strided, strided.numpy, "buffer", obj=view))
+
+
+def _bytes(array: Array) -> Array:
+    return array.view(np.uint8).reshape(*array.shape, array.dtype.itemsize)
+
+
+def _copied(
+    host: Callable[[], Array],
+    shape: tuple[int, ...],
+    dtype: DType,
+    field: Field | None,
+    name: str,
+    on_use: Any,
+) -> FieldColumn:
+    view = StridedView(0, shape, contiguous_strides(shape, dtype.itemsize), dtype, HOST, False, host)
+    # Metadata marks bytes that are padded: those of dtype S, but not V.
+    kind = PaddedFieldColumn if field is not None and field.metadata else FieldColumn
+    return kind(Source(name, view, host, "buffer", (INTERLEAVED,), obj=view), field, on_use=on_use)
+
+
+class _NestedColumn(Column):
+    """A column of a nested type, without nulls."""
+
+    field: Field
+    null_count = 0
+
+    def __init__(self, name: str, parts: list[Column], field: Field, length: int) -> None:
+        self.name, self.field, self.length, self._parts = name, field, length, parts
+        self.reasons = (INTERLEAVED,)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self._parts)
+
+    def child(self, index: int = 0) -> Column:
+        return self._parts[index]
+
+    def arrow(self) -> Any:
+        return hub().nested(self.field, [part.arrow() for part in self._parts], self.length)
+
+    def extents(self) -> Iterator[tuple[int, int]]:
+        return iter(())
+
+
+class StructColumn(_NestedColumn):
+    """A record in a record."""
+
+    def __init__(self, parts: list[Column], names: tuple[str, ...], length: int, name: str) -> None:
+        children = [replace(_field_of(part), name=label) for part, label in zip(parts, names, strict=True)]
+        super().__init__(name, parts, Field("+s", children=tuple(children)), length)
+
+    def arrow_reasons(self) -> list[Reason]:
+        reasons = dict.fromkeys(self.reasons)
+        for part, field in zip(self._parts, self.field.children, strict=True):
+            try:
+                reasons |= dict.fromkeys(part.arrow_reasons())
+            except UnsupportedConversionError as error:
+                error.with_context(why=f"field {field.name!r}: {error.why}")
+                raise
+        return list(reasons)
+
+
+class ListColumn(_NestedColumn):
+    """A sub-array in each record: lists of one length."""
+
+    def __init__(self, values: Column, size: int, length: int) -> None:
+        inner = replace(_field_of(values), name="item")
+        if values.field is None:
+            values.field = inner  # elements of lists need a type; a column of numbers has none
+        super().__init__(values.name, [values], Field(f"+w:{size}", children=(inner,)), length)
+
+    def arrow_reasons(self) -> list[Reason]:
+        return list(dict.fromkeys([*self.reasons, *self._parts[0].arrow_reasons()]))
+
+
+def _field_of(column: Column) -> Field:
+    if column.field is not None:
+        return column.field
+    source: Source | None = getattr(column, "_source", None)
+    return Field("unknown") if source is None else _plain(source.view.dtype.name)
+
+
+def _plain(dtype: str) -> Field:
+    try:
+        return Field.of(dtype)
+    except KeyError:
+        return Field(dtype)  # Arrow has no format for it, as for complex numbers

@@ -235,18 +235,7 @@ def _wanted(pa: Any, kind: Any) -> Any:
         return pa.decimal128(kind.precision, kind.scale)
     if types.is_fixed_size_binary(kind) and not kind.byte_width:
         return pa.large_binary()  # polars: "FixedSizeBinaryArray expects a positive size"
-    if types.is_map(kind):
-        return pa.map_(_inner(pa, kind.key_field), _inner(pa, kind.item_field))
-    if types.is_fixed_size_list(kind):
-        return pa.list_(_inner(pa, kind.value_field), kind.list_size)
-    if types.is_large_list(kind) or types.is_list(kind):
-        build = pa.large_list if types.is_large_list(kind) else pa.list_
-        return build(_inner(pa, kind.value_field))
-    return pa.struct([_inner(pa, field) for field in kind]) if types.is_struct(kind) else kind
-
-
-def _inner(pa: Any, field: Any) -> Any:
-    return field.with_type(_wanted(pa, field.type))
+    return hub().with_fields(kind, lambda field: field.with_type(_wanted(pa, field.type)))
 
 
 def _is_text(pa: Any, kind: Any) -> bool:

@@ -11,19 +11,27 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.pyarrow.columns import allocation_of, column_of, field_of_type
-from zerocopy._frameworks.pyarrow.exporting import (
+from zerocopy._frameworks.pyarrow.columns import (
+    ArrowExchange,
+    allocation_of,
+    column_of,
+    field_of,
+    field_of_type,
+)
+from zerocopy._frameworks.pyarrow.fast_path import (
+    marks_immutable,
     native_exporter,
     native_importer,
+    one_chunk_each,
+    plain_table,
     table_exporter,
     without_nulls,
 )
-from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import REAL_NAMES, DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
-from zerocopy.framework import identity, refuse_dtype, refuse_ndim
-from zerocopy.protocols.array_interface import MAX_NDIM, address, host_view, tidy_strides
+from zerocopy.framework import identity, refuse_dtype
+from zerocopy.protocols.array_interface import address, host_view, tidy_strides
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
@@ -37,7 +45,7 @@ _TENSORS = ("Array", "Tensor", "FixedShapeTensorArray")
 _TABLES = ("Table", "RecordBatch", "RecordBatchReader", "ChunkedArray")
 
 
-class PyArrow(Hub):
+class PyArrow(ArrowExchange):
     """``pyarrow.Array`` for one dimension, ``pyarrow.Tensor`` for more, ``pyarrow.Table`` for columns.
 
     ``to="pyarrow.Tensor"``, ``"pyarrow.Array"``, ``"pyarrow.FixedShapeTensorArray"`` (a
@@ -126,10 +134,12 @@ class PyArrow(Hub):
         if cls is pa.Tensor:
             return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # read-only if the tensor is
         if cls in (pa.Table, pa.RecordBatch):
-            forms = {"columns": _one_chunk_each} | ({"arrow": _plain_table(pa)} if cls is pa.Table else {})
+            forms = {"columns": one_chunk_each} | (
+                {"arrow": plain_table(pa, _NUMBERS)} if cls is pa.Table else {}
+            )
             return forms | {"native_table": table_exporter(cls)}
         # Each type has a class. These hold numbers, and their exporter refuses nulls.
-        if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES} or not _marks_immutable(pa):
+        if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES} or not marks_immutable(pa):
             return {}
 
         def versioned(array: Any) -> Any:
@@ -177,8 +187,7 @@ class PyArrow(Hub):
                 code="too-few-dimensions",
                 fixes=[Fix(to="pyarrow.Tensor")],
             )
-        if view.ndim > MAX_NDIM:  # NumPy passes the memory on
-            raise refuse_ndim("pyarrow", view, MAX_NDIM)
+        self.check_view(view)
         reasons = []
         if form == "Tensor":
             if view.has_negative_strides:
@@ -313,48 +322,11 @@ _CLASS_NAMES = (
 )
 
 
-def _marks_immutable(pa: Any) -> bool:
-    """Whether this pyarrow exports versioned capsules, which mark Arrow memory as read-only."""
-    import inspect
-
-    return "max_version" in inspect.signature(pa.Array.__dlpack__).parameters
-
-
 def _whole(array: Any) -> Any:
     """Return an array, chunked or not, as one array: itself if it has one chunk."""
     if not hasattr(array, "chunks"):
         return array
     return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-
-
-def _one_chunk_each(table: Any) -> list[tuple[str, Any]]:
-    """Return a table's columns as pairs of name and array; raise if one has several chunks."""
-    table.validate()  # raises if a buffer is too small, as in a crafted IPC file
-    columns = []
-    for name, column in zip(table.schema.names, table.columns, strict=True):
-        if hasattr(column, "num_chunks"):
-            if column.num_chunks != 1:
-                raise ValueError("several chunks")
-            column = column.chunk(0)
-        columns.append((name, column))
-    return columns
-
-
-def _plain_table(pa: Any) -> Callable[[Any], Any]:
-    """Return a function that returns a numeric table of one chunk per column, and raises for others."""
-    numbers = frozenset(getattr(pa, name)() for name in _NUMBERS if name != "float16")
-
-    def plain(table: Any) -> Any:
-        names = table.column_names
-        if table.schema.metadata or "" in names or len({*names}) != len(names) or not names:
-            raise ValueError("metadata, or names that need a check")
-        for column in table.columns:
-            if column.num_chunks != 1 or column.type not in numbers:
-                raise ValueError("several chunks, or not numeric")
-        table.validate()
-        return table
-
-    return plain
 
 
 def _tensor(tensor: Any, name: str) -> Source:

@@ -1,19 +1,31 @@
-"""pyarrow's arrays as columns, and checks of their buffers.
+"""pyarrow's arrays as columns, and Arrow arrays over any memory, which other frameworks exchange.
 
-This module does not import pyarrow: callers pass the module as `pa`.
+Other frameworks' files call `ArrowExchange` through the registry, and do not import this file. It does not
+import pyarrow: functions take the module as `pa`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
-from zerocopy.errors import DeviceError, UnsupportedConversionError
+from zerocopy import registry
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.device import HOST
+from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
+from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.protocols.exporter_errors import is_error
-from zerocopy.tables.arrow_column import ArrowColumn
+from zerocopy.source import Array
+from zerocopy.tables import on_device
+from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
+from zerocopy.tables.column import Column
+from zerocopy.tables.decode import refused_by
+from zerocopy.tables.tensor_column import TensorColumn
 
 _FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
 
@@ -118,3 +130,257 @@ def _without_invalid_empties(pa: Any, array: Any, name: str) -> Any:
             # pyarrow 26 imports valid empty slices of views as arrays that it refuses in a table.
             chunks[i] = pa.array([], chunk.type)
     return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]
+
+
+_REGISTERED = tuple(f"arrow.{name}" for name in ("bool8", "fixed_shape_tensor", "json", "opaque", "uuid"))
+
+#: Types by pyarrow's names: those stored as views, and those that its IPC writer pads.
+_VIEWS = ("Type_STRING_VIEW", "Type_BINARY_VIEW", "Type_LIST_VIEW", "Type_LARGE_LIST_VIEW")
+_PADDED = ("Type_SPARSE_UNION", "Type_DENSE_UNION", "Type_LIST_VIEW", "Type_LARGE_LIST_VIEW")
+
+
+class ArrowExchange(Framework):
+    """The methods of pyarrow's Framework that other table frameworks use."""
+
+    def read_all(self, obj: Any) -> Any:
+        """Read an object with the C data interface: a table or a column."""
+        pa, opened = self.module(), None
+        try:
+            if not hasattr(type(obj), "__arrow_c_stream__"):
+                array = _imported(pa, obj)
+                # pyarrow imports an extension whose name it cannot decode as its storage.
+                is_column = isinstance(obj, arrow_c.Export) and obj.field.extension
+                is_table = pa.types.is_struct(array.type) and not is_column
+                return pa.RecordBatch.from_struct_array(array) if is_table else array
+            if isinstance(obj, pa.RecordBatchReader):
+                stream = obj
+            else:
+                # Its type decides who imports it: an importer that refuses a stream has used it up.
+                opened = obj if isinstance(obj, arrow_c.Stream) else arrow_c.Stream(obj)
+                if opened.field.kind != "struct" or opened.field.extension:
+                    return pa.chunked_array(opened)
+                stream = pa.RecordBatchReader.from_stream(opened)
+            if not any(_contains(pa, field.type, _VIEWS) for field in stream.schema):
+                return stream.read_all()
+            # pyarrow 26 rejects imported empty slices of string views as invalid.
+            return pa.Table.from_batches([batch for batch in stream if batch.num_rows], stream.schema)
+        except ZeroCopyError:
+            raise
+        except (pa.ArrowException, OSError, RuntimeError, TypeError, ValueError) as error:
+            refusal = None if opened is None else opened.refusal
+            if refusal is None and not is_error(error):
+                raise
+            raise _unreadable(obj, error) if refusal is None else refusal from error
+
+    def copied(self, array: Any) -> Any:
+        """Return a copy of an array, with the same chunks."""
+        pa = self.module()
+        chunks = [c for c in (array.chunks if isinstance(array, pa.ChunkedArray) else [array]) if len(c)]
+        if not chunks:  # pyarrow cannot write an empty slice whose buffers start before it
+            return pa.chunked_array([], type=array.type)
+        sink = pa.BufferOutputStream()
+        schema = pa.schema([pa.field("x", array.type)])
+        # Writing and reading copies every type, and only the used part of its buffers.
+        with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=False)) as out:
+            for chunk in chunks:
+                out.write_batch(pa.record_batch([self.writable(chunk)], schema=schema))
+        return pa.ipc.open_stream(sink.getvalue()).read_all().column(0)
+
+    def writable(self, data: Any) -> Any:
+        """Return a table, column or array that Arrow's IPC writer can write, with the same chunks."""
+        pa = self.module()
+        is_table = isinstance(data, pa.Table)
+        if not any(_contains(pa, kind, _PADDED) for kind in (data.schema.types if is_table else [data.type])):
+            return data
+        # The writer rounds slices of type ids, offsets and sizes up to 8 bytes, and reads past a foreign
+        # buffer (GetTruncatedBuffer, seen in pyarrow 26). Joined arrays start at 0, in padded memory.
+        if is_table:
+            return pa.Table.from_arrays([self.writable(each) for each in data.columns], schema=data.schema)
+        if isinstance(data, pa.ChunkedArray):
+            return pa.chunked_array([self.writable(chunk) for chunk in data.chunks], data.type)
+        return pa.concat_arrays([data])
+
+    def with_fields(self, kind: Any, change: Callable[[Any], Any]) -> Any:
+        """Return a type with ``change(field)`` for each field inside it; other types as they are."""
+        pa, types = self.module(), self.module().types
+        if types.is_struct(kind):
+            return pa.struct([change(field) for field in kind])
+        if types.is_map(kind):
+            return pa.map_(change(kind.key_field), change(kind.item_field), kind.keys_sorted)
+        if types.is_fixed_size_list(kind):
+            return pa.list_(change(kind.value_field), kind.list_size)
+        if types.is_large_list(kind) or types.is_list(kind):
+            build = pa.large_list if types.is_large_list(kind) else pa.list_
+            return build(change(kind.value_field))
+        return kind
+
+    def tensor_reasons(self, column: TensorColumn) -> list[Reason]:
+        """Return the reasons to copy a column of a tensor to Arrow."""
+        source, field = column.source, column.field
+        if source.refusal is not None:
+            raise refused_by(source.refusal)
+        reasons = list(source.reasons)
+        if not source.view.device.is_host:
+            on_device.check(source)
+            why = f"it is on {source.view.device}, and Arrow arrays are on the host"
+            reasons.append(Reason(why, code="other-device"))
+        if field is not None and field.kind == "fixed_binary":
+            if not source.view.c_contiguous:
+                reasons.append(obstacles.layout("Arrow", "memory without gaps"))
+            return reasons
+        form = _column_form(len(source.view.shape))
+        # The target is another framework, whose name the caller knows.
+        obstructions = form.copy_reasons(source.view, "Arrow")
+        if len(source.view.shape) > 1 and not obstructions and not source.view.c_contiguous:
+            # The type could be permuted; most readers of such columns would ignore that.
+            obstructions = [obstacles.layout("a column of tensors", "row-major memory")]
+        return reasons + obstructions
+
+    def tensor_to_arrow(self, column: TensorColumn) -> Any:
+        """Return a column of a tensor as an array, which aliases it if it has no reasons to copy."""
+        pa = self.module()
+        source, field, nulls = column.source, column.field, column.nulls
+        view = source.view
+        on_host = view.device.is_host
+        array = on_device.fetch(source)
+        if not array.flags.c_contiguous or (on_host and not source.reasons and column.obstacles):
+            array = aligned_copy(array)
+        if len(view.shape) > 1 and field is None:
+            return _column_form(len(view.shape)).from_host(array, view.dtype, HOST, None)
+        bitmap = None if nulls is None or not column.null_count else _bitmap(pa, nulls)
+        count = 0 if bitmap is None else column.null_count
+        storage = array.view("int8") if view.dtype.name == "bool" else array
+        kind = _type(pa, field) or pa.from_numpy_dtype(storage.dtype)
+        result = pa.Array.from_buffers(kind, len(array), [bitmap, pa.py_buffer(storage)], null_count=count)
+        if view.dtype.name == "bool":
+            return pa.ExtensionArray.from_storage(pa.bool8(), result)
+        if field is not None and field.kind == "dictionary":
+            names = column.dictionary().arrow()
+            names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
+            return pa.DictionaryArray.from_arrays(result, names, ordered=field.ordered)
+        return result
+
+    def unregistered_extension(self, column: Column) -> str:
+        """Return the name of a column's extension type if pyarrow does not know it, else an empty string."""
+        name = "" if column.field is None else column.field.extension
+        if not name or not isinstance(column, ArrowColumn):
+            return ""
+        if isinstance(column, UnreadColumn):
+            return "" if name in _REGISTERED else name
+        return "" if isinstance(column.arrow().type, self.module().BaseExtensionType) else name
+
+    def compute(self) -> Any:
+        """Return Arrow's module of functions, such as the lookup of words."""
+        import pyarrow.compute
+
+        return pyarrow.compute
+
+    def memory(self, nbytes: int) -> Array:
+        """Return uninitialised bytes of Arrow's pool, aligned to 64 bytes."""
+        import numpy as np
+
+        return np.frombuffer(self.module().allocate_buffer(nbytes), np.uint8)
+
+    def binary_from_padded(self, rows: Array) -> Any:
+        """Return rows of bytes without the NULs at their ends."""
+        import numpy as np
+
+        pa = self.module()
+        count, width = rows.shape
+        lengths = np.char.str_len(rows.view(f"S{width}")[:, 0]) if rows.size else np.zeros(count, np.int64)
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        kind = pa.binary()
+        if offsets[-1] > np.iinfo(np.int32).max:
+            kind = pa.large_binary()
+        else:
+            offsets = offsets.astype(np.int32)
+        values = rows[np.arange(width) < lengths[:, None]]
+        return pa.Array.from_buffers(
+            kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(values)], null_count=0
+        )
+
+    def text(self, offsets: Array, values: Array, nulls: Array | None) -> Any:
+        """Return bytes of UTF-8 and their offsets as an array of text, which aliases them."""
+        pa = self.module()
+        kind = pa.string() if offsets.dtype.itemsize == 4 else pa.large_string()
+        bitmap = None if nulls is None else _bitmap(pa, nulls)
+        buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(values)]
+        return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
+
+    def nested(self, field: Field, parts: list[Any], length: int) -> Any:
+        """Return arrays as the fields of structs, or as the elements of lists of one length."""
+        pa = self.module()
+        whole = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
+        inner = [field_of(pa, f.name, p.type, f) for f, p in zip(field.children, whole, strict=True)]
+        kind = pa.struct(inner) if field.kind == "struct" else pa.list_(inner[0], field.list_size)
+        return pa.Array.from_buffers(kind, length, [None], null_count=0, children=whole)
+
+
+@cache
+def _column_form(ndim: int) -> Any:
+    """Return the framework of columns of numbers, or of tensors."""
+    return registry.by_name(f"pyarrow.{'Array' if ndim == 1 else 'FixedShapeTensorArray'}")
+
+
+def _type(pa: Any, field: Field | None) -> Any:
+    """Return the type of a field stored as integers or bytes; None for other fields."""
+    kind = "" if field is None else field.kind
+    if field is None or kind not in ("timestamp", "duration", "date", "fixed_binary"):
+        return None
+    if kind == "timestamp":
+        return pa.timestamp(field.unit, field.timezone or None)
+    if kind == "duration":
+        return pa.duration(field.unit)
+    return pa.binary(field.width) if kind == "fixed_binary" else pa.date32()
+
+
+def _contains(pa: Any, kind: Any, names: tuple[str, ...]) -> bool:
+    """Whether the type, or a type inside it, has one of these names in `pyarrow.lib`."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _contains(pa, kind.storage_type, names)
+    if pa.types.is_dictionary(kind):
+        return _contains(pa, kind.value_type, names)
+    # By the type's id, because the text of a nested type contains the names of its fields.
+    inner = (kind.field(i).type for i in range(kind.num_fields))
+    return kind.id in _ids(pa, names) or any(_contains(pa, each, names) for each in inner)
+
+
+@cache
+def _ids(pa: Any, names: tuple[str, ...]) -> frozenset[int]:
+    return frozenset(number for name in names if (number := getattr(pa.lib, name, None)) is not None)
+
+
+def _bitmap(pa: Any, nulls: Array) -> Any:
+    import numpy as np
+
+    return pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+
+
+def field_of(pa: Any, name: str, kind: Any, field: Field | None) -> Any:
+    """Return pyarrow's field of a column, with the nullability and the metadata of `field`."""
+    if field is None:
+        return pa.field(name, kind)
+    # A registered extension type has this metadata itself; of others the array has the storage only.
+    own = field.metadata
+    if isinstance(kind, pa.BaseExtensionType):
+        own = {k: v for k, v in own.items() if not k.startswith(b"ARROW:extension:")}
+    return pa.field(name, kind, nullable=field.nullable, metadata=own or None)
+
+
+def _imported(pa: Any, obj: Any) -> Any:
+    """Return an array of an object that exports one; capsules are imported once."""
+    if not isinstance(obj, arrow_c.Export):
+        return pa.array(obj)
+    if obj.imported is None:
+        obj.imported = pa.array(obj)
+    return obj.imported
+
+
+def _unreadable(obj: Any, error: Exception) -> UnsupportedConversionError:
+    return UnsupportedConversionError(
+        "",
+        f"pyarrow cannot read the {type(obj).__qualname__}: {error}",
+        "see the cause above",
+        code="producer-raised",
+    )

@@ -12,7 +12,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.pylibcudf import importing, memory as libcudf
+from zerocopy._frameworks.pylibcudf import columns as libcudf
 from zerocopy.device import CUDA, Device
 from zerocopy.dtype import by_name
 from zerocopy.errors import DeviceError, Reason
@@ -81,9 +81,9 @@ class PyLibCuDF(Framework):
     ) -> LibCudfColumn:
         """Describe a ``pylibcudf.Column``; cuDF passes its dtype, and a function that returns the Series."""
         index = cuda_driver.ordinal(libcudf.any_address(col))
-        device = Device(CUDA, importing.current_device() if index is None else index)
+        device = Device(CUDA, libcudf.current_device() if index is None else index)
         return LibCudfColumn(
-            name, libcudf.read(col, dtype, (col, owner), device, importing.stream()), col, series, reasons
+            name, libcudf.read(col, dtype, (col, owner), device, libcudf.stream()), col, series, reasons
         )
 
     # -- target ---------------------------------------------------------------
@@ -102,7 +102,7 @@ class PyLibCuDF(Framework):
 
     def import_reasons(self, column: Column) -> list[Reason]:
         """Return the reasons to copy a column; refuse one that libcudf cannot hold."""
-        self.check_device(Device(CUDA, importing.current_device()))
+        self.check_device(Device(CUDA, libcudf.current_device()))
         if column.length > _MAX_ROWS:
             raise obstacles.refuse_column(
                 f"it has {column.length:,} rows and cuDF holds {_MAX_ROWS:,}",
@@ -112,14 +112,14 @@ class PyLibCuDF(Framework):
         if isinstance(column, LibCudfColumn):
             return list(column.reasons)
         if isinstance(column, TensorColumn):
-            importing.check_tensor(column.source.view)
+            libcudf.check_tensor(column.source.view)
             if self.on_gpu(column):
-                return importing.tensor_reasons(column)
+                return libcudf.tensor_reasons(column)
         elif self.on_gpu(column):
             assert isinstance(column, ArrowColumn)
-            return importing.device_copy_reasons(column)
+            return libcudf.device_copy_reasons(column)
         if column.field is not None:
-            importing.check(column.field)
+            libcudf.check(column.field)
         return [*column.arrow_reasons(), _UPLOAD]
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
@@ -146,10 +146,10 @@ class PyLibCuDF(Framework):
         elif not self.on_gpu(inner):
             return plc.Column.from_arrow(self.cast_for_cudf(column.arrow()))
         elif isinstance(inner, TensorColumn):
-            result = importing.alias_tensor(plc, inner.source)
+            result = libcudf.alias_tensor(plc, inner.source)
         else:
             assert isinstance(inner, ArrowColumn)
-            importing.order(arrow_device.ready(inner.chunks[0]), inner.device)
+            libcudf.order(arrow_device.ready(inner.chunks[0]), inner.device)
             result = libcudf.build(plc, inner.chunks[0])
         return result.copy() if copied else result
 
@@ -164,25 +164,25 @@ class PyLibCuDF(Framework):
         """Return a ``pyarrow`` array or table cast to the types in which cuDF stores its values."""
         pa: Any = registry.by_name("pyarrow").module()
         if isinstance(array, pa.Table):
-            fields = [field.with_type(importing.storage_type(pa, field.type)) for field in array.schema]
+            fields = [field.with_type(libcudf.storage_type(pa, field.type)) for field in array.schema]
             return array.cast(pa.schema(fields, metadata=array.schema.metadata))
-        kind = importing.storage_type(pa, array.type)
+        kind = libcudf.storage_type(pa, array.type)
         return array if kind == array.type else array.cast(kind)
 
     # -- devices --------------------------------------------------------------
 
     def default_device(self, view: StridedView) -> Device:
-        return view.device if view.device.kind == "cuda" else Device(CUDA, importing.current_device())
+        return view.device if view.device.kind == "cuda" else Device(CUDA, libcudf.current_device())
 
     def check_device(self, device: Device) -> None:
         super().check_device(device)
         asked = f"to={self.name!r}, device={str(device)!r}"
         cuda_driver.require(asked)
-        if device.id != importing.current_device():
+        if device.id != libcudf.current_device():
             # cuDF's functions take no device: they allocate on the current one.
             raise DeviceError(
                 asked,
-                f"cuDF works on the current device, cuda:{importing.current_device()}",
+                f"cuDF works on the current device, cuda:{libcudf.current_device()}",
                 f"make {device} current first: cupy.cuda.Device({device.id}).use()",
                 code="other-device",
             )

@@ -13,13 +13,12 @@ from zerocopy._frameworks.tensorflow import fast_path
 from zerocopy.device import HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import Fix, Reason
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_driver, dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy, writable_alias
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
-_MAX_NDIM = 64  # NumPy's, which exports host memory for it; TensorFlow's own is 254
 # TensorFlow has these dtypes without DLPack support: as a target it copies, as a source NumPy
 # aliases them.
 _BY_COPY = (
@@ -65,9 +64,7 @@ class TensorFlow(Framework):
         tensor = obj
         cls: Any = type(obj)
         if not _is_eager(cls):
-            refusal = _refusal(tf, obj)
-            if refusal is not None:
-                raise obstacles.refuse_source(name, refusal)
+            obstacles.check_source(name, _refusal(tf, obj))
             tensor = obj.value() if isinstance(obj, tf.Variable) else obj
         dtype = from_numpy(np.dtype(tensor.dtype.as_numpy_dtype))
         if dtype is None or tensor.dtype.name not in _SUPPORTED:
@@ -136,10 +133,7 @@ class TensorFlow(Framework):
         return reasons
 
     def _refuse(self, view: StridedView) -> None:
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("tensorflow", view, _MAX_NDIM)
-        if view.dtype.name not in _SUPPORTED:
-            raise refuse_dtype("tensorflow", view.dtype)
+        self.check_view(view, _SUPPORTED)  # TensorFlow itself has up to 254 dimensions
         if view.dtype.name in _BY_COPY:
             tf = self.module()
             known = {*dir(tf.dtypes), *dir(getattr(tf.dtypes, "experimental", None))}
@@ -206,12 +200,10 @@ class TensorFlow(Framework):
         return isinstance(error, self.module().errors.ResourceExhaustedError)
 
     def devices(self) -> list[str]:
-        from zerocopy._frameworks._devices import cuda_devices
-
         tf = self.module()
         if not tf.test.is_built_with_cuda():
             return ["cpu"]
-        return ["cpu", *cuda_devices(lambda: len(tf.config.list_physical_devices("GPU")))]
+        return ["cpu", *obstacles.cuda_devices(lambda: len(tf.config.list_physical_devices("GPU")))]
 
 
 @lru_cache(maxsize=64)

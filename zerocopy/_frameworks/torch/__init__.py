@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.torch import fast_path, native
-from zerocopy._frameworks.torch.fast_path import MAX_NDIM, cuda_importer
-from zerocopy._frameworks.torch.producer import imported, producer_of, stream_of
+from zerocopy._frameworks.torch import exchange, native
+from zerocopy._frameworks.torch.exchange import cuda_importer, imported, producer_of, stream_of
 from zerocopy.casting.on_device import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim, version_numbers
+from zerocopy.framework import Framework, refuse_dtype, version_numbers
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.source import Array, Source
@@ -79,9 +78,7 @@ class Torch(Framework):
     def source(self, obj: Any) -> Source:
         torch = self.module()
         name = f"torch.{type(obj).__name__}"
-        refusal = _refusal(torch, obj)
-        if refusal is not None:
-            raise obstacles.refuse_source(name, refusal)
+        obstacles.check_source(name, _refusal(torch, obj))
         dtype = dtypes(torch).get(obj.dtype)
         if dtype is None:
             shown = _text_of(obj.dtype, torch.dtype)
@@ -128,13 +125,12 @@ class Torch(Framework):
         if cls is not torch.Tensor:
             return {}
         in_numpy = frozenset(t for t, dtype in dtypes(torch).items() if dtype.in_numpy)
-        return fast_path.fast_exporters(torch, in_numpy) | {"native": native.exporter(torch)}
+        return exchange.fast_exporters(torch, in_numpy) | {"native": native.exporter(torch)}
 
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if view.ndim > MAX_NDIM:
-            raise refuse_ndim("torch", view, MAX_NDIM)
+        self.check_view(view)
         if view.dtype not in dtypes(self.module()).values():
             raise refuse_dtype("torch", view.dtype)
         reasons = []
@@ -252,12 +248,10 @@ class Torch(Framework):
         )
 
     def devices(self) -> list[str]:
-        from zerocopy._frameworks._devices import cuda_devices
-
         torch = self.module()
         if torch.version.cuda is None and torch.version.hip is None:
             return ["cpu"]
-        return ["cpu", *cuda_devices(torch.cuda.device_count)]
+        return ["cpu", *obstacles.cuda_devices(torch.cuda.device_count)]
 
 
 def _text_of(value: Any, cls: type) -> str:

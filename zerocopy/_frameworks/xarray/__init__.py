@@ -88,9 +88,9 @@ class XArray(Framework):
         return tables.array_table(obj, name, index)
 
     def label_warnings(self, obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:
-        from zerocopy._frameworks.xarray import losses
+        from zerocopy._frameworks.xarray import tables
 
-        return losses.warnings(obj, target, options, isinstance(obj, self.module().Dataset))
+        return tables.label_warnings(obj, target, options, isinstance(obj, self.module().Dataset))
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
@@ -161,12 +161,12 @@ class XArray(Framework):
         return reasons
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
-        from zerocopy._frameworks.xarray import building, losses
+        from zerocopy._frameworks.xarray import building, tables
 
         if self.template is not None:
             return ()
         extensions = building.through_pandas(table)
-        return (*losses.of_table(table), *building.pandas().table_warnings(extensions))
+        return (*tables.lost_labels(table), *building.pandas().table_warnings(extensions))
 
     def from_table(self, table: Table) -> Any:
         from zerocopy._frameworks.xarray import building

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
-from zerocopy._frameworks.xarray.variables import held
+from zerocopy._frameworks.xarray.tables import held
 from zerocopy.dtype import to_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import refuse_ndim

@@ -1,23 +1,163 @@
-"""Datasets and arrays of xarray as tables: variables are columns, a dimension's coordinate is the index.
+"""Variables, arrays and datasets of xarray as arrays and tables, and the labels that a target loses.
 
-pandas' own description of a data frame with that index gives the index's columns and the schema's
-metadata, so that an index of xarray becomes that of pandas, and comes back from an Arrow schema.
+A variable is described by the framework of the array that it holds. Variables are columns, and a dimension's
+coordinate is the index: pandas' description of a data frame with that index gives the index's columns and
+the schema's metadata, so that an index of xarray becomes that of pandas, and comes back from an Arrow
+schema. This module does not import xarray: it compares the names of the classes of its objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from zerocopy import registry
-from zerocopy._frameworks.xarray.variables import as_source, column_of, describe, hold
-from zerocopy.errors import Fix, UnsupportedConversionError
+from zerocopy.dtype import from_numpy
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.framework import Framework
+from zerocopy.protocols import array_method, producer
 from zerocopy.source import Source
 from zerocopy.tables.column import RefusedColumn, Table
+from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.labels import listed
+from zerocopy.tables.tensor_column import TensorColumn
 from zerocopy.tables.tensor_table import table_of_tensor
+
+_COMPUTE = (Fix("{x}.compute()", "reads the values once, and aliases them"),)
+_LAZY = Reason(
+    "its values are not in memory: xarray reads or computes them", code="array-method", fixes=_COMPUTE
+)
+_LEVEL = Reason("a MultiIndex stores codes: pandas computes a level's values", code="computed-index")
+_INDEX = Reason(
+    "pandas' index has another type than its coordinate, whose values xarray computes", code="computed-index"
+)
+
+
+def held(variable: Any) -> tuple[Any, Reason | None]:
+    """Return the array in memory that a variable holds, and why its values are computed.
+
+    The array is None if the values are read from a file, or are lazy. Nothing is read.
+    """
+    # The public `data` reads a file, and no public attribute tells whether it would.
+    data = getattr(variable, "_data", None)
+    cls = type(data)
+    if cls.__module__.partition(".")[0] == "xarray":
+        return _inside(data, cls.__name__, variable)
+    if data is None or getattr(data, "chunks", None) is not None or hasattr(cls, "__dask_graph__"):
+        chunks = getattr(variable, "chunks", None) or ()
+        count = int(np.prod([len(sizes) for sizes in chunks]))
+        why = f"its values are lazy, in {count:,} chunk{'s' if count != 1 else ''}, and computed for each use"
+        return None, replace(_LAZY, why=why) if chunks else _LAZY
+    return data, None
+
+
+def _inside(data: Any, name: str, variable: Any) -> tuple[Any, Reason | None]:
+    """Return what `held` returns for xarray's own classes of arrays."""
+    inner: Any = getattr(data, "array", None)
+    if name == "PandasExtensionArray":
+        return inner, None
+    if name in ("PandasIndexingAdapter", "PandasMultiIndexingAdapter"):
+        level = getattr(data, "level", None)
+        if level is not None:
+            return inner.get_level_values(level), _LEVEL
+        stored, shown = inner.dtype, variable.dtype
+        numbers = getattr(shown, "kind", "O") in "biufcmM"
+        return (None, _INDEX) if numbers and stored != shown else (inner, None)
+    # A file whose values have been read once, and are cached.
+    if name == "MemoryCachedArray" and type(inner).__name__ == "NumpyIndexingAdapter":
+        cached = getattr(inner, "array", None)
+        return (cached, None) if isinstance(cached, np.ndarray) else (None, _LAZY)
+    return None, _LAZY
+
+
+def describe(variable: Any, name: str) -> Source | Table:
+    """Describe a variable as the framework of the array that it holds describes that array."""
+    array, why = held(variable)
+    if array is None:
+        assert why is not None
+        return _lazy(variable, name, why)
+    try:
+        described = _described(array)
+    except ZeroCopyError as error:
+        # The fixes are expressions over the array that the variable holds.
+        error.fixes = tuple(replace(fix, source=fix.source.replace("{x}", "{x}.data")) for fix in error.fixes)
+        error.with_context(asked=f"convert({name})", remedy="; or ".join(map(str, error.fixes)) or None)
+        raise
+    if isinstance(described, Table):
+        reasons = () if why is None else (why,)
+        for column in described.columns:
+            column.reasons = (*reasons, *column.reasons)
+        return replace(described, name=name)
+    return replace(described, name=name, reasons=[*([] if why is None else [why]), *described.reasons])
+
+
+def _described(array: Any) -> Source | Table:
+    owner = registry.by_type(type(array))
+    if owner is None:
+        source = producer.describe(array)
+        return producer.describe_buffer(array) if source is None else source
+    table = owner.table(array)
+    if table is not None:
+        return table
+    source = owner.source(array)
+    source.framework, source.obj = owner, array
+    return source
+
+
+def _lazy(variable: Any, name: str, why: Reason) -> Source:
+    dtype = getattr(variable, "dtype", None)
+    if not isinstance(dtype, np.dtype) or from_numpy(dtype.newbyteorder("=")) is None:
+        text = f"it is {dtype}, and {why.why.removeprefix('it is ')}"
+        raise UnsupportedConversionError(f"convert({name})", text, code=why.code, fixes=_COMPUTE)
+    return replace(array_method.describe(variable), name=name, reasons=(why,))
+
+
+# -- variables as columns -----------------------------------------------------------
+
+
+def column_of(variable: Any, name: str, dims: tuple[Hashable, ...] | None = None) -> Any:
+    """Return a variable as a column of a table; one that no other framework has becomes a `RefusedColumn`."""
+    column: Any
+    try:
+        described = describe(variable, name)
+        if isinstance(described, Source):
+            described.obj = variable
+            column = TensorColumn(described)
+        elif described.single:
+            column = described.columns[0]
+        else:
+            why, remedy = "it has several columns itself", "convert it alone, or leave it out"
+            raise UnsupportedConversionError("", why, remedy, code="not-a-column")
+    except ZeroCopyError as error:
+        column = RefusedColumn(name, _count(variable), error, int(getattr(variable, "nbytes", 0)))
+    # xarray as a target uses the variable itself, without a loss.
+    column.of_xarray, column.dims = variable, dims
+    hold(column, variable)
+    return column
+
+
+def hold(column: Any, variable: Any) -> None:
+    """Let a column of objects or text have the array that a variable holds."""
+    array, why = held(variable)
+    if why is None and column.reasons and type(array) is np.ndarray:
+        column.held = array
+
+
+def _count(variable: Any) -> int:
+    return int(variable.shape[0]) if variable.ndim else 1
+
+
+def as_source(described: Source | Table, name: str) -> Source:
+    """Return a description as one array."""
+    if isinstance(described, Source):
+        return described
+    if not described.single:
+        why, remedy = "it has several columns", "convert it to a dict of columns"
+        raise UnsupportedConversionError(f"convert({name})", why, remedy, code="not-an-array")
+    return replace(as_tensor(described.columns[0]), name=name)
 
 
 def dataset_table(dataset: Any, name: str, index: bool | None) -> Table:
@@ -196,3 +336,84 @@ def refuse_dataset(name: str) -> UnsupportedConversionError:
         code="not-an-array",
         fixes=[Fix("{x}.to_dataarray()", "makes one array of its variables")],
     )
+
+
+def label_warnings(
+    obj: Any, target: Framework, options: Mapping[str, Any], is_dataset: bool
+) -> tuple[str, ...]:
+    """Return one warning for all labels that a conversion of `obj` loses; none if it loses none."""
+    keeps_columns = target.tables and options.get("layout") is None
+    lost = _of_dataset(obj, keeps_columns, options) if is_dataset else _of_array(obj, keeps_columns, options)
+    parts = [f"{kind} {listed(names)}" for kind, names in lost.items() if names]
+    verb = "is" if sum(map(len, lost.values())) == 1 else "are"
+    return (
+        (f"{target.name} has no place for labels of xarray: {'; '.join(parts)} {verb} lost",) if parts else ()
+    )
+
+
+def _of_array(obj: Any, keeps_columns: bool, options: Mapping[str, Any]) -> dict[str, list[Hashable]]:
+    dims = _named(obj.dims)
+    lost: dict[str, list[Hashable]] = {"the name": [], "the dimensions": dims}
+    coords, name = list(getattr(obj, "coords", ())), getattr(obj, "name", None)
+    indexed = bool(options.get("index")) and obj.ndim in (1, 2) and bool(coords)
+    if name is not None and not (keeps_columns and obj.ndim == 1) and not (indexed and obj.ndim == 1):
+        lost["the name"] = [name]
+    kept: set[Hashable] = set()
+    if indexed:
+        kept |= _index_of(obj, obj.dims[0])
+    if keeps_columns and coords and options.get("names") is None and column_names(obj) is not None:
+        kept.add(obj.dims[1])
+    lost["the dimensions"] = [dim for dim in dims if dim not in kept]
+    lost["the coordinates"] = [label for label in coords if label not in kept]
+    lost["the attributes"] = list(obj.attrs)
+    return lost
+
+
+def _index_of(obj: Any, dim: Hashable) -> set[Hashable]:
+    """Return the coordinates that a dimension's index makes columns of."""
+    return {dim, *obj.xindexes.get_all_coords(dim)} if dim in obj.xindexes else set()
+
+
+def _of_dataset(obj: Any, keeps_columns: bool, options: Mapping[str, Any]) -> dict[str, list[Hashable]]:
+    data_dims = {obj.variables[label].dims for label in obj.data_vars}
+    rows: tuple[Hashable, ...] = next(iter(data_dims)) if len(data_dims) == 1 else ()
+    index = options.get("index")
+    kept: set[Hashable] = set()
+    if len(rows) == 1 and index is not False:
+        kept = {label for label in obj.coords if obj.variables[label].dims == rows}
+    elif index:
+        kept = {*obj.coords}
+    chosen = options.get("columns")
+    names = [label for label in obj.data_vars if chosen is None or label in chosen]
+    schema = attributes(obj.attrs) if keeps_columns else {}
+    return {
+        "the dimensions": [] if len(rows) == 1 and rows[0] in kept else _named(obj.dims),
+        "the coordinates": [label for label in obj.coords if label not in kept],
+        "the attributes": [key for key in obj.attrs if key not in schema],
+        "the attributes of": [label for label in (*names, *kept) if obj.variables[label].attrs],
+    }
+
+
+def _named(dims: Iterable[Hashable]) -> list[Hashable]:
+    return [dim for dim in dims if not (isinstance(dim, str) and dim.startswith("dim_"))]
+
+
+def lost_labels(table: Table) -> tuple[str, ...]:
+    """Return what a dataset cannot keep of a table."""
+    kept = (b"pandas",)
+    metadata = [key.decode(errors="replace") for key in table.metadata if key not in kept]
+    lost = [f"xarray has no metadata of a schema: {', '.join(metadata)} is lost"] if metadata else []
+    labelled = [
+        label
+        for label, column in zip(table.labels, table.columns, strict=True)
+        if hasattr(getattr(getattr(column, "source", None), "obj", None), "coords")
+    ]
+    if labelled and type(table.obj) is dict:
+        lost.append(
+            f"the dimensions and coordinates of {listed(labelled)} are lost: xarray.Dataset(x) keeps them"
+        )
+    for label, column in zip(table.labels, table.columns, strict=True):
+        days = column.field is not None and column.field.kind == "date"
+        if days and getattr(column, "source", None) is not None:
+            lost.append(f"column {label!r}: {column.field} becomes datetime64, which has times of day too")
+    return tuple(lost)

@@ -1,7 +1,8 @@
-"""Fast exporters and importers of pyarrow's arrays."""
+"""Fast exporters and importers of pyarrow's arrays and tables."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -74,3 +75,38 @@ def _table_check(cls: Any) -> Callable[[Any], None]:
             last = schema
 
     return check
+
+
+def marks_immutable(pa: Any) -> bool:
+    """Whether this pyarrow exports versioned capsules, which mark Arrow memory as read-only."""
+    return "max_version" in inspect.signature(pa.Array.__dlpack__).parameters
+
+
+def one_chunk_each(table: Any) -> list[tuple[str, Any]]:
+    """Return a table's columns as pairs of name and array; raise if one has several chunks."""
+    table.validate()  # raises if a buffer is too small, as in a crafted IPC file
+    columns = []
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        if hasattr(column, "num_chunks"):
+            if column.num_chunks != 1:
+                raise ValueError("several chunks")
+            column = column.chunk(0)
+        columns.append((name, column))
+    return columns
+
+
+def plain_table(pa: Any, names: Iterable[str]) -> Callable[[Any], Any]:
+    """Return a function that returns a numeric table of one chunk per column, and raises for others."""
+    numbers = frozenset(getattr(pa, name)() for name in names if name != "float16")
+
+    def plain(table: Any) -> Any:
+        names = table.column_names
+        if table.schema.metadata or "" in names or len({*names}) != len(names) or not names:
+            raise ValueError("metadata, or names that need a check")
+        for column in table.columns:
+            if column.num_chunks != 1 or column.type not in numbers:
+                raise ValueError("several chunks, or not numeric")
+        table.validate()
+        return table
+
+    return plain

@@ -5,23 +5,98 @@ MXNet 1.9.1 is the last release, and needs NumPy 1.23 or older.
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.mxnet.capsules import canonical, with_gil
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import UINT, DType, by_name, from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import writable_alias
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 
+
+def canonical(capsule: Any) -> Any:
+    """Write the strides of a row-major capsule in the form that MXNet accepts.
+
+    MXNet requires the row-major stride in every dimension (mxnet/tensor_blob.h, TBlob), even of
+    size 1, where it is arbitrary in other frameworks; and it ignores the byte offset.
+    """
+    tensor = dlpack.tensor_of(capsule)
+    if tensor.byte_offset:
+        tensor.data, tensor.byte_offset = tensor.data + tensor.byte_offset, 0
+    if tensor.strides:
+        shape = tuple(tensor.shape[: tensor.ndim])
+        for i, stride in enumerate(contiguous_strides(shape, 1)):
+            tensor.strides[i] = stride
+    return capsule
+
+
+# MXNet drops arrays on its own threads without the GIL. NumPy's deleter takes the GIL since 1.24
+# only (numpy/numpy#22507), which MXNet cannot import. This is therefore the only place where a
+# capsule's deleter is Python code; ctypes takes the GIL for it. Law 7 is kept by removing all
+# pending deleters before the interpreter exits, and by waiting for the threads that already run
+# one; the operating system then frees the memory.
+
+_Deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # called with the GIL held
+_pending: dict[int, int] = {}  # NumPy's deleter by the address of its DLManagedTensor
+_closed = False
+
+
+def _release(address: int) -> None:
+    deleter = _pending.pop(address, None)
+    if deleter is not None:
+        _Deleter(deleter)(address)
+
+
+_release_with_gil = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_release)
+
+
+def with_gil(capsule: Any) -> Any:
+    """Replace the deleter of NumPy's legacy capsule by one that can be called without the GIL."""
+    _at_exit()
+    managed = _managed(ctypes.addressof(dlpack.tensor_of(capsule)))
+    if _closed:
+        managed.deleter = None
+    else:
+        _pending[ctypes.addressof(managed)] = managed.deleter
+        managed.deleter = ctypes.cast(_release_with_gil, ctypes.c_void_p).value
+    return capsule
+
+
+def _managed(address: int) -> dlpack.DLManagedTensor:
+    return dlpack.DLManagedTensor.from_address(address)  # its first member is the tensor
+
+
+@functools.cache
+def _at_exit() -> None:
+    atexit.register(_close)
+
+
+def _close() -> None:
+    global _closed
+    _closed = True
+    while _pending:
+        # Remove it from the table first, so that a deleter that already runs does not free the
+        # struct to which the next line writes.
+        address, _ = _pending.popitem()
+        _managed(address).deleter = None
+    # A thread of MXNet that has already read a deleter may still wait for the GIL. After this
+    # function, CPython would end that thread, and its C++ frames would end the process
+    # (python/cpython#87135). The deleter is part of an operation of MXNet's engine, for which
+    # this waits without the GIL. The return value is the error of an operation of the caller.
+    sys.modules["mxnet"].base._LIB.MXNDArrayWaitAll()
+
+
 # The dtypes that MXNet exports and imports (mxnet/tensor_blob.h, DTypeTransform).
 _NAMES = ("bool", "int8", "int32", "int64", "uint8", "float16", "float32", "float64", "bfloat16")
-_MAX_NDIM = 32  # NumPy's before 2.0, which passes the memory on; MXNet itself has no limit
 _MAX_SIZE = 2**31 - 2  # without INT64_TENSOR_SIZE, which the wheels lack
 _DISTRIBUTION = "mxnet==1.9.1 'numpy<1.24'"
 _GPU, _PINNED = 2, 3  # Context.devtype2str
@@ -52,6 +127,7 @@ class MXNet(Framework):
     types = ("nd.NDArray", "nd", "NDArray")
     root_modules = ("mxnet",)
     distribution = _DISTRIBUTION
+    max_ndim = 32  # NumPy's before 2.0, which passes the memory on; MXNet itself has no limit
     install_hint = f"in an environment of its own, because others need NumPy 2: pip install {_DISTRIBUTION}"
     device_kinds = ("cpu", "cuda")
     # NDArray.writable = False prevents x += y, but neither x[:] = y nor out=x.
@@ -67,9 +143,7 @@ class MXNet(Framework):
     def source(self, obj: Any) -> Source:
         mx = self.module()
         name = _name(obj)
-        refusal = _refusal(obj)
-        if refusal is not None:
-            raise obstacles.refuse_source(name, refusal)
+        obstacles.check_source(name, _refusal(obj))
         dtype, device = _dtype(obj), _device(obj)
         if not device.is_host and dtype.name == "bool":
             # MXNet exports them as unsigned integers of 1 bit (mxnet/tensor_blob.h, DTypeTransform), which
@@ -107,7 +181,8 @@ class MXNet(Framework):
             "dlpack",
             reasons,
             to_host=lambda stream: _copy(obj, dtype),
-            producer=_OnDevice(obj, device),
+            # It blocks the host until MXNet's work is done: MXNet does not expose its streams.
+            producer=dlpack.Producer(lambda **options: obj.to_dlpack_for_write(), device),
             contiguous=lambda: _finished(obj.copy()),
         )
 
@@ -118,10 +193,7 @@ class MXNet(Framework):
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         mx = self.module()
-        if view.dtype.name not in _NAMES:
-            raise refuse_dtype("mxnet", view.dtype)
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("mxnet", view, _MAX_NDIM)
+        self.check_view(view, _NAMES)
         if (view.ndim == 0 or view.size == 0) and not mx.is_np_shape():
             # In MXNet's older semantics, () and sizes of 0 mean "unknown": operators refuse
             # such arrays, and some abort the process (apache/mxnet#18271, apache/mxnet#20041).
@@ -218,22 +290,6 @@ class MXNet(Framework):
             return int(mx.context.num_gpus())
         except mx.MXNetError:  # a build for CUDA on a machine without a driver
             return 0
-
-
-class _OnDevice:
-    """An NDArray in device memory, with the two DLPack methods that MXNet lacks."""
-
-    __slots__ = ("_array", "_device")
-
-    def __init__(self, array: Any, device: Device) -> None:
-        self._array, self._device = array, device
-
-    def __dlpack__(self, **_options: Any) -> Any:
-        # This blocks the host until MXNet's work is done: MXNet does not expose its streams.
-        return self._array.to_dlpack_for_write()
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._device
 
 
 def _name(obj: Any) -> str:
