@@ -184,7 +184,7 @@ class Framework:
 
     def has_hook(self, name: str) -> bool:
         """Whether there is a file or class of the hook `name`, such as ``"pool"``; imports nothing."""
-        return bool(_hook_module(type(self), name))
+        return bool(_hook_module(type(self), name))  # type: ignore[arg-type]
 
     def owns(self, cls: type) -> bool:
         """Whether `cls`, or one of its bases, is defined in one of `root_modules`."""
@@ -446,7 +446,7 @@ Hook = TypeVar("Hook")
 
 def hook_of(framework: Framework | None, base: type[Hook]) -> Hook:
     """Return the framework's hook of the class `base`, made once; a `base()` if it has none."""
-    hook: Hook = _hook(type(framework), base)
+    hook: Hook = _hook(type(framework), base)  # type: ignore[arg-type]
     return hook
 
 

@@ -230,7 +230,7 @@ class ArrowExchange(Framework):
             return reasons
         form = _column_form(len(source.view.shape))
         # The target is another framework, whose name the caller knows.
-        obstructions = form.copy_reasons(source.view, "Arrow")
+        obstructions: list[Reason] = form.copy_reasons(source.view, "Arrow")
         if len(source.view.shape) > 1 and not obstructions and not source.view.c_contiguous:
             # The type could be permuted; most readers of such columns would ignore that.
             obstructions = [obstacles.layout("a column of tensors", "row-major memory")]
