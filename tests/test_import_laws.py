@@ -92,7 +92,7 @@ LAYERS: dict[str, set[str]] = {
     | {"tables"},
     # One object as a header and frames; it names no framework.
     "frames": NOUNS | {"_engine", "describe", "framework", "protocols", "registry", "tables"},
-    "pickling": {"errors", "frames", "registry"},
+    "pickling": {"errors", "frames", "framework", "registry"},
     # Files to batches. It names no framework but pyarrow, which reads the files.
     "loading": NOUNS
     | {
