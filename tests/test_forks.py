@@ -112,7 +112,7 @@ FREE_OF_FORKS = {
     # Each belongs to one call of `threads.run`, whose thread waits in it and does not fork.
     "layout/threads.py": {"Lock", "ThreadPoolExecutor"},
     # It belongs to one call, which reads the metadata of files and does not fork.
-    "loading/sources/parquet.py": {"ThreadPoolExecutor"},
+    "loading/sources/columnar.py": {"ThreadPoolExecutor"},
     # The thread that waits for it ends before a fork; a child creates another.
     "monitor/session.py": {"Event"},
     # Each belongs to one iterator, which refuses to work in a forked child before it waits.

@@ -19,8 +19,8 @@ from helpers.interruptions import Interruption, places, raise_as_another_thread,
 
 import zerocopy as zc
 from zerocopy._engine import routes
+from zerocopy.loading.sources.columnar import ParquetFiles
 from zerocopy.loading.sources.files import find_files
-from zerocopy.loading.sources.parquet import ParquetFiles
 from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.monitor.nvml import Nvml, NvmlUnavailableError
 from zerocopy.pool.attachments import Attachments

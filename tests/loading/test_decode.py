@@ -23,7 +23,7 @@ TABLE = pa.table({"x": np.arange(ROWS, dtype=np.float32), "n": np.arange(ROWS, d
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     # Groups of one row group each, although they are small.
-    monkeypatch.setattr("zerocopy.loading.sources.parquet._LEAST_ROWS", 1)
+    monkeypatch.setattr("zerocopy.loading.sources.columnar._LEAST_ROWS", 1)
     yield cudf_stubs.install(monkeypatch)
     cuda_stubs.forget()
 

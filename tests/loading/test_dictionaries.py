@@ -15,8 +15,8 @@ from zerocopy.loading.dataset import Stream
 from zerocopy.loading.dictionaries import Codes, encode_source
 from zerocopy.loading.errors import LoaderOptionError, LoaderStateError
 from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.sources.columnar import ParquetFiles
 from zerocopy.loading.sources.files import Files
-from zerocopy.loading.sources.parquet import ParquetFiles
 
 CITIES = ["Oslo", "Bern", None, "Rome", "Bern", "Paris", "Oslo", None, "Accra"]
 WORDS = ["Accra", "Bern", "Oslo", "Paris", "Rome"]
@@ -33,7 +33,7 @@ TEXT_TYPES = {
 @pytest.fixture(autouse=True)
 def _small_groups(monkeypatch):
     """Read each row group on its own."""
-    monkeypatch.setattr("zerocopy.loading.sources.parquet._LEAST_ROWS", 1)
+    monkeypatch.setattr("zerocopy.loading.sources.columnar._LEAST_ROWS", 1)
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ import zerocopy as zc
 from zerocopy.loading.errors import LoaderStateError, ReadError
 from zerocopy.loading.loader import Loader
 from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.sources.columnar import ParquetFiles
 from zerocopy.loading.sources.files import Files
-from zerocopy.loading.sources.parquet import ParquetFiles
 
 
 def refused(source: Any, **options: Any) -> ReadError:

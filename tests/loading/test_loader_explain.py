@@ -14,7 +14,7 @@ TENSORS = ["numpy", "torch", "jax", "tensorflow"]
 @pytest.fixture(autouse=True)
 def _small_groups(monkeypatch):
     """Read each row group on its own."""
-    monkeypatch.setattr("zerocopy.loading.sources.parquet._LEAST_ROWS", 1)
+    monkeypatch.setattr("zerocopy.loading.sources.columnar._LEAST_ROWS", 1)
 
 
 def column_of(batch, name):
@@ -152,7 +152,7 @@ def test_a_file_is_not_read_and_its_plan_is_that_of_its_rows(tmp_path, monkeypat
     loader = zc.loader(path, "torch", batch=64)
     in_memory = zc.loader(arrow_table(), "torch", batch=64).explain()
     with monkeypatch.context() as patch:
-        patch.setattr("zerocopy.loading.sources.parquet.ParquetFiles.read", None)
+        patch.setattr("zerocopy.loading.sources.columnar.ParquetFiles.read", None)
         plan = loader.explain()
     assert (plan.rows, plan.groups, plan.files, plan.batches) == (256, 4, 1, 4)
     assert {name: (c.aliased, c.copied_bytes) for name, c in plan.columns.items()} == {

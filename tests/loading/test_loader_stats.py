@@ -27,7 +27,7 @@ def line(stats: LoaderStats) -> str:
 @pytest.fixture(autouse=True)
 def _small_groups(monkeypatch):
     """Read each row group on its own."""
-    monkeypatch.setattr("zerocopy.loading.sources.parquet._LEAST_ROWS", 1)
+    monkeypatch.setattr("zerocopy.loading.sources.columnar._LEAST_ROWS", 1)
 
 
 @pytest.mark.parametrize("shuffle", [False, 20])

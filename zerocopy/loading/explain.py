@@ -11,7 +11,7 @@ import numpy as np
 
 from zerocopy._engine.target import text as target_name
 from zerocopy.errors import Reason
-from zerocopy.formatting import printable
+from zerocopy.formatting import format_count, printable
 from zerocopy.loading.assembly import table_bytes
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.dataset import Dataset, Stream, concatenate, slice_rows
@@ -135,8 +135,8 @@ class LoaderPlan:
     def _rows(self) -> Iterator[tuple[str, str]]:
         """Return names and texts of the facts about a whole batch."""
         if self.rows >= 0:
-            files = f" of {_count(self.files, 'file')}" if self.files else ""
-            yield "rows", f"{self.rows:,} in {_count(self.groups, 'group')}{files}"
+            files = f" of {format_count(self.files, 'file')}" if self.files else ""
+            yield "rows", f"{self.rows:,} in {format_count(self.groups, 'group')}{files}"
         number = f"{self.batches:,} of" if self.batches >= 0 else "of"
         size = f", {self.batch_bytes:,} bytes each" if self.batch_bytes >= 0 else ""
         yield "batches", f"{number} {self.batch:,} rows{size}"
@@ -144,7 +144,7 @@ class LoaderPlan:
         if self.batch_bytes >= 0:
             yield "copied", f"{self.copied_bytes:,} bytes for a batch" + ":" * bool(self.copies)
         if self.joined > 0:
-            yield "joined", f"{_count(self.joined, 'batch', 'es')} with rows of several groups"
+            yield "joined", f"{format_count(self.joined, 'batch', 'batches')} with rows of several groups"
         if self.memory_bytes >= 0:
             yield "memory", f"at most about {self.memory_bytes:,} bytes for rows in advance"
         for note in self.notes:
@@ -188,10 +188,6 @@ def _verdict(column: ColumnPlan) -> str:
     if column.copied_bytes:
         return f"{column.copied_bytes:,} bytes copied"
     return "aliased" if column.aliased else "copied with its rows"
-
-
-def _count(number: int, noun: str, plural: str = "s") -> str:
-    return f"{number:,} {noun}{plural if number != 1 else ''}"
 
 
 def _wrapped(content: str, first: str, rest: str | None = None) -> Iterator[str]:

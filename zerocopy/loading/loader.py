@@ -325,12 +325,16 @@ class Loader:
         with self._lock:
             self._move(Tracker(progress), is_begun=False)
 
+    @cached_property
+    def _fingerprint(self) -> str:
+        return self._source.fingerprint()
+
     def _identity(self) -> dict[str, Any]:
         """Return the properties that a state and a loader must share."""
         options = self._options
         return {
             "version": states.VERSION,
-            "source": self._source.fingerprint(),
+            "source": self._fingerprint,
             "dictionaries": self._digest,
             "rows": self._fresh.layout.rows,
             "seed": options.seed,

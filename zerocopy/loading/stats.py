@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 from zerocopy import forks
+from zerocopy.formatting import format_count
 from zerocopy.loading.dataset import Group
 from zerocopy.loading.errors import ReadError
 
@@ -108,8 +109,7 @@ class LoaderStats(NamedTuple):
             text = f"{self.batches:,} batches, {self.rows:,} rows at {rate:,.0f} rows/s. {self.bottleneck}"
         if self.skipped:
             rows = sum(group.rows for group in self.skipped)
-            groups = f"{len(self.skipped):,} group{'s' * (len(self.skipped) != 1)}"
-            text += f" {groups} with {rows:,} rows could not be read."
+            text += f" {format_count(len(self.skipped), 'group')} with {rows:,} rows could not be read."
         return textwrap.fill(text, 80)
 
     def _repr_html_(self) -> str:
@@ -133,15 +133,12 @@ class LoaderStats(NamedTuple):
         if not self.batches:
             return "No batch has been delivered."
         share = self.consumer_waited / self.seconds if self.seconds else 0.0
+        waited = f"The consumer waited {share:.0%} of the time"
         if share < _WAITS:
-            return (
-                f"The consumer waited {share:.0%} of the time, and the reader {self.reader_waited:,.1f} s: "
-                "the loader is not the bottleneck."
-            )
-        parts = {"reading and decoding": self.read_seconds, "assembling batches": self.assemble_seconds}
-        slowest = max(parts, key=lambda part: parts[part])
+            return f"{waited}, and the reader {self.reader_waited:,.1f} s: the loader is not the bottleneck."
+        reads = self.read_seconds >= self.assemble_seconds
         return (
-            f"The consumer waited {share:.0%} of the time: {slowest} is the bottleneck "
+            f"{waited}: {'reading and decoding' if reads else 'assembling batches'} is the bottleneck "
             f"(reading {self.read_seconds:,.1f} s, assembling {self.assemble_seconds:,.1f} s)."
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 from zerocopy import registry
 from zerocopy.loading.dataset import Dataset, DecodedRows
 from zerocopy.loading.hook import LoadingHook
-from zerocopy.loading.sources.parquet import DecodedFiles, ParquetFiles
+from zerocopy.loading.sources.columnar import DecodedFiles, ParquetFiles
 
 
 class Loading(LoadingHook):

@@ -7,9 +7,8 @@ from functools import partial
 from typing import Any
 
 from zerocopy._frameworks.duckdb import refuse, wrong
-from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.dataset import Dataset, Stream, choose
 from zerocopy.loading.hook import LoadingHook
-from zerocopy.loading.sources.fitting import choose
 from zerocopy.loading.sources.streams import BatchStream
 
 #: Rows of a batch.

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.dataset import Dataset, Stream, choose
 from zerocopy.loading.hook import LoadingHook
-from zerocopy.loading.sources.fitting import choose
 from zerocopy.loading.sources.streams import BatchStream
 
 #: Rows of a batch if polars collects the whole result first.

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.dataset import Dataset, Stream, choose
 from zerocopy.loading.hook import LoadingHook
+from zerocopy.loading.sources.columnar import OpenParquet, ParquetFiles
 from zerocopy.loading.sources.files import Files
-from zerocopy.loading.sources.fitting import choose
-from zerocopy.loading.sources.parquet import OpenParquet, ParquetFiles
 from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.protocols.exporter_errors import ignored_errors
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 from zerocopy._frameworks.scipy import template
 from zerocopy.loading.dataset import Dataset, DecodedRows, Stream
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.files import digest
-from zerocopy.loading.sources.memory import GROUP_ROWS, MemoryDataset, groups_of, sampled
+from zerocopy.loading.sources.memory import GROUP_ROWS, groups_of, sampled
 from zerocopy.source import Array
 
 
@@ -22,8 +21,10 @@ class Loading(LoadingHook):
         return SparseDataset(obj) if obj.ndim == 2 else None
 
 
-class SparseDataset(MemoryDataset):
+class SparseDataset(Dataset):
     """The rows of a sparse array; `read` aliases the values and column indices of CSR."""
+
+    in_memory = True
 
     def __init__(self, array: Any) -> None:
         self.name = f"scipy.sparse.{type(array).__name__}"
@@ -34,9 +35,8 @@ class SparseDataset(MemoryDataset):
         """Return the rows of a group."""
         return self._rows.slice(index * GROUP_ROWS, self.groups[index].rows)
 
-    @cached_property
-    def digest(self) -> str:
-        """A digest of the type, the shape, the number of elements and some of the rows."""
+    def fingerprint(self) -> str:
+        """Return a digest of the type, the shape, the number of elements and some of the rows."""
         csr = self._rows.csr
         chosen = csr[sampled(self._rows.num_rows)]
         parts = (chosen.data, chosen.indices, chosen.indptr)

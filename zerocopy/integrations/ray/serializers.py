@@ -6,15 +6,13 @@ import copyreg
 import pickle
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
 from zerocopy.frames import from_frames, to_frames
+from zerocopy.frames.arrays import as_bytes
 from zerocopy.frames.hook import FramesHook
 from zerocopy.framework import hook_of
 from zerocopy.integrations.ray.private_memory import writable_frame
-from zerocopy.source import Array
 
 _PROTOCOL = 5
 
@@ -95,9 +93,3 @@ def needs_private_memory(name: str) -> bool:
     """Whether arrays of a framework can be written although their memory is read-only."""
     framework = registry.by_name(name)
     return framework.mutable and not framework.marks_readonly and not framework.tables
-
-
-def as_bytes(buffer: Any) -> Array:
-    """Return a buffer as an ndarray of bytes."""
-    view = memoryview(buffer)
-    return np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)

@@ -7,7 +7,7 @@ import math
 import os
 import zipfile
 from collections.abc import Hashable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -16,11 +16,10 @@ import numpy as np
 from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError
-from zerocopy.loading.dataset import Dataset, DerivedDataset, Group, Stream, slice_rows
+from zerocopy.loading.dataset import Dataset, DerivedDataset, Group, Stream, choose, fitted, slice_rows
 from zerocopy.loading.errors import ReadError
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources.files import Files, digest
-from zerocopy.loading.sources.fitting import choose, fitted
 from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.source import Array
 from zerocopy.tables.hub import hub
@@ -31,23 +30,10 @@ GROUP_ROWS = 1 << 17
 _ROWS = 1 << 14
 
 
-class MemoryDataset(Dataset):
-    """Rows in memory, of which `read` returns aliases."""
+class TableDataset(Dataset):
+    """The record batches of a ``pyarrow.Table``, in parts of at most 131,072 rows."""
 
     in_memory = True
-
-    @cached_property
-    def digest(self) -> str:
-        """A digest of the types, the number of rows and some of the rows."""
-        raise NotImplementedError
-
-    def fingerprint(self) -> str:
-        """Return the digest, which is made once."""
-        return self.digest
-
-
-class TableDataset(MemoryDataset):
-    """The record batches of a ``pyarrow.Table``, in parts of at most 131,072 rows."""
 
     def __init__(self, table: Any, name: str) -> None:
         self.name, self._table, self.schema = name, table, table.schema
@@ -59,13 +45,14 @@ class TableDataset(MemoryDataset):
         """Return the rows of a group: an alias."""
         return self._table.slice(self._starts[index], self.groups[index].rows)
 
-    @cached_property
-    def digest(self) -> str:
+    def fingerprint(self) -> str:
         return table_digest(self._table)
 
 
-class ArrayDataset(MemoryDataset):
+class ArrayDataset(Dataset):
     """A dict of NumPy arrays whose first dimension is the rows."""
+
+    in_memory = True
 
     def __init__(self, arrays: Mapping[Hashable, Any], name: str) -> None:
         self.name, self._arrays = name, dict(arrays)
@@ -78,8 +65,7 @@ class ArrayDataset(MemoryDataset):
         rows: dict[Hashable, Any] = slice_rows(self._arrays, start, start + self.groups[index].rows)
         return rows
 
-    @cached_property
-    def digest(self) -> str:
+    def fingerprint(self) -> str:
         places = sampled(self._rows)
         return digest(
             self._rows,
@@ -237,11 +223,13 @@ def open_data_set(obj: Any) -> Dataset | Stream:
     return BatchStream(name, schema, partial(batches.iter, _ROWS))
 
 
-class _IndexedTable(MemoryDataset):
+class _IndexedTable(Dataset):
     """Rows of a table in the order of indices, as ``shuffle()`` and ``select()`` make them.
 
     Arrow takes 16,384 rows of 8 columns in 6 ms; the data set takes them one by one in 0.1 s.
     """
+
+    in_memory = True
 
     def __init__(self, table: Any, indices: Array, name: str) -> None:
         self.name, self.schema = name, table.schema
@@ -252,7 +240,6 @@ class _IndexedTable(MemoryDataset):
         start = index * _ROWS
         return self._table.take(self._indices[start : start + _ROWS]).combine_chunks()
 
-    @cached_property
-    def digest(self) -> str:
+    def fingerprint(self) -> str:
         indices = np.ascontiguousarray(self._indices)
         return digest(table_digest(self._table), hashlib.sha256(indices.data).hexdigest())

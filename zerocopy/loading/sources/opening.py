@@ -14,15 +14,13 @@ from zerocopy._engine.target import resolve
 from zerocopy.describe import opened as opened_handle
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import hook_of
-from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.dataset import Dataset, Stream, fitted
 from zerocopy.loading.errors import LoaderOptionError, ReadError
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources import memory
+from zerocopy.loading.sources.columnar import IpcFiles, ParquetFiles
 from zerocopy.loading.sources.files import Files, find_files
-from zerocopy.loading.sources.fitting import fitted
-from zerocopy.loading.sources.ipc import IpcFiles
-from zerocopy.loading.sources.parquet import ParquetFiles
 from zerocopy.loading.sources.streams import CapsuleStream, FileStream
 from zerocopy.source import type_name
 

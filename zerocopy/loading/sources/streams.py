@@ -7,10 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
-from zerocopy.loading.dataset import Stream
+from zerocopy.loading.dataset import Stream, as_schema, fit
 from zerocopy.loading.errors import ReadError, as_read_errors
 from zerocopy.loading.sources.files import Files, digest
-from zerocopy.loading.sources.fitting import as_schema, fit
 from zerocopy.protocols.exporter_errors import is_error
 
 
