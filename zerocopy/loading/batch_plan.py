@@ -17,7 +17,7 @@ from zerocopy.loading.dataset import DecodedRows
 from zerocopy.loading.device import DeviceCopies, device_copies
 from zerocopy.loading.options import LoaderOptions, in_terms_of_loader, opening
 from zerocopy.source import Array
-from zerocopy.tables.result import Encoded, Masked, masked, rebuild
+from zerocopy.tables.result import Encoded, Masked, rebuild
 
 
 class Field(NamedTuple):
@@ -91,7 +91,7 @@ class Template:
         if self._names is not None:
             return {name: arrays[place] for name, place in zip(self._names, self._places, strict=True)}
         by_path = {field.path: array for field, array in zip(self.fields, arrays, strict=True)}
-        return _replaced(self._tree, lambda leaf, path: by_path[path])
+        return rebuild(self._tree, lambda leaf, path: by_path[path], categories=False)
 
     def with_constants(self, convert: Callable[[Any], Any]) -> Template:
         """Return the template with the categories of its codes converted."""
@@ -142,20 +142,8 @@ def has_fixed_rows(tree: Any, inner: bool = False) -> bool:
 def _leaves(tree: Any) -> list[tuple[str, Any]]:
     """Return the arrays of a result that have rows: not the categories of codes, which batches share."""
     leaves: list[tuple[str, Any]] = []
-    _replaced(tree, lambda leaf, path: leaves.append((path, leaf)))
+    rebuild(tree, lambda leaf, path: leaves.append((path, leaf)), categories=False)
     return leaves
-
-
-def _replaced(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
-    """Return the same result with ``leaf(array, path)`` in place of arrays that have rows."""
-    if isinstance(tree, dict):
-        return {name: _replaced(part, leaf, f"{path}[{name!r}]") for name, part in tree.items()}
-    if isinstance(tree, Masked):
-        values = _replaced(tree.values, leaf, path + ".values")
-        return masked(values, leaf(tree.mask, path + ".mask"))
-    if isinstance(tree, Encoded):
-        return replace(tree, values=_replaced(tree.values, leaf, path + ".values"))
-    return leaf(tree, path)
 
 
 def _with_categories(tree: Any, change: Callable[[Any], Any]) -> Any:

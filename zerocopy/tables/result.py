@@ -199,18 +199,21 @@ def result_leaves(tree: Any, path: str = "") -> list[tuple[str, Any]]:
     return leaves
 
 
-def rebuild(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
-    """Return the same result with ``leaf(value, path)`` in place of each of its leaves."""
+def rebuild(tree: Any, leaf: Callable[[Any, str], Any], path: str = "", categories: bool = True) -> Any:
+    """Return the same result with ``leaf(value, path)`` in place of each of its leaves.
+
+    Without `categories`, those of codes stay as they are.
+    """
     if not isinstance(tree, (dict, Masked, Encoded)):
         return leaf(tree, path)
     if isinstance(tree, dict):
-        return {key: rebuild(value, leaf, f"{path}[{key!r}]") for key, value in tree.items()}
+        return {key: rebuild(value, leaf, f"{path}[{key!r}]", categories) for key, value in tree.items()}
     if isinstance(tree, Masked):
-        values = rebuild(tree.values, leaf, path + ".values")
+        values = rebuild(tree.values, leaf, path + ".values", categories)
         return masked(values, rebuild(tree.mask, leaf, path + ".mask"))
     inner = {
-        name: rebuild(value, leaf, f"{path}.{name}")
-        for name in ("values", "offsets", "sizes", "categories")
+        name: rebuild(value, leaf, f"{path}.{name}", categories)
+        for name in ("values", "offsets", "sizes", "categories")[: 4 if categories else 3]
         if (value := getattr(tree, name)) is not None
     }
     return replace(tree, **inner)
