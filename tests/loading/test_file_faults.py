@@ -440,7 +440,8 @@ def test_feather_files_of_different_columns_are_refused(tmp_path: Path) -> None:
     pyarrow.feather.write_feather(small_table().select(["x"]), str(tmp_path / "b.feather"))
     error = refused(str(tmp_path))
     assert error.code == "schema-drift"
-    assert "column 'y' is int64 and missing" in error.why
+    assert error.why.startswith("column 'y' of ")
+    assert "is missing in" in error.why
 
 
 def test_the_loader_of_a_moved_folder_continues(tmp_path: Path) -> None:
