@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import os
 import platform
@@ -150,16 +151,32 @@ def _driver() -> dict[str, str | None]:
 
     NVML comes first, because a container may hide the kernel module of the driver.
     """
-    from zerocopy.pool.gpus import driver_versions
     from zerocopy.protocols import cuda_driver
 
-    version, spoken = driver_versions()
+    version, spoken = _driver_versions()
     if version is None:
         try:
             version = Path("/sys/module/nvidia/version").read_text().strip()
         except OSError:
             version = None
     return {"nvidia_driver": version, "cuda_driver": spoken or "{}.{}".format(*cuda_driver.version())}
+
+
+def _driver_versions() -> tuple[str | None, str | None]:
+    """Return the versions of the NVIDIA driver and of its CUDA, from NVML; None if unknown."""
+    from zerocopy.pool.gpus import nvml
+
+    library = nvml()
+    if library is None:
+        return None, None
+    text, number = ctypes.create_string_buffer(96), ctypes.c_int()
+    has_driver = library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))) == 0
+    has_cuda = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)) == 0
+    return (
+        text.value.decode("utf-8", "replace") if has_driver else None,
+        # 1000 * major + 10 * minor (nvmlSystemGetCudaDriverVersion_v2).
+        f"{number.value // 1000}.{number.value % 1000 // 10}" if has_cuda else None,
+    )
 
 
 def _virtual() -> bool | None:

@@ -159,7 +159,7 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
     from zerocopy.shared.objects import Shared
     from zerocopy.tables.result import Encoded
 
-    memory = SimpleNamespace(closed=False, missing_device=lambda: None)
+    memory = SimpleNamespace(closed=False, missing_device=None)
     hostile = {
         "kind": HOSTILE,
         "devices": (0,),

@@ -17,7 +17,7 @@ from benchmarks.pool.sides import Side, turns
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Pace, Timing
 from zerocopy.formatting import format_bytes
-from zerocopy.pool import hooks
+from zerocopy.pool.attachments import all_hooks
 from zerocopy.pool.gpus import visible_gpus
 
 #: Goal: speed of allocating and freeing large blocks, relative to the plain calls of the driver.
@@ -88,7 +88,7 @@ def here(name: str, settings: Settings) -> bool:
     """Whether a framework is wanted and installed for GPUs, without importing it."""
     if not settings.wants(name) or importlib.util.find_spec(name) is None:
         return False
-    return next(each for each in hooks.all_hooks() if each.name == name).lacks_gpu() is None
+    return next(each for each in all_hooks() if each.name == name).lacks_gpu() is None
 
 
 def tasks(settings: Settings) -> list[Task]:

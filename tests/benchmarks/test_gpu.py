@@ -144,7 +144,7 @@ def test_machine_describes_gpu_and_driver(monkeypatch):
             return 0
 
     library = NVML([{"name": "NVIDIA H200", "uuid": "GPU-1", "total": 141 << 30}])
-    monkeypatch.setattr(gpus, "_nvml", lambda: library)
+    monkeypatch.setattr(gpus, "nvml", lambda: library)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     installed = {"nvidia-cuda-runtime": "13.0.96", "numpy": "2.5.2", "cuda-core": "1.2.2"}
 

@@ -345,7 +345,8 @@ def test_doctor_import_option_imports_frameworks(add: Callable[[Framework], None
 
 
 def test_doctor_shows_pool_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    from zerocopy.pool import hooks, install
+    from zerocopy.pool import install
+    from zerocopy.pool.attachments import framework_names
     from zerocopy.pool.gpus import GPU
 
     monkeypatch.setattr(install, "visible_gpus", lambda: ([GPU(0, "stand-in", 80 << 30)], None))
@@ -361,7 +362,7 @@ def test_doctor_shows_pool_report(monkeypatch: pytest.MonkeyPatch) -> None:
         "driver",
         "driver,initial=1073741824",
     )
-    assert [row["framework"] for row in pool_report["frameworks"]] == hooks.names()
+    assert [row["framework"] for row in pool_report["frameworks"]] == framework_names()
     monkeypatch.setenv("ZEROCOPY_POOL", "rrm")
     assert "did you mean 'rmm'" in invoke("doctor").stdout
     monkeypatch.delenv("ZEROCOPY_POOL")

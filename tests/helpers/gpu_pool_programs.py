@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 import zerocopy as zc
-from zerocopy.pool import hooks, install
+from zerocopy.pool import install
+from zerocopy.pool.attachments import all_hooks
 from zerocopy.pool.driver_pool import KEEP_ALL
 from zerocopy.protocols import cuda_driver, cuda_pool
 
@@ -78,7 +79,7 @@ def skip(why: str) -> NoReturn:
 def _lacks(name: str) -> str | None:
     if importlib.util.find_spec(name) is None:
         return f"{name} is not installed"
-    reason = next(each for each in hooks.all_hooks() if each.name == name).lacks_gpu()
+    reason = next(each for each in all_hooks() if each.name == name).lacks_gpu()
     return None if reason is None else f"{name}: {reason.why}"
 
 

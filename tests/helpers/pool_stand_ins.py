@@ -71,7 +71,8 @@ class LibcMemory:
         _libc.free(ptr)
 
     def fence(self):
-        """Return None: only page-locked memory is copied asynchronously."""
+        """Return no event: only page-locked memory is copied asynchronously."""
+        return []
 
 
 class FakeNVML:

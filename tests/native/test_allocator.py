@@ -336,14 +336,12 @@ def ones(ctx, n, size):
     ctypes.memset(block, 1, n * size)
     return block
 dirty = three(ones)
-lost = three(lambda ctx, ptr, size: call["zeroed"](ctx, 1, size))
 print(broken("zeroed", misaligned))
 print(broken("zeroed", dirty))
 print(broken("sparse", dirty))
-print(broken("resized", lost))
 """
     )
     lines = completed.stdout.splitlines()
     assert lines[0] == "right", completed.stderr
-    assert lines[1].startswith("zeroed(1) returned 0x")
-    assert lines[2:] == ["zeroed(1) is not zero", "sparse(1) is not zero", "resized(3) lost the content"]
+    assert lines[1].startswith("zeroed(100000) returned 0x")
+    assert lines[2:] == ["zeroed(100000) is not zero", "sparse(100000) is not zero"]

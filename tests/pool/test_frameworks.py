@@ -438,7 +438,7 @@ def test_fork_does_not_deadlock(run_python) -> None:
                 rows = {row.framework: row.status for row in pool._memory.attachments.current()}
                 assert rows["rmm"] == "installed"
                 assert len(pool._memory.tracker.outstanding(0)) <= 2  # one for each thread
-                with pool._memory.device_pool(0)._lock: pass
+                with pool._memory.pools[0]._lock: pass
                 os._exit(7)
             deadline = time.time() + 60
             while (done := os.waitpid(child, os.WNOHANG))[0] == 0 and time.time() < deadline: time.sleep(0.01)

@@ -119,7 +119,7 @@ WHOLE = [
 def nvml(monkeypatch):
     def put(*arguments, **more):
         library = FakeNVML(*arguments, **more)
-        monkeypatch.setattr(gpus, "_nvml", lambda: library)
+        monkeypatch.setattr(gpus, "nvml", lambda: library)
 
     return put
 
@@ -213,7 +213,7 @@ def test_mig_slice_is_the_visible_gpu(nvml) -> None:
 
 
 def test_missing_driver_is_the_reason(monkeypatch) -> None:
-    monkeypatch.setattr(gpus, "_nvml", lambda: None)
+    monkeypatch.setattr(gpus, "nvml", lambda: None)
     monkeypatch.setattr(gpus.cuda_driver, "driver", lambda: None)
     visible, reason = gpus.visible_gpus({})
     assert visible == []

@@ -225,7 +225,7 @@ def test_naming_torch_attaches_rmm(install, host) -> None:
     """CuPy and torch allocate via RMM's resource, which is attached if one of them is named."""
     pool = install(frameworks=["torch"])
     assert pool.report()["rmm"].status == "installed"
-    assert rmm.mr.get_per_device_resource(0) is pool._memory.device_pool(0).resource(rmm.mr)
+    assert rmm.mr.get_per_device_resource(0) is pool._memory.pools[0].resource(rmm.mr)
 
 
 @pytest.mark.parametrize("nbytes", [2**63, 2**64 - 1, 2**64 + 5])
@@ -599,7 +599,7 @@ def test_failed_install_is_undone(host, monkeypatch, error) -> None:
 
 def test_failing_detach_does_not_stop_close(host, monkeypatch) -> None:
     """Another pool can be installed afterwards, and host modes are off."""
-    from zerocopy.pool.hooks import RMMHook
+    from zerocopy.pool.attachments import RMMHook
     from zerocopy.pool.host import MODES
 
     def fail(self, pool):
@@ -620,7 +620,7 @@ def test_failing_detach_does_not_stop_close(host, monkeypatch) -> None:
 
 
 def test_broken_framework_is_a_row(install, monkeypatch) -> None:
-    from zerocopy.pool.hooks import RMMHook
+    from zerocopy.pool.attachments import RMMHook
 
     def fail(self, pool):
         raise AttributeError("no such thing")
@@ -649,7 +649,7 @@ def test_interrupted_attach_is_undone(host, monkeypatch) -> None:
 
 
 def test_strict_raises_if_attach_fails(host, monkeypatch) -> None:
-    from zerocopy.pool.hooks import RMMHook
+    from zerocopy.pool.attachments import RMMHook
 
     def fail(self, pool):
         raise RuntimeError("it will not")

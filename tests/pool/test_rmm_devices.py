@@ -52,6 +52,10 @@ class Resource:
     def push_counters(self) -> None:
         """Start to count."""
 
+    def pop_counters(self) -> Any:
+        """Return the counts."""
+        return self.allocation_counts
+
     def __del__(self) -> None:
         self.devices.log("destroy")
 

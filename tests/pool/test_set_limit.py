@@ -89,7 +89,7 @@ def test_limit_is_removed_and_set_again(install) -> None:
 def test_limit_applies_to_users_of_rmm(install) -> None:
     rmm = pytest.importorskip("rmm")
     pool = install()
-    resource = pool._memory.device_pool(0).resource(rmm.mr)
+    resource = pool._memory.pools[0].resource(rmm.mr)
     buffer = rmm.DeviceBuffer(size=1000, mr=resource)
     pool.set_limit(1024)
     with pytest.raises(MemoryError):

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 import zerocopy as zc
 from zerocopy.formatting import format_bytes
-from zerocopy.pool import hooks
+from zerocopy.pool.attachments import framework_names
 from zerocopy.pool.settings import KINDS, Settings, device_number
 from zerocopy.pool.sizes import parse_size, show_value
 
@@ -112,7 +112,7 @@ def test_environment_text_equals_keyword_options() -> None:
             "strict": st.booleans(),
             "devices": st.lists(st.integers(0, 7), min_size=1, unique=True),
             "host": st.sampled_from(["off", "aligned", "aligned+pinned"]),
-            "frameworks": st.lists(st.sampled_from(hooks.names())),
+            "frameworks": st.lists(st.sampled_from(framework_names())),
         },
     ),
     st.sampled_from(["auto", "rmm", "rmm:binning", "managed"]),

@@ -10,7 +10,7 @@ from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.errors import PoolUnavailableError, Reason
 from zerocopy.formatting import format_bytes
 from zerocopy.pool.settings import Settings
-from zerocopy.pool.stats import Stats, StatsDelta
+from zerocopy.pool.stats import Stats
 from zerocopy.protocols import cuda_driver, cuda_pool
 
 #: Keep all unused memory. By default the driver returns it to the device at each stream
@@ -24,9 +24,6 @@ class DriverPool:
     The driver is not called before memory is allocated, so that a process that has only
     installed the pool can still fork.
     """
-
-    #: Whether the device pool counts every allocation; the driver counts bytes only.
-    counts_all = False
 
     def __init__(self, device: int, settings: Settings) -> None:
         self.device = device
@@ -120,13 +117,13 @@ class DriverPool:
         """Return the bytes that an allocation counts against a limit, here that of MPS."""
         return nbytes
 
-    def read_delta(self) -> StatsDelta:
-        """Return the figures since the previous read."""
+    def read_peak(self) -> int:
+        """Return the most that was in use since the previous read."""
         if not self.is_active:
-            return StatsDelta()
+            return 0
         peak = cuda_pool.get_attribute(self.device, self.handle, cuda_pool.USED_HIGH)
         cuda_pool.set_attribute(self.device, self.handle, cuda_pool.USED_HIGH, 0)
-        return StatsDelta(peak)
+        return peak
 
     def start(self) -> None:
         """Open the pool now if the options reserve memory or set a threshold."""

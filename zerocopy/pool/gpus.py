@@ -65,7 +65,7 @@ class _Process(ctypes.Structure):
 
 
 @functools.cache
-def _nvml() -> Any:
+def nvml() -> Any:
     """Return NVML, initialised; None if it is not installed or does not respond."""
     try:
         library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
@@ -76,7 +76,7 @@ def _nvml() -> Any:
 
 def visible_gpus(environ: Mapping[str, str] = os.environ) -> tuple[list[GPU], Reason | None]:
     """Return the devices that are visible to CUDA, and the reason if there are none."""
-    library = _nvml()
+    library = nvml()
     if library is None:
         # Tegra, WSL without NVML, or a machine without a driver: use the CUDA library.
         reason = cuda_driver.missing()
@@ -94,23 +94,8 @@ def visible_gpus(environ: Mapping[str, str] = os.environ) -> tuple[list[GPU], Re
 
 def count() -> int | None:
     """Return the number of devices that are visible to CUDA, without starting it; None without NVML."""
-    library = _nvml()
+    library = nvml()
     return None if library is None else len(_visible(library, os.environ.get("CUDA_VISIBLE_DEVICES")))
-
-
-def driver_versions() -> tuple[str | None, str | None]:
-    """Return the versions of the NVIDIA driver and of its CUDA, from NVML; None if unknown."""
-    library = _nvml()
-    if library is None:
-        return None, None
-    text, number = ctypes.create_string_buffer(96), ctypes.c_int()
-    has_driver = library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))) == 0
-    has_cuda = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)) == 0
-    return (
-        text.value.decode("utf-8", "replace") if has_driver else None,
-        # 1000 * major + 10 * minor (nvmlSystemGetCudaDriverVersion_v2).
-        f"{number.value // 1000}.{number.value % 1000 // 10}" if has_cuda else None,
-    )
 
 
 def _visible(library: Any, text: str | None) -> list[ctypes.c_void_p]:

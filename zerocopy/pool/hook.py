@@ -80,30 +80,17 @@ class Attachment:
         return printable(f"{self.framework}: {self.status}{detail}{remedy}", "\n")
 
 
-class FrameworkChoice(Protocol):
-    """The ``frameworks=`` option of a pool."""
-
-    def wants(self, framework: str) -> bool: ...
-    def named(self, framework: str) -> bool: ...
-
-
 class PoolInterface(Protocol):
     """The part of `Pool` that a `PoolHook` may use. Streams are driver handles: 1 is the legacy default."""
 
     closed: bool
     devices: tuple[int, ...]
+    settings: Any  # `wants(framework)` and `named(framework)` are its ``frameworks=``
+    pools: dict[int, Any]  # the allocator of each device on which the pool allocates
+    uses_rmm: bool  # whether these are built from RMM's resources
+    tracked: bool  # whether the pool records each allocation
+    missing_device: Reason | None  # why the pool has no device
 
-    @property
-    def settings(self) -> FrameworkChoice: ...
-    @property
-    def active_devices(self) -> tuple[int, ...]: ...
-    @property
-    def uses_rmm(self) -> bool: ...
-    @property
-    def tracked(self) -> bool: ...
-
-    def missing_device(self) -> Reason | None: ...
-    def device_pool(self, device: int) -> Any: ...
     def memory_info(self, device: int) -> tuple[int, int]: ...
     def allocate_for(self, requester: str, nbytes: int, stream: int, device: int) -> int: ...
     def free(self, ptr: int, nbytes: int, stream: int, device: int) -> None: ...
@@ -129,8 +116,6 @@ class PoolHook:
     own_limit: str = ""
     #: Component that writes the release threshold of the driver's pools; empty if none does.
     threshold_writer: str = ""
-    #: Kind of pool that is built from this framework's own memory resources; empty if none.
-    pool_kind: str = ""
 
     @property
     def display_name(self) -> str:
@@ -216,7 +201,7 @@ class PoolHook:
         """Return what installing would do; nothing is changed or imported."""
         if not self.installed():
             return Attachment(self.name, Status.ABSENT)
-        if pool.missing_device() is not None:
+        if pool.missing_device is not None:
             return Attachment(self.name, Status.UNSUPPORTED, "no device")
         reason = self.lacks_gpu() or self.unsupported(pool) or self.conflict(pool, environ)
         if reason is not None:

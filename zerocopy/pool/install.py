@@ -19,7 +19,8 @@ from zerocopy.errors import (
 from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import warn
 from zerocopy.forks import LOADING
-from zerocopy.pool import hooks, host, limits, settings
+from zerocopy.pool import host, limits, settings
+from zerocopy.pool.attachments import RMMHook, all_hooks, own_limits
 from zerocopy.pool.driver_pool import DriverPool
 from zerocopy.pool.gpus import GPU, visible_gpus
 from zerocopy.pool.hook import Attachment, PoolHook, Status
@@ -135,27 +136,13 @@ def install_pool(
     zerocopy.errors.PoolOptionError: limit='8G': 'G' is ambiguous (1000-based or 1024-based).
       To fix: write "8GiB" or "8GB"
     """
-    given = {
-        "host": host,
-        "devices": devices,
-        "limit": limit,
-        "fraction": fraction,
-        "reserve": reserve,
-        "initial": initial,
-        "release_threshold": release_threshold,
-        "frameworks": frameworks,
-        "track": track,
-        "strict": strict,
-        "resource": resource,
-        "allocator": allocator,
-    }
-    # Unknown options are refused by name.
+    given = locals()
+    given |= given.pop("unknown")  # refused by name
     options = {name: value for name, value in given.items() if value is not None and value is not False}
-    options |= unknown
     environment = Settings.from_environment()
-    if kind is None and not options:
+    if not options:
         return _installed or install(environment or Settings())
-    requested = Settings.read("auto" if kind is None else kind, **options)
+    requested = Settings.read(**options)
     if environment is not None and requested != environment:
         raise PoolOptionError(
             f"install_pool({requested})",
@@ -285,7 +272,7 @@ def _prepare(requested: Settings, modes: list[host.Mode]) -> DeviceMemory:
     for mode in modes:
         if (reason := mode.check()) is not None:
             raise _unavailable(f"install_pool(host={mode.name!r})", reason)
-    pool_hooks = hooks.all_hooks()
+    pool_hooks = all_hooks()
     visible, missing = visible_gpus()
     gpus = _select(requested, visible, missing)
     kind = _resolve_kind(requested, pool_hooks, gpus, missing)
@@ -335,12 +322,11 @@ def _resolve_kind(
             check_managed(gpu.index)
     if requested.kind != "auto":
         return requested.kind
-    provider = next(hook for hook in pool_hooks if hook.pool_kind)
     if requested.has_limit:
-        return provider.pool_kind
+        return "rmm"
     sharing = [hook for hook in pool_hooks if hook.shares_driver_pool]
     shares = any(requested.named(hook.name) or hook.in_use() for hook in sharing)
-    return "driver" if shares or not provider.installed() else provider.pool_kind
+    return "driver" if shares or not RMMHook().installed() else "rmm"
 
 
 def _unavailable(asked: str, reason: Reason) -> PoolUnavailableError:
@@ -395,5 +381,5 @@ def _unlimited(pool: DeviceMemory) -> str:
         return ""
     return (
         f"the limit does not apply to {', '.join(hook.display_name for hook in present)}: they allocate "
-        f"outside the pool. {'; '.join([*hooks.own_limits(present), 'MPS and MIG limit all of them'])}"
+        f"outside the pool. {'; '.join([*own_limits(present), 'MPS and MIG limit all of them'])}"
     )

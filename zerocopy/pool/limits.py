@@ -10,7 +10,7 @@ from typing import Any
 
 from zerocopy.errors import PoolOptionError, ZeroCopyError
 from zerocopy.formatting import format_bytes
-from zerocopy.pool import hooks
+from zerocopy.pool.attachments import other_limits
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.host import Mode
 from zerocopy.pool.settings import Settings
@@ -132,7 +132,7 @@ def sharing_note(gpu: GPU, limit: Limit | None, environ: Mapping[str, str] = os.
             where += ", with this process's own memory, which NVML does not show apart in a PID namespace"
         return (
             f"other processes use {format_bytes(gpu.others)} of {where}, and the "
-            "pool has no limit: limit each process; " + hooks.other_limits("by kind='rmm' and limit= for"),
+            "pool has no limit: limit each process; " + other_limits("by kind='rmm' and limit= for"),
             True,
         )
     if "KUBERNETES_SERVICE_HOST" in environ and "CUDA_MPS_PIPE_DIRECTORY" not in environ:

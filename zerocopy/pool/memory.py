@@ -11,18 +11,15 @@ from zerocopy.errors import (
     PoolClosedError,
     PoolLimitError,
     PoolOptionError,
-    PoolUnavailableError,
     Reason,
-    ZeroCopyError,
 )
 from zerocopy.forks import LOADING
 from zerocopy.formatting import format_bytes
 from zerocopy.interpreter import shutdown
-from zerocopy.pool import hooks
-from zerocopy.pool.attachments import Attachments
+from zerocopy.pool.attachments import Attachments, RMMHook, other_limits
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.hook import PoolHook, Status
-from zerocopy.pool.limits import Limit, PoolInUseError, changed_limit
+from zerocopy.pool.limits import Limit, changed_limit
 from zerocopy.pool.settings import NO_LIMIT, Settings, device_number
 from zerocopy.pool.stats import AllocationTracker, Leak, StatsRecorder
 from zerocopy.protocols import cuda_driver
@@ -53,37 +50,13 @@ class DeviceMemory:
         self.pools: dict[int, Any] = {}  # `DriverPool` or `RMMPool`, by device
         self.recorders: dict[int, StatsRecorder] = {}
         self.attachments = Attachments(self, pool_hooks)
-        self._missing = missing
-        # The hook of the resources that other frameworks allocate via.
-        self._provider = next(hook.name for hook in pool_hooks if hook.pool_kind)
+        self.missing_device = missing if kind == "none" else None
+        self.uses_rmm, self.tracked = kind not in ("driver", "none"), settings.track
 
     def add_device_pool(self, device: int, pool: Any) -> None:
         """Use `pool` for the memory of a device."""
         self.pools[device] = pool
         self.recorders[device] = StatsRecorder(pool)
-
-    @property
-    def active_devices(self) -> tuple[int, ...]:
-        """The devices on which the pool allocates."""
-        return tuple(self.pools)
-
-    @property
-    def uses_rmm(self) -> bool:
-        """Whether the pool is built from RMM's resources."""
-        return self.kind not in ("driver", "none")
-
-    @property
-    def tracked(self) -> bool:
-        """Whether the pool records each allocation."""
-        return self.tracker is not None
-
-    def missing_device(self) -> Reason | None:
-        """Return why the pool has no device; None if it has one."""
-        return self._missing if self.kind == "none" else None
-
-    def device_pool(self, device: int) -> Any:
-        """Return the allocator of one device."""
-        return self.pools[device]
 
     def allocate_for(self, requester: str, nbytes: int, stream: int, device: int) -> int:
         """Allocate for a framework, which the report of leaks names; 0 for 0 bytes."""
@@ -165,7 +138,7 @@ class DeviceMemory:
         if tracker is None:
             current = pool.stats().current_bytes
             return [Leak(current, device)] if current > 0 else []
-        if not pool.counts_all:
+        if not self.uses_rmm:
             return tracker.outstanding(device)
         # RMM lists all allocations; the tracker has Python stacks for the allocations of the pool.
         number = tracker.number
@@ -183,17 +156,16 @@ class DeviceMemory:
 
     def trim(self) -> int:
         """Return unused memory to the devices; return the number of bytes; see `Pool.trim`."""
-        if self.attachments.freeing_via(self._provider):
+        if self.attachments.freeing_via(RMMHook.name):
             return 0  # these frameworks must free into the resource from which they allocated
         # RMM's Python API does not report the reserved bytes of this kind.
         free = {device: _free_bytes(device) for device in self.pools} if self.kind == "rmm:async" else {}
         trimmed = 0
-        for device, pool in self.pools.items():
-            self.recorders[device].update()  # a new device pool counts from zero
+        for pool in self.pools.values():
             trimmed += pool.trim()
         if self.uses_rmm:
             # The device pool may be a new one; RMM holds the old one until then.
-            self.attachments.attach_again(self._provider)
+            self.attachments.attach_again(RMMHook.name)
         return trimmed + sum(max(0, _free_bytes(device) - before) for device, before in free.items())
 
     def change_limit(self, fraction: float | None, nbytes: int | None, device: Any, asked: str) -> None:
@@ -202,44 +174,25 @@ class DeviceMemory:
             raise PoolOptionError(asked, "no allocation would be possible", "pass None for no limit")
         devices = list(self.pools) if self.pools and device is None else [self.check_device(device)]
         if not self.uses_rmm:
-            remedy = hooks.other_limits("install_pool('rmm', limit=...) has one, for")
+            remedy = other_limits("install_pool('rmm', limit=...) has one, for")
             raise PoolOptionError(asked, NO_LIMIT, remedy, code="no-limit")
         changed = {
             number: changed_limit(self.settings, self.kind, self.gpus.get(number), fraction, nbytes, asked)
             for number in devices
         }
         with LOADING:
+            freeing = self.frameworks_freeing_via(RMMHook.name)
             for number in devices:
-                self._check_can_set_limit(number, asked)
+                self.pools[number].check_limit_can_change(asked, freeing)
             for number, limit in changed.items():
-                self._set_limit(number, limit, asked)
-
-    def _check_can_set_limit(self, device: int, asked: str) -> None:
-        pool = self.pools[device]
-        error: type[ZeroCopyError] = PoolInUseError
-        reason, freeing = pool.limit_refusal(), self.frameworks_freeing_via(self._provider)
-        if reason is None and freeing and not pool.limit_is_live:
-            why = f"{' and '.join(freeing)} must free into the resource from which it allocated"
-            reason, error = Reason(why, "leave it out with frameworks=", code="pool-fixed"), PoolOptionError
-        if reason is not None:
-            raise error(f"{asked} on device {device}", reason.why, reason.remedy, code=reason.code)
-
-    def _set_limit(self, device: int, limit: Limit | None, asked: str) -> None:
-        pool = self.pools[device]
-        is_live = pool.limit_is_live
-        self.recorders[device].update()  # a new device pool counts from zero
-        try:
-            pool.set_limit(limit)
-        except PoolUnavailableError as error:
-            raise error.with_context(asked=asked) from error.__cause__
-        kept = {number: each for number, each in self.limits.items() if number != device}
-        self.limits = kept if limit is None else kept | {device: limit}
-        if not is_live:
-            self.attachments.attach_again(self._provider)
+                self.pools[number].set_limit(limit, asked)
+                kept = {other: each for other, each in self.limits.items() if other != number}
+                self.limits = kept if limit is None else kept | {number: limit}
+                self.attachments.attach_again(RMMHook.name)  # the device pool may be a new one
 
     def release(self) -> None:
         """Release the device pools unless a framework still frees into them."""
-        if self.attachments.freeing_via(self._provider):
+        if self.attachments.freeing_via(RMMHook.name):
             return
         in_use = any(row.status is Status.INSTALLED for row in self.attachments.current())
         with ExitStack() as stack:
@@ -257,7 +210,7 @@ class DeviceMemory:
         number = next(iter(self.pools), None) if device is None else device_number(device)
         if number is not None and number in self.pools:
             return number
-        reason = self.missing_device() or Reason(
+        reason = self.missing_device or Reason(
             f"the pool is on devices {', '.join(map(str, self.pools)) or 'none'}",
             "pass one of the pool's devices",
             code="other-device",

@@ -28,7 +28,8 @@ class Pool:
     A pool implements the external allocator interface, ``allocate(nbytes, stream)`` and
     ``deallocate(ptr, nbytes, stream)``, so that other code can allocate from it. It is
     thread-safe. ``with pool:`` begins a scope of statistics and leaks, and neither installs nor closes
-    the pool.
+    the pool. A device that the pool is not on is a `DeviceError`. After `close`, methods raise
+    `PoolClosedError`, except those that free memory or return figures.
 
     Attributes
     ----------
@@ -123,10 +124,6 @@ class Pool:
             The device is out of memory.
         PoolOptionError
             `nbytes` is not a number of bytes, or `stream` is not a stream.
-        PoolClosedError
-            The pool was closed.
-        DeviceError
-            The pool is not on that device, or has no device.
         """
         size, handle = read_option(read_nbytes, nbytes, "nbytes"), read_stream(stream)
         return self._memory.allocate_for(OWN_REQUESTER, size, handle, self._memory.check_device(device))
@@ -186,15 +183,13 @@ class Pool:
             The pool was not installed with ``host="pinned"``, or shape or dtype is invalid.
         PoolLimitError
             The system cannot lock more pages.
-        PoolClosedError
-            The pool was closed.
         """
         self._memory.check_open("pinned()")
-        allocator = next((mode.allocator for mode in self._host if isinstance(mode, Pinned)), None)
-        if allocator is None:
-            why, remedy = "the pool has no page-locked memory", 'zerocopy.install_pool(host="pinned")'
-            raise PoolOptionError(f"pinned({shape!r})", why, remedy)
-        return allocator.empty(shape, dtype)
+        for mode in self._host:
+            if isinstance(mode, Pinned):
+                return mode.allocator.empty(shape, dtype)
+        why, remedy = "the pool has no page-locked memory", 'zerocopy.install_pool(host="pinned")'
+        raise PoolOptionError(f"pinned({shape!r})", why, remedy)
 
     def set_limit(self, limit: int | str | None, device: int | str | None = None) -> None:
         """Change the limit of the pool while it is in use.
@@ -220,10 +215,6 @@ class Pool:
             pool is replaced by one with the new limit when none of its memory is in use.
         PoolUnavailableError
             The device has no memory for the second pool; the first one stays, with its limit.
-        PoolClosedError
-            The pool was closed.
-        DeviceError
-            The pool is not on that device.
 
         Notes
         -----
@@ -282,11 +273,6 @@ class Pool:
             Figures of the whole process. In a ``with`` block, peak and totals are those since the block
             began. On the host, the sum of `host_stats`: the peak is the most that was taken from the
             system since the process began. Without a mode of host memory, the process's resident memory.
-
-        Raises
-        ------
-        DeviceError
-            The pool is not on that device.
 
         Examples
         --------
@@ -359,11 +345,6 @@ class Pool:
         -------
         list of str
             Names of the frameworks that were attached again.
-
-        Raises
-        ------
-        PoolClosedError
-            The pool was closed.
         """
         return self._memory.refresh()
 
@@ -412,7 +393,7 @@ class Pool:
             parts.append(f"{self.kind} on {count} device{'' if count == 1 else 's'}")
         if self._host:
             parts.append(f"host memory {' + '.join(mode.name for mode in self._host)}")
-        reason = self._memory.missing_device()
+        reason = self._memory.missing_device
         serves = ", ".join(parts) or f"off, {reason.why if reason else 'no device'}"
         return printable(f"<{'closed ' if self.closed else ''}zerocopy.Pool: {serves}>")
 

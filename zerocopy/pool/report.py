@@ -61,13 +61,13 @@ class Report:
     def of(cls, pool: DeviceMemory, host: Sequence[Mode]) -> Report:
         """Read a pool and its modes of host memory."""
         rows = pool.attachments.current()
-        reason = pool.missing_device()
+        reason = pool.missing_device
         devices = [_device(pool, index) for index in pool.devices]
         return cls(
             pool.kind,
             str(pool.settings),
             devices if reason is None else [f"none: {reason.why}"],
-            [mode.describe() if mode.installed else f"{mode.name}: {mode.about}" for mode in host],
+            [mode.describe() for mode in host],
             rows,
             _notes(pool, host=bool(host)),
         )
@@ -119,11 +119,11 @@ class Report:
 
 
 def _notes(pool: DeviceMemory, *, host: bool) -> list[str]:
-    notes, pooled = list(pool.notes), pool.missing_device() is None
+    notes, pooled = list(pool.notes), pool.missing_device is None
     hooks = pool.attachments.hooks
     if not pool.closed and not pool.uses_rmm:  # RMM's pools have no release threshold
         writers = [hook.threshold_writer for hook in hooks if hook.threshold_writer]
-        for device in pool.active_devices:
+        for device in pool.pools:
             notes += pool.pools[device].notes(writers)
     if pool.tracked and not pool.uses_rmm and pooled:
         tracked = join_names([*(hook.display_name for hook in hooks if hook.calls_pool), "allocate()"])
@@ -142,7 +142,7 @@ def _device(pool: DeviceMemory, index: int) -> str:
     size = format_bytes(gpu.total) if gpu and gpu.total is not None else "memory not reported"
     text = f"{index}, {gpu.name}, {size}" if gpu else f"{index}, a custom allocator"
     text += f"; limit {limit}" if limit is not None else "; no limit"
-    if not pool.closed and index in pool.active_devices:
+    if not pool.closed and index in pool.pools:
         text += f"; {pool.recorders[index].stats()}"
     return text
 
@@ -152,7 +152,7 @@ def read_record(pool: DeviceMemory, host: Sequence[Mode]) -> dict[str, Any]:
 
     No CUDA context is created.
     """
-    report, missing = Report.of(pool, host), pool.missing_device()
+    report, missing = Report.of(pool, host), pool.missing_device
     totals = pool.tracker.totals() if pool.tracker is not None else None
     # Only these frameworks call the pool to allocate and to free.
     counted = {h.name for h in pool.attachments.hooks if h.calls_pool and not pool.uses_rmm}
@@ -166,7 +166,7 @@ def read_record(pool: DeviceMemory, host: Sequence[Mode]) -> dict[str, Any]:
     return {
         "kind": pool.kind,
         "why_not": missing.why if missing is not None else "",
-        "devices": {str(device): _figures(pool, device) for device in pool.active_devices},
+        "devices": {str(device): _figures(pool, device) for device in pool.pools},
         "host": {name: asdict(stats) for name, stats in HostFigures.of(host).items()},
         "frameworks": frameworks,
         "notes": list(report.notes),

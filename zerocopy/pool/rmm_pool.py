@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -20,9 +20,9 @@ from zerocopy import forks
 from zerocopy.errors import PoolClosedError, PoolOptionError, PoolUnavailableError, Reason, ZeroCopyError
 from zerocopy.formatting import format_bytes, printable
 from zerocopy.interpreter import shutdown
-from zerocopy.pool.limits import Limit
+from zerocopy.pool.limits import Limit, PoolInUseError
 from zerocopy.pool.settings import Settings
-from zerocopy.pool.stats import Leak, Stats, StatsDelta
+from zerocopy.pool.stats import Leak, Stats
 from zerocopy.protocols import cuda_driver, cuda_pool
 from zerocopy.protocols.exporter_errors import is_error
 
@@ -204,9 +204,6 @@ def _show(error: BaseException, user: Any) -> None:
 class RMMPool:
     """Allocates from RMM's resources on one device; `upstream` replaces ``cudaMalloc``."""
 
-    #: Whether the device pool counts every allocation.
-    counts_all = True
-
     def __init__(self, device: int, settings: Settings, limit: Limit | None, upstream: Any = None) -> None:
         self.device = device
         self._settings, self._limit, self._upstream = settings, limit, upstream
@@ -216,19 +213,19 @@ class RMMPool:
         )
         # Re-entrant: a garbage collection inside a call may free memory of this pool.
         self._lock = forks.lock()
-        self._start = 0  # bytes in use at the previous read
-        self._chain: Chain | None = self._build()
+        self._start = self._peak = 0  # bytes in use at the previous read of RMM's counters, and at most since
+        self._earlier = (0, 0)  # bytes and allocations of the chains that were replaced, in total
+        self._chain: Chain | None = self._build(limit, f"install_pool({settings.kind!r})")
 
-    def _build(self) -> Chain:
+    def _build(self, limit: Limit | None, asked: str) -> Chain:
         """Return a new chain."""
         settings = self._settings
-        asked = f"install_pool({settings.kind!r})"
         mr = load(asked)
         try:
             with self._current():
                 if self._calls_cuda:
                     cuda_driver.hold(self.device)
-                chain = build(mr, self.device, settings, self._limit, self._upstream)
+                chain = build(mr, self.device, settings, limit, self._upstream)
         # RMM raises RuntimeError for most driver errors, and MemoryError for others, such as a
         # missing driver.
         except (RuntimeError, MemoryError) as error:
@@ -286,18 +283,19 @@ class RMMPool:
         return chain
 
     def stats(self) -> Stats:
-        """Return the figures since the pool was built."""
+        """Return the figures now; the totals are those since the pool was built."""
         with self._lock:
+            total_bytes, total_count = self._earlier
             if self._chain is None:
-                return Stats(0, 0, 0, 0, 0, 0)
+                return Stats(0, 0, 0, 0, total_bytes, total_count)
             counts = self._chain.count.allocation_counts
             return Stats(
                 counts.current_bytes,
                 counts.peak_bytes,
                 _reserved(self._chain.base),
                 counts.current_count,
-                counts.total_bytes,
-                counts.total_count,
+                total_bytes + counts.total_bytes,
+                total_count + counts.total_count,
             )
 
     def in_use(self) -> int:
@@ -309,16 +307,20 @@ class RMMPool:
         """Return how much an allocation counts against the limit."""
         return _aligned(nbytes)
 
-    def read_delta(self) -> StatsDelta:
-        """Return the figures since the previous read."""
+    def read_peak(self) -> int:
+        """Return the most that was in use since the previous read."""
         with self._lock:
-            if self._chain is None:
-                return StatsDelta()
+            self._keep_peak()
+            peak, self._peak = self._peak, 0
+            return peak
+
+    def _keep_peak(self) -> None:
+        if self._chain is not None:
             counts = self._chain.delta.pop_counters()
             self._chain.delta.push_counters()
             peak = self._start + max(0, counts.peak_bytes)
             self._start = self._chain.count.allocation_counts.current_bytes
-            return StatsDelta(max(peak, self._start), counts.total_bytes, counts.total_count)
+            self._peak = max(self._peak, peak, self._start)
 
     def outstanding(self) -> list[Leak]:
         """Return RMM's record of outstanding allocations."""
@@ -343,45 +345,33 @@ class RMMPool:
             if reserved is not None and reserved <= (self._settings.initial or 0):
                 return 0
             try:
-                self._replace()
+                self._drop(self._build(self._limit, "trim()"))
             except PoolUnavailableError:
                 return 0  # not enough memory for a second pool: keep the first
             return max(0, (reserved or 0) - (self.stats().reserved_bytes or 0))
 
-    @property
-    def limit_is_live(self) -> bool:
-        """Whether the limit can change while memory is in use."""
-        return getattr(self._chain, "gauge", None) is not None
+    def check_limit_can_change(self, asked: str, freeing: Sequence[str]) -> None:
+        """Raise unless the limit can change now; `freeing` are frameworks that free into the resource."""
+        if self._open().gauge is not None:
+            return
+        asked, in_use = f"{asked} on device {self.device}", self.stats().current_bytes
+        if in_use:
+            used = f"{format_bytes(in_use)} of the pool are in use"
+            why = f"{used}, and RMM's limit is fixed when a pool is built"
+            raise PoolInUseError(asked, why, "free the memory, then change the limit")
+        if freeing:
+            why = f"{' and '.join(freeing)} must free into the resource from which it allocated"
+            raise PoolOptionError(asked, why, "leave it out with frameworks=", code="pool-fixed")
 
-    def limit_refusal(self) -> Reason | None:
-        """Return why the limit cannot be changed now; None if it can."""
-        in_use = self.stats().current_bytes
-        if self.limit_is_live or not in_use:
-            return None
-        return Reason(
-            f"{format_bytes(in_use)} of the pool are in use, and RMM's limit is fixed when a pool is built",
-            "free the memory, then change the limit",
-            code="pool-in-use",
-        )
-
-    def set_limit(self, limit: Limit | None) -> None:
-        """Change the limit, or replace the pool by one with that limit; see `limit_refusal`."""
+    def set_limit(self, limit: Limit | None, asked: str) -> None:
+        """Change the limit, or replace the pool by one with that limit."""
         with self._lock:
-            gauge, before = self._open().gauge, self._limit
-            self._limit = limit
+            gauge = self._open().gauge
             if gauge is not None:
                 gauge.limit = None if limit is None else limit.nbytes
-                return
-            try:
-                self._replace()
-            except BaseException:
-                self._limit = before
-                raise
-
-    def _replace(self) -> None:
-        """Build a new chain, and destroy the present one."""
-        old, self._chain = self._open(), self._build()
-        self._drop(old)
+            else:
+                self._drop(self._build(limit, asked))
+            self._limit = limit
 
     def release(self, in_use: bool) -> None:
         """Destroy the pool now if none of its memory is in use, otherwise keep it until the process ends.
@@ -390,10 +380,14 @@ class RMMPool:
         """
         with self._lock:
             if self._chain is not None and not self.stats().current_count:
-                old, self._chain = self._chain, None
-                self._drop(old)
+                self._drop(None)
 
-    def _drop(self, chain: Chain) -> None:
+    def _drop(self, new: Chain | None) -> None:
+        """Destroy the chain, none of whose memory is in use, and use another one from now on."""
+        self._keep_peak()
+        stats = self.stats()
+        self._earlier = (stats.total_bytes or 0, stats.total_count or 0)
+        chain, self._chain = self._open(), new
         if chain.gauge is not None:
             chain.gauge.limiting = None  # ends the cycle of references
         with self._current():

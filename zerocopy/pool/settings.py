@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import operator
 import os
@@ -12,9 +13,9 @@ from typing import Any
 
 from zerocopy.device import CUDA, Device
 from zerocopy.errors import PoolOptionError
-from zerocopy.pool import hooks, host
+from zerocopy.pool import host
+from zerocopy.pool.attachments import framework_names, other_limits
 from zerocopy.pool.sizes import InvalidValueError, read_option, read_size, show_value, suggest
-from zerocopy.protocols.exporter_errors import is_error
 
 VARIABLE = "ZEROCOPY_POOL"
 NO_LIMIT = "CUDA's default memory pool has no limit"
@@ -145,7 +146,7 @@ class Settings:
         asked = why = remedy = ""
         if self.kind == "driver" and self.has_limit:
             asked, why = f"kind='driver', {', '.join(self.limit_options())}", NO_LIMIT
-            remedy = hooks.other_limits("kind='rmm' has one, for")
+            remedy = other_limits("kind='rmm' has one, for")
         elif self.release_threshold is not None and self.kind not in ("auto", "driver", "rmm:async"):
             asked = f"kind={self.kind!r}, release_threshold={self.release_threshold}"
             why = "only pools of CUDA's asynchronous allocator have a release threshold"
@@ -228,33 +229,27 @@ def _read_host(value: Any) -> str:
 
 def _read_flag(value: Any) -> bool:
     """Return a boolean, from 0, 1 and words too."""
-    if isinstance(value, str) and value.lower() in _TRUE + _FALSE:
-        return value.lower() in _TRUE
-    try:
-        valid = value in (True, False)  # 0 and 1 too, and NumPy's
-    except (TypeError, ValueError, RuntimeError) as error:  # an array
-        if not is_error(error):
-            raise
-        valid = False
-    if not valid:
-        raise InvalidValueError("it is not a bool", "write True or False")
-    return bool(value)
+    word = value.lower() if isinstance(value, str) else ""
+    if word in _TRUE + _FALSE:
+        return word in _TRUE
+    is_numpys = type(value).__name__ in ("bool", "bool_")
+    if is_numpys or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise InvalidValueError("it is not a bool", "write True or False")
 
 
 def _read_fraction(value: Any) -> float:
     """Return a fraction of a GPU's total memory."""
-    number: Any = value
-    if isinstance(value, str):
-        try:
-            number = float(value)
-        except ValueError as error:
-            raise InvalidValueError("it is not a number", "write it as 0.5") from error
     # numbers.Real covers NumPy's scalars, which are not all floats, and fractions.
-    real = isinstance(number, numbers.Real) and not isinstance(number, bool)
-    if not real or not 0 < number <= 1:
+    is_number = isinstance(value, (str, numbers.Real)) and not isinstance(value, bool)
+    try:
+        number = float(value) if is_number else math.nan
+    except (ValueError, OverflowError) as error:
+        raise InvalidValueError("it is not a number", "write it as 0.5") from error
+    if not 0 < number <= 1:
         why = "it is a fraction of the GPU's total memory, more than 0 and at most 1"
         raise InvalidValueError(why, "write it as 0.5")
-    return float(number)
+    return number
 
 
 def device_number(value: Any) -> int | None:
@@ -294,7 +289,7 @@ def _read_devices(value: Any) -> tuple[int, ...]:
 
 def _read_frameworks(value: Any) -> tuple[str, ...]:
     """Return the names of frameworks that can use a pool, in order of attachment."""
-    known = hooks.names()
+    known = framework_names()
     elements = [] if isinstance(value, str) and value == _NONE else _elements(value)
     chosen = [each.strip() if isinstance(each, str) else each for each in elements]
     for each in chosen:

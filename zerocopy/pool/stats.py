@@ -95,70 +95,63 @@ def host_sum(figures: Mapping[str, HostStats]) -> Stats | None:
     return Stats(in_use, max(held, sum(each.peak or 0 for each in known)), held)
 
 
-@dataclass(frozen=True, slots=True)
-class StatsDelta:
-    """Peak and totals between two reads."""
+@dataclass(slots=True, eq=False)
+class Window:
+    """A span of time: the figures at its begin, and the peak since."""
 
+    start: Stats
     peak_bytes: int = 0
-    total_bytes: int = 0
-    total_count: int = 0
-
-    def __add__(self, other: StatsDelta) -> StatsDelta:
-        peak = max(self.peak_bytes, other.peak_bytes)
-        return StatsDelta(peak, self.total_bytes + other.total_bytes, self.total_count + other.total_count)
 
 
 class StatsRecorder:
     """The windows of one device: the first since installation, and one for each open block.
 
-    A device pool reports its figures since the previous read. Each read is added to all open
-    windows, so that blocks may nest, and overlap in threads.
+    A device pool reports its peak since the previous read. Each read is added to all open windows,
+    so that blocks may nest, and overlap in threads.
     """
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self._windows = {0: StatsDelta()}
-        self._numbers = itertools.count(1)
+        self._windows = [Window(Stats(0, 0, total_bytes=0, total_count=0))]
         self._lock = forks.lock()
 
-    def update(self) -> None:
-        """Add the figures since the previous read to all windows."""
+    def begin(self) -> Window:
+        """Open a window."""
         with self._lock:
-            delta = self._pool.read_delta()
-            self._windows = {number: window + delta for number, window in self._windows.items()}
+            window = Window(self._read())
+            self._windows.append(window)
+            return window
 
-    def begin(self) -> int:
-        """Open a window, and return its number."""
-        with self._lock:
-            self.update()
-            number = next(self._numbers)
-            self._windows[number] = StatsDelta()
-            return number
-
-    def end(self, number: int) -> Stats:
+    def end(self, window: Window) -> Stats:
         """Close a window, and return its figures."""
         with self._lock:
-            self.update()
-            return self._stats(self._windows.pop(number))
+            stats = self._stats(window)
+            self._windows.remove(window)
+            return stats
 
     def stats(self) -> Stats:
         """Return the figures of the window that was opened last."""
         with self._lock:
-            self.update()
-            return self._stats(self._windows[max(self._windows)])
+            return self._stats(self._windows[-1])
 
     def overall(self) -> Stats:
         """Return the figures since the pool was installed, also while blocks are open."""
         with self._lock:
-            self.update()
             return self._stats(self._windows[0])
 
-    def _stats(self, window: StatsDelta) -> Stats:
-        now: Stats = self._pool.stats()
-        peak = max(window.peak_bytes, now.current_bytes)
-        if not self._pool.counts_all:
-            return replace(now, peak_bytes=peak)
-        return replace(now, peak_bytes=peak, total_bytes=window.total_bytes, total_count=window.total_count)
+    def _read(self) -> Stats:
+        peak, now = self._pool.read_peak(), self._pool.stats()
+        for window in self._windows:
+            window.peak_bytes = max(window.peak_bytes, peak, now.current_bytes)
+        return now  # type: ignore[no-any-return]
+
+    def _stats(self, window: Window) -> Stats:
+        now, start = self._read(), window.start
+        if now.total_bytes is None:  # CUDA's pools count no allocations
+            return replace(now, peak_bytes=window.peak_bytes)
+        total_bytes = now.total_bytes - (start.total_bytes or 0)
+        total_count = (now.total_count or 0) - (start.total_count or 0)
+        return replace(now, peak_bytes=window.peak_bytes, total_bytes=total_bytes, total_count=total_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +290,6 @@ class OpenScope:
         self._number = tracker.number if tracker is not None else 0
         held = leaks() if tracker is not None else []
         self._held = {(leak.device, leak.ptr, leak.nbytes) for leak in held}
-        self._before = {device: each.overall().current_bytes for device, each in recorders.items()}
         self._windows = {device: each.begin() for device, each in recorders.items()}
 
     def end(self) -> dict[int, Scope]:
@@ -305,11 +297,11 @@ class OpenScope:
         leaks = self._leaks() if self._tracker is not None else None
         return {device: self._end(device, window, leaks) for device, window in self._windows.items()}
 
-    def _end(self, device: int, window: int, leaks: list[Leak] | None) -> Scope:
+    def _end(self, device: int, window: Window, leaks: list[Leak] | None) -> Scope:
         stats = self._recorders[device].end(window)
         if leaks is not None:
             return Scope(stats, [leak for leak in leaks if leak.device == device and self._is_new(leak)])
-        growth = stats.current_bytes - self._before[device]
+        growth = stats.current_bytes - window.start.current_bytes
         return Scope(stats, [Leak(growth, device)] if growth > 0 else [])
 
     def _is_new(self, leak: Leak) -> bool:

@@ -84,15 +84,15 @@ def _async_allocator(cupy: Any, pool: PoolInterface) -> Allocator:
         except runtime.CUDARuntimeError as error:
             if error.status != _OUT_OF_MEMORY:
                 raise
-            in_use = pool.device_pool(device).in_use() if device in pool.active_devices else 0
+            in_use = pool.pools[device].in_use() if device in pool.pools else 0
             raise cupy.cuda.memory.OutOfMemoryError(nbytes, in_use) from error
 
     return allocate
 
 
 def _use_default_pool(cupy: Any, pool: PoolInterface, device: int) -> None:
-    if device in pool.active_devices:
-        handle = pool.device_pool(device).handle  # opens the pool, with its threshold and initial size
+    if device in pool.pools:
+        handle = pool.pools[device].handle  # opens the pool, with its threshold and initial size
     else:
         handle = cupy.cuda.runtime.deviceGetDefaultMemPool(device)
     cupy.cuda.runtime.deviceSetMemPool(device, handle)
@@ -109,7 +109,7 @@ def _rmm_allocator(pool: PoolInterface, before: Allocator) -> Allocator:
 
     def allocate(nbytes: int) -> Any:
         device = cupy.cuda.runtime.getDevice()
-        if pool.closed or device not in pool.active_devices:
+        if pool.closed or device not in pool.pools:
             return before(nbytes)
         try:
             memory = rmm_cupy_allocator(nbytes)
@@ -127,7 +127,7 @@ def _tracking_allocator(cupy: Any, pool: PoolInterface, before: Allocator) -> Al
 
     def allocate(nbytes: int) -> Any:
         device = cupy.cuda.runtime.getDevice()
-        if pool.closed or device not in pool.active_devices:
+        if pool.closed or device not in pool.pools:
             return before(nbytes)
         # Pass the stream object, because the stream must exist when the block is freed.
         block = Block(pool, nbytes, cupy.cuda.get_current_stream(), device, "cupy")

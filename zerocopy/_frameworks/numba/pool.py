@@ -5,22 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.errors import Reason
 from zerocopy.pool.hook import Block, PoolHook, PoolInterface
-
-
-class _State:
-    """The installed pool, and the manager class: one per process, because contexts keep their manager."""
-
-    def __init__(self) -> None:
-        self.pool: PoolInterface | None = None
-        self.manager: Any = None
-
-
-_state = _State()
 
 
 class Pool(PoolHook):
@@ -35,6 +24,9 @@ class Pool(PoolHook):
     module = "numba.cuda"
     rank = 40
     calls_pool = True
+    #: One of each per process, because contexts keep their manager.
+    installed_pool: ClassVar[PoolInterface | None] = None
+    manager: ClassVar[Any] = None
 
     def lacks_gpu(self) -> Reason | None:
         if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
@@ -42,7 +34,7 @@ class Pool(PoolHook):
         return None
 
     def too_late(self, pool: PoolInterface) -> Reason | None:
-        driver, manager = _driver(), _state.manager
+        driver, manager = _driver(), self.manager
         attached = manager is not None and manager.used
         if attached or not _has_context(driver):
             return None
@@ -55,22 +47,20 @@ class Pool(PoolHook):
     def attach(self, pool: PoolInterface) -> str:
         from numba import cuda
 
-        manager = _state.manager
-        if manager is None:
-            manager = _state.manager = _manager()
-        _state.pool = pool
-        cuda.set_memory_manager(manager)
+        if self.manager is None:
+            Pool.manager = _manager()
+        Pool.installed_pool = pool
+        cuda.set_memory_manager(self.manager)
         return "a memory manager that allocates from the pool"
 
     def is_attached(self, pool: PoolInterface) -> bool:
-        manager = _state.manager
-        is_set = getattr(_driver(), "_memory_manager", manager) is manager
-        return is_set and _state.pool is pool
+        is_set = getattr(_driver(), "_memory_manager", self.manager) is self.manager
+        return is_set and self.installed_pool is pool
 
     def detach(self, pool: PoolInterface) -> Reason | None:
-        driver, manager = _driver(), _state.manager
-        if _state.pool is pool:
-            _state.pool = None
+        driver, manager = _driver(), self.manager
+        if self.installed_pool is pool:
+            Pool.installed_pool = None
         if not manager.used and getattr(driver, "_memory_manager", None) is manager:
             driver._memory_manager = None  # as before the first context, when Numba selects one
         return None
@@ -110,8 +100,8 @@ def _manager() -> Any:
 
         def _pool(self) -> PoolInterface | None:
             """Return the pool of this device; None if there is none."""
-            pool = _state.pool
-            return pool if pool is not None and self.context.device.id in pool.active_devices else None
+            pool = Pool.installed_pool
+            return pool if pool is not None and self.context.device.id in pool.pools else None
 
         def _fallback(self) -> Any:
             """Return Numba's own manager for this context."""

@@ -14,7 +14,7 @@ from typing import Any
 from zerocopy.errors import Reason
 
 # malloc.h.
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -3, -4, -8
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8
 
 #: Names of CPython's raw allocator that mean the C library's.
 _OWN = (b"pymalloc", b"malloc")

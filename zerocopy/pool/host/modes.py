@@ -23,14 +23,7 @@ from zerocopy.errors import PoolOptionError, PoolUnavailableError, Reason
 from zerocopy.formatting import format_bytes
 from zerocopy.pool.gpus import visible_gpus
 from zerocopy.pool.host import c_library, data_handler
-from zerocopy.pool.host.c_library import (
-    M_ARENA_MAX,
-    M_MMAP_MAX,
-    M_MMAP_THRESHOLD,
-    M_TOP_PAD,
-    M_TRIM_THRESHOLD,
-    mallopt,
-)
+from zerocopy.pool.host.c_library import M_ARENA_MAX, M_MMAP_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, mallopt
 from zerocopy.pool.host.page_locked import CudaHostMemory, PinnedPool
 from zerocopy.pool.sizes import suggest
 
@@ -71,7 +64,8 @@ class HostFigures(dict[str, HostStats]):
         figures = cls()
         counted: set[str] = set()
         for mode in modes:
-            figures[mode.name] = HostStats() if mode.memory in counted else mode.stats()
+            is_counted = mode.memory in counted or not mode.installed
+            figures[mode.name] = HostStats() if is_counted else mode.stats()
             counted.add(mode.memory)
         return figures
 
@@ -121,11 +115,11 @@ class Mode(ABC):
 
     def describe(self) -> str:
         """Return one line about what took effect, and what did not."""
-        return f"{self.name}: {self._describe() if self.installed else 'not installed'}"
+        return f"{self.name}: {self._describe() if self.installed else self.about}"
 
+    @abstractmethod
     def stats(self) -> HostStats:
-        """Return the bytes in use, kept, and at most; without figures if the mode is not installed."""
-        return self._stats() if self.installed else HostStats()
+        """Return the bytes in use, kept, and at most."""
 
     @abstractmethod
     def trim(self) -> int:
@@ -143,9 +137,6 @@ class Mode(ABC):
 
     @abstractmethod
     def _describe(self) -> str: ...
-
-    @abstractmethod
-    def _stats(self) -> HostStats: ...
 
 
 #: Blocks are not separate mappings, which free() unmaps; the heap is not trimmed; and threads share
@@ -246,7 +237,8 @@ class Recycle(Mode):
         if limit is not None:
             c_library.trim(limit)
 
-    def _stats(self) -> HostStats:
+    def stats(self) -> HostStats:
+        """Return the figures of the C library's heap."""
         return HostStats(*c_library.heap())
 
 
@@ -256,7 +248,6 @@ def _restore_settings() -> None:
     mallopt(M_MMAP_MAX, started("MALLOC_MMAP_MAX_", "mmap_max", 65536))
     mallopt(M_MMAP_THRESHOLD, started("MALLOC_MMAP_THRESHOLD_", "mmap_threshold", 32 * _MIB))
     mallopt(M_TRIM_THRESHOLD, started("MALLOC_TRIM_THRESHOLD_", "trim_threshold", 64 * _MIB))
-    mallopt(M_TOP_PAD, started("MALLOC_TOP_PAD_", "top_pad", 128 << 10))
     mallopt(M_ARENA_MAX, started("MALLOC_ARENA_MAX", "arena_max", 0))
 
 
@@ -296,48 +287,40 @@ class Pinned(Mode):
     name = "pinned"
     about = "page-locked memory from a pool, for fast transfers to and from a GPU"
     memory = "page-locked"
-    allocator: PinnedPool | None = None
+
+    def __init__(self) -> None:
+        self.allocator = PinnedPool(CudaHostMemory())
 
     def check(self) -> Reason | None:
         """Return why CUDA has no device; None if it has one. The driver is not initialised."""
         return visible_gpus()[1]
 
     def _install(self) -> None:
-        self.allocator = PinnedPool(CudaHostMemory())
+        self.allocator = PinnedPool(CudaHostMemory())  # that of the previous installation is closed
 
     def _restore(self) -> str:
-        pool, self.allocator = self.allocator, None
-        if pool is None:
-            return ""
+        pool = self.allocator
         pool.close()
-        if not pool.in_use:
-            return ""
-        used = format_bytes(pool.in_use)
-        return f"{used} of page-locked memory are in use, and are freed with their arrays"
+        used = f"{format_bytes(pool.in_use)} of page-locked memory are in use"
+        return f"{used}, and are freed with their arrays" if pool.in_use else ""
 
     def _describe(self) -> str:
         """Return the sizes of used and of kept memory."""
-        pool = self.allocator
-        in_use, kept = (pool.in_use, pool.kept) if pool is not None else (0, 0)
+        in_use, kept, _ = self.allocator.figures()
         sizes = f"{format_bytes(in_use)} in use, {format_bytes(kept)} kept for reuse"
         return f"page-locked memory from pool.pinned(); {sizes}"
 
-    # Another thread may restore the mode meanwhile, so the allocator is read once in each method.
-
     def trim(self) -> int:
         """Free the memory that is kept for reuse; return the number of bytes."""
-        pool = self.allocator
-        return pool.trim() if pool is not None else 0
+        return self.allocator.trim()
 
     def keep_at_most(self, limit: int | None) -> None:
         """Limit the memory that is kept for reuse, and free what exceeds the limit."""
-        pool = self.allocator
-        if pool is not None:
-            pool.keep_at_most(limit)
+        self.allocator.keep_at_most(limit)
 
-    def _stats(self) -> HostStats:
-        pool = self.allocator
-        return HostStats() if pool is None else HostStats(*pool.figures())
+    def stats(self) -> HostStats:
+        """Return the figures of the pool."""
+        return HostStats(*self.allocator.figures())
 
 
 #: Modes by name. There is one instance of each, because they change the whole process.

@@ -7,13 +7,14 @@ import math
 import operator
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import forks
 from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, PoolOptionError
 from zerocopy.pool.sizes import show_value
-from zerocopy.protocols import cuda_copies, cuda_driver, cuda_pool
+from zerocopy.protocols import cuda_driver, cuda_pool
+from zerocopy.protocols.cuda_copies import CopyEvent
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,24 +25,6 @@ _END = 2**63  # from 2**64 on a size_t wraps around, and a small block would be 
 _PAGE = 4096
 # cuda.h: CU_MEMHOSTALLOC_PORTABLE, page-locked for all contexts, not only the current one.
 _PORTABLE = 1
-
-
-class Fence:
-    """The work that is queued at one time on the streams of devices, and may use memory of the pool."""
-
-    def __init__(self, devices: Sequence[int]) -> None:
-        self._events = [cuda_copies.CopyEvent(device) for device in devices]
-        for event in self._events:
-            event.record_all()
-
-    def is_done(self) -> bool:
-        """Whether all of it is done; does not wait."""
-        return all(event.is_done() for event in self._events)
-
-    def wait(self) -> None:
-        """Make the host wait for all of it."""
-        for event in self._events:
-            event.wait()
 
 
 class CudaHostMemory:
@@ -67,16 +50,18 @@ class CudaHostMemory:
         with cuda_driver.on_device(self._device) as library:
             cuda_driver.call(library.cuMemFreeHost, ctypes.c_void_p(ptr))
 
-    def fence(self) -> Fence | None:
-        """Return the work that is queued on the devices: a copy may still read memory that was dropped."""
-        devices = [index for index in range(cuda_driver.count()) if cuda_pool.has_context(index)]
-        return Fence(devices) if devices else None
+    def fence(self) -> list[CopyEvent]:
+        """Return events after the work that is queued on the devices: copies may read dropped memory."""
+        events = [CopyEvent(index) for index in range(cuda_driver.count()) if cuda_pool.has_context(index)]
+        for event in events:
+            event.record_all()
+        return events
 
 
-def _is_done(fence: Fence) -> bool:
+def _are_done(events: list[CopyEvent]) -> bool:
     """Whether the work is done; False if the driver does not answer, as in a forked child."""
     try:
-        return fence.is_done()
+        return all(event.is_done() for event in events)
     except DeviceError:
         return False
 
@@ -113,8 +98,8 @@ class PinnedPool:
         # A garbage collection inside a call below may finalize arrays, in the thread that holds
         # the lock. So the memory that they return is queued here, without a lock.
         self._returned: deque[int] = deque()
-        # Blocks that asynchronous copies may still read: a fence, and addresses with sizes.
-        self._quarantine: deque[tuple[Fence, list[tuple[int, int]]]] = deque()
+        # Blocks that asynchronous copies may still read: events, and addresses with sizes.
+        self._quarantine: deque[tuple[list[CopyEvent], list[tuple[int, int]]]] = deque()
         self._closed = False
         self._held = self._peak = 0  # bytes taken from the source: now, and at most
         self._limit: int | None = None  # bytes to keep
@@ -215,24 +200,16 @@ class PinnedPool:
             dropped.append(self._returned.popleft())
         if dropped:
             try:
-                self._retire(dropped)
+                events = self._source.fence()
+                self._quarantine.append((events, [(ptr, self._in_use.pop(ptr)) for ptr in dropped]))
             except DeviceError:
                 self._returned.extend(dropped)  # for the next call: their copies are not known
         for _ in range(len(self._quarantine)):
-            fence, blocks = self._quarantine.popleft()
-            if _is_done(fence):
+            events, blocks = self._quarantine.popleft()
+            if _are_done(events):
                 self._keep(blocks)
             else:
-                self._quarantine.append((fence, blocks))
-
-    def _retire(self, pointers: list[int]) -> None:
-        """Keep blocks for reuse when the work that is now queued is done: a copy may read them."""
-        fence = self._source.fence()
-        blocks = [(ptr, self._in_use.pop(ptr)) for ptr in pointers]
-        if fence is None:
-            self._keep(blocks)
-        else:
-            self._quarantine.append((fence, blocks))
+                self._quarantine.append((events, blocks))
 
     def _keep(self, blocks: list[tuple[int, int]]) -> None:
         for ptr, size in blocks:
@@ -241,8 +218,9 @@ class PinnedPool:
     def _settle(self) -> None:
         """Wait for the copies that may read blocks, and keep these."""
         while self._quarantine:
-            fence, blocks = self._quarantine[0]
-            fence.wait()  # may raise: then the blocks stay
+            events, blocks = self._quarantine[0]
+            for event in events:
+                event.wait()  # may raise: then the blocks stay
             self._quarantine.popleft()
             self._keep(blocks)
 
