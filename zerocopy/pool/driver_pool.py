@@ -21,16 +21,20 @@ KEEP_ALL = 2**64 - 1
 class DriverPool:
     """Allocates from a device's default pool.
 
-    The driver is not called before memory is allocated, so that a process that has only
-    installed the pool can still fork.
+    Unless the options reserve memory or set a threshold, the driver is not called before memory is
+    allocated, so that a process that has only installed the pool can still fork.
     """
 
     def __init__(self, device: int, settings: Settings) -> None:
         self.device = device
         self._settings = settings
+        threshold = settings.release_threshold
+        self.threshold = KEEP_ALL if threshold is None else threshold
         self._handle = 0
         self._before = 0
         self._lock = forks.lock()
+        if settings.initial or threshold is not None:
+            _ = self.handle
 
     @property
     def handle(self) -> int:
@@ -68,12 +72,6 @@ class DriverPool:
             cuda_driver.finish_stream(LEGACY_DEFAULT_STREAM, device)
         self._before = before
         return handle
-
-    @property
-    def threshold(self) -> int:
-        """The release threshold of the options, in bytes."""
-        threshold = self._settings.release_threshold
-        return KEEP_ALL if threshold is None else threshold
 
     @property
     def is_active(self) -> bool:
@@ -124,11 +122,6 @@ class DriverPool:
         peak = cuda_pool.get_attribute(self.device, self.handle, cuda_pool.USED_HIGH)
         cuda_pool.set_attribute(self.device, self.handle, cuda_pool.USED_HIGH, 0)
         return peak
-
-    def start(self) -> None:
-        """Open the pool now if the options reserve memory or set a threshold."""
-        if self._settings.initial or self._settings.release_threshold is not None:
-            _ = self.handle
 
     def trim(self) -> int:
         """Return unused memory to the device; return the number of bytes."""

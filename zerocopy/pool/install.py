@@ -29,6 +29,7 @@ from zerocopy.pool.pool import Pool
 from zerocopy.pool.report import Report
 from zerocopy.pool.rmm_pool import RMMPool, check_managed
 from zerocopy.pool.settings import Settings
+from zerocopy.pool.stats import StatsRecorder
 
 _installed: Pool | None = None
 _deferred_error: ZeroCopyError | None = None
@@ -338,10 +339,10 @@ def _build(pool: DeviceMemory) -> None:
     requested = replace(pool.settings, kind=pool.kind)
     for device in pool.devices if pool.kind != "none" else ():
         if pool.uses_rmm:
-            pool.add_device_pool(device, RMMPool(device, requested, pool.limits.get(device)))
+            pool.pools[device] = RMMPool(device, requested, pool.limits.get(device))
         else:
-            pool.add_device_pool(device, DriverPool(device, requested))
-            pool.pools[device].start()
+            pool.pools[device] = DriverPool(device, requested)
+        pool.recorders[device] = StatsRecorder(pool.pools[device])
 
 
 def _require_all(pool: DeviceMemory, rows: list[Attachment]) -> None:

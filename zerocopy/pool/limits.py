@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from zerocopy.errors import PoolOptionError, ZeroCopyError
 from zerocopy.formatting import format_bytes
 from zerocopy.pool.attachments import other_limits
 from zerocopy.pool.gpus import GPU
-from zerocopy.pool.host import Mode
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.sizes import parse_size
 
@@ -157,19 +156,6 @@ def read_limit(limit: Any, asked: str) -> tuple[float | None, int | None]:
     if not 0 < percent <= 100:
         raise PoolOptionError(asked, "it is not between 0 and 100 %", 'write it as "50%"')
     return percent / 100, None
-
-
-def limit_host(modes: Sequence[Mode], fraction: float | None, nbytes: int | None, asked: str) -> None:
-    """Limit the memory that modes of host memory keep."""
-    why = remedy = ""
-    if fraction is not None:
-        why, remedy = "a fraction of the host's memory is not a valid limit", 'pass a size: "2GiB"'
-    elif not modes:
-        why, remedy = "the pool has no host memory", 'zerocopy.install_pool(host="recycle")'
-    if why:
-        raise PoolOptionError(f"{asked}, device='host'", why, remedy)
-    for mode in modes:
-        mode.keep_at_most(nbytes)
 
 
 def changed_limit(

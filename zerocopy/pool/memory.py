@@ -53,11 +53,6 @@ class DeviceMemory:
         self.missing_device = missing if kind == "none" else None
         self.uses_rmm, self.tracked = kind not in ("driver", "none"), settings.track
 
-    def add_device_pool(self, device: int, pool: Any) -> None:
-        """Use `pool` for the memory of a device."""
-        self.pools[device] = pool
-        self.recorders[device] = StatsRecorder(pool)
-
     def allocate_for(self, requester: str, nbytes: int, stream: int, device: int) -> int:
         """Allocate for a framework, which the report of leaks names; 0 for 0 bytes."""
         self.check_open(f"allocate({nbytes})")

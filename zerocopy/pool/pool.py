@@ -11,9 +11,8 @@ from typing import Any
 from zerocopy.errors import PoolOptionError
 from zerocopy.forks import LOADING
 from zerocopy.formatting import printable
-from zerocopy.pool import limits
 from zerocopy.pool.host import HostFigures, HostStats, Mode, Pinned
-from zerocopy.pool.limits import Limit
+from zerocopy.pool.limits import Limit, read_limit
 from zerocopy.pool.memory import DeviceMemory, read_stream
 from zerocopy.pool.report import OWN_REQUESTER, Report, read_record
 from zerocopy.pool.sizes import read_nbytes, read_option, show_value
@@ -218,9 +217,8 @@ class Pool:
 
         Notes
         -----
-        Only ``allocator=`` with methods in Python changes its limit while memory is in use. On the host,
-        ``"pinned"`` frees kept blocks until the limit is met. ``"recycle"`` and ``"aligned"`` trim at once,
-        and then limit the free memory at the end of the C library's heap, not that between blocks.
+        On the host, ``"pinned"`` frees kept blocks until the limit is met. ``"recycle"`` and ``"aligned"``
+        trim at once, and then limit the free memory at the end of the C library's heap.
 
         Examples
         --------
@@ -233,11 +231,21 @@ class Pool:
         """
         asked = f"set_limit({show_value(limit)})"
         self._memory.check_open(asked)
-        fraction, nbytes = limits.read_limit(limit, asked)
+        fraction, nbytes = read_limit(limit, asked)
         if device == _HOST or (device is None and not self._memory.pools and self._host):
-            limits.limit_host(self._host, fraction, nbytes, asked)
+            self._limit_host(fraction, nbytes, f"{asked}, device='host'")
         else:
             self._memory.change_limit(fraction, nbytes, device, asked)
+
+    def _limit_host(self, fraction: float | None, nbytes: int | None, asked: str) -> None:
+        if not self._host:
+            remedy = 'zerocopy.install_pool(host="recycle")'
+            raise PoolOptionError(asked, "the pool has no host memory", remedy)
+        if fraction is not None:
+            why = "a fraction of the host's memory is not a valid limit"
+            raise PoolOptionError(asked, why, 'pass a size: "2GiB"')
+        for mode in self._host:
+            mode.keep_at_most(nbytes)
 
     def report(self) -> Report:
         """Return the present state of each framework's attachment.
