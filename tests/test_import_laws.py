@@ -30,7 +30,7 @@ FRAMEWORK_FILES = sorted(p for p in FRAMEWORKS.rglob("*.py") if p != FRAMEWORKS 
 OPTIONAL = {root for name in registry.frameworks() for root in registry.by_name(name).root_modules}
 OPTIONAL = (OPTIONAL | {"ml_dtypes", "rmm"}) - {"numpy"}
 #: Files that may import RMM, inside functions: they build a pool from its memory resources.
-RMM_FILES = {PACKAGE / "pool" / name for name in ("rmm_pool.py", "hooks.py")}
+RMM_FILES = {PACKAGE / "pool" / name for name in ("rmm_pool.py", "attachments.py")}
 #: Files and folders of Numba kernels, which import Numba at module level.
 KERNELS = {PACKAGE / "layout" / "numba_kernels.py", PACKAGE / "layout" / "cuda"}
 
