@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.monitor_program import eventually
 
 from zerocopy.monitor import environment
+from zerocopy.monitor.process_record import is_zombie, start_ticks
 from zerocopy.monitor.run_directory import RunFiles
 
 LOADED = "import sys, zerocopy; print(*sorted(m for m in sys.modules if m.startswith('zerocopy.monitor')))"
@@ -85,24 +87,31 @@ def test_a_reader_gets_the_process_and_its_directory(monkeypatch: pytest.MonkeyP
     environment.start_reader(["--csv", "a.csv"])
     ((command, variables),) = started
     assert command[1:] == ["-m", "zerocopy", "monitor", "--csv", "a.csv", "--pid", str(os.getpid())]
-    assert variables["ZEROCOPY_MONITOR"] == f"reader:{os.getpid()}"
+    assert variables["ZEROCOPY_MONITOR"] == "0"  # the reader is not recorded
     assert variables["ZEROCOPY_MONITOR_DIR"] == str(tmp_path)
 
 
-def test_a_reader_ends_after_its_process() -> None:
-    """The parent is killed; the reader, which would wait for ever, is interrupted."""
-    reader = (
-        "import os, sys, time\\nfrom zerocopy.monitor import environment\\nenvironment._GRACE = 0.1\\n"
-        "environment._end_with(os.getppid())\\nprint(os.getpid(), flush=True)\\n"
-        "try: time.sleep(100)\\nexcept KeyboardInterrupt: print('interrupted', flush=True)"
-    )
-    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', \"{reader}\"])"
-    parent += "; time.sleep(100)"
-    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
+def test_a_reader_ends_after_its_process(tmp_path: Path) -> None:
+    code = """
+import sys, time, zerocopy
+from zerocopy.monitor.environment import start_reader
+zerocopy.monitor.start()
+print(start_reader(["--every", "0.1", "--csv", sys.argv[1]]).pid, flush=True)
+time.sleep(100)
+"""
+    rows, directory = tmp_path / "rows.csv", str(tmp_path / "runs")
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(rows)],
+        env={**os.environ, "ZEROCOPY_MONITOR_DIR": directory},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
         assert process.stdout is not None
-        process.stdout.readline()
+        reader = int(process.stdout.readline())
+        eventually(lambda: rows.exists() and rows.read_text().count("\n") > 2)
         process.kill()
-        assert process.stdout.readline().strip() == "interrupted"
+    eventually(lambda: start_ticks(reader) is None or is_zombie(reader))
+    assert rows.read_text().endswith("\n")
 
 
 def test_a_spawned_process_is_recorded(tmp_path: Path, run_python) -> None:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from types import TracebackType
-from typing import Any, TypedDict
+from typing import Any
 
 from zerocopy.audit import wrapper
 from zerocopy.audit.check import ALIAS, AVOIDABLE, NEEDED
@@ -28,16 +28,6 @@ _TITLES = {
     ALIAS: "Calls that alias",
 }
 _HEADS = ["call site", "call", "calls", "bytes", "time"]
-
-
-class AuditDocument(TypedDict):
-    """The JSON document of an audit."""
-
-    min_bytes: int
-    avoidable_bytes: int
-    avoidable_calls: int
-    seconds: float
-    rows: list[dict[str, Any]]
 
 
 class Audit(Report):
@@ -84,7 +74,7 @@ class Audit(Report):
     def _listed(self) -> list[AuditRow]:
         return self.all_rows
 
-    def as_dict(self, every: bool = False) -> AuditDocument:
+    def as_dict(self, every: bool = False) -> dict[str, Any]:
         """Return the totals and the rows, of all kinds if `every`, as JSON types."""
         rows = self.rows
         return {

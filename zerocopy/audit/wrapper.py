@@ -10,28 +10,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import FrameType, MethodType
-from typing import Any, Protocol
+from typing import Any
 
 from zerocopy import forks, registry
 from zerocopy.audit.hook import AuditHook, CopyCall
+from zerocopy.audit.recorder import Recorder
 from zerocopy.framework import Framework, hook_of
 from zerocopy.interpreter import imports
 
-
-class Listener(Protocol):
-    """An audit that is running."""
-
-    def wants(self, key: tuple[int, ...]) -> bool:
-        """Count a call of one place, and return whether to check it."""
-
-    def check(
-        self, key: tuple[int, ...], call: CopyCall, frame: FrameType, source: Any, result: Any, details: Any
-    ) -> None:
-        """Compare the result of a call with the one of ``convert``."""
-
-
 #: The audits that run, of all threads. Replaced, never changed.
-LISTENERS: tuple[Listener, ...] = ()
+LISTENERS: tuple[Recorder, ...] = ()
 #: Functions that return whether a compiler traces the program; the wrapper then only calls the original.
 TRACING: tuple[Callable[[], bool], ...] = ()
 #: Top-level modules whose own calls do not count.
@@ -205,7 +193,7 @@ class _Patches:
 _patches = _Patches()
 
 
-def add(listener: Listener) -> None:
+def add(listener: Recorder) -> None:
     """Report calls to a listener; the first one installs the wrappers."""
     global LISTENERS
     registry.known()  # outside the lock: it imports the modules of plugins
@@ -220,7 +208,7 @@ def add(listener: Listener) -> None:
                 raise
 
 
-def remove(listener: Listener) -> None:
+def remove(listener: Recorder) -> None:
     """Stop reporting to a listener; the last one restores the frameworks."""
     global LISTENERS
     with _lock:

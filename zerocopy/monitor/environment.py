@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 
 from zerocopy.errors.warning import warn
 from zerocopy.protocols.exporter_errors import is_error
 
 VARIABLE = "ZEROCOPY_MONITOR"
-#: Prefix of the reader's value; the ID of the monitored process follows. The reader ends after that process.
-_READER = "reader:"
 _VALUES = "1, 0, serve:PORT and csv:FILE"
-#: Seconds in which a reader may still read and write the last records.
-_GRACE = 3.0
 
 
 def start_from_environment() -> None:
@@ -34,9 +27,6 @@ def start_from_environment() -> None:
 
 
 def _start(value: str) -> None:
-    if value.startswith(_READER):
-        _end_with(int(value.removeprefix(_READER)))
-        return
     command = None if value == "1" else reader_command(value)
     if value != "1" and command is None:
         fix = f"To fix: use one of {_VALUES}"
@@ -71,7 +61,7 @@ def start_reader(arguments: list[str]) -> subprocess.Popen[bytes]:
     from zerocopy.monitor.run_directory import VARIABLE as DIRECTORY, default_directory
 
     pid = os.getpid()
-    environment = {**os.environ, VARIABLE: f"{_READER}{pid}", DIRECTORY: default_directory()}
+    environment = {**os.environ, VARIABLE: "0", DIRECTORY: default_directory()}
     environment.pop("ZEROCOPY_POOL", None)  # only this process needs the pool
     # The parent of the package may be known to this process only, such as through sys.path.
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -84,24 +74,8 @@ def start_reader(arguments: list[str]) -> subprocess.Popen[bytes]:
     return reader
 
 
-def _end_with(pid: int) -> None:
-    """End this process, a reader, some seconds after its parent, with SIGINT."""
-
-    def watch() -> None:
-        while os.getppid() == pid:
-            time.sleep(0.5)
-        time.sleep(_GRACE)
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(_GRACE)
-        os._exit(0)
-
-    threading.Thread(target=watch, name="zerocopy-monitor-parent", daemon=True).start()
-
-
 def _is_reader_command() -> bool:
     """Whether a user started this process as ``zerocopy monitor``, which is not recorded."""
-    if os.environ[VARIABLE].startswith(_READER):
-        return False
     arguments = sys.orig_argv[1:]
     if arguments[:2] == ["-m", "zerocopy"]:
         return arguments[2:3] == ["monitor"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocopy.formatting import format_bytes, format_seconds
 from zerocopy.monitor.conversion import ConversionRow, rows_of, sort
-from zerocopy.monitor.memory_split import PARTS, memory_split
+from zerocopy.monitor.memory_split import PARTS, MemorySplit, memory_split
 from zerocopy.monitor.report import count_cells, short_path, summary
 from zerocopy.monitor.sample import Card, ProcessRecord
 from zerocopy.monitor.web.drawing import (
@@ -128,23 +128,18 @@ WORST_SITES = _sites("The 5 call sites with most copied bytes", 5, "bytes")
 # -- pools, processes and loaders ----------------------------------------------------------
 
 
-def _pool_items(part: str) -> Callable[[Moment], Iterator[tuple[ProcessRecord, str, Any]]]:
-    """Return a function that yields each item of a part of the pools, with its record and its name."""
+def _in_pools(moment: Moment, part: str) -> list[tuple[ProcessRecord, str, Any]]:
+    """Return each item of a part of the pools, with its record and its name."""
+    pools: list[tuple[ProcessRecord, Any]] = [(record, record["pool"]) for record in _records(moment)]
+    return [(record, name, each) for record, pool in pools for name, each in pool[part].items()]
 
-    def items(moment: Moment) -> Iterator[tuple[ProcessRecord, str, Any]]:
-        for record in _records(moment):
-            pool: Any = record["pool"]
-            yield from ((record, name, each) for name, each in pool[part].items())
-
-    return items
-
-
-_modes, _frameworks = map(_pool_items, ("host", "frameworks"))
 
 FRAMEWORKS = Chart(
     "Pool by framework",
     lambda moment: _added(
-        (name, each["in_use"]) for _, name, each in _frameworks(moment) if each["in_use"] is not None
+        (name, each["in_use"])
+        for _, name, each in _in_pools(moment, "frameworks")
+        if each["in_use"] is not None
     ),
     "bytes",
     stacked=True,
@@ -154,7 +149,7 @@ HOST_MODES = Chart(
     "Host memory of the pool",
     lambda moment: _added(
         (f"{name}, {key.replace('_', ' ')}", mode[key])
-        for _, name, mode in _modes(moment)
+        for _, name, mode in _in_pools(moment, "host")
         for key in ("in_use", "kept")
     ),
     "bytes",
@@ -181,7 +176,7 @@ def _pools(moment: Moment) -> list[Row]:
 
 def _attached(moment: Moment) -> list[Row]:
     rows: list[Row] = []
-    for record, name, each in _frameworks(moment):
+    for record, name, each in _in_pools(moment, "frameworks"):
         in_use = "not counted" if each["in_use"] is None else show(each["in_use"], "bytes")
         rows.append([_program(record), name, each["status"], in_use, each["detail"]])
     return rows
@@ -311,21 +306,25 @@ PCIE_RECEIVED = _figure("PCIe: received by the GPU", "pcie_received", "bytes/s")
 PCIE_SENT = _figure("PCIe: sent by the GPU", "pcie_sent", "bytes/s")
 
 
+def _splits(moment: Moment) -> list[tuple[Card, MemorySplit]]:
+    """Return each GPU with the parts of its memory."""
+    processes, cards = moment.sample["processes"], moment.sample["cards"]
+    return [(card, memory_split(card, processes, cards)) for card in cards["cards"]]
+
+
 def _split(moment: Moment) -> Values:
     """Return the parts of the memory, summed over the GPUs in which they are known."""
-    parts: list[tuple[str, float | None]] = []
-    for card in _cards(moment):
-        if card["memory_total"] is not None:
-            split = memory_split(card, moment.sample["processes"], moment.sample["cards"])
-            shown = split.shown(card["memory_total"])
-            parts += [(name.replace("_", " "), size) for name, size in shown.items()]
-    return _added(parts)
+    return _added(
+        (name.replace("_", " "), size)
+        for card, split in _splits(moment)
+        if card["memory_total"] is not None
+        for name, size in split.shown(card["memory_total"]).items()
+    )
 
 
 def _split_rows(moment: Moment) -> list[Row]:
     rows: list[Row] = []
-    for card in _cards(moment):
-        split = memory_split(card, moment.sample["processes"], moment.sample["cards"])
+    for card, split in _splits(moment):
         rows.append([f"GPU {card['index']}", *(show(getattr(split, name), "bytes") for name in PARTS)])
         if split.why_not and not card["lost"]:
             rows.append([" ".join(split.why_not)])
