@@ -6,6 +6,7 @@ import ctypes
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,8 +112,9 @@ MODULES = [
 @pytest.mark.parametrize("name", ["zerocopy", *MODULES])
 def test_docstring_examples_run(name: str) -> None:
     module = importlib.import_module(name)
-    result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
-    assert result.failed == 0
+    if b">>>" in Path(module.__file__).read_bytes():
+        result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+        assert result.failed == 0
 
 
 def test_examples_of_convert_run() -> None:

@@ -318,10 +318,10 @@ assert x.tolist() == [9, 1, 2]
 """
 
 
-def test_a_reducer_in_copyreg_changes_other_modules(run_python) -> None:
+def test_a_reducer_in_copyreg_changes_other_modules(run_warm) -> None:
     """The reason for a pickler of its own; see docs/hazards.md."""
     pytest.importorskip("torch")
-    process = run_python(IN_COPYREG)
+    process = run_warm(IN_COPYREG)
     assert process.returncode == 0, process.stderr
 
 
@@ -343,10 +343,10 @@ assert x.tolist() == [0, 1, 2]
 """
 
 
-def test_importing_it_changes_no_other_pickle(run_python) -> None:
+def test_importing_it_changes_no_other_pickle(run_warm) -> None:
     for name in ("torch", "polars", "pyarrow", "jax"):
         pytest.importorskip(name)
-    process = run_python(IMPORTED)
+    process = run_warm(IMPORTED)
     assert process.returncode == 0, process.stderr
 
 

@@ -77,7 +77,7 @@ def test_register_refuses_objects_that_are_not_frameworks() -> None:
         zc.register(zc.Framework())
 
 
-def test_tensor_example_of_the_docs_runs(run_python) -> None:
+def test_tensor_example_of_the_docs_runs(run_warm) -> None:
     """The first example of docs/adding-a-framework.md is run unchanged."""
     page = (ROOT / "docs" / "adding-a-framework.md").read_text()
     blocks = [b.split("```")[0] for b in page.split("```python\n")[1:]]
@@ -92,7 +92,7 @@ def test_tensor_example_of_the_docs_runs(run_python) -> None:
         exec({use!r}, {{}})
         """
     )
-    process = run_python(code)
+    process = run_warm(code)
     assert process.returncode == 0, process.stderr
 
 

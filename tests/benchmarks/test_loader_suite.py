@@ -132,6 +132,7 @@ def results():
     return results
 
 
+@pytest.mark.full
 def test_results_become_a_page_and_a_picture(results, tmp_path):
     assert not results.failures, results.failures
     left_out = [entry.label for cases in results.cases.values() for c in cases for entry in c.entries

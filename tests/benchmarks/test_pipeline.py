@@ -276,6 +276,7 @@ def test_goals_compare_with_code_by_hand():
     ]
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not memory.tasks(Settings()), reason="needs Linux")
 def test_peak_memory_of_a_run_is_positive(inputs):
     with files(200) as warm_up:

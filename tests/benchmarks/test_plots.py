@@ -180,6 +180,7 @@ def test_picture_contains_figures_of_results(draw, tmp_path, name):
     assert files[1].read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PICTURES)
 def test_same_results_give_same_file_with_empty_margins(draw, tmp_path, name):
     measured, _ = PICTURES[name]
@@ -261,6 +262,7 @@ def drawable_results():
     return [pytest.param(path, names, id=path.stem) for path, names in pictures if names]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("path", "names"), drawable_results())
 def test_kept_results_can_be_drawn(draw, tmp_path, path, names):
     assert {file.stem for file in draw(read(path), tmp_path)} == names

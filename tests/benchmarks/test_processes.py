@@ -136,6 +136,7 @@ def test_engine_has_rows_with_both_sides(engine, needs, framework):
     assert any(promise.concerns(one) for promise in PROMISES for one in cases)
 
 
+@pytest.mark.full
 def test_results_become_a_page_and_pictures(tmp_path):
     pytest.importorskip("pyarrow")
     suite = load("processes")

@@ -13,12 +13,23 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
+from helpers.warm import WarmProcess
 
 pytest.importorskip("click")
 pytest.importorskip("torch")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 COPY = "import torch, numpy as np\nx = np.zeros(1024)\n"
+
+
+@pytest.fixture
+def warm(tmp_path: Path, warm_process: WarmProcess) -> Run:
+    """Return a function that runs ``zerocopy audit`` where the frameworks are imported already."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return warm_process.run_module("zerocopy", "audit", *arguments, folder=tmp_path)
+
+    return run
 
 
 @pytest.fixture
@@ -102,23 +113,23 @@ def test_traceback_has_no_frame_of_a_wrapper(run: Run, tmp_path: Path) -> None:
     assert "wrapper.py" not in completed.stderr
 
 
-def test_module_and_code(run: Run, tmp_path: Path) -> None:
+def test_module_and_code(warm: Run, tmp_path: Path) -> None:
     script(tmp_path, f"{COPY}import sys\ntorch.tensor(x)\nprint(sys.argv[1:], __name__)\n", "tool.py")
-    module = run("-m", "tool", "--all")
+    module = warm("-m", "tool", "--all")
     assert (module.returncode, module.stdout) == (0, "['--all'] __main__\n")
     assert re.search(r"tool\.py:4 +torch\.tensor\(x\) ", module.stderr)
-    code = run("-c", f"{COPY}import sys\nprint(sys.argv)\ntorch.tensor(x)", "-x")
+    code = warm("-c", f"{COPY}import sys\nprint(sys.argv)\ntorch.tensor(x)", "-x")
     assert code.stdout == "['-c', '-x']\n"
     assert re.search(r"<string>:5 +torch\.tensor\(x\) ", code.stderr)
 
 
-def test_json_output_and_min_bytes(run: Run, tmp_path: Path) -> None:
+def test_json_output_and_min_bytes(warm: Run, tmp_path: Path) -> None:
     name = script(tmp_path, f"{COPY}torch.tensor(x)\ntorch.as_tensor(x)\n")
-    completed = run("--json", "--all", "--output", "report.json", name)
+    completed = warm("--json", "--all", "--output", "report.json", name)
     assert completed.stderr == ""
     document = json.loads((tmp_path / "report.json").read_text())
     assert [(row["kind"], row["bytes"]) for row in document["rows"]] == [("avoidable", 8192), ("alias", 8192)]
-    assert json.loads(run("--json", "--min-bytes", "10000", name).stderr)["rows"] == []
+    assert json.loads(warm("--json", "--min-bytes", "10000", name).stderr)["rows"] == []
 
 
 @pytest.mark.parametrize(
@@ -135,17 +146,17 @@ def test_invalid_arguments(run: Run, arguments: tuple[str, ...], message: str) -
     assert message in completed.stderr
 
 
-def test_threads_are_waited_for(run: Run, tmp_path: Path) -> None:
+def test_threads_are_waited_for(warm: Run, tmp_path: Path) -> None:
     name = script(
         tmp_path,
         COPY + "import threading, time\ndef late():\n    time.sleep(0.3)\n    torch.tensor(x)\n"
         "threading.Thread(target=late).start()\n",
     )
-    assert "program.py:6  torch.tensor(x)" in run(name).stderr
+    assert "program.py:6  torch.tensor(x)" in warm(name).stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_processes(run: Run, tmp_path: Path) -> None:
+def test_processes(warm: Run, tmp_path: Path) -> None:
     """A child, forked or spawned, runs as without an audit; only the parent reports."""
     name = script(
         tmp_path,
@@ -164,7 +175,7 @@ def test_processes(run: Run, tmp_path: Path) -> None:
             print(os.wait()[1], work(4), flush=True)
         """,
     )
-    completed = run(name)
+    completed = warm(name)
     assert completed.returncode == 0, completed.stderr
     assert completed.stdout == "[1024.0, 2048.0]\n" * 2 + "0 4096.0\n"
     assert completed.stderr.count("Total:") == 1

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from helpers.box_framework import Box, Boxes
 from helpers.paths import ROOT
+from helpers.warm import WarmProcess
 
 import zerocopy
 import zerocopy as zc
@@ -88,9 +89,9 @@ class Liar(Boxes):
 # -- matrix -------------------------------------------------------------------------
 
 
-def test_grid_in_pipe_is_plain_ascii() -> None:
+def test_grid_in_pipe_is_plain_ascii(warm_process: WarmProcess) -> None:
     pytest.importorskip("torch")
-    completed = process("matrix", "--full", "--frameworks", "numpy,torch")
+    completed = warm_process.run_module("zerocopy", "matrix", "--full", "--frameworks", "numpy,torch")
     assert completed.returncode == 0, completed.stderr
     assert completed.stderr == ""
     assert ESCAPE not in completed.stdout
@@ -121,7 +122,7 @@ def test_all_frameworks_write_nothing_to_stderr() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
-@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("columns", [60, *(pytest.param(n, marks=pytest.mark.full) for n in (80, 120))])
 def test_grid_in_terminal_has_colours_and_fits(columns: int) -> None:
     import fcntl
     import pty
@@ -212,11 +213,11 @@ def test_framework_without_device_is_listed_with_fix(add: Callable[[Framework], 
     assert "nothing was converted" in completed.stdout
 
 
-def test_json_has_the_cells_of_the_grid(tmp_path: Path) -> None:
+def test_json_has_the_cells_of_the_grid(tmp_path: Path, warm_process: WarmProcess) -> None:
     pytest.importorskip("torch")
     np.save(tmp_path / "x.npy", np.arange(6, dtype="i2").reshape(2, 3))
     arguments = ["matrix", "--full", "--frameworks", "numpy,torch", "--input", str(tmp_path / "x.npy")]
-    completed = process(*arguments, "--json", "--repeat", "3")
+    completed = warm_process.run_module("zerocopy", *arguments, "--json", "--repeat", "3")
     assert completed.stderr == ""
     document = json.loads(completed.stdout)
     assert document["zerocopy"] == zc.__version__

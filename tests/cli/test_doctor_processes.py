@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from typing import Any
 
@@ -50,14 +48,7 @@ def test_all_requirements_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_json_has_the_section() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "zerocopy", "doctor", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=ROOT,
-        check=True,
-    )
+    done = CliRunner().invoke(command(), ["doctor", "--json"], catch_exceptions=False)
     document = json.loads(done.stdout)["processes"]
     assert {"name", "works", "detail"} == set(document["checks"][0])
     assert {"name", "wanted", "version", "works", "install"} == set(document["engines"][0])

@@ -73,6 +73,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 needs_pty = pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 
 
+@pytest.mark.full
 @needs_pty
 def test_summary_of_all_frameworks_is_one_screen() -> None:
     """No message of a framework, and no progress in a notebook: its terminals save each frame."""

@@ -353,6 +353,7 @@ def test_table_of_outcomes_matches_page(methods: tuple[str, ...]) -> None:
     assert table(methods) in PAGE.read_text(encoding="utf-8"), f"the page should have\n{table(methods)}"
 
 
+@pytest.mark.full
 def test_zerocopy_is_right_or_refuses_in_every_row() -> None:
     ours = {
         row.title: outcomes()[row.title, METHODS["zerocopy"][row.target]]

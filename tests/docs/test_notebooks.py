@@ -46,11 +46,11 @@ def words(text):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_cells_give_stored_output(path, run_python) -> None:
+def test_cells_give_stored_output(path, run_warm) -> None:
     for framework in ("torch", "jax", "pandas", "polars", "pyarrow"):
         pytest.importorskip(framework)
     stored = list(cells(path))
-    process = run_python(RUNNER.format(sources=[source for source, _, _ in stored]))
+    process = run_warm(RUNNER.format(sources=[source for source, _, _ in stored]))
     assert process.returncode == 0, process.stderr
     for (source, text, result), (printed, value) in zip(stored, json.loads(process.stdout), strict=True):
         assert words(printed) == words(text), source

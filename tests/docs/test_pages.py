@@ -9,6 +9,7 @@ import runpy
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,13 +71,13 @@ def test_examples_run(page: Path, run_python) -> None:
     assert completed.returncode == 0, completed.stderr
 
 
-def test_table_framework_example_runs(run_python) -> None:
+def test_table_framework_example_runs(run_warm) -> None:
     """Run the page's last three blocks, each as a separate module."""
     for framework in ("torch", "pyarrow"):
         pytest.importorskip(framework)
     _, _, _, *files = (block for _, block in blocks(ROOT / "docs" / "adding-a-framework.md"))
     library, framework, use = files
-    completed = run_python(
+    completed = run_warm(
         f"""
 import sys, types
 library = types.ModuleType("sheets"); sys.modules["sheets"] = library
@@ -122,6 +123,7 @@ def test_named_tests_exist(page: Path) -> None:
         assert test in _tests(), test
 
 
+@cache
 def _tests() -> set[str]:
     names: set[str] = set()
     for file in (ROOT / "tests").rglob("test_*.py"):

@@ -13,6 +13,7 @@ COMMITTED = PAGE.read_text(encoding="utf-8")
 FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow", "pyarrow", "pandas", "polars", "duckdb")
 
 
+@pytest.mark.full
 def test_page_matches_calls() -> None:
     for framework in FRAMEWORKS:
         pytest.importorskip(framework)

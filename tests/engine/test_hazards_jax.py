@@ -120,8 +120,8 @@ def test_64_bit_values_are_refused_by_jax_without_x64(dtype: str) -> None:
     assert zc.convert(zc.convert(x, to="jax"), to="numpy").tolist() == x.tolist()
 
 
-def test_sharded_arrays_are_gathered(run_python) -> None:
-    process = run_python(
+def test_sharded_arrays_are_gathered(run_warm) -> None:
+    process = run_warm(
         """
         import numpy as np, jax, zerocopy as zc
         from jax.sharding import Mesh, NamedSharding, PartitionSpec

@@ -13,13 +13,13 @@ import zerocopy as zc
 tf = pytest.importorskip("tensorflow")
 
 
-def test_tensorflow_crashes_when_it_exports_strings(run_python) -> None:
-    process = run_python("import tensorflow as tf; tf.experimental.dlpack.to_dlpack(tf.constant(['a']))")
+def test_tensorflow_crashes_when_it_exports_strings(run_warm) -> None:
+    process = run_warm("import tensorflow as tf; tf.experimental.dlpack.to_dlpack(tf.constant(['a']))")
     assert process.returncode != 0
 
 
-def test_tensorflow_crashes_on_misaligned_memory(run_python) -> None:
-    process = run_python(
+def test_tensorflow_crashes_on_misaligned_memory(run_warm) -> None:
+    process = run_warm(
         """
         import numpy as np, tensorflow as tf
         raw = np.zeros(4 * 1001 + 64, np.uint8)
@@ -33,8 +33,8 @@ def test_tensorflow_crashes_on_misaligned_memory(run_python) -> None:
     assert process.returncode != 0
 
 
-def test_tensorflow_hazards_are_guarded(run_python) -> None:
-    process = run_python(
+def test_tensorflow_hazards_are_guarded(run_warm) -> None:
+    process = run_warm(
         """
         import numpy as np, tensorflow as tf, zerocopy as zc
         from zerocopy.protocols.array_interface import aligned_empty

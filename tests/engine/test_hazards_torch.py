@@ -16,14 +16,14 @@ import zerocopy as zc
 torch = pytest.importorskip("torch")
 
 
-def test_torch_aborts_on_negative_strides(run_python) -> None:
-    process = run_python("import numpy as np, torch; torch.from_dlpack(np.arange(4.)[::-1])")
+def test_torch_aborts_on_negative_strides(run_warm) -> None:
+    process = run_warm("import numpy as np, torch; torch.from_dlpack(np.arange(4.)[::-1])")
     assert process.returncode != 0
 
 
 @pytest.mark.parametrize("twice", [False, True])
-def test_negative_strides_reach_torch_as_a_copy(run_python, twice: bool) -> None:
-    process = run_python(
+def test_negative_strides_reach_torch_as_a_copy(run_warm, twice: bool) -> None:
+    process = run_warm(
         f"""
         import numpy as np, zerocopy as zc
         if {twice}: zc.convert(np.arange(4.), to="torch")  # the fast path exists now

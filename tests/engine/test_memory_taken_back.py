@@ -83,8 +83,8 @@ print(aliases)
 """
 
 
-def run(run_python, target: str, wrap: str, dtypes: str, options: list[dict]) -> int:
-    process = run_python(
+def run(run_warm, target: str, wrap: str, dtypes: str, options: list[dict]) -> int:
+    process = run_warm(
         PROGRAM.format(target=target, wrap=wrap, dtypes=dtypes, options=options, changes=CHANGES)
     )
     assert process.returncode == 0, (process.returncode, process.stderr[-3000:])
@@ -92,20 +92,20 @@ def run(run_python, target: str, wrap: str, dtypes: str, options: list[dict]) ->
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_tensor_that_changes_its_memory_leaves_results_intact(run_python, target: str) -> None:
+def test_tensor_that_changes_its_memory_leaves_results_intact(run_warm, target: str) -> None:
     options: list[dict] = [{}, {"copy": None, "writable": None}]
-    aliases = run(run_python, target, "t", "(torch.float32, torch.int16)", options)
+    aliases = run(run_warm, target, "t", "(torch.float32, torch.int16)", options)
     assert aliases or target in ("cupy", "numba")
 
 
 @pytest.mark.parametrize("target", [name for name in TARGETS if name in ("jax", "tensorflow", "numpy")])
-def test_bfloat16_tensor_that_changes_its_memory_leaves_results_intact(run_python, target: str) -> None:
-    assert run(run_python, target, "t", "(torch.bfloat16,)", [{}, {"copy": None, "writable": None}])
+def test_bfloat16_tensor_that_changes_its_memory_leaves_results_intact(run_warm, target: str) -> None:
+    assert run(run_warm, target, "t", "(torch.bfloat16,)", [{}, {"copy": None, "writable": None}])
 
 
 @pytest.mark.parametrize("target", TABLES)
-def test_column_that_changes_its_memory_leaves_tables_intact(run_python, target: str) -> None:
-    run(run_python, target, "{'x': t}", "(torch.float32,)", [{}])
+def test_column_that_changes_its_memory_leaves_tables_intact(run_warm, target: str) -> None:
+    run(run_warm, target, "{'x': t}", "(torch.float32,)", [{}])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -121,8 +121,8 @@ def test_storage_of_an_aliased_tensor_is_not_resizable(target: str, dtype) -> No
         assert not (zc.shares_memory(x, result) and x.untyped_storage().resizable())
 
 
-def test_view_keeps_memory_that_a_tensor_gives_up(run_python) -> None:
-    process = run_python(
+def test_view_keeps_memory_that_a_tensor_gives_up(run_warm) -> None:
+    process = run_warm(
         """
         import numpy as np, torch, zerocopy as zc
         for change in ("t.data = torch.zeros(3)", "t.set_()"):
@@ -137,9 +137,9 @@ def test_view_keeps_memory_that_a_tensor_gives_up(run_python) -> None:
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_buffers_that_are_converted_cannot_be_resized(run_python, target: str) -> None:
+def test_buffers_that_are_converted_cannot_be_resized(run_warm, target: str) -> None:
     """bytearray, array.array, mmap and ndarray refuse, because the result exports their buffer."""
-    process = run_python(
+    process = run_warm(
         f"""
         import array, mmap
         import numpy as np, zerocopy as zc
@@ -171,9 +171,9 @@ def test_buffers_that_are_converted_cannot_be_resized(run_python, target: str) -
     assert process.returncode == 0, process.stderr
 
 
-def test_hazard_ctypes_resize_frees_memory_under_a_buffer(run_python) -> None:
+def test_hazard_ctypes_resize_frees_memory_under_a_buffer(run_warm) -> None:
     """ctypes does not count exports of its memory, so no guard is possible (docs/hazards.md)."""
-    process = run_python(
+    process = run_warm(
         """
         import ctypes
         import zerocopy as zc

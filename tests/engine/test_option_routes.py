@@ -11,6 +11,7 @@ import pytest
 from helpers.arrays import sample
 from helpers.frameworks import ALIASING, HOST, PAIRS
 from helpers.option_cases import OPTIONS, TABLE_OPTIONS, describe, outcome, tables, variants
+from helpers.tiers import sampled
 
 import zerocopy as zc
 from zerocopy._engine import routes
@@ -47,7 +48,7 @@ def compare(x: Any, warm: Any, to: str, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_any_ndarray_converts_as_without_a_route(to: str, options: dict[str, Any]) -> None:
     warm = sample("f4", (64,))
-    for x in variants().values():
+    for (x,) in sampled(4, list(variants().values()), first=HOST.index(to) + OPTIONS.index(options)):
         compare(x, warm, to, options)
 
 
@@ -105,16 +106,15 @@ def test_torch_tensors_of_one_type_convert_as_without_a_route(to: str) -> None:
         torch.arange(8.0)[::2],
         torch.empty(0),
     ]
-    for options in OPTIONS:
-        for x in tensors:
-            if x.layout is torch.strided and not x.is_quantized and x.device.type == "cpu":
-                compare(x, warm, to, options)
-                continue
-            routes.clear()
-            cold = outcome_of_memoryless(x, to, options)
-            with suppress(zc.CopyRequiredError):
-                zc.convert(warm, to, **options)
-            assert outcome_of_memoryless(x, to, options) == cold
+    for options, x in sampled(3, OPTIONS, tensors, first=HOST.index(to)):
+        if x.layout is torch.strided and not x.is_quantized and x.device.type == "cpu":
+            compare(x, warm, to, options)
+            continue
+        routes.clear()
+        cold = outcome_of_memoryless(x, to, options)
+        with suppress(zc.CopyRequiredError):
+            zc.convert(warm, to, **options)
+        assert outcome_of_memoryless(x, to, options) == cold
 
 
 def outcome_of_memoryless(x: Any, to: str, options: dict[str, Any]) -> Any:
@@ -145,10 +145,9 @@ def compare_tables(table: Any, warm: Any, to: str, options: dict[str, Any]) -> N
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("to", HOST)
 def test_tables_convert_as_without_a_route(to: str) -> None:
-    for warm, others in tables():
-        for options in TABLE_OPTIONS:
-            for table in (warm, *others):
-                compare_tables(table, warm, to, options)
+    for number, (warm, others) in enumerate(tables()):
+        for options, table in sampled(5, TABLE_OPTIONS, (warm, *others), first=number + HOST.index(to)):
+            compare_tables(table, warm, to, options)
 
 
 @pytest.mark.parametrize(

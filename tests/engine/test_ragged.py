@@ -264,7 +264,7 @@ def test_tensorflow_reads_wrong_rows_through_invalid_offsets(offsets: Any) -> No
     assert sum(len(row) for row in x.to_list()) != offsets[-1]
 
 
-def test_awkward_reads_outside_its_memory_through_invalid_offsets(run_python: Any) -> None:
+def test_awkward_reads_outside_its_memory_through_invalid_offsets(run_warm: Any) -> None:
     """The hazard: a reduction reads at any offset, and can end the process."""
     pytest.importorskip("awkward")
     code = """
@@ -273,7 +273,7 @@ def test_awkward_reads_outside_its_memory_through_invalid_offsets(run_python: An
         lists = ak.contents.ListOffsetArray(ak.index.Index(np.array([0, 10_000_000_000, 3, 8])), content)
         print(ak.sum(ak.Array(lists), axis=1))
     """
-    assert run_python(code).returncode != 0
+    assert run_warm(code).returncode != 0
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)

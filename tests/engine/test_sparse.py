@@ -150,9 +150,9 @@ def test_index_types_that_differ_are_cast_with_a_reason(form: str) -> None:
     np.testing.assert_array_equal(dense(result), x.toarray())
 
 
-def test_jax_without_64_bits_casts_indices_that_fit_and_refuses_others(run_python) -> None:
+def test_jax_without_64_bits_casts_indices_that_fit_and_refuses_others(run_warm) -> None:
     pytest.importorskip("jax")
-    process = run_python(
+    process = run_warm(
         """
 import numpy as np, scipy.sparse as sp, zerocopy as zc
 x = sp.csr_array(np.eye(4, dtype="f4"))
@@ -220,7 +220,7 @@ def test_negative_indices_of_jax_are_refused(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["csr", "csc", "bsr"])
 @pytest.mark.parametrize("flag", ["has_canonical_format", "has_sorted_indices"])
-def test_row_pointers_outside_the_array_are_not_followed(run_python, form: str, flag: str) -> None:
+def test_row_pointers_outside_the_array_are_not_followed(run_warm, form: str, flag: str) -> None:
     setup = f"""
         import mmap, os
         import numpy as np, scipy.sparse as sp
@@ -236,7 +236,7 @@ def test_row_pointers_outside_the_array_are_not_followed(run_python, form: str, 
         x.data, x.indices, x.indptr = np.ones(shape), indices, np.array([0, 10**6, 1024, 1024], np.int32)
         x.__dict__.pop("_has_canonical_format", None), x.__dict__.pop("_has_sorted_indices", None)
         """
-    assert run_python(setup + f"x.{flag}").returncode < 0  # the hazard
+    assert run_warm(setup + f"x.{flag}").returncode < 0  # the hazard
     attempts = f"""
         calls = [zc.convert, lambda x, to: zc.convert(x, to, validate="full"), lambda x, to: zc.view(x)]
         for to in {set(SPARSE) - {"scipy"}}:
@@ -249,7 +249,7 @@ def test_row_pointers_outside_the_array_are_not_followed(run_python, form: str, 
                 else:
                     raise SystemExit(to)
         """
-    done = run_python(setup + attempts)
+    done = run_warm(setup + attempts)
     assert done.returncode == 0, (done.returncode, done.stderr)
 
 

@@ -72,7 +72,7 @@ def test_tensorflow_lists_devices_without_starting_cuda(two_gpus, monkeypatch) -
         ("tpu,cpu", ["cpu"]),
     ],
 )
-def test_jax_lists_devices_without_starting_a_backend(run_python: RunPython, platforms: str, listed) -> None:
+def test_jax_lists_devices_without_starting_a_backend(run_warm: RunPython, platforms: str, listed) -> None:
     pytest.importorskip("jax")
     program = f"""
 import importlib.util
@@ -88,7 +88,7 @@ jax.config.update("jax_platforms", {platforms!r} or None)
 cuda_driver.is_started, cuda_driver.driver, gpus.count = lambda: False, object, lambda: 2
 print([*zc.frameworks()["jax"].devices], xla_bridge.backends_are_initialized())
 """
-    completed = run_python(program)
+    completed = run_warm(program)
     assert completed.stdout == f"{listed} False\n", completed.stderr
 
 
@@ -98,7 +98,7 @@ def test_jax_lists_the_devices_of_backends_that_have_started() -> None:
     assert registry.by_name("jax").devices()[0] == "cpu"
 
 
-def test_frameworks_starts_no_backend(run_python: RunPython) -> None:
+def test_frameworks_starts_no_backend(run_warm: RunPython) -> None:
     """A process that has imported JAX and TensorFlow lists them, and forks."""
     for name in ("jax", "tensorflow", "torch"):
         pytest.importorskip(name)
@@ -110,7 +110,7 @@ from jax._src import xla_bridge
 from tensorflow.python.eager import context
 print(xla_bridge.backends_are_initialized(), context.context_safe() is None, torch.cuda.is_initialized())
 """
-    completed = run_python(program, JAX_PLATFORMS="")
+    completed = run_warm(program, JAX_PLATFORMS="")
     assert completed.stdout == "False True False\n", completed.stderr
 
 

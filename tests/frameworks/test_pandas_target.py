@@ -248,9 +248,9 @@ def test_copy_of_a_frame_keeps_values_and_types_in_new_memory() -> None:
     assert one.columns.tolist() == ["c", "x"]
 
 
-def test_jax_refuses_64_bits_with_x64_off(run_python) -> None:
+def test_jax_refuses_64_bits_with_x64_off(run_warm) -> None:
     """Hazard 7: ``jax.numpy.asarray(series)`` truncates 64 bits to 32 silently."""
-    completed = run_python(
+    completed = run_warm(
         """
         import jax, numpy as np, pandas as pd, zerocopy as zc
         frame = pd.DataFrame({"x": [2**40, 1], "y": np.ones(2, "f4")})

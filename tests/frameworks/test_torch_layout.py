@@ -34,8 +34,8 @@ MODES = {
 }
 
 
-def test_the_layout_does_not_depend_on_modes_of_the_first_use(run_python) -> None:
-    result = run_python(f"""
+def test_the_layout_does_not_depend_on_modes_of_the_first_use(run_warm) -> None:
+    result = run_warm(f"""
         import contextlib, sys
         sys.path.insert(0, "tests")
         import numpy as np, torch, torch._subclasses.fake_tensor
@@ -71,11 +71,12 @@ TRANSFORMATIONS = [
 ]
 
 
-def test_the_first_use_is_in_a_function_that_torch_transforms(run_python) -> None:
-    result = run_python(f"""
+def test_the_first_use_is_in_a_function_that_torch_transforms(run_warm) -> None:
+    result = run_warm(f"""
         import sys
         sys.path.insert(0, "tests")
         import numpy as np, torch
+        import torch._dynamo, torch._decomp.decompositions_for_jvp  # 1 s in each child
         import zerocopy as zc
         from helpers.forked_child import in_child
 

@@ -214,9 +214,9 @@ def test_the_graph_is_freed_with_the_pullback() -> None:
 
 
 def test_large_arrays_under_jit_do_not_hang(
-    run_python: Callable[..., subprocess.CompletedProcess[str]],
+    run_warm: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
-    result = run_python(
+    result = run_warm(
         """
         import jax, jax.numpy as jnp, torch, zerocopy as zc
         call = zc.bridge(lambda x: torch.sin(x) @ x, to="jax", source="torch")
@@ -274,8 +274,8 @@ def test_64_bit_results_without_x64_are_refused_under_jit() -> None:
                 run(x)
 
 
-def test_arguments_on_several_devices(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    result = run_python(
+def test_arguments_on_several_devices(run_warm: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    result = run_warm(
         """
         import jax, torch, zerocopy as zc
         one, two = (jax.device_put(jax.numpy.ones(2), device) for device in jax.devices())

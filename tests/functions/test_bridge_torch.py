@@ -304,8 +304,8 @@ def test_a_tensorflow_function() -> None:
 # -- refusals ------------------------------------------------------------------------
 
 
-def test_64_bits_without_x64(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    result = run_python(
+def test_64_bits_without_x64(run_warm: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    result = run_warm(
         """
         import torch, zerocopy as zc
         function = zc.bridge(lambda x: x * 2, to="torch", source="jax")

@@ -4,15 +4,16 @@ The quick tier leaves out tests with the marker ``full``, and runs a parametrise
 array of its parameters instead of their product: each pair of values of two parameters occurs in at least
 one case. A source and a target are an exception, because an exporter is independent of the importer: each of
 both occurs, and with each value of a third parameter. The marker ``every_pair`` on a test keeps their pairs.
-The full tier finds the faults that depend on three values at once. ``python -m tests.faults`` measures what
-each tier finds.
+`sampled` thins the loops inside a test. The full tier finds the faults that depend on more values at once.
+``python -m tests.faults`` measures what each tier finds.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable
-from itertools import combinations
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import combinations, product
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,9 @@ SMALLEST_PRODUCT = 24
 
 #: Names of parameters that are frameworks: an exporter of one and an importer of another are independent.
 INDEPENDENT = frozenset(("source", "target", "to"))
+
+#: Whether every test runs whole; also in a program that uses a helper without pytest.
+_runs_all = True
 
 #: One or two parameters with their values.
 Combination = tuple[tuple[str, Hashable], ...]
@@ -35,12 +39,40 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "full: runs with --full only; the quick tier has a cheaper test of the same"
     )
     config.addinivalue_line("markers", "every_pair: the quick tier keeps each pair of a source and a target")
+    global _runs_all
+    _runs_all = _runs_every_test(config)
+
+
+def runs_all() -> bool:
+    """Whether every test runs whole."""
+    return _runs_all
+
+
+def _runs_every_test(config: pytest.Config) -> bool:
+    """Whether all tests are requested, or one is named by its node id."""
+    return config.getoption("--full") or any("::" in argument for argument in config.args)
+
+
+def sampled(every: int, *values: Sequence[Any], first: int = 0) -> Iterator[tuple[Any, ...]]:
+    """Yield the product of lists; in the quick tier one case of `every`, as in a Latin square.
+
+    These are the cases whose indexes and `first` have a sum that `every` divides. If `first` is the sum of
+    the indexes of the test's parameters, these occur with all values of the lists.
+    """
+    for case in product(*map(enumerate, values)):
+        if _runs_all or (first + sum(index for index, _ in case)) % every == 0:
+            yield tuple(value for _, value in case)
+
+
+def sample_size(full: int, quick: int) -> int:
+    """Return the number of repetitions, examples or seeds in this tier."""
+    return full if _runs_all else quick
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the tests of the quick tier, unless all are requested or a test is named by its node id."""
-    if config.getoption("--full") or any("::" in argument for argument in config.args):
+    if _runs_every_test(config):
         return
     kept = quick_tier(items)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])

@@ -12,6 +12,7 @@ import pytest
 from helpers.hostile import runner
 from helpers.hostile.check import check
 from helpers.hostile.generate import case
+from helpers.warm import WarmProcess
 
 COUNT, PARTS = 2_000, 4
 
@@ -30,12 +31,12 @@ def _first(part: int) -> int:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_hostile_inputs_are_converted_correctly_or_refused(part: int) -> None:
+def test_hostile_inputs_are_converted_correctly_or_refused(part: int, warm_process: WarmProcess) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("tensorflow")
     size, first = COUNT // PARTS, _first(part)
     print(f"seeds {first} to {first + size - 1}")
-    report = runner.run(first, first + size)
+    report = runner.run(first, first + size, warm=warm_process)
     assert sum(report.counts.values()) == size
     assert not report.findings, str(report)
 

@@ -259,6 +259,7 @@ def test_uninstall_and_install_again(client) -> None:
     assert sent(client, partial(tasks.make, "numpy", MIB))["mapped"]
 
 
+@pytest.mark.full
 def test_workers_with_different_addresses_of_one_machine() -> None:
     """The handshake decides, not the addresses."""
     nanny = {"cls": distributed.Nanny}

@@ -150,9 +150,9 @@ def test_objects_that_a_handle_cannot_carry_are_sent_as_before() -> None:
 
 
 @pytest.mark.parametrize("imported", ["before", "after"])
-def test_torch_reducers_get_what_a_handle_cannot_carry(run_python, imported: str) -> None:
+def test_torch_reducers_get_what_a_handle_cannot_carry(run_warm, imported: str) -> None:
     pytest.importorskip("torch")
-    process = run_python(
+    process = run_warm(
         f"""
         import pickle, torch
         from multiprocessing.reduction import ForkingPickler

@@ -99,6 +99,7 @@ def test_the_reducer_of_rays_own_switch_is_replaced_and_put_back() -> None:
         serializers().pop(torch.Tensor)
 
 
+@pytest.mark.full
 def test_no_framework_is_imported_and_later_imports_are_registered(run_python) -> None:
     process = run_python("""
         import sys, ray
@@ -179,6 +180,7 @@ def _recipes() -> list[str]:
     return re.findall(r"```py\n(.*?)```", section, re.DOTALL)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [0, 1], ids=["put and get", "Ray Data"])
 def test_the_recipes_of_the_page_run(run_python, number: int) -> None:
     pytest.importorskip("jax")

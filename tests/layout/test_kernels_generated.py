@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers.kernel_cases import RANDOM, use
 from helpers.layout_cases import field, native_bits
+from helpers.tiers import sample_size
 from hypothesis import given, settings, strategies as st
 
 from zerocopy import aos_to_soa, soa_to_aos
@@ -60,7 +61,7 @@ def records_of(overlap: bool) -> st.SearchStrategy[np.dtype]:
 
 
 #: Numba compiles a loop for each record type, so that it has few examples.
-IMPLEMENTATIONS = [("streaming", 150), ("ordinary", 150), ("numpy", 50), ("numba", 8)]
+IMPLEMENTATIONS = [("streaming", 150), ("ordinary", 150), ("numpy", 50), ("numba", sample_size(8, 3))]
 
 
 @pytest.mark.parametrize(("implementation", "examples"), IMPLEMENTATIONS)

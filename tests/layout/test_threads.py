@@ -115,7 +115,7 @@ def with_layer(layer: str) -> None:
         pytest.importorskip("numba.np.ufunc.omppool", exc_type=ImportError)
 
 
-@pytest.mark.parametrize("layer", ["workqueue", "omp"])
+@pytest.mark.parametrize("layer", ["workqueue", pytest.param("omp", marks=pytest.mark.full)])
 def test_numbas_threading_layers_are_not_entered(run_python, layer: str) -> None:
     """While another thread is in such a layer, before a fork and after it."""
     with_layer(layer)

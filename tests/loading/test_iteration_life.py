@@ -351,8 +351,8 @@ def test_interpreter_ends_with_a_blocked_reader(run_python) -> None:
 
 
 @pytest.mark.parametrize("options", ["", "shuffle=True", "layout='matrix', dtype='float64', prefetch=1000"])
-def test_interpreter_ends_with_an_iterator_alive(run_python, options: str) -> None:
-    completed = run_python(ALIVE.format(options=options))
+def test_interpreter_ends_with_an_iterator_alive(run_warm, options: str) -> None:
+    completed = run_warm(ALIVE.format(options=options), finalized=True)
     assert (completed.returncode, completed.stdout, completed.stderr) == (0, "ends\n", "")
 
 
@@ -416,9 +416,9 @@ for batch in loader: signal.raise_signal(signal.SIGINT)
     ("handler", "status"),
     [("", -signal.SIGTERM), ("lambda *_: sys.exit(3)", 3), ("lambda *_: (iterator.close(), sys.exit(4))", 4)],
 )
-def test_terminate_in_next(run_python, handler: str, status: int) -> None:
+def test_terminate_in_next(run_warm, handler: str, status: int) -> None:
     """Without a handler, with one that exits, and with one that closes the iterator."""
-    completed = run_python(
+    completed = run_warm(
         SIGNALS
         + f"""
 import zerocopy.loading.prefetcher as prefetcher

@@ -248,16 +248,17 @@ if __name__ == "__main__":
 """
 
 
-def test_forked_workers_deliver_each_row_once(path: str, run_python) -> None:
+def test_forked_workers_deliver_each_row_once(path: str, run_warm) -> None:
     cases = [{"shuffle": False}, {"shuffle": True, "epochs": 2}]
     code = WORKERS.format(cases=cases, path=path, persistent=(False, True), method="fork")
-    completed = run_python(code)
+    completed = run_warm(code)
     assert completed.returncode == 0, completed.stderr
 
 
-def test_spawned_workers_deliver_each_row_once(path: str, run_python) -> None:
+@pytest.mark.full
+def test_spawned_workers_deliver_each_row_once(path: str, run_warm) -> None:
     code = WORKERS.format(cases=[{"shuffle": True}], path=path, persistent=(True,), method="spawn")
-    completed = run_python(code)
+    completed = run_warm(code)
     assert completed.returncode == 0, completed.stderr
 
 

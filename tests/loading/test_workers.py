@@ -166,9 +166,11 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(("method", "workers"), [("fork", 2), ("spawn", 1)])
-def test_states_and_repeated_epochs_of_a_data_loader(method: str, workers: int, run_python: Any) -> None:
-    completed = run_python(STATES.format(method=method, workers=workers))
+@pytest.mark.parametrize(
+    ("method", "workers"), [("fork", 2), pytest.param("spawn", 1, marks=pytest.mark.full)]
+)
+def test_states_and_repeated_epochs_of_a_data_loader(method: str, workers: int, run_warm: Any) -> None:
+    completed = run_warm(STATES.format(method=method, workers=workers))
     assert completed.returncode == 0, completed.stderr
 
 
@@ -213,9 +215,9 @@ for workers, persistent, every in ((0, False, 1), (0, False, 3), (1, False, 1), 
 """
 
 
-def test_a_stateful_data_loader_resumes_at_each_position(run_python: Any) -> None:
+def test_a_stateful_data_loader_resumes_at_each_position(run_warm: Any) -> None:
     pytest.importorskip("torchdata.stateful_dataloader")
-    completed = run_python(STATEFUL)
+    completed = run_warm(STATEFUL)
     assert completed.returncode == 0, completed.stderr
 
 
@@ -236,8 +238,8 @@ for to in {names!r}:
 """
 
 
-def test_a_data_loader_of_other_batches_is_refused_with_a_reason(run_python: Any) -> None:
-    completed = run_python(INDICES.format(names=["numpy"]))
+def test_a_data_loader_of_other_batches_is_refused_with_a_reason(run_warm: Any) -> None:
+    completed = run_warm(INDICES.format(names=["numpy"]))
     assert completed.returncode == 0, completed.stderr
 
 

@@ -12,6 +12,7 @@ from helpers.cuda_stubs import Machine
 from helpers.frameworks import HOST, PAIRS
 from helpers.option_cases import OPTIONS, TABLE_OPTIONS, tables, variants
 from helpers.recorded_calls import check_agrees, recording
+from helpers.tiers import sampled
 
 import zerocopy as zc
 from zerocopy._engine import routes
@@ -47,7 +48,7 @@ def agrees(x: Any, warm: Any, to: str, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("options", DISTINCT, ids=str)
 def test_any_ndarray_is_counted_as_explained(to: str, options: dict[str, Any]) -> None:
     warm = sample("f4", (64,))
-    for x in variants().values():
+    for (x,) in sampled(3, list(variants().values()), first=HOST.index(to) + DISTINCT.index(options)):
         agrees(x, warm, to, options)
 
 
@@ -72,9 +73,10 @@ def test_any_array_is_counted_as_explained(source: str, to: str) -> None:
 def test_any_table_is_counted_as_explained(to: str, number: int) -> None:
     pytest.importorskip(to.partition(".")[0])
     warm, others = tables()[number]
-    for options in (*DISTINCT, *TABLE_OPTIONS[len(OPTIONS) :]):
-        for x in (warm, *others):
-            agrees(x, warm, to, options)
+    first = number + [*HOST, "polars", "pyarrow.Table"].index(to)
+    every = (*DISTINCT, *TABLE_OPTIONS[len(OPTIONS) :])
+    for options, x in sampled(5, every, (warm, *others), first=first):
+        agrees(x, warm, to, options)
 
 
 @pytest.mark.filterwarnings("ignore")

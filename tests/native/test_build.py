@@ -207,6 +207,7 @@ def test_headers_of_numpy_1_are_refused(tree: Path) -> None:
     assert "it requires the headers of NumPy 2; this is NumPy 1.26.4" in done.stderr
 
 
+@pytest.mark.full
 @gcc
 def test_the_sdist_builds_a_wheel_with_the_whole_core(tmp_path: Path) -> None:
     """The real core, from the real sdist."""

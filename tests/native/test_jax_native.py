@@ -163,8 +163,8 @@ def test_a_result_survives_the_arrays_deletion_and_donation(to):
         del others, killed
 
 
-def test_sharded_arrays_have_no_compiled_route(run_python):
-    completed = run_python(
+def test_sharded_arrays_have_no_compiled_route(run_warm):
+    completed = run_warm(
         """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec

@@ -120,8 +120,8 @@ def test_float8_does_not_reach_tensorflow(name):
         memory_route(core.NDArrayExporter(), IMPORTER)(aligned(np.ones(64), dtype))
 
 
-def test_the_handle_is_read_for_each_call(run_python):
-    completed = run_python(
+def test_the_handle_is_read_for_each_call(run_warm):
+    completed = run_warm(
         """
 import sys
 sys.path.insert(0, "tests")

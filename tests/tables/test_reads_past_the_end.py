@@ -45,6 +45,6 @@ for name, array in cases.items():
 """
 
 
-def test_copies_of_slices_end_with_their_buffers(run_python) -> None:
-    result = run_python(_PROGRAM)
+def test_copies_of_slices_end_with_their_buffers(run_warm) -> None:
+    result = run_warm(_PROGRAM)
     assert result.returncode == 0, (result.stdout.splitlines()[-1:], result.stderr[-2000:])

@@ -49,25 +49,25 @@ def test_round_trip_keeps_the_flights(target: str, flights) -> None:
         assert converted.cast(expected.type).equals(expected), name
 
 
-@pytest.mark.parametrize("origin", HOST_TABLES)
+@pytest.mark.parametrize("source", HOST_TABLES)
 @pytest.mark.parametrize("target", TENSORS)
-def test_flights_become_tensors(target: str, origin: str, flights) -> None:
+def test_flights_become_tensors(target: str, source: str, flights) -> None:
     numeric = [f.name for f in flights.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
-    source = zc.convert(flights, to=origin)
+    x = zc.convert(flights, to=source)
     with pytest.raises(zc.UnsupportedConversionError) as caught:
-        zc.convert(source, to=target)
+        zc.convert(x, to=target)
     message = str(caught.value)
-    if describe(source).read is None:  # the values of a query are known after it has run
+    if describe(x).read is None:  # the values of a query are known after it has run
         assert "'dep_time' has 8,255 nulls in 336,776 rows" in message
     assert "'carrier' is " in message
-    converted = zc.convert(source, to=target, columns=numeric, nulls="mask")
+    converted = zc.convert(x, to=target, columns=numeric, nulls="mask")
     assert list(converted) == numeric
     for name in numeric:
         values, mask = (zc.convert(part, "numpy") for part in converted[name])
         assert int(mask.sum()) == flights[name].null_count
         expected = flights[name].drop_null().combine_chunks().to_numpy(zero_copy_only=False)
         np.testing.assert_array_equal(values[~mask], expected)
-    encoded = zc.convert(source, to=target, nulls="mask", encode=True)
+    encoded = zc.convert(x, to=target, nulls="mask", encode=True)
     assert set(encoded) == set(flights.column_names)
     assert encoded["carrier"].values.to_pylist()[:5] == flights["carrier"].slice(0, 5).to_pylist()
 

@@ -287,9 +287,9 @@ def test_options_for_tables_are_refused_for_tensors() -> None:
         zc.convert(np.ones((3, 2)), to="torch", names=["a", "b"])
 
 
-def test_64_bits_into_jax_are_refused_with_x64_off(run_python) -> None:
+def test_64_bits_into_jax_are_refused_with_x64_off(run_warm) -> None:
     pytest.importorskip("jax")
-    completed = run_python(
+    completed = run_warm(
         """
         import pyarrow as pa, zerocopy as zc
         stamp = pa.array([1], pa.timestamp("s"))

@@ -129,11 +129,11 @@ def source_of(kind: str, columns: int) -> Any:
 
 
 @pytest.mark.parametrize("target", ["numpy", *HOST])
-@pytest.mark.parametrize("kind", ["dict", "records", "pandas matrix", "pandas numbers", *HOST])
-def test_calls_grow_with_the_number_of_columns(kind: str, target: str) -> None:
-    if kind in ("duckdb", "records") and kind == target:
+@pytest.mark.parametrize("source", ["dict", "records", "pandas matrix", "pandas numbers", *HOST])
+def test_calls_grow_with_the_number_of_columns(source: str, target: str) -> None:
+    if source in ("duckdb", "records") and source == target:
         pytest.skip("the object itself")
-    few, many = source_of(kind, FEW), source_of(kind, MANY)
+    few, many = source_of(source, FEW), source_of(source, MANY)
     for convert in (zc.explain, zc.convert):
         convert(few, target)  # imports, and the caches of types
         before = calls(lambda c=convert: c(few, target))

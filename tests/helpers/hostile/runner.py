@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from helpers.paths import ROOT
+from helpers.warm import WarmProcess
 
 _WORKER = Path(__file__).with_name("worker.py")
 
@@ -42,11 +44,17 @@ class Report:
         return "\n".join(lines)
 
 
-def run(first: int, last: int, family: str = "") -> Report:
-    """Run the seeds from `first` to before `last`."""
+def run(first: int, last: int, family: str = "", warm: WarmProcess | None = None) -> Report:
+    """Run the seeds from `first` to before `last`; a warm process has imported the frameworks."""
     report = Report()
     with tempfile.TemporaryDirectory(prefix="zerocopy-hostile-") as folder:
         errors = Path(folder, "worker-errors")
+        if warm is not None:
+            process = warm.run(_program(folder, first, last, family), **_environment(folder, {}))
+            if process.returncode:
+                raise RuntimeError(f"the worker failed: {process.stderr[-3000:]}")
+            _read(Path(folder, "log"), report)
+            return report
         with errors.open("wb") as stderr:
             process = subprocess.run(
                 [sys.executable, str(_WORKER), folder, str(first), str(last), family],
@@ -54,7 +62,7 @@ def run(first: int, last: int, family: str = "") -> Report:
                 stderr=stderr,
                 stdin=subprocess.DEVNULL,
                 cwd=ROOT,
-                env=_environment(folder),
+                env=_environment(folder, os.environ),
                 timeout=600 + 5 * (last - first),
                 check=False,
             )
@@ -64,7 +72,19 @@ def run(first: int, last: int, family: str = "") -> Report:
     return report
 
 
-def _environment(folder: str) -> dict[str, str]:
+def _program(folder: str, first: int, last: int, family: str) -> str:
+    """Return the program of a worker."""
+    return f"""
+        import faulthandler, sys
+        from pathlib import Path
+        sys.path.insert(0, "tests")
+        from helpers.hostile import worker
+        faulthandler.enable()
+        worker.main(Path({folder!r}), {first}, {last}, {family!r})
+    """
+
+
+def _environment(folder: str, base: Mapping[str, str]) -> dict[str, str]:
     paths = [str(ROOT), str(ROOT / "tests")]
     quiet = {
         "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -72,7 +92,7 @@ def _environment(folder: str) -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": "",
         "TMPDIR": folder,
     }
-    return {**os.environ, **quiet, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**base, **quiet, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _read(log: Path, report: Report) -> None:
