@@ -120,7 +120,7 @@ FREE_OF_FORKS = {
     # The thread of one iterator creates and uses it; that thread does not exist in a forked child.
     "loading/reading.py": {"ThreadPoolExecutor"},
     # Of the page's server, whose process does not run the user's program and does not fork.
-    "monitor/web/server.py": {"Event"},
+    "monitor/web/server.py": {"Event", "ThreadPoolExecutor"},
 }
 
 

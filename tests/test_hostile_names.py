@@ -273,13 +273,21 @@ def test_the_terminal() -> None:
 
 
 def test_the_page() -> None:
+    pytest.importorskip("bokeh")
     from zerocopy.monitor.observer import rates
-    from zerocopy.monitor.web.drawing import Moment
-    from zerocopy.monitor.web.pages import CHARTS, PAGES
+    from zerocopy.monitor.web.drawing import ChartView
+    from zerocopy.monitor.web.pages import PAGES
+    from zerocopy.monitor.web.parts import Chart, Moment
 
     moment = Moment(SAMPLE, rates(SAMPLE, SAMPLE))
-    figures = {title: chart.values(moment) for title, chart in CHARTS.items()}
-    check("".join(page.html(moment, [(0.0, figures)], 1.0) for page in PAGES))
+    shown = ""
+    for part in {part for page in PAGES for part in page.parts if not isinstance(part, Chart)}:
+        shown += part.html(moment)
+    for chart in [part for page in PAGES for part in page.parts if isinstance(part, Chart)]:
+        view = ChartView(chart)
+        view.update([moment], 10)
+        shown += view._head.text
+    check(shown)
 
 
 def test_what_is_kept_and_that_a_second_pass_changes_nothing() -> None:

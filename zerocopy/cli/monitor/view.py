@@ -17,7 +17,7 @@ from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.report import summary, text_table
 from zerocopy.monitor.sample import Card, Machine, Sample
 from zerocopy.monitor.web import contents
-from zerocopy.monitor.web.drawing import Chart, Moment, Table, show
+from zerocopy.monitor.web.parts import Chart, Moment, Table, show
 
 #: Width of the names of the parts.
 _LABEL = 12

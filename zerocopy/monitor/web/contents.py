@@ -10,7 +10,7 @@ from zerocopy.monitor.conversion import ConversionRow, rows_of, sort
 from zerocopy.monitor.memory_split import PARTS, MemorySplit, memory_split
 from zerocopy.monitor.report import count_cells, short_path, summary
 from zerocopy.monitor.sample import Card, ProcessRecord
-from zerocopy.monitor.web.drawing import (
+from zerocopy.monitor.web.parts import (
     COLORS,
     GRAY,
     Cell,

@@ -1,228 +1,216 @@
-"""The parts of a page: charts over time, tables and paragraphs, as HTML in which every text is escaped."""
+"""The charts, tables and paragraphs of an open page, as elements of Bokeh."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from zerocopy.formatting import format_bytes
+from bokeh.layouts import column
+from bokeh.models import (
+    AdaptiveTicker,
+    ColumnDataSource,
+    CustomJSTickFormatter,
+    DataRange1d,
+    InlineStyleSheet,
+    Range1d,
+)
+from bokeh.models.widgets import Div
+from bokeh.plotting import figure
+
 from zerocopy.formatting.html import escape
-from zerocopy.monitor.observer import Rates
-from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.web.parts import COLORS, SUFFIXES, Chart, Moment, Table, Text, Unit, Values, show
 
-#: The colours of Okabe and Ito, which people with colour blindness can distinguish, on light and dark pages.
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7f00")
-GRAY = "#8c959f"
+#: The style of texts and tables: the page's style does not apply in the shadow DOM of Bokeh's elements.
+STYLE = """
+:host { color: #24292f }
+p, table { font: 14px system-ui, sans-serif }
+h2 { font: 600 15px system-ui, sans-serif; margin: 10px 0 4px }
+p { margin: 4px 0; overflow-wrap: anywhere }
+table { border-collapse: collapse; width: 100%; max-width: 1100px }
+th, td { text-align: left; vertical-align: top; padding: 3px 12px 3px 0; overflow-wrap: anywhere }
+th { font-weight: 600; border-bottom: 1px solid #80808080; overflow-wrap: normal }
+td code { white-space: nowrap }
+td.number, th.number { text-align: right; white-space: nowrap }
+tr.note td { padding: 0 0 8px 12px; border-bottom: 1px solid #80808040 }
+code { font-family: ui-monospace, monospace; font-size: 13px }
+.bad { color: #b35900; font-weight: 600 }
+.legend { display: flex; flex-wrap: wrap; gap: 2px 14px; font: 13px system-ui, sans-serif }
+.legend b { font-weight: 600 }
+.legend span { overflow-wrap: anywhere }
+.legend i { display: inline-block; width: 10px; height: 10px; margin-right: 5px; border-radius: 2px }
+@media (prefers-color-scheme: dark) { :host { color: #d0d7de } .bad { color: #ffa657 } }
+@media (max-width: 640px) {
+  thead { display: none }
+  table, tbody, tr, td { display: block }
+  td code { white-space: normal }
+  td.number { display: inline-block; text-align: left; white-space: normal }
+  td[data-title]::before { content: attr(data-title) ": "; opacity: 0.75 }
+  td:empty { display: none }
+  tr { padding: 4px 0 }
+}
+"""
+TEXT = {"light": "#24292f", "dark": "#d0d7de"}
 #: Lines or areas of one chart: a machine can have 144 NVLinks, or hundreds of processes.
 MOST_LABELS = 20
 
-Unit = Literal["bytes", "bytes/s", "percent", "count", "MHz", "W", "°C"]
-Values = Mapping[str, float | None]
-_SUFFIXES = {"percent": "%", "count": ""}
+# Bokeh's own formatters have neither units of 1024 with a space nor the time zone of the browser.
+_TICK = """
+const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+if (!unit.startsWith("bytes")) return `${tick.toLocaleString("en")} ${unit}`.trim();
+let value = tick, power = 0;
+while (value >= 1024 && power < 4) { value /= 1024; power++ }
+return `${+value.toFixed(1)} ${units[power]}${unit.slice(5)}`;
+"""
+_TIME = "return new Date(tick).toLocaleTimeString([], {hourCycle: 'h23'})"
 
 
-class Moment(NamedTuple):
-    """A sample, and the rates at its time."""
-
-    sample: Sample
-    rates: Rates | None
-
-
-#: The times of the last minutes, and the values of all charts by title.
-History = Sequence[tuple[float, Mapping[str, Values]]]
-
-
-def show(value: float | None, unit: Unit) -> str:
-    """Return a figure with its unit.
-
-    Examples
-    --------
-    >>> show(1536, "bytes/s"), show(None, "percent"), show(41, "percent"), show(0.25, "count")
-    ('1.5 KiB/s', 'N/A', '41 %', '0.2')
-    """
-    if value is None:
-        return "N/A"
-    if unit in ("bytes", "bytes/s"):
-        return format_bytes(round(value)) + unit[5:]
-    text = f"{value:,.1f}" if 0 < value < 10 and value != int(value) else f"{value:,.0f}"
-    return f"{text} {_SUFFIXES.get(unit, unit)}".rstrip()
+def _div(**options: Any) -> Any:
+    """Return an element of text. File names may contain TeX, for which Bokeh would load MathJax."""
+    styles: list[Any] = [InlineStyleSheet(css=STYLE)]
+    return Div(stylesheets=styles, sizing_mode="stretch_width", disable_math=True, **options)
 
 
 # -- tables and paragraphs -----------------------------------------------------------------
 
 
-class Cell(NamedTuple):
-    """A text and its style: "code" or "bad"."""
+class TextView:
+    """A table or paragraphs in one open page; hidden while they have no text.
 
-    text: str
-    look: str = ""
-
-    def html(self) -> str:
-        """Return the text as HTML."""
-        text = escape(self.text)
-        if not text or not self.look:
-            return text
-        return f"<code>{text}</code>" if self.look == "code" else f'<span class="{self.look}">{text}</span>'
-
-
-Row = Sequence[Cell | str]
-
-
-class Table(NamedTuple):
-    """The content of a table: titles of columns, of which those with "#" are of numbers, and rows of cells.
-
-    A row of one cell is a note on the row above it. `absent` is shown if there are no rows; "" shows nothing,
-    not even the title.
+    The text is replaced as a whole: Bokeh's DataTable kept its first figures for three seconds, although its
+    source had changed (Bokeh 3.9).
     """
 
-    title: str
-    heads: Sequence[str]
-    rows: Callable[[Moment], Sequence[Row]]
-    absent: str = "none"
+    def __init__(self, part: Table | Text) -> None:
+        self._part, self.model = part, _div(min_width=280)
 
-    def html(self, moment: Moment) -> str:
-        """Return the table as HTML."""
-        title, rows = f"<h2>{escape(self.title)}</h2>", self.rows(moment)
-        if not rows:
-            return f"{title}<p>{escape(self.absent)}</p>" if self.absent else ""
-        heads = [(head.removeprefix("#"), "number" if head.startswith("#") else "") for head in self.heads]
-        head = "".join(f'<th class="{look}" scope="col">{escape(text)}</th>' for text, look in heads)
-        body = "".join(_row(row, heads) for row in rows)
-        return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    def update(self, moments: Sequence[Moment], keep: int) -> None:
+        """Show the newest moment."""
+        if moments:
+            self.model.text = self._part.html(moments[-1])
+            self.model.visible = bool(self.model.text)
 
-
-def _row(row: Row, heads: Sequence[tuple[str, str]]) -> str:
-    cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
-    if len(cells) == 1 and len(heads) > 1:
-        return f'<tr class="note"><td colspan="{len(heads)}">{cells[0].html()}</td></tr>'
-    texts = [
-        f'<td class="{look}" data-title="{escape(title)}">{cell.html()}</td>'
-        for cell, (title, look) in zip(cells, heads, strict=True)
-    ]
-    return f"<tr>{''.join(texts)}</tr>"
-
-
-class Text(NamedTuple):
-    """Paragraphs without a title: ``lines(moment)`` returns them."""
-
-    lines: Callable[[Moment], Sequence[str]]
-    title: str = ""
-
-    def html(self, moment: Moment) -> str:
-        """Return the paragraphs as HTML."""
-        return "".join(f"<p>{escape(line)}</p>" for line in self.lines(moment))
+    def set_theme(self, theme: str) -> None:
+        """Do nothing: the style sheet follows the browser."""
 
 
 # -- charts --------------------------------------------------------------------------------
 
 
-class Chart(NamedTuple):
-    """The content of a chart: ``values(moment)`` returns the figure of each label; None cannot be read."""
+class ChartView:
+    """A chart in one open page: it creates a new Bokeh figure when the labels change."""
 
-    title: str
-    values: Callable[[Moment], Values]
-    unit: Unit
-    stacked: bool = False  # whether the figures are parts of a sum, and shown as areas
-    absent: str = "no figures yet"  # shown without labels; "" shows not even the title
-    colors: Mapping[str, str] = MappingProxyType({})  # of some labels; the others get those of `COLORS`
+    def __init__(self, chart: Chart) -> None:
+        self._chart = chart
+        self._labels: tuple[str, ...] = ()
+        self._hidden = 0
+        self._source = ColumnDataSource()
+        self._figure: Any = None
+        self._theme = "light"
+        self._head = _div()
+        self.model = column(self._head, sizing_mode="stretch_width", min_width=280)
+        self._moments: list[tuple[float, Values]] = []
 
-    def html(self, history: History) -> str:
-        """Return the title, the newest figures and the lines or areas of all figures as HTML."""
-        points = [(time, values[self.title]) for time, values in history]
-        labels = list(dict.fromkeys(label for _, values in points for label in values))
-        shown = labels[:MOST_LABELS]
-        title = f"<h2>{escape(self.title)}</h2>"
-        if not shown:
-            return f"{title}<p>{escape(self.absent)}</p>" if self.absent else ""
+    def update(self, moments: Iterable[Moment], keep: int) -> None:
+        """Add moments."""
+        new = [(moment.sample["time"] * 1000, self._chart.values(moment)) for moment in moments]
+        if not new:
+            return
+        self._moments = [*self._moments, *new][-keep:]
+        labels = tuple(dict.fromkeys(label for _, values in self._moments for label in values))
+        self._hidden = len(labels[MOST_LABELS:])
+        labels = labels[:MOST_LABELS]
+        if labels != self._labels:
+            self._labels = labels
+            self._rebuild()
+        else:
+            self._source.stream(self._data(new), rollover=keep)
+        self._head.text = self._text(new[-1][1])
+        self.model.visible = bool(self._head.text)
+
+    def set_theme(self, theme: str) -> None:
+        """Draw for a light or a dark page."""
+        self._theme = theme
+        if self._figure is not None:
+            _color(self._figure, TEXT[theme])
+
+    def _data(self, moments: list[tuple[float, Values]]) -> dict[str, Any]:
+        missing = 0.0 if self._chart.stacked else math.nan  # Bokeh cannot stack areas over a gap
+        data: dict[str, Any] = {"time": [time for time, _ in moments]}
+        for number, label in enumerate(self._labels):
+            values = [values.get(label) for _, values in moments]
+            data[f"y{number}"] = [missing if value is None else float(value) for value in values]
+        return data
+
+    def _rebuild(self) -> None:
+        self._source, self._figure = ColumnDataSource(self._data(self._moments)), None
+        if self._labels:
+            self._figure = figure(
+                x_axis_type="datetime",
+                height=190,
+                toolbar_location=None,
+                tools="",
+                sizing_mode="stretch_width",
+            )
+            self._draw()
+            _set_axes(self._figure, self._chart.unit)
+            _color(self._figure, TEXT[self._theme])
+        self.model.children = [self._head, *([self._figure] if self._figure is not None else [])]
+
+    def _draw(self) -> None:
+        """Draw lines, or areas on top of each other."""
+        names, colors = [f"y{number}" for number in range(len(self._labels))], self._colors()
+        if self._chart.stacked:
+            self._figure.varea_stack(names, x="time", source=self._source, color=colors, fill_alpha=0.75)
+            return
+        for name, color in zip(names, colors, strict=True):
+            self._figure.line("time", name, source=self._source, color=color, line_width=2)
+
+    def _colors(self) -> list[str]:
+        """Return the colour of each label."""
+        fixed = self._chart.colors
         others = iter([COLORS[number % len(COLORS)] for number in range(MOST_LABELS)])
-        colors = [self.colors[label] if label in self.colors else next(others) for label in shown]
+        return [fixed[label] if label in fixed else next(others) for label in self._labels]
+
+    def _text(self, values: Values) -> str:
+        title = f"<h2>{escape(self._chart.title)}</h2>"
+        if not self._labels:
+            return f"{title}<p>{escape(self._chart.absent)}</p>" if self._chart.absent else ""
         marks = [
             f'<span><i style="background:{color}"></i>{escape(label)} '
-            f"<b>{escape(show(points[-1][1].get(label), self.unit))}</b></span>"
-            for color, label in zip(colors, shown, strict=True)
+            f"<b>{escape(show(values.get(label), self._chart.unit))}</b></span>"
+            for color, label in zip(self._colors(), self._labels, strict=True)
         ]
-        if len(labels) > MOST_LABELS:
-            marks.append(f"<span>and {len(labels) - MOST_LABELS} more, which are not drawn</span>")
-        series = [[values.get(label) for _, values in points] for label in shown]
-        times = [time for time, _ in points]
-        return f'{title}<div class="legend">{"".join(marks)}</div>{self._drawing(times, series, colors)}'
-
-    def _drawing(self, times: list[float], series: list[list[float | None]], colors: list[str]) -> str:
-        """Return the lines, or areas on top of each other, with their axes."""
-        if self.stacked:  # areas have no gaps
-            series = _sums(series)
-        figures = [value for values in series for value in values if value is not None]
-        marks = _marks(max(figures, default=0), self.unit)
-        first, span = times[0], max(times[-1] - times[0], 1.0)
-        across = [(time - first) / span * 1000 for time in times]
-        grid = "".join(
-            f'<span style="bottom:{mark / marks[-1]:.1%}">{escape(show(mark, self.unit))}</span>'
-            for mark in marks
-        )
-        clock = "".join(
-            f'<time style="left:{(time - first) / span:.1%}" data-seconds="{time}"></time>'
-            for time in _moments(first, first + span)
-        )
-        shapes, below = [], [100.0] * len(times)
-        for values, color in zip(series, colors, strict=True):
-            heights = [None if value is None else 100 - value / marks[-1] * 100 for value in values]
-            path = _path(across, heights)
-            if self.stacked:
-                back = _path(across[::-1], below[::-1])
-                shapes.append(f'<path d="{path}L{back[1:]}Z" fill="{color}" fill-opacity="0.75"/>')
-                below = [100.0 if height is None else height for height in heights]
-            else:
-                shapes.append(f'<path d="{path}" stroke="{color}"/>')
-        return (
-            f'<figure><div class="grid">{grid}</div><div class="clock">{clock}</div>'
-            '<svg viewBox="0 0 1000 100" preserveAspectRatio="none" fill="none" aria-hidden="true">'
-            f"{''.join(shapes)}</svg></figure>"
-        )
+        if self._hidden:
+            marks.append(f"<span>and {self._hidden} more, which are not drawn</span>")
+        return f'{title}<div class="legend">{"".join(marks)}</div>'
 
 
-def _sums(series: list[list[float | None]]) -> list[list[float | None]]:
-    """Return each series plus those before it; an unknown value counts as 0."""
-    total, sums = [0.0] * len(series[0]), []
-    for values in series:
-        total = [before + (value or 0.0) for before, value in zip(total, values, strict=True)]
-        sums.append(list(total))
-    return sums  # type: ignore[return-value]
-
-
-def _path(across: Sequence[float], heights: Sequence[float | None]) -> str:
-    """Return a line, with a gap for each unknown height; a single point is a dot."""
-    path, is_down = [], False
-    for x, y in zip(across, heights, strict=True):
-        if y is not None:
-            path.append(f"L{x:.1f} {y:.2f}" if is_down else f"M{x:.1f} {y:.2f}h0")
-        is_down = y is not None
-    return "".join(path)
-
-
-def _marks(top: float, unit: Unit) -> list[float]:
-    """Return round figures from 0 to at least `top`.
-
-    Examples
-    --------
-    >>> _marks(87, "percent"), _marks(7, "count"), _marks(3000, "bytes")
-    ([0, 25, 50, 75, 100], [0.0, 2.0, 4.0, 6.0, 8.0], [0, 1024, 2048, 3072])
-    """
+def _set_axes(made: Any, unit: Unit) -> None:
+    """Set ranges, so that charts below each other have equal times, and the texts of the ticks."""
+    made.min_border_left, made.min_border_right = 78, 24
+    made.x_range = DataRange1d(range_padding=0.02, default_span=60_000)
+    made.xaxis.formatter = CustomJSTickFormatter(code=_TIME)
+    made.xaxis.ticker.desired_num_ticks = 4
+    made.yaxis.formatter = CustomJSTickFormatter(args={"unit": SUFFIXES.get(unit, unit)}, code=_TICK)
     if unit == "percent":
-        return [0, 25, 50, 75, 100]
-    is_bytes = unit.startswith("bytes")
-    step = (top or (2048 if is_bytes else 8)) / 4
-    if is_bytes:
-        step = 2 ** max(math.ceil(math.log2(step)), 0)
-    else:
-        power = 10.0 ** math.floor(math.log10(step))
-        step = max(next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step), 0.1)
-    return [step * number for number in range(max(math.ceil(top / step), 1) + 1)]
+        made.y_range = Range1d(start=0, end=100)
+        return
+    # The span is that of a chart whose values are all 0.
+    made.y_range = DataRange1d(start=0, default_span=2048 if unit.startswith("bytes") else 8)
+    made.yaxis.ticker.desired_num_ticks = 4
+    if unit.startswith("bytes"):
+        made.yaxis.ticker = AdaptiveTicker(
+            base=1024, mantissas=[2**k for k in range(10)], min_interval=1, desired_num_ticks=4
+        )
 
 
-def _moments(first: float, last: float) -> Iterator[int]:
-    """Yield at most four round times in seconds."""
-    steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600)
-    step = next((step for step in steps if (last - first) / step <= 3.5), 3600)
-    yield from range(math.ceil(first / step) * step, math.floor(last) + 1, step)
+def _color(made: Any, text: str) -> None:
+    """Give axes, grid and border the colours of the page."""
+    made.background_fill_alpha = made.border_fill_alpha = 0
+    made.outline_line_color = None
+    made.grid.grid_line_color = "#80808050"
+    made.xaxis.axis_line_color = made.yaxis.axis_line_color = "#80808080"
+    made.axis.major_tick_line_color = "#80808080"
+    made.axis.minor_tick_line_color = None
+    made.axis.major_label_text_color = text

@@ -1,170 +1,118 @@
-"""``serve``: the page's server in a thread, which only answers requests that have its token.
-
-An address is ``/TOKEN/PAGE``. Each answer is a whole page, drawn from figures that are read once for all
-readers; a page's script replaces the parts that have changed.
-"""
+"""``serve``: starts the page's server in a thread."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
-import hmac
-import ipaddress
+import logging
 import secrets
 import socket
-import sys
-import threading
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
-from zerocopy.monitor.errors import MonitorPackageError, ServeError
+from zerocopy.monitor.errors import ServeError, require
 from zerocopy.monitor.observer import Observer
-from zerocopy.monitor.ring import Ring
-from zerocopy.monitor.web.drawing import Moment, Values
-from zerocopy.monitor.web.pages import CHARTS, CONTENT_POLICY, PAGES
+from zerocopy.monitor.web.feed import Feed
 
-#: Sent with every response.
-HEADERS = {
-    "Content-Security-Policy": CONTENT_POLICY,
-    # The address has the token, which must not reach other sites.
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Cache-Control": "no-store",
-}
-#: Seconds that a client may take for its request: a browser opens connections in advance.
-_PATIENCE = 10.0
-#: Seconds of figures in a chart, and between two of them: more points than a chart has pixels take time.
-_KEPT, _BETWEEN = 300.0, 0.5
+#: Seconds after which a page that the browser closed is freed.
+_UNUSED = 15.0
 
 
-class Feed:
-    """The newest sample, and the figures of all charts in the last five minutes."""
-
-    def __init__(self, source: Observer) -> None:
-        self._source = source
-        self.history: Ring[tuple[float, dict[str, Values]]] = Ring(_KEPT)
-        self.read()
-
-    def read(self) -> None:
-        """Read one sample. One thread at a time may call it."""
-        self.newest = moment = Moment(self._source.read(), self._source.rates())
-        time, last = moment.sample["time"], self.history.newest
-        if last is None or abs(time - last[0]) >= _BETWEEN * 0.9:
-            self.history.add(time, (time, {title: chart.values(moment) for title, chart in CHARTS.items()}))
-
-
-class Server(ThreadingHTTPServer):
-    """A page's server, in threads of its own; `url` is the address of the overview, with the token."""
+class Server:
+    """A page's server, in a thread of its own; `url` is the address of the overview, with the token."""
 
     def __init__(self, source: Observer, listener: socket.socket, token: str, every: float) -> None:
-        self.feed, self.every = Feed(source), every
-        super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
-        self.socket.close()
-        self.socket, self._token, self._ended = listener, token, threading.Event()
+        self._listener, self._token, self._every = listener, token, every
         self.address, self.port = listener.getsockname()[:2]
         host = "127.0.0.1" if self.address in ("0.0.0.0", "::") else self.address
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/{token}/"
-        # Two threads: a driver that answers late does not stop the pages.
-        for run in (self.serve_forever, self._read):
-            threading.Thread(target=run, name="zerocopy-monitor-web", daemon=True).start()
-
-    def _read(self) -> None:
-        while not self._ended.wait(self.every):
-            self.feed.read()
+        self._feed = Feed(source, every)
+        self._loop: Any = None
+        self._stop: asyncio.Event | None = None
+        started: Future[None] = Future()
+        self._thread = Thread(target=self._run, args=(started,), name="zerocopy-monitor-web", daemon=True)
+        self._thread.start()
+        started.result()
 
     def close(self) -> None:
-        """Stop listening; a second call does nothing."""
-        if not self._ended.is_set():
-            self._ended.set()
-            self.shutdown()
-            self.server_close()
+        """Stop listening, and wait for the thread; a second call does nothing."""
+        if self._thread.is_alive() and self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def wait(self) -> None:
+        """Wait until `close` is called, in another thread or a signal handler."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)  # a wait without a limit delays signals
+
+    def __enter__(self) -> Server:
+        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def refusal(self, path: str, host: str, origin: str | None) -> str:
-        """Return why a request is refused, or "" if it is not."""
-        first = path.split("/")[1] if path.startswith("/") else ""
-        # Compared in constant time, so that the duration does not reveal the token.
-        if not hmac.compare_digest(first.encode("utf-8", "surrogatepass"), self._token.encode()):
-            return "the token in the address is missing or wrong: copy the whole address that was printed"
-        name = (_split(f"//{host}").hostname or "").lower()
-        if not self._knows(name):
-            return f"the host name {name!r} is not one of this server's: use an IP address or localhost"
-        if origin is not None and _split(origin).netloc.lower() != host.lower():
-            return "the request comes from a page of another site"
-        return ""
-
-    def _knows(self, host: str) -> bool:
-        """Whether a host name is this server's. Other names can belong to a site that rebinds its DNS."""
-        if host in ("localhost", self.address):
-            return True
+    def _run(self, started: Future[None]) -> None:
         try:
-            ipaddress.ip_address(host)
-        except ValueError:
-            return False
-        return True  # DNS rebinding needs a name
+            asyncio.run(self._serve(started))
+        except Exception as error:  # the caller raises it
+            if started.done():
+                raise
+            started.set_exception(error)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print an error, unless it is that a browser has closed the connection."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
+    async def _serve(self, started: Future[None]) -> None:
+        from bokeh.server.server import BaseServer
+        from tornado.httpserver import HTTPServer
+        from tornado.ioloop import IOLoop
 
+        from zerocopy.monitor.web.access import AccessControl, GuardedApplication
+        from zerocopy.monitor.web.pages import applications, metrics
 
-class _Handler(BaseHTTPRequestHandler):
-    server: Server
-    timeout = _PATIENCE
-
-    def do_GET(self) -> None:
-        """Answer with a page, Prometheus' text or the reason of a refusal."""
-        path = _split(self.path).path
-        why = self.server.refusal(path, self.headers.get("Host", ""), self.headers.get("Origin"))
-        if why:
-            self.send_error(HTTPStatus.FORBIDDEN, why)
-            return
-        feed, name = self.server.feed, path.split("/", 2)[2] if path.count("/") > 1 else None
-        page = next((page for page in PAGES if page.path == name), None)
-        if page is not None:
-            self._send(200, "text/html", page.html(feed.newest, list(feed.history), self.server.every))
-        elif name == "metrics":
-            self._send_metrics()
-        else:
-            self.send_error(HTTPStatus.NOT_FOUND, "there is no such page")
-
-    def _send_metrics(self) -> None:
-        from zerocopy.monitor.prometheus import CONTENT_TYPE, exposition
-
-        try:
-            self._send(200, CONTENT_TYPE, exposition(self.server.feed.newest.sample))
-        except MonitorPackageError as error:
-            self.send_error(HTTPStatus.NOT_IMPLEMENTED, str(error))
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer with a reason as text."""
-        self._send(code, "text/plain", f"{int(code)}: {message or HTTPStatus(code).phrase}\n")
-
-    def _send(self, code: int, kind: str, text: str) -> None:
-        body = text.encode("utf-8", "replace")
-        self.send_response_only(code)  # without the header Server, which has Python's version
-        for name, value in HEADERS.items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", kind if "charset" in kind else f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Do nothing: the address has the token, which must not be logged."""
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        guarded = GuardedApplication(
+            applications(self._feed, self._every),
+            AccessControl(self._token, self.address),
+            prefix=self._token,
+            extra_websocket_origins=["*:*"],  # AccessControl compares the origin with the host
+            extra_patterns=[("/metrics", metrics(self._feed))],
+            use_index=False,
+            redirect_root=False,
+            include_headers=[],
+            include_cookies=[],
+            unused_session_lifetime_milliseconds=round(_UNUSED * 1000),
+            check_unused_sessions_milliseconds=round(_UNUSED * 500),
+        )
+        http = HTTPServer(guarded)
+        http.add_socket(self._listener)
+        server = BaseServer(IOLoop.current(), guarded, http)
+        server.start()
+        # One thread: a driver that answers late must not stop the loop, which serves the pages.
+        with ThreadPoolExecutor(1, thread_name_prefix="zerocopy-monitor-read") as pool:
+            await self._loop.run_in_executor(pool, self._feed.read)
+            started.set_result(None)
+            while not self._stop.is_set():
+                try:
+                    await asyncio.wait_for(self._stop.wait(), self._every)
+                except TimeoutError:
+                    await self._loop.run_in_executor(pool, self._feed.read)
+        server.unlisten()
+        await _end_updates(guarded)
+        server.stop()
+        http.stop()
+        await http.close_all_connections()
 
 
-def _split(url: str) -> SplitResult:
-    """Return the parts of an address; all are empty if it is not valid, such as ``http://[``."""
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return SplitResult("", "", "", "", "")
+async def _end_updates(application: Any) -> None:
+    """Remove the periodic updates of all open pages, after the messages that are being sent."""
+    for path in application.app_paths:
+        for session in application.get_sessions(path):
+            document = session.document
+
+            def remove(document: Any = document) -> None:
+                for callback in document.session_callbacks:
+                    document.remove_periodic_callback(callback)
+
+            await session.with_document_locked(remove)
 
 
 def serve(
@@ -194,7 +142,12 @@ def serve(
     ------
     ServeError
         The port is in use, or the address is not one of this machine.
+    MonitorPackageError
+        Bokeh is not installed.
     """
+    require("bokeh.server.server", "the monitor's page")
+    # Bokeh logs each start, and a warning for websocket origins, which AccessControl checks.
+    logging.getLogger("bokeh").setLevel(logging.ERROR)
     listener = _listen(address, port)
     try:
         return Server(source, listener, token or secrets.token_urlsafe(32), every)
@@ -217,6 +170,7 @@ def _listen(address: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
         listener.listen(128)
+        listener.setblocking(False)
     except (OSError, OverflowError) as error:
         listener.close()
         code = getattr(error, "errno", None)
