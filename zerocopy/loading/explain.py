@@ -211,11 +211,8 @@ def explain(
         sample, is_joined = _first_rows(source, run.start, count)
         if is_assembled and not isinstance(sample, dict):
             sample = sample.combine_chunks()  # each group is converted alone
-        if plan.template is None:
-            columns, copies = _table_columns(plan, sample, is_shuffled)
-        else:
-            columns, copies = _array_columns(plan, sample, count, uses_windows)
-        if is_joined:
+        columns, copies = _first_batch(plan, sample, count, uses_windows, is_shuffled)
+        if is_assembled or is_joined:
             columns = {name: replace(column, aliased=False) for name, column in columns.items()}
     group_bytes = max((group.rows for group in groups), default=0) * row_bytes
     if uses_windows:
@@ -243,65 +240,54 @@ def explain(
     )
 
 
-def _array_columns(
-    plan: BatchPlan, sample: Any, count: int, uses_windows: bool
+def _first_batch(
+    plan: BatchPlan, sample: Any, count: int, uses_windows: bool, is_shuffled: bool
 ) -> tuple[dict[str, ColumnPlan], dict[str, int]]:
-    """Return the plans of columns that become arrays on the host first, and the copies of a batch."""
-    arrays, host = plan.to_arrays(sample), plan.explain_host(sample).leaves
-    parts: dict[str, ColumnPlan] = {}
-    converted = placed = 0
-    for field, array in zip(plan.fields, arrays, strict=True):
-        on_host = host[field.path]
-        copied, reasons, is_aliased = _bytes(on_host), on_host.reasons, not uses_windows
-        converted += copied
-        if not uses_windows:
-            leaf = plan.explain_array(array)
-            is_aliased = leaf.zero_copy and not copied
-            copied, reasons = copied + leaf.copied_bytes, reasons + leaf.reasons
-            placed += leaf.copied_bytes
-        parts[field.path] = ColumnPlan(is_aliased, field.nbytes * count, copied, reasons)
-    columns = {str(name): _column(name, parts) for name in _names(sample)}
-    copies = {"conversion of columns": converted}
-    if uses_windows:
-        assert plan.template is not None
-        window = count * plan.template.pitch
-        copies["rows to their places in a window"] = window
+    """Return the plans of the columns of a batch, and the bytes of its copies, by operation."""
+    parts, target = {}, 0
+    if plan.template is None:  # tables are converted batch by batch
+        leaves = plan.explain_batch(sample).leaves
+        parts = {path: _part(0, leaf) for path, leaf in leaves.items()}
+    else:
+        host = plan.explain_host(sample).leaves
+        for field, array in zip(plan.fields, plan.to_arrays(sample), strict=True):
+            steps = [host[field.path]]
+            if not uses_windows:
+                steps.append(plan.explain_array(array))
+                target += steps[1].copied_bytes
+            parts[field.path] = _part(field.nbytes * count, *steps)
+    columns = {}
+    for place, name in enumerate(list(sample) if isinstance(sample, dict) else sample.column_names):
+        columns[str(name)] = column = _column(name, parts)
+        if plan.template is None:
+            nbytes = sample[name].nbytes if isinstance(sample, dict) else table_bytes(sample.select([place]))
+            columns[str(name)] = replace(column, nbytes=nbytes)
+    copies = {"conversion of columns": sum(column.copied_bytes for column in columns.values()) - target}
+    if plan.template is None and is_shuffled:
+        copies["rows of a window, by Table.take"] = sum(column.nbytes for column in columns.values())
+    if plan.template is not None and uses_windows:
+        copies["rows to their places in a window"] = window = count * plan.template.pitch
         if plan.is_matrix:
             # The second batch of a window, because the first one is always aligned.
             rows = aligned_empty((2 * count, plan.template.pitch), np.dtype(np.uint8))[count:]
-            placed = plan.explain_array(rows.view(plan.fields[0].dtype)).copied_bytes
+            arrays = [rows.view(plan.fields[0].dtype)]
         else:
             copies["rows of a window to columns"] = window
-            fresh = [aligned_empty((count, *field.shape), field.dtype) for field in plan.fields]
-            placed = sum(plan.explain_array(array).copied_bytes for array in fresh)
-    return columns, copies | {"the target's copy": placed}
+            arrays = [aligned_empty((count, *field.shape), field.dtype) for field in plan.fields]
+        target = sum(plan.explain_array(array).copied_bytes for array in arrays)
+    return columns, copies | {"the target's copy": target}
 
 
-def _table_columns(
-    plan: BatchPlan, sample: Any, is_shuffled: bool
-) -> tuple[dict[str, ColumnPlan], dict[str, int]]:
-    """Return the plans of columns of tables, which are converted batch by batch."""
-    parts = {
-        path: ColumnPlan(leaf.zero_copy or not _bytes(leaf), 0, _bytes(leaf), leaf.reasons)
-        for path, leaf in plan.explain_batch(sample).leaves.items()
-    }
-    columns = {}
-    for place, name in enumerate(_names(sample)):
-        nbytes = sample[name].nbytes if isinstance(sample, dict) else table_bytes(sample.select([place]))
-        column = _column(name, parts)
-        columns[str(name)] = replace(column, nbytes=nbytes, aliased=column.aliased and not is_shuffled)
-    taken = sum(column.nbytes for column in columns.values()) if is_shuffled else 0
-    converted = sum(column.copied_bytes for column in columns.values())
-    return columns, {"rows of a window, by Table.take": taken, "conversion of columns": converted}
+def _part(nbytes: int, *steps: Any) -> ColumnPlan:
+    """Return the plan of an array of a batch from those of its conversions, one after the other."""
+    copied = [_bytes(leaf) for leaf in steps]
+    is_aliased = all(leaf.zero_copy or not count for leaf, count in zip(steps, copied, strict=True))
+    return ColumnPlan(is_aliased, nbytes, sum(copied), sum((leaf.reasons for leaf in steps), ()))
 
 
 def _bytes(leaf: Any) -> int:
     """Return the bytes that are copied, or new, such as the mask of a column without nulls."""
     return int(leaf.copied_bytes + leaf.new_bytes)
-
-
-def _names(content: Any) -> list[Any]:
-    return list(content) if isinstance(content, dict) else list(content.column_names)
 
 
 def _column(name: Any, parts: dict[str, ColumnPlan]) -> ColumnPlan:
