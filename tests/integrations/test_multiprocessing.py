@@ -20,7 +20,7 @@ from helpers.mp_workers import IGNORE_FORK, MEBI, METHODS, checksum, context
 
 import zerocopy as zc
 import zerocopy.integrations.multiprocessing as zmp
-from zerocopy.integrations.multiprocessing import sending
+from zerocopy.integrations.multiprocessing import reducing
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.share import large_blocks
 
@@ -316,7 +316,7 @@ def test_without_shared_memory_bytes_are_sent(monkeypatch: pytest.MonkeyPatch) -
     def fail(*args: Any, **options: Any) -> Any:
         raise SharedMemoryError("", "no room")
 
-    monkeypatch.setattr(sending, "share_frames", fail)
+    monkeypatch.setattr(reducing, "share_frames", fail)
     assert received(np.arange(MEBI))[-1] == MEBI - 1
 
 

@@ -31,7 +31,7 @@ from zerocopy.shared.reading import open_frames
 from zerocopy.shared.share import share_buffers
 from zerocopy.source import Array
 
-#: Smaller objects are sent as bytes; `zerocopy.integrations.multiprocessing.sending` has the measurement.
+#: Smaller objects are sent as bytes; `zerocopy.integrations.multiprocessing.reducing` has the measurement.
 SMALLEST = 512 * 1024
 #: The largest alignment of an element; buffers that Dask receives may start at any byte.
 _ALIGNMENT = 16

@@ -14,7 +14,7 @@ from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames import from_frames, to_frames
-from zerocopy.integrations.multiprocessing.sending import MINIMUM, by_handle
+from zerocopy.integrations.multiprocessing.reducing import MINIMUM, by_handle
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.share import shared_empty

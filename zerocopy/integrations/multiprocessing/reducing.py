@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing import util
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -22,14 +22,23 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
-from zerocopy.frames import to_frames
+from zerocopy.frames import Frames, to_frames
+from zerocopy.frames.header import ARRAY, TABLE, start
 from zerocopy.frames.hook import FramesHook
 from zerocopy.framework import hook_of
-from zerocopy.integrations.multiprocessing.sending import MINIMUM, by_handle
 from zerocopy.pickling import Pickler, restore
 from zerocopy.protocols.exporter_errors import is_error
-from zerocopy.shared.tickets import InFlight, Tickets
+from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
+from zerocopy.shared.handle import parse
+from zerocopy.shared.reading import open_frames
+from zerocopy.shared.share import share_frames
+from zerocopy.shared.tickets import InFlight, Tickets, redeem
 
+#: Objects of this many bytes or more are sent by handle. Measured: pickling 256 KiB takes 15 us and sharing
+#: them 29 us; pickling 1 MiB takes 539 us and sharing it 57 us.
+MINIMUM = 512 * 1024
+
+Reduction = tuple[Callable[..., Any], tuple[Any, ...]]
 #: Seconds that a process waits at its end for the receivers of its objects.
 EXIT_SECONDS = 5.0
 #: Finalizers with higher priorities run first: those of queues, which pickle their last objects, have -5.
@@ -225,3 +234,55 @@ def _wait_at_exit(tickets: Tickets) -> None:
     if _Installed.watching != os.getpid():
         _Installed.watching = os.getpid()
         util.Finalize(None, tickets.wait, (EXIT_SECONDS,), exitpriority=_AFTER_QUEUES)
+
+
+def by_handle(reduced: Reduction, tickets: Tickets) -> Reduction | None:
+    """Return a reduction with a handle in place of its ``PickleBuffer`` arguments.
+
+    Returns None if they have less than `MINIMUM` bytes, if the limit of the tickets is reached, or if
+    there is no shared memory: send the bytes then.
+    """
+    function, args = reduced
+    places = [place for place, arg in enumerate(args) if isinstance(arg, pickle.PickleBuffer)]
+    frames = [np.frombuffer(args[place].raw(), np.uint8) for place in places]
+    nbytes = sum(frame.nbytes for frame in frames)
+    if nbytes < MINIMUM or not tickets.has_room(nbytes):
+        return None
+    split = Frames(start(ARRAY if len(frames) == 1 else TABLE), frames)
+    try:
+        shared = share_frames(split, hand_on=False)
+    except SharedMemoryError:
+        return None
+    ticket = tickets.issue(shared)
+    if ticket is None:
+        return None
+    others = [None if place in places else arg for place, arg in enumerate(args)]
+    return receive, (bytes(shared), ticket, function, others, places)
+
+
+def receive(
+    handle: bytes, ticket: bytes, function: Callable[..., Any], args: list[Any], places: list[int]
+) -> Any:
+    """Return the object of a reduction over its shared memory; pickles name this function.
+
+    Raises
+    ------
+    StaleHandleError
+        The sender has ended or has released the object, or the object was received before.
+    """
+    opened = parse(handle)
+    try:
+        _, frames = open_frames(opened)
+    except StaleHandleError as error:
+        pid = opened.location.pid
+        why = (
+            f"process {pid}, which sent it, has ended or released it, or it was received before: {error.why}"
+        )
+        remedy = f"keep process {pid} running until its objects are received"
+        asked = "receiving an object from multiprocessing"
+        raise error.with_context(asked=asked, why=why, remedy=remedy) from error.__cause__
+    finally:
+        redeem(ticket)
+    for place, frame in zip(places, frames, strict=True):
+        args[place] = frame
+    return function(*args)
