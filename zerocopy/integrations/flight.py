@@ -3,14 +3,13 @@
 `serve_exchange` is the body of a server's ``do_exchange``, and `fetch` is the client's call. A message is
 the metadata of one Flight message: `_MAGIC`, `_VERSION`, its kind, and its content.
 
-1. The client sends `_HELLO` with its machine, PID namespace and user.
+1. The client sends `_HELLO` with its machine, PID namespace, user and capabilities.
 2. The server answers with `_HANDLE` and waits, or with `_STREAM` and the record batches.
 3. After a handle, the client sends `_OPENED`, or `_REFUSED` to receive the stream.
 """
 
 from __future__ import annotations
 
-import os
 import struct
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -20,7 +19,7 @@ from zerocopy._engine.convert import convert
 from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError
-from zerocopy.shared.handle import host_id
+from zerocopy.shared.handle import accessible_memory
 from zerocopy.tables.hub import hub
 
 if TYPE_CHECKING:
@@ -62,11 +61,11 @@ def serve_exchange(table: Any, reader: Any, writer: Any, *, min_bytes: int = MIN
 
     Notes
     -----
-    A client of the same machine, PID namespace and user gets a handle, whose memory stays until the client
-    has opened it or has ended. All other clients, and those that cannot open the handle, get the record
-    batches. A ``pyarrow.Table`` is copied into shared memory for its first client only, and the copy
-    stays as long as the table. A table of another framework can be changed in place, and is therefore
-    copied for each client.
+    A client of the same machine, PID namespace and user, with the same capabilities, gets a handle, whose
+    memory stays until the client has opened it or has ended. All other clients, and those that cannot open
+    the handle, get the record batches. A ``pyarrow.Table`` is copied into shared memory for its first client
+    only, and the copy stays as long as the table. A table of another framework can be changed in place, and
+    is therefore copied for each client.
 
     The server decides who may read a table, as for ``do_get``, before it calls this function.
 
@@ -96,7 +95,7 @@ def serve_exchange(table: Any, reader: Any, writer: Any, *, min_bytes: int = MIN
         raise _unexpected("serve_exchange()", f"the client began with a message of kind {kind}")
     arrow = convert(table, _TABLE)
     shared = None
-    if place and place == _place() and arrow.nbytes >= min_bytes:
+    if place and place == accessible_memory() and arrow.nbytes >= min_bytes:
         shared = _shared(arrow, arrow is table)
     if shared is not None:
         writer.write_metadata(_message(_HANDLE, bytes(shared)))
@@ -198,7 +197,7 @@ def _exchange(client: Any, descriptor: Any, call_options: Any) -> Any:
     arguments = () if call_options is None else (call_options,)
     writer, reader = client.do_exchange(descriptor, *arguments)
     try:
-        writer.write_metadata(_message(_HELLO, _place()))
+        writer.write_metadata(_message(_HELLO, accessible_memory()))
         kind, handle = _receive(reader, "fetch()") or (None, b"")
         if kind not in (_HANDLE, _STREAM):
             raise _unexpected("fetch()", "the server did not answer with a handle or a stream")
@@ -229,14 +228,6 @@ def _opened(handle: bytes) -> Any:
 
 
 # -- messages -----------------------------------------------------------------------
-
-
-def _place() -> bytes:
-    """Return the machine, PID namespace and user: equal in two processes that open each other's handles."""
-    try:
-        return host_id() + struct.pack("<Q", os.geteuid())
-    except (OSError, SharedMemoryError):
-        return b""  # without /proc, as on other systems than Linux, or without a file descriptor
 
 
 def _message(kind: int, content: bytes = b"") -> bytes:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from zerocopy.shared.errors import HandleFormatError, no_file_descriptor
+from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, no_file_descriptor
 
 #: Bytes of the boot ID, and of `host_id`.
 BOOT_BYTES, _HOST_BYTES = 16, 24
@@ -53,6 +53,21 @@ def host_id() -> bytes:
 
 # A child can be in another namespace than its parent. It gets another object, even if the bytes are equal.
 os.register_at_fork(after_in_child=host_id.cache_clear)
+
+
+def accessible_memory() -> bytes:
+    """Return bytes that are equal in two processes that may open each other's memory; empty if unknown.
+
+    The kernel permits it to processes of one user with the same capabilities (ptrace(2), "Ptrace access
+    mode checking"), and a process number must mean the same in both.
+    """
+    try:
+        with open("/proc/self/status") as status:
+            capabilities = [line.strip() for line in status if line.startswith(("CapPrm:", "CapEff:"))]
+        user = f"{VERSION} {os.geteuid()} {os.stat('/proc/self/ns/user').st_ino} {capabilities}"
+        return host_id() + user.encode()
+    except (OSError, SharedMemoryError):
+        return b""  # without /proc, as on other systems than Linux, or without a file descriptor
 
 
 def broker_number() -> int:

@@ -8,12 +8,10 @@ unread, and spilled data, are serialized as by Dask without zerocopy.
 from __future__ import annotations
 
 import functools
-import os
-from pathlib import Path
 from typing import Any
 
 from zerocopy.frames.header import VERSION as FRAMES_VERSION
-from zerocopy.shared.handle import VERSION as HANDLE_VERSION, host_id
+from zerocopy.shared.handle import accessible_memory
 
 #: Key of the announcement in a handshake.
 KEY = "zerocopy"
@@ -51,21 +49,6 @@ def refuse_handles() -> None:
 
 def _announcement(same_host: bool) -> dict[str, Any]:
     return {"frames": FRAMES_VERSION, "memory": accessible_memory() if same_host else b""}
-
-
-def accessible_memory() -> bytes:
-    """Return bytes that are equal in two processes that may open each other's memory; empty if unknown.
-
-    The kernel permits it to processes of one user with the same capabilities (ptrace(2), "Ptrace access
-    mode checking"), and a process number must mean the same in both.
-    """
-    try:
-        status = Path("/proc/self/status").read_text().splitlines()
-        capabilities = [line for line in status if line.startswith(("CapPrm:", "CapEff:"))]
-        user = f"{HANDLE_VERSION} {os.geteuid()} {os.stat('/proc/self/ns/user').st_ino} {capabilities}"
-        return host_id() + user.encode()
-    except OSError:
-        return b""
 
 
 def reads_frames(context: Any) -> bool:
