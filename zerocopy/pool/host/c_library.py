@@ -55,23 +55,17 @@ def file_of(function: int) -> str:
 
 def refusal() -> Reason | None:
     """Return why the allocator of this process cannot be changed; None if it can."""
-    return _no_glibc() or _replaced() or _free_threaded() or _wrapped()
-
-
-def _no_glibc() -> Reason | None:
     if not sys.platform.startswith("linux"):
-        return Reason(
-            f"the mode needs glibc, and the platform is {sys.platform}",
-            "leave host= out, or use Linux",
-            code="not-glibc",
-        )
+        why = f"the mode needs glibc, and the platform is {sys.platform}"
+        return Reason(why, "leave host= out, or use Linux", code="not-glibc")
     if not hasattr(library(), "gnu_get_libc_version"):
-        return Reason(
-            "the C library is not glibc (musl, as in Alpine), whose allocator has no such settings",
-            "use an image with glibc: python:3.12-slim instead of python:3.12-alpine",
-            code="not-glibc",
-        )
-    return None
+        why = "the C library is not glibc (musl, as in Alpine), whose allocator has no such settings"
+        remedy = "use an image with glibc: python:3.12-slim instead of python:3.12-alpine"
+        return Reason(why, remedy, code="not-glibc")
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        why = "this is a free-threaded build: NumPy's functions would be replaced while threads run in them"
+        return Reason(why, "use the ordinary build of the same Python", code="free-threaded")
+    return _replaced() or _wrapped()
 
 
 class _Loaded(ctypes.Structure):
@@ -148,16 +142,6 @@ def _replaced() -> Reason | None:
     return None
 
 
-def _free_threaded() -> Reason | None:
-    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return None
-    return Reason(
-        "this is a free-threaded build: NumPy's functions would be replaced while threads run in them",
-        "use the ordinary build of the same Python",
-        code="free-threaded",
-    )
-
-
 def _wrapped() -> Reason | None:
     """Check that CPython's allocator is the C library's: NumPy 2.3 and later frees through it."""
     if tracemalloc.is_tracing():
@@ -168,26 +152,20 @@ def _wrapped() -> Reason | None:
         )
     allocator_name: Any = getattr(ctypes.pythonapi, "_PyMem_GetCurrentAllocatorName", None)
     if allocator_name is None:
-        return Reason(
-            "this Python does not report its allocator", "use CPython 3.11 to 3.14", code="other-allocator"
-        )
+        why, remedy = "this Python does not report its allocator", "use CPython 3.11 to 3.14"
+        return Reason(why, remedy, code="other-allocator")
     allocator_name.restype = ctypes.c_char_p
     name: bytes | None = allocator_name()
     if name in _OWN:
         return None
     if name is not None and name.endswith(b"_debug"):
-        return Reason(
+        why = (
             "Python uses its debugging allocator, through which NumPy frees, and which aborts on memory "
-            "of other allocators",
-            "start without PYTHONMALLOC=debug and without -X dev",
-            code="other-allocator",
+            "of other allocators"
         )
-    shown = name.decode() if name else "a custom one"
-    return Reason(
-        f"Python's allocator is {shown}, not the C library's",
-        "start without PYTHONMALLOC",
-        code="other-allocator",
-    )
+        return Reason(why, "start without PYTHONMALLOC=debug and without -X dev", code="other-allocator")
+    why = f"Python's allocator is {name.decode() if name else 'a custom one'}, not the C library's"
+    return Reason(why, "start without PYTHONMALLOC", code="other-allocator")
 
 
 def mallopt(setting: int, value: int) -> bool:

@@ -172,16 +172,16 @@ def _prepare() -> _State:
     """Keep NumPy's functions, and load the compiled ones."""
     allocator = _handler().allocator
     originals = {name: getattr(allocator, name) for name in _FUNCTIONS}
-    try:
-        wrong = misbehaviour(originals)
-        if wrong:
-            raise NotCompiledError(f"its self-test failed: {wrong}")
-        huge = HUGE if _huge_pages() else NEVER
-        # In hugetlbfs the kernel drops whole huge pages only, without an error for the rest.
-        lazy = NEVER if c_library.huge_heap() else LAZY
-        return _State(originals, load_compiled(originals, huge, lazy), "")
-    except NotCompiledError as error:
-        return _State(originals, {}, str(error))
+    from zerocopy import _native  # imports NumPy
+
+    if not hasattr(_native.core, "allocator_functions"):
+        return _State(originals, {}, _native.why_not or f"it has no such functions on {sys.platform}")
+    if wrong := misbehaviour(originals):
+        return _State(originals, {}, f"its self-test failed: {wrong}")
+    huge = HUGE if _huge_pages() else NEVER
+    # In hugetlbfs the kernel drops whole huge pages only, without an error for the rest.
+    lazy = NEVER if c_library.huge_heap() else LAZY
+    return _State(originals, load_compiled(originals, huge, lazy), "")
 
 
 def _huge_pages() -> bool:
@@ -218,22 +218,15 @@ HUGE = 4 << 20
 NEVER = 2 * sys.maxsize + 1
 
 
-class NotCompiledError(Exception):
-    """The functions cannot be used here, for the reason in the message."""
-
-
 def load_compiled(originals: dict[str, int], huge: int, lazy: int) -> dict[str, int]:
     """Return the addresses of the functions after setting NumPy's own functions and the thresholds.
 
     No thread may run in the functions meanwhile: call it before NumPy uses them.
     """
-    # Imported here because the extension imports NumPy.
-    from zerocopy import _native
+    from zerocopy import _native  # imports NumPy
 
-    functions = getattr(_native.core, "allocator_functions", None)
-    if functions is None:
-        raise NotCompiledError(_native.why_not or f"it has no such functions on {sys.platform}")
-    at: dict[str, int] = functions(originals["malloc"], originals["calloc"], huge, lazy)
+    functions: Any = _native.core
+    at: dict[str, int] = functions.allocator_functions(originals["malloc"], originals["calloc"], huge, lazy)
     return at
 
 
