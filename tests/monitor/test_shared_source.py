@@ -14,6 +14,7 @@ from helpers.shared_memory import run_reader
 import zerocopy as zc
 from zerocopy.monitor import sample
 from zerocopy.monitor.process_record import read_shared
+from zerocopy.shared import figures
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="shared memory needs Linux")
 MIB = 1 << 20
@@ -171,9 +172,29 @@ def test_count_of_handles_in_threads(before) -> None:
 
 
 def test_dead_references_do_not_accumulate(before) -> None:
-    from zerocopy.shared import figures
-
     array, known = np.zeros(4), len(figures.handles)
     for _ in range(3000):
         zc.share(array)
     assert len(figures.handles) <= known
+
+
+def test_a_read_within_a_read_is_exact_and_does_not_wait(before, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler, or a finalizer, may read the figures while its own thread reads them."""
+    nested: list[int] = []
+
+    class Handle:
+        @property
+        def closed(self) -> bool:
+            if not nested:
+                nested.append(-1)
+                nested[0] = change(before)["handles"]
+            return False
+
+    kept = [Handle() for _ in range(5)]
+    for each in kept:
+        monkeypatch.setitem(figures.handles, id(each), each)
+    done: list[int] = []
+    thread = threading.Thread(target=lambda: done.append(change(before)["handles"]), daemon=True)
+    thread.start()
+    thread.join(60)
+    assert (done, nested) == ([5], [5])
