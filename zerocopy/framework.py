@@ -159,6 +159,8 @@ class Framework:
             return self._module
         package = self.distribution or self.name
         try:
+            if not self.installed():  # a plain folder of that name can be imported
+                raise ModuleNotFoundError(f"No module named {self.name!r}", name=self.name)
             # It waits for a thread that is still importing the module; torch crashes if used earlier.
             module: ModuleType = while_forks_wait(partial(importlib.import_module, self.name))
         except Exception as error:  # also TypeError (TensorFlow, protobuf), AttributeError (MXNet, NumPy)
