@@ -231,6 +231,9 @@ def roots(names: set[str]) -> set[str]:
 
 # -- what is loaded (P6) --------------------------------------------------------------
 
+#: The targets of the quick tier: the others take up to 7 s of CPU time, and the layers above find most faults.
+FEW = ("numpy", "pyarrow", "torch", "jax")
+
 LOADED = """
 import sys
 def loaded(): return {m.partition(".")[0] for m in sys.modules}
@@ -245,7 +248,10 @@ def test_import_zerocopy_loads_only_the_standard_library(run_python) -> None:
     assert not extra, extra
 
 
-@pytest.mark.parametrize("target", HOST)
+@pytest.mark.parametrize(
+    "target",
+    [name if name in FEW else pytest.param(name, marks=pytest.mark.full) for name in HOST],
+)
 def test_convert_loads_no_framework_but_the_target(run_python, target: str) -> None:
     """Modules that the target loads by itself do not count."""
     converted = run_python(

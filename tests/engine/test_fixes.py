@@ -64,7 +64,8 @@ def pasted(code: str, x: Any) -> Any:
 
 @pytest.mark.parametrize("to", ARRAY_TARGETS)
 def test_the_fixes_of_arrays_work_when_pasted(to: str) -> None:
-    _, problems = fix_cases.walk(fix_cases.array_cases(to))
+    cases = list(sampled(2, list(fix_cases.array_cases(to)), first=ARRAY_TARGETS.index(to)))
+    _, problems = fix_cases.walk(case for (case,) in cases)
     assert not problems, "\n".join(problems)
 
 

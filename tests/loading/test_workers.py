@@ -215,6 +215,7 @@ for workers, persistent, every in ((0, False, 1), (0, False, 3), (1, False, 1), 
 """
 
 
+@pytest.mark.full
 def test_a_stateful_data_loader_resumes_at_each_position(run_warm: Any) -> None:
     pytest.importorskip("torchdata.stateful_dataloader")
     completed = run_warm(STATEFUL)

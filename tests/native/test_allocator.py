@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from helpers.tiers import sample_size
 
 from zerocopy._native import core
 
@@ -249,14 +250,15 @@ print(ctypes.string_at(moved, 100 * M).count(7) == 100 * M)
 def test_threads_without_the_gil(run_functions):
     """Large blocks do not touch NumPy's cache, so that threads can run in the functions at once."""
     completed = run_functions(
-        """
+        f"ROUNDS = {sample_size(2000, 500)}"
+        + """
 types = {name: ctypes.CFUNCTYPE(word, *[word] * (2 if name == "fresh" else 3)) for name in at}
 free_call = {name: types[name](at[name]) for name in at}
 failed = []
 def work(seed):
     r = random.Random(seed)
     try:
-        for _ in range(2000):
+        for _ in range(ROUNDS):
             n = r.randrange(K, 1 << r.randrange(11, 20))
             block = free_call["zeroed"](0, 1, n)
             assert block % 64 == 0 and ctypes.string_at(block, n).count(0) == n

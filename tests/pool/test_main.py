@@ -99,7 +99,7 @@ def test_options_override_the_variable(pool, program, options, variable, setting
         ([], "auto,limit=8 apples", "ZEROCOPY_POOL='auto,limit=8 apples': limit="),
     ],
 )
-@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("runs", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_invalid_option_is_a_one_line_error(pool, program, options, variable, message, runs) -> None:
     rest = ["--", program("print('it ran')")] if runs else []
     completed = pool(*options, *rest, ZEROCOPY_POOL=variable)
@@ -201,6 +201,7 @@ def test_module_runs_as_under_python(pool, program, tmp_path, monkeypatch) -> No
     assert run("--", "-m", "package.part", "x").stderr == "['-m', 'x'] True\n"
 
 
+@pytest.mark.full
 def test_directory_archive_and_compiled_code_run_as_programs(pool, program, tmp_path) -> None:
     import py_compile
 
