@@ -231,7 +231,7 @@ def roots(names: set[str]) -> set[str]:
 
 # -- what is loaded (P6) --------------------------------------------------------------
 
-#: The targets of the quick tier: the others take up to 7 s of CPU time, and the layers above find most faults.
+#: The targets of the quick tier: the others take up to 7 s, and the tests of layers find most faults.
 FEW = ("numpy", "pyarrow", "torch", "jax")
 
 LOADED = """
