@@ -185,6 +185,7 @@ def layout_results():
     return results
 
 
+@pytest.mark.full
 def test_layout_results_become_a_page_and_a_picture(tmp_path):
     from benchmarks.page import page
 

@@ -115,6 +115,7 @@ def test_scale_is_judged_with_the_most_over_the_fewest():
     assert (goal.case, goal.value, goal.met) == ("open", 1.9, True)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("engine", "needs", "framework"),
     [

@@ -182,6 +182,7 @@ def test_processes(warm: Run, tmp_path: Path) -> None:
     assert "in 1 call," in completed.stderr
 
 
+@pytest.mark.full
 def test_page_shows_the_output_of_the_example() -> None:
     """docs/audit.md shows what the command prints, apart from the durations."""
     pytest.importorskip("polars")

@@ -81,7 +81,8 @@ def test_the_fixes_of_tables_work_when_pasted(source: str, to: str) -> None:
 @pytest.mark.parametrize("to", ["torch", "numpy", "jax"])
 @pytest.mark.parametrize("source", ["pyarrow", "pandas", "polars"])
 def test_each_fix_of_a_mixed_frame_works_by_itself(source: str, to: str) -> None:
-    problems = [p for case in fix_cases.mixed_cases(source, to) for p in fix_cases.first_fixes(case)]
+    cases = sampled(2, list(fix_cases.mixed_cases(source, to)), first=len(source))
+    problems = [p for (case,) in cases for p in fix_cases.first_fixes(case)]
     assert not problems, "\n".join(problems)
 
 

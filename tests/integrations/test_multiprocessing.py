@@ -149,7 +149,7 @@ def test_objects_that_a_handle_cannot_carry_are_sent_as_before() -> None:
         dumps(np.zeros(MEBI).view(Sub))
 
 
-@pytest.mark.parametrize("imported", ["before", "after"])
+@pytest.mark.parametrize("imported", [pytest.param("before", marks=pytest.mark.full), "after"])
 def test_torch_reducers_get_what_a_handle_cannot_carry(run_warm, imported: str) -> None:
     pytest.importorskip("torch")
     process = run_warm(

@@ -115,6 +115,7 @@ print("it ran on torch")
 """
 
 
+@pytest.mark.full
 def test_a_pipeline_runs_on_torch() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("array_api_compat")
