@@ -145,6 +145,7 @@ def test_frameworks_imported_later_are_wrapped(run_python) -> None:
     assert (completed.returncode, completed.stdout) == (0, "1 False\n"), completed.stderr
 
 
+@pytest.mark.full
 def test_import_that_fails_is_tried_again(run_python, tmp_path) -> None:
     """The program sees the error of its framework, and an import that succeeds later is wrapped."""
     (tmp_path / "polars.py").write_text("raise RuntimeError('broken')\n")

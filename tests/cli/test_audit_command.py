@@ -69,9 +69,9 @@ def test_script_runs_as_with_python(run: Run, tmp_path: Path) -> None:
     assert audited.stderr.strip() == "No call copied where zerocopy.convert would alias."
 
 
-def test_report_follows_the_program(run: Run, tmp_path: Path) -> None:
+def test_report_follows_the_program(warm: Run, tmp_path: Path) -> None:
     name = script(tmp_path, COPY + "os = torch.tensor(x)\nprint(os.sum().item())\n")
-    completed = run(name)
+    completed = warm(name)
     assert (completed.returncode, completed.stdout) == (0, "0.0\n")
     assert re.search(r"program.py:3 +torch.tensor\(x\) +1 +8 KiB +[\d.]+ [mu]?s", completed.stderr)
     assert '  fix: zc.convert(x, to="torch")' in completed.stderr

@@ -217,6 +217,7 @@ def other_client() -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.full
 def test_a_worker_that_joins_later_and_is_killed(other_client) -> None:
     """The receiver keeps its results, and loses nothing: Dask computes the others again."""
     client = other_client
