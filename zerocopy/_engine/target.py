@@ -161,7 +161,8 @@ def _of_type(cls: type) -> Framework | None:
     if framework.types:
         return framework if name in [path.rpartition(".")[2] for path in framework.types] else None
     # A plugin that lists neither types nor forms has one kind of object.
-    return framework if type(framework).variant is Framework.variant else None
+    one_kind = not framework.forms and type(framework).variant is Framework.variant
+    return framework if one_kind else None
 
 
 def _owner(cls: type) -> Framework | None:
