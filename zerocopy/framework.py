@@ -159,10 +159,7 @@ class Framework:
             return self._module
         package = self.distribution or self.name
         try:
-            if not self.installed():  # a plain folder of that name can be imported
-                raise ModuleNotFoundError(f"No module named {self.name!r}", name=self.name)
-            # It waits for a thread that is still importing the module; torch crashes if used earlier.
-            module: ModuleType = while_forks_wait(partial(importlib.import_module, self.name))
+            module = self._import()
         except Exception as error:  # also TypeError (TensorFlow, protobuf), AttributeError (MXNet, NumPy)
             if not is_error(error):
                 raise
@@ -178,6 +175,13 @@ class Framework:
             remedy = f"pip install '{package}>={self.min_version}'"
             raise FrameworkNotInstalledError(f"to={self.name!r}", why, remedy)
         self._module = module
+        return module
+
+    def _import(self) -> ModuleType:
+        if not self.installed():  # a plain folder of that name can be imported
+            raise ModuleNotFoundError(f"No module named {self.name!r}", name=self.name)
+        # It waits for a thread that is still importing the module; torch crashes if used earlier.
+        module: ModuleType = while_forks_wait(partial(importlib.import_module, self.name))
         return module
 
     def installed(self) -> bool:
@@ -237,7 +241,7 @@ class Framework:
         names: Collection[str] | None = None,
         fixes: Callable[[DType], list[Fix]] | None = None,
     ) -> None:
-        """Refuse a dtype that is not one of `names`, if given, and more than `max_ndim` dimensions.
+        """Check that a dtype is one of `names`, if given, and that there are at most `max_ndim` dimensions.
 
         `fixes` returns fixes for the dtype; by default it is cast.
         """

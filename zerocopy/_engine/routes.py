@@ -273,8 +273,9 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
         return None
     if parts.owned:
         return None if aliases else _own_copy_route(parts)
-    # A route aliases or raises, so it serves copy=False too, unless its importer copies.
-    return _plain_route(parts, host_only=True) if aliases and target.aliases_host else None
+    if not aliases or ("copy" in options and not target.aliases_host):
+        return None  # with copy=False an importer that copies must not be called
+    return _plain_route(parts, host_only=True)
 
 
 def _plain_route(parts: Parts, host_only: bool) -> Route | None:
