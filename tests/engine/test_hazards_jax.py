@@ -14,6 +14,7 @@ import pytest
 from helpers.arrays import aligned, sample
 
 import zerocopy as zc
+from zerocopy import registry
 
 jax = pytest.importorskip("jax")
 torch = pytest.importorskip("torch")
@@ -186,3 +187,14 @@ def test_jax_without_a_host_platform_is_refused(run_python) -> None:
     message = "JAX is configured to use only cuda (JAX_PLATFORMS), and has no arrays on the host"
     assert message in process.stdout
     assert "JAX_PLATFORMS=cuda,cpu" in process.stdout
+
+
+def test_an_unpacked_array_that_jax_keeps_is_not_an_alias() -> None:
+    """JAX 0.11.2 and later keep one array for all calls; its base is not None."""
+    import ml_dtypes
+
+    export = registry.by_name("jax").fast_exporters(type(jax.numpy.ones(1)))["ndarray"]
+    kept = np.ones(4, ml_dtypes.int4)[:]
+    assert kept.base is not None
+    with pytest.raises(BufferError, match="packed"):
+        export(kept)

@@ -112,11 +112,13 @@ class Jax(Framework):
             # to_capsule exports only the first shard of a sharded array, and a GPU array without its
             # stream. The devices cannot change once an array exists.
             return {"cuda": on_device}
-        asarray, export = np.asarray, to_capsule()
+        asarray, export, packed = np.asarray, to_capsule(), _packed_numbers()
 
         def ndarray(array: Any) -> Any:
             view = asarray(array)
-            if view.base is None:
+            # JAX 0.11.2 and later unpack sub-byte values into an array that they keep, with a capsule as its
+            # base; before, the base of a copy was None.
+            if view.base is None or view.dtype.num in packed:
                 raise BufferError("packed or not row-major: asarray copied it")
             return view
 
@@ -340,6 +342,14 @@ def _reason_to_gather(count: int, dtype: DType) -> Reason | None:
             fixes=[Fix("[s.data for s in {x}.addressable_shards]", "converts its shards")],
         )
     return _packed(dtype) if dtype.name in SUBBYTE_NAMES else None
+
+
+def _packed_numbers() -> frozenset[int]:
+    """Return the numbers of the NumPy dtypes whose values JAX packs."""
+    import ml_dtypes
+    import numpy as np
+
+    return frozenset(np.dtype(getattr(ml_dtypes, n)).num for n in SUBBYTE_NAMES if hasattr(ml_dtypes, n))
 
 
 def _packed(dtype: DType) -> Reason:
