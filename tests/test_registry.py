@@ -141,9 +141,16 @@ def test_hooks_of_a_plugin_are_files_of_its_folder_or_classes_of_its_file(tmp_pa
                 def calls(self): return ["rings.array"]
             """,
         "rings/pool.py": "class Pool: 'not a hook of zerocopy'",
+        "rings/gradients.py": "",
+        "rings/frames.py": """
+            from zerocopy.frames.hook import FramesHook
+            class Frames(FramesHook): pass
+            """,
         "boxes.py": """
             from rings import Rings
             from zerocopy.loading.hook import LoadingHook
+            from multiprocessing.dummy import Pool
+            class Frames: "not a hook of zerocopy"
             class Boxes(Rings):
                 name = "boxes"
             class Loading(LoadingHook):
@@ -165,13 +172,20 @@ def test_hooks_of_a_plugin_are_files_of_its_folder_or_classes_of_its_file(tmp_pa
         from zerocopy.pool.hook import PoolHook
         boxes = Boxes()
         names = [name for name in ("audit", "frames", "loading", "pool") if boxes.has_hook(name)]
-        assert names == ["audit", "loading", "pool"], names
-        assert not {{"rings.audit", "rings.pool"}} & sys.modules.keys()  # has_hook imports nothing
+        assert names == ["audit", "frames", "loading", "pool"], names
+        assert not {{"rings.audit", "rings.frames", "rings.pool"}} & sys.modules.keys()  # no import
         assert hook_of(boxes, AuditHook).calls() == ["rings.array"]
         assert hook_of(boxes, AuditHook) is hook_of(boxes, AuditHook)
         assert hook_of(boxes, LoadingHook).can_decode and not hook_of(None, LoadingHook).can_decode
-        assert type(hook_of(boxes, FramesHook)) is FramesHook
+        assert hook_class(Boxes, FramesHook).__module__ == "rings.frames"  # of the base class
         assert hook_class(Boxes, PoolHook) is PoolHook
+        import numpy as np, zerocopy as zc
+        from zerocopy.pool.attachments import framework_names
+        zc.register(boxes)
+        assert "" not in framework_names() and "boxes" not in framework_names()
+        try: zc.bridge(lambda x: x, to="boxes", source="numpy")
+        except zc.UnsupportedConversionError as error: assert error.code == "no-gradients", error
+        else: raise AssertionError("it has no gradients")
         """
     )
     assert process.returncode == 0, process.stderr

@@ -84,9 +84,9 @@ def is_installed(name: str) -> bool:
 
     if name in sys.modules:
         return sys.modules[name] is not None
-    # A plain folder of that name is a namespace package, whose spec has no origin.
+    # A plain folder of that name is a namespace package, whose spec has no loader.
     spec = importlib.util.find_spec(name)
-    return spec is not None and spec.origin is not None
+    return spec is not None and spec.loader is not None
 
 
 def is_imported(name: str) -> bool:

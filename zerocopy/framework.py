@@ -94,7 +94,7 @@ class Framework:
     has_dimensions : bool
         Whether columns of one of its tables can have different rows.
     max_ndim : int
-        The most dimensions of its arrays. NumPy's default of 64, because NumPy passes host memory on.
+        The most dimensions of its arrays. By default NumPy 2's limit, because NumPy passes host memory on.
     options : tuple of str
         Options that few targets support, such as ``"connection"``; `from_table` reads ``table.options``.
     actions : mapping of str to Fix
@@ -160,7 +160,7 @@ class Framework:
         package = self.distribution or self.name
         try:
             module = self._import()
-        except Exception as error:  # also TypeError (TensorFlow, protobuf), AttributeError (MXNet, NumPy)
+        except Exception as error:  # TypeError: TensorFlow with a new protobuf; AttributeError: MXNet
             if not is_error(error):
                 raise
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
@@ -190,7 +190,7 @@ class Framework:
 
     def has_hook(self, name: str) -> bool:
         """Whether there is a file or class of the hook `name`, such as ``"pool"``; imports nothing."""
-        return bool(_hook_module(type(self), name))  # type: ignore[arg-type]
+        return bool(_hook_modules(type(self), name))  # type: ignore[arg-type]
 
     def owns(self, cls: type) -> bool:
         """Whether `cls`, or one of its bases, is defined in one of `root_modules`."""
@@ -241,7 +241,7 @@ class Framework:
         names: Collection[str] | None = None,
         fixes: Callable[[DType], list[Fix]] | None = None,
     ) -> None:
-        """Check that a dtype is one of `names`, if given, and that there are at most `max_ndim` dimensions.
+        """Check that the dtype of `view` is one of `names`, if given, and its dimensions at most `max_ndim`.
 
         `fixes` returns fixes for the dtype; by default it is cast.
         """
@@ -459,10 +459,12 @@ def hook_of(framework: Framework | None, base: type[Hook]) -> Hook:
 def hook_class(framework: type, base: type[Hook]) -> type[Hook]:
     """Return the class of the hook of a framework's class; `base` if it has none."""
     name = base.__name__.removesuffix("Hook")
-    module = _hook_module(framework, name.lower())
-    cls = getattr(importlib.import_module(module), name, None) if module else None
-    # A plugin's folder can have a file of that name for another purpose.
-    return cls if isinstance(cls, type) and issubclass(cls, base) else base
+    for module in _hook_modules(framework, name.lower()):
+        cls = getattr(importlib.import_module(module), name, None)
+        # A plugin's folder can have a file of that name for another purpose.
+        if isinstance(cls, type) and issubclass(cls, base):
+            return cls
+    return base
 
 
 @cache
@@ -471,16 +473,18 @@ def _hook(framework: type, base: type[Any]) -> Any:
 
 
 @cache
-def _hook_module(framework: type, name: str) -> str:
-    """Return the module of the hook `name` of a framework's class, which is not imported; empty if none."""
+def _hook_modules(framework: type, name: str) -> tuple[str, ...]:
+    """Return the modules that can have the hook `name` of a framework's class; imports none of them."""
+    title, modules = name.capitalize(), []
     for cls in framework.__mro__:
         module = sys.modules.get(cls.__module__)
-        if hasattr(module, name.capitalize()):
-            return cls.__module__
-        submodule = f"{cls.__module__}.{name}"
-        if hasattr(module, "__path__") and importlib.util.find_spec(submodule) is not None:
-            return submodule
-    return ""
+        hook = vars(module).get(title) if module is not None else None
+        # A plugin's file can have another class of that name, such as multiprocessing's Pool.
+        if any(base.__name__ == f"{title}Hook" for base in getattr(hook, "__mro__", ())):
+            modules.append(cls.__module__)
+        elif hasattr(module, "__path__") and importlib.util.find_spec(f"{cls.__module__}.{name}") is not None:
+            modules.append(f"{cls.__module__}.{name}")
+    return tuple(modules)
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

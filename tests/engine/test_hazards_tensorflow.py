@@ -15,7 +15,7 @@ tf = pytest.importorskip("tensorflow")
 
 def test_tensorflow_crashes_when_it_exports_strings(run_warm) -> None:
     process = run_warm("import tensorflow as tf; tf.experimental.dlpack.to_dlpack(tf.constant(['a']))")
-    assert process.returncode != 0
+    assert process.returncode < 0  # a signal
 
 
 def test_tensorflow_crashes_on_misaligned_memory(run_warm) -> None:
@@ -30,7 +30,7 @@ def test_tensorflow_crashes_on_misaligned_memory(run_warm) -> None:
         print(tf.linalg.matmul(tf.reshape(t, (10, 100)), tf.reshape(t, (100, 10)))[0, 0].numpy())
         """
     )
-    assert process.returncode != 0
+    assert process.returncode < 0  # a signal
 
 
 def test_tensorflow_hazards_are_guarded(run_warm) -> None:

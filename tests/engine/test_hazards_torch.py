@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 
 def test_torch_aborts_on_negative_strides(run_warm) -> None:
     process = run_warm("import numpy as np, torch; torch.from_dlpack(np.arange(4.)[::-1])")
-    assert process.returncode != 0
+    assert process.returncode < 0  # a signal
 
 
 @pytest.mark.parametrize("twice", [False, True])

@@ -273,7 +273,7 @@ def test_awkward_reads_outside_its_memory_through_invalid_offsets(run_warm: Any)
         lists = ak.contents.ListOffsetArray(ak.index.Index(np.array([0, 10_000_000_000, 3, 8])), content)
         print(ak.sum(ak.Array(lists), axis=1))
     """
-    assert run_warm(code).returncode != 0
+    assert run_warm(code).returncode < 0  # a signal
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)

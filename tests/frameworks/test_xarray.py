@@ -182,6 +182,13 @@ def test_copy_shares_no_coordinate() -> None:
     assert (x.attrs, x["a"].attrs) == ({"title": "rows"}, {"units": "m"})
 
 
+def test_a_copy_needs_no_version_of_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """xarray supports versions of pandas that are older than the oldest one of the target pandas."""
+    monkeypatch.setattr(registry.by_name("pandas"), "module", lambda: pytest.fail("it is not a target"))
+    x = xr.DataArray(np.arange(3.0), dims="row", coords={"row": [1, 2, 3]})
+    assert zc.convert(x, "xarray", copy=True).identical(x)
+
+
 def test_dates_and_text_are_aliased_or_refused() -> None:
     days = xr.DataArray(DAYS, dims="t")
     assert zc.shares_memory(agrees(days, "numpy"), DAYS)

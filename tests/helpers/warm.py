@@ -49,8 +49,12 @@ class WarmProcess:
             request: dict[str, Any] = {"code": textwrap.dedent(code), "stdout": stdout, "stderr": stderr}
             request |= {"environment": environment, "finalized": finalized}
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            child, status = self._answer(), self._answer(TIMEOUT)
-            if status is None and child is not None:
+            child = self._answer()
+            if child is None:
+                self._process.kill()
+            assert child is not None, "the process with the frameworks does not answer"
+            status = self._answer()
+            if status is None:
                 os.kill(child, signal.SIGKILL)
                 self._answer()
                 raise subprocess.TimeoutExpired(code, TIMEOUT)

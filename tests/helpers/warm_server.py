@@ -92,6 +92,6 @@ if _request["finalized"]:
 else:
     try:
         exec(compile(_request["code"], "<string>", "exec"))
-    except BaseException as error:  # noqa: BLE001 - the exit status says it
+    except BaseException as error:  # noqa: BLE001 - the exit status shows it
         _end(error)
     _end(None)

@@ -114,6 +114,31 @@ time.sleep(100)
     assert rows.read_text().endswith("\n")
 
 
+@pytest.mark.full  # the reader gets 10 s for its last sample
+def test_a_reader_whose_output_blocks_ends_after_its_process(tmp_path: Path) -> None:
+    """No process reads from the pipe, so the reader waits in open()."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code = """
+import sys
+from zerocopy.monitor.environment import start_reader
+print(start_reader(["--csv", sys.argv[1]]).pid, flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(pipe)],
+        env={**os.environ, "ZEROCOPY_MONITOR": "1", "ZEROCOPY_MONITOR_DIR": str(tmp_path / "runs")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        reader = int(process.stdout.readline())
+        eventually(lambda: len(os.listdir(f"/proc/{reader}/task")) > 1)  # the thread that ends it
+        assert start_ticks(reader) is not None
+    eventually(lambda: start_ticks(reader) is None or is_zombie(reader))
+
+
 def test_a_spawned_process_is_recorded(tmp_path: Path, run_python) -> None:
     pytest.importorskip("zerocopy.monitor.recorder")
     code = """

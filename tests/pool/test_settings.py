@@ -232,6 +232,11 @@ def test_invalid_and_contradictory_options_are_refused(options) -> None:
 def test_unknown_option_suggests_similar_names() -> None:
     with pytest.raises(zc.PoolOptionError, match="did you mean 'limit'"):
         zc.install_pool("rmm", limits="8GiB")
+    for value in (None, False):
+        with pytest.raises(zc.PoolOptionError, match="did you mean 'limit'"):
+            zc.install_pool(limits=value)
+    with pytest.raises(zc.PoolOptionError):
+        zc.install_pool(False)
     with pytest.raises(zc.PoolOptionError, match=r"did you mean 'managed'.*driver"):
         zc.install_pool("manged")
 

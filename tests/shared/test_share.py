@@ -176,9 +176,9 @@ def test_handles_in_containers() -> None:
     assert opened["b"][0].sum() == 90_000
 
 
-def test_a_type_that_numpy_lacks_comes_back_without_ml_dtypes(run_warm) -> None:
+def test_a_type_that_numpy_lacks_comes_back_without_ml_dtypes(run_python) -> None:
     pytest.importorskip("torch")
-    completed = run_warm("""
+    completed = run_python("""
         import sys
         sys.modules["ml_dtypes"] = None
         import torch, zerocopy as zc

@@ -273,9 +273,8 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
         return None
     if parts.owned:
         return None if aliases else _own_copy_route(parts)
-    if not aliases or ("copy" in options and not target.aliases_host):
-        return None  # with copy=False an importer that copies must not be called
-    return _plain_route(parts, host_only=True)
+    # A route aliases or raises, so it serves copy=False too, unless its importer copies.
+    return _plain_route(parts, True) if aliases and (target.aliases_host or "copy" not in options) else None
 
 
 def _plain_route(parts: Parts, host_only: bool) -> Route | None:

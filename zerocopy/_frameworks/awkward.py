@@ -12,7 +12,7 @@ from zerocopy.device import Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
-from zerocopy.protocols.array_interface import aligned_copy, host_view
+from zerocopy.protocols.array_interface import MAX_NDIM, aligned_copy, host_view
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -66,6 +66,7 @@ class Awkward(Framework):
     root_modules = ("awkward",)
     distribution = "awkward"
     min_version = "2.4"
+    max_ndim = MAX_NDIM  # NumPy's, which passes the memory on
     mutable = False
     can_copy_to_device = True  # to the host, its only device
     actions: Mapping[str, Fix] = {

@@ -98,7 +98,8 @@ def _close() -> None:
 # The dtypes that MXNet exports and imports (mxnet/tensor_blob.h, DTypeTransform).
 _NAMES = ("bool", "int8", "int32", "int64", "uint8", "float16", "float32", "float64", "bfloat16")
 _MAX_SIZE = 2**31 - 2  # without INT64_TENSOR_SIZE, which the wheels lack
-_DISTRIBUTION = "mxnet==1.9.1 'numpy<1.24'"
+# In a separate environment, because other frameworks need NumPy 2.
+_DISTRIBUTION = "mxnet==1.9.1 'numpy<1.24' # own venv"
 _GPU, _PINNED = 2, 3  # Context.devtype2str
 
 
@@ -128,7 +129,7 @@ class MXNet(Framework):
     root_modules = ("mxnet",)
     distribution = _DISTRIBUTION
     max_ndim = 32  # NumPy's before 2.0, which passes the memory on; MXNet itself has no limit
-    install_hint = f"in an environment of its own, because others need NumPy 2: pip install {_DISTRIBUTION}"
+    install_hint = f"pip install {_DISTRIBUTION}"
     device_kinds = ("cpu", "cuda")
     # NDArray.writable = False prevents x += y, but neither x[:] = y nor out=x.
     marks_readonly = False

@@ -165,7 +165,7 @@ CODES: dict[str, str] = {
     "run-directory": "the run directory of the monitor is not safe",
     "schema-drift": "the files of a loader differ in their columns",
     "separate-coordinates": "the coordinates of a sparse array are separate, and one array in the target",
-    "separate-memory": "the columns are in separate memory, or it is not known",
+    "separate-memory": "the columns are in separate memory, or may be",
     "several-columns": "the object has several columns",
     "several-devices": "the arguments of a decorated or bridged function are on several devices",
     "several-files": "the files cannot be read as one source",

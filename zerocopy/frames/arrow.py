@@ -2,7 +2,7 @@
 
 `Writer.write` appends one node for each level of a type, and `ArrowReader.read` reads them in this order;
 pyarrow checks the arrays that it builds. A written array has the offset 0: a bitmap that does not start at a
-byte is shifted. pyarrow's pickles, protocol 5, send whole buffers of slices instead.
+byte is shifted. In contrast, the pickle of a slice by pyarrow (protocol 5) has its whole buffers.
 """
 
 from __future__ import annotations

@@ -115,16 +115,18 @@ def _framework_of(fn: Any, asked: str) -> Framework:
 
 
 def _gradients(framework: Framework, asked: str) -> GradientsHook:
-    if not framework.has_hook("gradients"):
-        names = [f.name for f in registry.known() if f.has_hook("gradients")]
-        raise UnsupportedConversionError(
-            asked,
-            f"{framework.name} has no gradients",
-            f"choose from {', '.join(sorted(names))}",
-            code="no-gradients",
-        )
-    framework.module()
-    return hook_of(framework, GradientsHook)
+    if framework.has_hook("gradients"):
+        framework.module()
+        hook = hook_of(framework, GradientsHook)
+        if type(hook) is not GradientsHook:  # a plugin can have a file of that name for another purpose
+            return hook
+    names = [f.name for f in registry.known() if f.has_hook("gradients")]
+    raise UnsupportedConversionError(
+        asked,
+        f"{framework.name} has no gradients",
+        f"choose from {', '.join(sorted(names))}",
+        code="no-gradients",
+    )
 
 
 def _check_devices(consumer: GradientsHook, arrays: Sequence[Any], asked: str) -> None:

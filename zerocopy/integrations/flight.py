@@ -10,6 +10,7 @@ the metadata of one Flight message: `_MAGIC`, `_VERSION`, its kind, and its cont
 
 from __future__ import annotations
 
+import os
 import struct
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -19,7 +20,7 @@ from zerocopy._engine.convert import convert
 from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError
-from zerocopy.shared.handle import accessible_memory
+from zerocopy.shared.handle import host_id
 from zerocopy.tables.hub import hub
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def serve_exchange(table: Any, reader: Any, writer: Any, *, min_bytes: int = MIN
         raise _unexpected("serve_exchange()", f"the client began with a message of kind {kind}")
     arrow = convert(table, _TABLE)
     shared = None
-    if place and place == accessible_memory() and arrow.nbytes >= min_bytes:
+    if place and place == _place() and arrow.nbytes >= min_bytes:
         shared = _shared(arrow, arrow is table)
     if shared is not None:
         writer.write_metadata(_message(_HANDLE, bytes(shared)))
@@ -197,7 +198,7 @@ def _exchange(client: Any, descriptor: Any, call_options: Any) -> Any:
     arguments = () if call_options is None else (call_options,)
     writer, reader = client.do_exchange(descriptor, *arguments)
     try:
-        writer.write_metadata(_message(_HELLO, accessible_memory()))
+        writer.write_metadata(_message(_HELLO, _place()))
         kind, handle = _receive(reader, "fetch()") or (None, b"")
         if kind not in (_HANDLE, _STREAM):
             raise _unexpected("fetch()", "the server did not answer with a handle or a stream")
@@ -228,6 +229,17 @@ def _opened(handle: bytes) -> Any:
 
 
 # -- messages -----------------------------------------------------------------------
+
+
+def _place() -> bytes:
+    """Return the machine, PID namespace and user: equal in two processes that open each other's handles.
+
+    A client without the server's capabilities refuses the handle, and then gets the record batches.
+    """
+    try:
+        return host_id() + struct.pack("<Q", os.geteuid())
+    except (OSError, SharedMemoryError):
+        return b""  # without /proc, as on other systems than Linux, or without a file descriptor
 
 
 def _message(kind: int, content: bytes = b"") -> bytes:

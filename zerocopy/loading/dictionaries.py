@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -216,20 +216,30 @@ def _with_bar(items: Sequence[T], show: bool | None) -> Iterator[T]:
     """
     # A process without a console has no standard error.
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    began = time.perf_counter()
-    for done, item in enumerate(items):
-        if show or (is_terminal and show is None and time.perf_counter() - began > _DELAY):
-            yield from _bar(items, done, is_terminal)
-            return
-        yield item
+    wanted, bar, began = is_terminal if show is None else show, None, time.perf_counter()
+    try:
+        for done, item in enumerate(items):
+            if wanted and bar is None and (show or time.perf_counter() - began > _DELAY):
+                bar = _bar(len(items), is_terminal)
+                wanted = bar is not None
+            if bar is not None:
+                bar.update(bar.task_ids[0], completed=done)
+            yield item
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=len(items))
+    finally:
+        if bar is not None:
+            bar.stop()
 
 
-def _bar(items: Sequence[T], done: int, is_transient: bool) -> Iterable[T]:
-    """Return the items after the first `done`, with a bar; rich is an optional dependency."""
+def _bar(total: int, is_transient: bool) -> Any:
+    """Return a bar that has been started; None without rich, which is an optional dependency."""
     try:
         from rich.console import Console
-        from rich.progress import track
+        from rich.progress import Progress
     except ImportError:
-        return items[done:]
-    console = Console(file=sys.stderr)
-    return track(items[done:], "Collecting words", console=console, transient=is_transient)
+        return None
+    bar = Progress(console=Console(file=sys.stderr), transient=is_transient)
+    bar.add_task("Collecting words", total=total)
+    bar.start()
+    return bar

@@ -230,8 +230,8 @@ def framework_hooks() -> list[PoolHook]:
     from zerocopy import registry  # imports NumPy, which parsing options does not need
     from zerocopy.framework import hook_class
 
-    frameworks = [each for each in registry.known() if each.has_hook("pool")]
-    return sorted((hook_class(type(each), PoolHook)() for each in frameworks), key=lambda hook: hook.rank)
+    classes = [hook_class(type(each), PoolHook) for each in registry.known()]
+    return sorted((cls() for cls in classes if cls is not PoolHook), key=lambda hook: hook.rank)
 
 
 def framework_names() -> list[str]:

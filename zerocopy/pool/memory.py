@@ -180,10 +180,11 @@ class DeviceMemory:
             for number in devices:
                 self.pools[number].check_limit_can_change(asked, freeing)
             for number, limit in changed.items():
-                self.pools[number].set_limit(limit, asked)
+                is_replaced = self.pools[number].set_limit(limit, asked)
                 kept = {other: each for other, each in self.limits.items() if other != number}
                 self.limits = kept if limit is None else kept | {number: limit}
-                self.attachments.attach_again(RMMHook.name)  # the device pool may be a new one
+                if is_replaced:
+                    self.attachments.attach_again(RMMHook.name)
 
     def release(self) -> None:
         """Release the device pools unless a framework still frees into them."""

@@ -27,7 +27,7 @@ class Pool:
     A pool implements the external allocator interface, ``allocate(nbytes, stream)`` and
     ``deallocate(ptr, nbytes, stream)``, so that other code can allocate from it. It is
     thread-safe. ``with pool:`` begins a scope of statistics and leaks, and neither installs nor closes
-    the pool. A device that the pool is not on is a `DeviceError`. After `close`, methods raise
+    the pool. Methods raise `DeviceError` for a device that the pool does not use. After `close`, they raise
     `PoolClosedError`, except those that free memory or return figures.
 
     Attributes

@@ -363,8 +363,8 @@ class RMMPool:
             why = f"{' and '.join(freeing)} must free into the resource from which it allocated"
             raise PoolOptionError(asked, why, "leave it out with frameworks=", code="pool-fixed")
 
-    def set_limit(self, limit: Limit | None, asked: str) -> None:
-        """Change the limit, or replace the pool by one with that limit."""
+    def set_limit(self, limit: Limit | None, asked: str) -> bool:
+        """Change the limit, or replace the pool by one with that limit; return whether it was replaced."""
         with self._lock:
             gauge = self._open().gauge
             if gauge is not None:
@@ -372,6 +372,7 @@ class RMMPool:
             else:
                 self._drop(self._build(limit, asked))
             self._limit = limit
+            return gauge is None
 
     def release(self, in_use: bool) -> None:
         """Destroy the pool now if none of its memory is in use, otherwise keep it until the process ends.

@@ -1,4 +1,4 @@
-"""What a handle says: the process and the block that have an object, its size and its header.
+"""``Handle``: the fields that locate an object in shared memory, and their bytes.
 
 The bytes of a handle are plain fields with a checksum, so that reading them needs no pickle. An object with
 several frames begins with an index of them, which has its header instead.
@@ -27,6 +27,18 @@ def pid_namespace() -> int:
 
 
 @cache
+def _boot_id() -> bytes:
+    """Return the 16 random bytes that the kernel chooses at each start; a forked child has them already."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return bytes.fromhex(file.read().strip().replace("-", ""))
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise no_file_descriptor(error) from error
+        raise
+
+
+@cache
 def host_id() -> bytes:
     """Return bytes that are equal in two processes if a process number means the same in both.
 
@@ -41,14 +53,7 @@ def host_id() -> bytes:
     >>> len(host_id()), host_id() == host_id()
     (24, True)
     """
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            boot_id = bytes.fromhex(file.read().strip().replace("-", ""))
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise no_file_descriptor(error) from error
-        raise
-    return boot_id + pid_namespace().to_bytes(8, "little")
+    return _boot_id() + pid_namespace().to_bytes(8, "little")
 
 
 # A child can be in another namespace than its parent. It gets another object, even if the bytes are equal.

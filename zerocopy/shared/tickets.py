@@ -94,7 +94,7 @@ class Tickets:
         self._pending: deque[tuple[int, bytes, Any]] = deque()
         self._free: list[int] = []
         self._nbytes = self._used = self._number = 0
-        #: A memfd to which other processes of this user may write.
+        #: A memfd to which other processes of this user may write; `FileMapping` closes it.
         self._slots: FileMapping | None = None
         os.register_at_fork(after_in_child=self._forget)
 

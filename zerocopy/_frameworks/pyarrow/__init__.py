@@ -31,7 +31,7 @@ from zerocopy.device import HOST, Device
 from zerocopy.dtype import REAL_NAMES, DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import identity, refuse_dtype
-from zerocopy.protocols.array_interface import address, host_view, tidy_strides
+from zerocopy.protocols.array_interface import MAX_NDIM, address, host_view, tidy_strides
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
@@ -57,6 +57,7 @@ class PyArrow(ArrowExchange):
     aliases = ("pa", "arrow")
     root_modules = ("pyarrow",)
     distribution = "pyarrow"
+    max_ndim = MAX_NDIM  # NumPy's, which passes the memory on
     mutable = False
     actions: Mapping[str, Fix] = {
         "column": Fix("{x}[{label}]"),

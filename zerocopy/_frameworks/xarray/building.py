@@ -256,20 +256,22 @@ def without_shared_text(copied: Any) -> Any:
     new: dict[Hashable, Any] = {}
     for name, variable in getattr(coords, "variables", {}).items():
         if getattr(getattr(coords.xindexes.get(name), "index", None), "nlevels", 1) == 1:
-            values = _copied_text(variable)
+            values = _copied_arrow(variable)
             new |= {} if values is None else {name: variable.copy(deep=False, data=values)}
     result = copied.assign_coords(new) if new else copied
     if getattr(copied, "name", None) in new:
         return result.coords[copied.name]  # a coordinate as an array is the variable of its own index
     own = getattr(result, "variable", None if hasattr(result, "data_vars") else result)
-    values = None if own is None else _copied_text(own)
+    values = None if own is None else _copied_arrow(own)
     return result if values is None else result.copy(deep=False, data=values)
 
 
-def _copied_text(variable: Any) -> Any:
+def _copied_arrow(variable: Any) -> Any:
     """Return a copy of the array in Arrow's memory that a variable holds; None for other variables."""
+    import pandas as pd  # xarray's own, of any version
+
     stored, _ = held(variable)
-    array, pd = getattr(stored, "array", stored), pandas().module()
+    array = getattr(stored, "array", stored)
     if not isinstance(array, pd.arrays.ArrowExtensionArray):
         return None
     copied = pd.array(hub().copied(array.__arrow_array__()), dtype=array.dtype)

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, SimpleNamespace
@@ -20,6 +21,8 @@ from zerocopy.monitor.sample import Sample
 
 #: Seconds between two checks for the end of a process.
 STEP = 0.2
+#: Seconds after the end of a process in which its last sample is written.
+_GRACE = 10.0
 
 #: Waits at most some seconds, and returns whether there is nothing more to watch.
 Wait = Callable[[float], bool]
@@ -49,6 +52,18 @@ def watch(source: Observer, outputs: Sequence[Any], every: float, count: int | N
         due = max(due + every, time.monotonic())
         ended = wait(due - time.monotonic())  # the last sample is read after the end
     return failures
+
+
+def end_after(name: FileName) -> None:
+    """End this process 10 s after another one, in a thread: a file or a driver may not answer."""
+
+    def watch() -> None:
+        while name.is_alive and not is_zombie(name.pid):
+            time.sleep(STEP)
+        time.sleep(_GRACE)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="zerocopy-monitor-end", daemon=True).start()
 
 
 def until_process_ends(name: FileName | None) -> Wait:

@@ -301,7 +301,8 @@ class IpcFiles(Dataset):
             if not here.equals(self.schema):
                 types, names = (_types(self.schema), _types(here)), [*self.schema.names, *here.names]
                 why = _difference(*types, names, files.paths[0], path)
-                why = why or f"the order of the columns differs in {files.paths[0]} and {path}"
+                order = "the order, number or nullability of the columns differs"
+                why = why or f"{order} in {files.paths[0]} and {path}"
                 fix = "write the files with one schema, or create a loader for each"
                 raise ReadError(files.asked, why, fix, code="schema-drift", file=path)
             for number, count in enumerate(rows):

@@ -51,7 +51,7 @@ def _opened(source: Any, options: LoaderOptions) -> Dataset | Stream:
         _refuse_objects(source)
         return _open_files(find_files([os.fspath(path) for path in source]), options)
     framework = registry.by_type(type(source))
-    is_opened = framework is not None and framework.has_hook("loading")  # SciPy's DOK array is a dict too
+    is_opened = type(hook_of(framework, LoadingHook)) is not LoadingHook  # SciPy's DOK array is a dict too
     if isinstance(source, Mapping) and not is_opened:
         return memory.open_arrays(source, options, "a dict of arrays")
     if isinstance(source, np.ndarray):

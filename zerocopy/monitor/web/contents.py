@@ -83,7 +83,7 @@ BYTES = Chart(
     absent=_SOON, colors={"aliased": COLORS[0], "copied": COLORS[1]},
 )  # fmt: skip
 CALLS = Chart(
-    "Conversions: calls per second", _rates(calls="calls", refused="refused_calls"), "count", absent=_SOON
+    "Conversions: calls per second", _rates(calls="calls", refused="refused_calls"), "/s", absent=_SOON
 )
 
 
@@ -168,10 +168,9 @@ def _pools(moment: Moment) -> list[Row]:
             sizes.append("none" if limit is None else show(limit, "bytes"))
             fragmentation = "not counted" if share is None else f"{share:.0%}"
             rows.append([_program(record), pool["kind"], f"GPU {index}", *sizes, fragmentation])
-        if pool["kind"] and not pool["devices"]:
-            rows.append([_program(record), pool["kind"], "host memory", *[""] * 5])
-    why_not = dict.fromkeys(record["pool"]["why_not"] for record in _records(moment))
-    return rows or [["", "none", why, *[""] * 5] for why in why_not]
+        if not pool["devices"] and (pool["kind"] or pool["why_not"]):
+            rows.append([_program(record), pool["kind"] or "none", pool["why_not"], *[""] * 5])
+    return rows
 
 
 def _attached(moment: Moment) -> list[Row]:

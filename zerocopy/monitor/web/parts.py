@@ -16,7 +16,7 @@ from zerocopy.monitor.sample import Sample
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7f00")
 GRAY = "#8c959f"
 
-Unit = Literal["bytes", "bytes/s", "percent", "count", "MHz", "W", "°C"]
+Unit = Literal["bytes", "bytes/s", "percent", "count", "/s", "MHz", "W", "°C"]
 Values = Mapping[str, float | None]
 SUFFIXES = {"percent": "%", "count": ""}
 
