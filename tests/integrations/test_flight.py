@@ -143,7 +143,7 @@ def test_small_tables_are_streamed(program: Program, client: Any, name: str) -> 
 def test_a_client_of_another_machine_gets_the_stream(
     client: Any, place: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "accessible_memory", lambda: place)
+    monkeypatch.setattr(exchange, "_place", lambda: place)
     result = get(client, "arrow")
     assert result.equals(table())
     assert not is_shared(result)
@@ -171,7 +171,7 @@ def test_streamed_columns_are_aligned_where_the_target_needs_it(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("jax")
-    monkeypatch.setattr(exchange, "accessible_memory", lambda: b"")
+    monkeypatch.setattr(exchange, "_place", lambda: b"")
     column = get(client, "arrow", "jax", columns=["f"])["f"]
     assert column.unsafe_buffer_pointer() % 64 == 0
     np.testing.assert_array_equal(column, np.arange(len(column)) * 0.5)
@@ -210,7 +210,7 @@ def test_a_server_without_room_streams(local: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_stream_splits_batches_that_are_too_long(local: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "accessible_memory", lambda: b"")
+    monkeypatch.setattr(exchange, "_place", lambda: b"")
     monkeypatch.setattr(exchange, "_BATCH_BYTES", 1 << 20)
     result = get(local, "x")
     assert result.equals(table())
@@ -236,12 +236,11 @@ def test_systems_without_shared_memory_stream(run_python: Any) -> None:
         del os.memfd_create
         import pyarrow as pa, pyarrow.flight
         from zerocopy.integrations import flight
-        from zerocopy.shared import handle
 
         def host_id():
             raise FileNotFoundError
 
-        handle.host_id = host_id
+        flight.host_id = host_id
         numbers = pa.table({"x": range(1_000_000)})
 
         class Server(pyarrow.flight.FlightServerBase):
@@ -265,7 +264,7 @@ from pyarrow import flight
 from zerocopy.integrations import flight as exchange
 client = flight.connect(sys.argv[1])
 writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b"polars"))
-writer.write_metadata(exchange._message(exchange._HELLO, exchange.accessible_memory()))
+writer.write_metadata(exchange._message(exchange._HELLO, exchange._place()))
 print(exchange._receive(reader, "")[0], flush=True)
 os.kill(os.getpid(), 9)
 """
@@ -310,7 +309,7 @@ def test_a_server_that_dies_while_a_client_waits_raises(own_program: Program) ->
 
 def test_hostile_clients_get_an_error_and_the_server_goes_on(program: Program, client: Any) -> None:
     rng = random.Random(18)
-    hello = exchange._message(exchange._HELLO, exchange.accessible_memory())
+    hello = exchange._message(exchange._HELLO, exchange._place())
     messages = [b"", b"ZCFL", hello[:6], hello[:-1], b"ZCFL\x02" + hello[5:], rng.randbytes(1 << 16)]
     messages += [exchange._message(kind) for kind in (0, *range(2, 7), 255)]
     messages += [hello[:i] + rng.randbytes(1) + hello[i + 1 :] for i in range(6)]

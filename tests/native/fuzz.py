@@ -26,6 +26,7 @@ from helpers.native_cases import DTYPES, SIZE, Case, Reader, Struct, decode  # n
 from helpers.native_core import ALL_PAIRS, core, declare, memory_route  # noqa: E402
 from helpers.native_table_cases import Tables  # noqa: E402
 
+from zerocopy.dtype import by_dlpack  # noqa: E402
 from zerocopy.protocols import dlpack  # noqa: E402
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -158,6 +159,8 @@ class Fuzzer:
     def run(self, data: bytes, way: int | None = None) -> None:
         """Run one case, in one of 9 ways; raises AssertionError with its description for a finding."""
         case, read = decode(data, self.arena)
+        if case.dtype[:2] not in DTYPES and by_dlpack(*case.dtype[:2], 1) is not None:
+            return  # a type of ml_dtypes, which the core knows if the process has used it before
         chosen = read.below(9)
         way = chosen if way is None else way
         self.action = read.below(3)

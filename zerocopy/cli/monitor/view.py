@@ -37,7 +37,10 @@ def screen(sample: Sample, rates: Rates | None, width: int, height: int, title: 
     """Return at most `height` lines; conversions get the lines that the other parts leave."""
     for most in range(max(height // 8, 1), 0, -1):  # items of each part
         head = [Text(title, "bold"), *_cards(sample, width, most), *_machine(sample["machine"], rates)]
-        tail = _wrapped(_tail(sample, rates, most), width)
+        tail = _tail(sample, rates, most)
+        wrapped = _wrapped(tail, width)
+        if height - len(head) - len(wrapped) >= height // 3:
+            tail = wrapped
         room = max(height - len(head) - len(tail), 1)
         if room >= height // 3:
             break
