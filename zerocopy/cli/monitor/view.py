@@ -39,7 +39,7 @@ def screen(sample: Sample, rates: Rates | None, width: int, height: int, title: 
         head = [Text(title, "bold"), *_cards(sample, width, most), *_machine(sample["machine"], rates)]
         tail = _tail(sample, rates, most)
         wrapped = _wrapped(tail, width)
-        if height - len(head) - len(wrapped) >= height // 3:
+        if height - len(head) - len(wrapped) >= height // 2:
             tail = wrapped
         room = max(height - len(head) - len(tail), 1)
         if room >= height // 3:
