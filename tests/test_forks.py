@@ -374,3 +374,33 @@ def test_frameworks_that_are_being_imported_are_not_used(run_python) -> None:
         """
     )
     assert completed.returncode == 0, completed.stderr
+
+
+def test_a_fork_waits_for_an_import_before_it_takes_the_lock_of_logging(run_python) -> None:
+    """The imported module makes a logger while the fork waits; logging is imported after zerocopy."""
+    code = """
+        import os, signal, sys, threading, time
+        signal.alarm(60)  # ends a deadlock
+        import zerocopy
+        from zerocopy.framework import while_forks_wait
+        begun = threading.Event()
+        def load():
+            import logging
+            begun.set()
+            time.sleep(0.5)  # the other thread is in os.fork()
+            return logging.getLogger("a module")
+        thread = threading.Thread(target=while_forks_wait, args=(load,))
+        thread.start()
+        begun.wait()
+        child = os.fork()
+        if not child:
+            import logging, concurrent.futures
+            logging.getLogger("a child")
+            while_forks_wait(lambda: None)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        thread.join()
+        while_forks_wait(lambda: None)
+    """
+    completed = run_python(code)
+    assert completed.returncode == 0, completed.stderr

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from threading import Lock, get_ident
 from typing import Any
-
-from zerocopy.forks import LOADING
 
 #: Bytes of work that justify another thread.
 MIN_PART_BYTES = 1 << 20
@@ -132,10 +131,7 @@ def _start(part: _Part) -> None:
 
 
 @cache
-def _pool() -> Any:
-    with LOADING:  # a fork waits until it is released
-        from concurrent.futures import ThreadPoolExecutor  # takes 6 ms, which small records do not need
-
+def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="zerocopy-layout")
 
 
