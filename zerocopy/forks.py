@@ -114,6 +114,7 @@ def installed_version(name: str, distribution: str) -> str | None:
     from importlib import metadata
 
     def names() -> Iterator[str]:
+        # Some builds for CPUs have a distribution of their own.
         yield from filter(None, [distribution.partition("=")[0], name, f"{name}-cpu"])
         # Last, because this reads the files of all distributions: 0.24 s where 128 are installed.
         yield from metadata.packages_distributions().get(name, ())

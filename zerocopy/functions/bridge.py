@@ -105,11 +105,10 @@ def _framework_of(fn: Any, asked: str) -> Framework:
             for framework in registry.by_root(cls):
                 if framework.has_hook("gradients"):
                     return framework
-    names = [f.name for f in registry.known() if f.has_hook("gradients")]
     raise UnsupportedConversionError(
         asked,
         f"the type of the function, {type(fn).__qualname__}, does not name its framework",
-        f"pass source=, one of {', '.join(map(repr, sorted(names)))}",
+        f"pass source=, one of {', '.join(map(repr, _with_gradients()))}",
         code="unknown-source",
     )
 
@@ -120,13 +119,17 @@ def _gradients(framework: Framework, asked: str) -> GradientsHook:
         hook = hook_of(framework, GradientsHook)
         if type(hook) is not GradientsHook:  # a plugin can have a file of that name for another purpose
             return hook
-    names = [f.name for f in registry.known() if f.has_hook("gradients")]
     raise UnsupportedConversionError(
         asked,
         f"{framework.name} has no gradients",
-        f"choose from {', '.join(sorted(names))}",
+        f"choose from {', '.join(_with_gradients())}",
         code="no-gradients",
     )
+
+
+def _with_gradients() -> list[str]:
+    """Return the names of the frameworks that have gradients."""
+    return sorted(framework.name for framework in registry.known() if framework.has_hook("gradients"))
 
 
 def _check_devices(consumer: GradientsHook, arrays: Sequence[Any], asked: str) -> None:

@@ -137,10 +137,23 @@ def install_pool(
     zerocopy.errors.PoolOptionError: limit='8G': 'G' is ambiguous (1000-based or 1024-based).
       To fix: write "8GiB" or "8GB"
     """
-    given = dict(locals())
-    unknown, kind = given.pop("unknown"), given.pop("kind")
+    given = {
+        "host": host,
+        "devices": devices,
+        "limit": limit,
+        "fraction": fraction,
+        "reserve": reserve,
+        "initial": initial,
+        "release_threshold": release_threshold,
+        "frameworks": frameworks,
+        "track": track,
+        "strict": strict,
+        "resource": resource,
+        "allocator": allocator,
+    }
+    # Unknown options are refused by name.
     options = {name: value for name, value in given.items() if value is not None and value is not False}
-    options |= unknown if kind is None else {**unknown, "kind": kind}  # the unknown ones are refused by name
+    options |= unknown if kind is None else {**unknown, "kind": kind}
     environment = Settings.from_environment()
     if not options:
         return _installed or install(environment or Settings())

@@ -27,8 +27,7 @@ class Pool:
     A pool implements the external allocator interface, ``allocate(nbytes, stream)`` and
     ``deallocate(ptr, nbytes, stream)``, so that other code can allocate from it. It is
     thread-safe. ``with pool:`` begins a scope of statistics and leaks, and neither installs nor closes
-    the pool. Methods raise `DeviceError` for a device that the pool does not use. After `close`, they raise
-    `PoolClosedError`, except those that free memory or return figures.
+    the pool.
 
     Attributes
     ----------
@@ -123,6 +122,10 @@ class Pool:
             The device is out of memory.
         PoolOptionError
             `nbytes` is not a number of bytes, or `stream` is not a stream.
+        PoolClosedError
+            The pool was closed.
+        DeviceError
+            The pool is not on that device, or has no device.
         """
         size, handle = read_option(read_nbytes, nbytes, "nbytes"), read_stream(stream)
         return self._memory.allocate_for(OWN_REQUESTER, size, handle, self._memory.check_device(device))
@@ -182,6 +185,8 @@ class Pool:
             The pool was not installed with ``host="pinned"``, or shape or dtype is invalid.
         PoolLimitError
             The system cannot lock more pages.
+        PoolClosedError
+            The pool was closed.
         """
         self._memory.check_open("pinned()")
         for mode in self._host:
@@ -214,11 +219,16 @@ class Pool:
             pool is replaced by one with the new limit when none of its memory is in use.
         PoolUnavailableError
             The device has no memory for the second pool; the first one stays, with its limit.
+        PoolClosedError
+            The pool was closed.
+        DeviceError
+            The pool is not on that device.
 
         Notes
         -----
-        On the host, ``"pinned"`` frees kept blocks until the limit is met. ``"recycle"`` and ``"aligned"``
-        trim at once, and then limit the free memory at the end of the C library's heap.
+        Only ``allocator=`` with methods in Python changes its limit while memory is in use. On the host,
+        ``"pinned"`` frees kept blocks until the limit is met. ``"recycle"`` and ``"aligned"`` trim at once,
+        and then limit the free memory at the end of the C library's heap, not that between blocks.
 
         Examples
         --------
@@ -281,6 +291,11 @@ class Pool:
             Figures of the whole process. In a ``with`` block, peak and totals are those since the block
             began. On the host, the sum of `host_stats`: the peak is the most that was taken from the
             system since the process began. Without a mode of host memory, the process's resident memory.
+
+        Raises
+        ------
+        DeviceError
+            The pool is not on that device.
 
         Examples
         --------
@@ -353,6 +368,11 @@ class Pool:
         -------
         list of str
             Names of the frameworks that were attached again.
+
+        Raises
+        ------
+        PoolClosedError
+            The pool was closed.
         """
         return self._memory.refresh()
 

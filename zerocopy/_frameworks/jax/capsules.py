@@ -181,7 +181,10 @@ class OnDevice:
 
 def as_cuda(producer: Any) -> dlpack.Producer:
     """Return a producer of managed memory for JAX, which does not accept ``kDLCUDAManaged``."""
-    export = lambda **options: dlpack.as_cuda(producer.__dlpack__(**options))  # noqa: E731
+
+    def export(**options: Any) -> Any:
+        return dlpack.as_cuda(producer.__dlpack__(**options))
+
     return dlpack.Producer(export, (CUDA, int(producer.__dlpack_device__()[1])))
 
 

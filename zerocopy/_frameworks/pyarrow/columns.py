@@ -1,7 +1,7 @@
 """pyarrow's arrays as columns, and Arrow arrays over any memory, which other frameworks exchange.
 
-Other frameworks' files call `ArrowExchange` through the registry, and do not import this file. It does not
-import pyarrow: functions take the module as `pa`.
+Other frameworks' files call `ArrowExchange` through the registry, and do not import this file. Its functions
+take the module pyarrow as `pa`.
 """
 
 from __future__ import annotations

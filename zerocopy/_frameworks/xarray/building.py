@@ -211,7 +211,7 @@ def own_values(column: Column) -> Any:
     own = getattr(column, "of_xarray", None)
     if own is None:
         return None
-    return without_shared_text(own.copy(deep=True).load()) if isinstance(column, Copied) else own
+    return without_shared_arrow(own.copy(deep=True).load()) if isinstance(column, Copied) else own
 
 
 def like_dataset(xr: Any, template: Any, table: Table) -> Any:
@@ -220,7 +220,7 @@ def like_dataset(xr: Any, template: Any, table: Table) -> Any:
     coords = [column for label, column in pairs if label not in template.data_vars]
     copied = any(isinstance(column, Copied) for column in coords or table.columns)
     result = template.coords.to_dataset().copy(deep=copied)
-    result = without_shared_text(result) if copied else result
+    result = without_shared_arrow(result) if copied else result
     for label, column in pairs:
         if label not in template.data_vars:
             continue  # a coordinate, which the result has
@@ -235,7 +235,7 @@ def like_column(template: Any, column: Column) -> Any:
     """Return a column with the name, dimensions, coordinates and attributes of an array or variable."""
     if getattr(column, "of_xarray", None) is None:
         return like_array(template, values_of(column))
-    return without_shared_text(template.copy(deep=True).load()) if isinstance(column, Copied) else template
+    return without_shared_arrow(template.copy(deep=True).load()) if isinstance(column, Copied) else template
 
 
 def like_array(template: Any, values: Any) -> Any:
@@ -247,11 +247,11 @@ def like_array(template: Any, values: Any) -> Any:
         and np.may_share_memory(inner, values)
     )
     result = template.copy(deep=not alias, data=values)
-    return result if alias else without_shared_text(result)
+    return result if alias else without_shared_arrow(result)
 
 
-def without_shared_text(copied: Any) -> Any:
-    """Return a deep copy that shares no text: pandas' copies of it alias Arrow's buffers."""
+def without_shared_arrow(copied: Any) -> Any:
+    """Return a deep copy that shares no memory of Arrow's: pandas' copies of such arrays are aliases."""
     coords: Any = getattr(copied, "coords", {})
     new: dict[Hashable, Any] = {}
     for name, variable in getattr(coords, "variables", {}).items():

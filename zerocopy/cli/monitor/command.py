@@ -15,7 +15,7 @@ import click
 import zerocopy
 from zerocopy.cli.monitor.watching import (
     Wait,
-    end_after,
+    ending_after,
     open_outputs,
     served,
     show,
@@ -196,9 +196,7 @@ def _run(options: SimpleNamespace) -> int:
     observer = Observer(options.directory, options.pid, order=options.order)
     if options.once or options.prometheus == "-":
         return _print_once(observer, options)
-    if process is not None and (options.csv_path or options.prometheus or options.serve is not None):
-        end_after(process)
-    with terminated_as_exit(), open_outputs(options) as outputs:
+    with terminated_as_exit(), ending_after(process), open_outputs(options) as outputs:
         wait = until_process_ends(process)
         if outputs or options.serve is not None:
             return _write(observer, outputs, options, wait)

@@ -54,16 +54,25 @@ def watch(source: Observer, outputs: Sequence[Any], every: float, count: int | N
     return failures
 
 
-def end_after(name: FileName) -> None:
-    """End this process 10 s after another one, in a thread: a file or a driver may not answer."""
+@contextlib.contextmanager
+def ending_after(name: FileName | None) -> Iterator[None]:
+    """End this process if the block lasts 10 s longer than another one: a file or a driver may not answer."""
+    is_running = True
 
     def watch() -> None:
-        while name.is_alive and not is_zombie(name.pid):
+        left = _GRACE
+        while is_running and left > 0:
             time.sleep(STEP)
-        time.sleep(_GRACE)
-        os._exit(1)
+            left -= STEP if _has_ended(name) else 0
+        if is_running:
+            os._exit(1)
 
-    threading.Thread(target=watch, name="zerocopy-monitor-end", daemon=True).start()
+    if name is not None:
+        threading.Thread(target=watch, name="zerocopy-monitor-end", daemon=True).start()
+    try:
+        yield
+    finally:
+        is_running = False
 
 
 def until_process_ends(name: FileName | None) -> Wait:
@@ -71,9 +80,13 @@ def until_process_ends(name: FileName | None) -> Wait:
 
     def has_ended(seconds: float) -> bool:
         time.sleep(seconds)
-        return name is not None and (not name.is_alive or is_zombie(name.pid))
+        return _has_ended(name)
 
     return _in_steps(has_ended)
+
+
+def _has_ended(name: FileName | None) -> bool:
+    return name is not None and (not name.is_alive or is_zombie(name.pid))
 
 
 def _in_steps(has_ended: Wait) -> Wait:
