@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ from helpers.monitor_samples import process
 import zerocopy
 from zerocopy.cli.main import command
 from zerocopy.cli.monitor.command import monitor as monitor_command, problem
+from zerocopy.cli.monitor.watching import ending_after
 from zerocopy.monitor.csv_file import FIELDS
 from zerocopy.monitor.run_directory import FileName, write
 
@@ -332,3 +334,15 @@ def test_a_killed_live_view_restores_the_terminal(recorded: str, tmp_path: Path,
     finally:
         terminal.close()
     assert b"\x1b[?1049l" in terminal.output
+
+
+def test_the_bound_of_a_reader_ends_with_its_command() -> None:
+    """A program can run the command in its own process, which must not be ended later."""
+    with ending_after(FileName(os.getpid(), 0)):  # a process that has ended: its number is used again
+        assert bound_runs()
+    eventually(lambda: not bound_runs())
+
+
+def bound_runs() -> bool:
+    """Return whether the thread runs that ends a reader after its program."""
+    return any(thread.name == "zerocopy-monitor-end" for thread in threading.enumerate())
