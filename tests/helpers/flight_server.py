@@ -90,7 +90,7 @@ def _server(location: str) -> Any:
 
     import zerocopy as zc
     from zerocopy.integrations import flight as exchange
-    from zerocopy.shared.share import large_blocks
+    from zerocopy.shared.blocks import large_blocks
 
     class Server(flight.FlightServerBase):
         def __init__(self) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 import zerocopy as zc
 import zerocopy.integrations.multiprocessing as zmp
-from zerocopy.shared.share import large_blocks
+from zerocopy.shared.blocks import large_blocks
 
 #: Elements of float32 in 1 MiB, which travels by handle.
 MEBI = 1 << 18

@@ -98,7 +98,7 @@ def test_several_recipients_share_one_segment(client) -> None:
     sender = addresses(client)[0]
 
     def taken() -> int:
-        from zerocopy.shared.share import large_blocks
+        from zerocopy.shared.blocks import large_blocks
 
         return large_blocks.fresh + large_blocks.recycled
 

@@ -133,7 +133,7 @@ def test_a_replica_is_sent_on_after_its_owner_has_dropped_it() -> None:
     header, frames = serialize(replica, context=context)
     del array, handles[0]
     gc.collect()
-    zc.shared.share.large_blocks.trim()
+    zc.shared.blocks.large_blocks.trim()
     assert np.array_equal(deserialize(header, frames), tasks.values(MIB))
 
 

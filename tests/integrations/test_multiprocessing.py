@@ -21,8 +21,8 @@ from helpers.mp_workers import IGNORE_FORK, MEBI, METHODS, checksum, context
 import zerocopy as zc
 import zerocopy.integrations.multiprocessing as zmp
 from zerocopy.integrations.multiprocessing import reducing
+from zerocopy.shared.blocks import large_blocks
 from zerocopy.shared.errors import SharedMemoryError
-from zerocopy.shared.share import large_blocks
 
 pytestmark = pytest.mark.filterwarnings(IGNORE_FORK)
 PATIENCE = 60

@@ -43,7 +43,7 @@ OPENER = """
 @pytest.fixture
 def before():
     """Return the figures before the test, without idle segments."""
-    from zerocopy.shared.share import large_blocks
+    from zerocopy.shared.blocks import large_blocks
 
     gc.collect()
     large_blocks.trim()
@@ -72,7 +72,7 @@ def test_shared_objects_are_counted(before) -> None:
     third = zc.share(np.zeros(MIB, "u1"))
     assert change(before)["segments"] == 2  # reused
     del second, third
-    from zerocopy.shared.share import large_blocks
+    from zerocopy.shared.blocks import large_blocks
 
     large_blocks.trim()
     assert change(before) == {}

@@ -18,10 +18,10 @@ from helpers.cuda_ipc_reader import Reader, array, destroyed, wait_until
 import zerocopy as zc
 from zerocopy.errors import DeviceError
 from zerocopy.frames import to_frames
+from zerocopy.shared.blocks import large_blocks
 from zerocopy.shared.cuda.exporting import Descriptor
 from zerocopy.shared.cuda.releases import Releases, releases
 from zerocopy.shared.errors import HandleFormatError, StaleHandleError
-from zerocopy.shared.share import large_blocks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="Linux only")
 

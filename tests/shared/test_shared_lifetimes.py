@@ -73,7 +73,7 @@ def test_dropped_in_another_thread_and_in_a_cycle() -> None:
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    from zerocopy.shared.share import large_blocks
+    from zerocopy.shared.blocks import large_blocks
 
     large_blocks.trim()
     gc.collect()
@@ -270,7 +270,7 @@ def test_the_owner_drops_while_a_reader_holds(run_python) -> None:
     """A lease of another process keeps the bytes; the kernel drops it when that process dies."""
     completed = run_python("""
         import os, signal, sys, subprocess, numpy as np, zerocopy as zc
-        from zerocopy.shared.share import large_blocks
+        from zerocopy.shared.blocks import large_blocks
         shared = zc.share(np.full(100_000, 5))
         code = ("import sys, zerocopy as zc; s = zc.Shared.from_bytes(bytes.fromhex(sys.argv[1]));"
                 "x = zc.convert(s, 'numpy'); print('open', flush=True); sys.stdin.readline();"

@@ -16,8 +16,8 @@ from helpers.shared_memory import run_reader
 
 import zerocopy as zc
 from zerocopy.frames.header import VERSION
+from zerocopy.shared.blocks import large_blocks, slabs
 from zerocopy.shared.handle import LOCATION_BYTES, VERSION as HANDLE_VERSION, parse
-from zerocopy.shared.share import large_blocks, slabs
 
 LARGE, SMALL = np.arange(100_000), np.arange(100)
 

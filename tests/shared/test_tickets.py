@@ -11,7 +11,7 @@ import pytest
 
 import zerocopy as zc
 from zerocopy.shared import tickets as tickets_module
-from zerocopy.shared.share import large_blocks
+from zerocopy.shared.blocks import large_blocks
 from zerocopy.shared.tickets import InFlight, Ticket, Tickets, redeem
 
 MEBI = 1 << 20

@@ -29,10 +29,10 @@ broker
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zerocopy.shared.blocks import set_limit as set_limit, trim as trim
     from zerocopy.shared.broker import start_broker as start_broker, stop_broker as stop_broker
-    from zerocopy.shared.share import set_limit as set_limit, trim as trim
 
-_HOME = {"start_broker": "broker", "stop_broker": "broker", "set_limit": "share", "trim": "share"}
+_HOME = {"start_broker": "broker", "stop_broker": "broker", "set_limit": "blocks", "trim": "blocks"}
 
 __all__ = sorted(_HOME)
 

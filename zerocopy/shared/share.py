@@ -16,8 +16,7 @@ from zerocopy.errors.warning import warn
 from zerocopy.frames import Frames, to_frames
 from zerocopy.frames.header import ARRAY, kind_of
 from zerocopy.protocols.array_interface import address
-from zerocopy.shared import blocks
-from zerocopy.shared.blocks import Block, LargeBlocks, Slabs
+from zerocopy.shared.blocks import Block, large_blocks, slabs
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import (
     INDEXED,
@@ -39,7 +38,6 @@ _ALIGNMENT = 64
 #: The longest header of an array in its handle, which then has less than 256 bytes as a pickle.
 _SHORT = 96
 
-large_blocks, slabs = LargeBlocks(), Slabs()
 _configured = 0  # the process that has read the environment variable of the broker
 
 
@@ -299,58 +297,3 @@ def shared_empty(shape: int | Sequence[int], dtype: Any = "float64") -> Array:
         raise error.with_context(asked=f"shared_empty({counts}, {dtype!r})") from error.__cause__
     memory: Array = np.ndarray(counts, element, np.asarray(block))
     return memory
-
-
-def set_limit(nbytes: int | None) -> None:
-    """Set how many bytes of shared memory this process keeps for reuse when no handle needs them.
-
-    Parameters
-    ----------
-    nbytes : int, optional
-        0 keeps nothing. None: the default, 64 MB or an eighth of the memory that was free when the last
-        segment was made, whichever is less.
-
-    Raises
-    ------
-    TypeError, ValueError
-        It is not an int, or is negative.
-
-    Notes
-    -----
-    A larger limit is useful for a process that shares large objects one after the other: sharing 64 MiB in
-    memory that was used before takes a fifth of the time, because the kernel zeroes fresh memory.
-
-    Examples
-    --------
-    >>> import zerocopy as zc
-    >>> zc.shared.set_limit(1_000_000_000)
-    >>> zc.shared.set_limit(None)
-    """
-    if nbytes is not None and (isinstance(nbytes, bool) or not isinstance(nbytes, int)):
-        kind = type(nbytes).__name__
-        raise TypeError(
-            f"zerocopy.shared.set_limit({nbytes!r}): a {kind} is not a number of bytes; pass an int"
-        )
-    if nbytes is not None and nbytes < 0:
-        raise ValueError(f"zerocopy.shared.set_limit({nbytes}): the limit is negative; pass 0 or more")
-    blocks.keep(nbytes)
-    slabs.shrink()
-    large_blocks.shrink()
-
-
-def trim() -> int:
-    """Return the shared memory that no handle needs to the system.
-
-    Returns
-    -------
-    int
-        Bytes returned.
-
-    Examples
-    --------
-    >>> import numpy as np, zerocopy as zc
-    >>> zc.share(np.ones(1_000_000)).close()
-    >>> zc.shared.trim() >= 8_000_000
-    True
-    """
-    return slabs.trim() + large_blocks.trim()

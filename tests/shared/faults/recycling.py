@@ -21,7 +21,7 @@ from collections import Counter, deque
 import numpy as np
 
 import zerocopy as zc
-from zerocopy.shared.share import large_blocks
+from zerocopy.shared.blocks import large_blocks
 
 SIZES = (3_000, 40_000, 70_000, 120_000, 250_000)
 MESSAGE = struct.Struct("<HI")  # bytes of the handle, checksum

@@ -115,8 +115,7 @@ def worker_plugin(pool: Mapping[str, Any] | None, same_host: bool) -> Any:
 def connect_worker(worker: Any, pool: Mapping[str, Any] | None, same_host: bool) -> None:
     """Install the serializers in a worker's process, and announce that the worker reads them."""
     from zerocopy.integrations.dask.serializers import register_all, users
-    from zerocopy.shared.blocks import kept_bytes
-    from zerocopy.shared.share import set_limit
+    from zerocopy.shared.blocks import kept_bytes, set_limit
 
     if pool is not None:
         _install_pool(pool)
