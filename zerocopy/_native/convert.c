@@ -7,8 +7,9 @@ static PyObject *name_obj, *name_to, *name_copy, *name_writable, *name_device, *
 static PyObject *name_layout, *name_columns, *name_leaves, *text_keep;
 
 typedef struct {
-    PyObject *obj, *to; /* borrowed; NULL if not passed, as the options */
-    PyObject *copy, *writable, *device, *dtype, *layout, *columns, *leaves;
+    PyObject *obj, *to, *copy, *writable; /* borrowed; NULL if not passed, as all others */
+    PyObject *device, *dtype, *layout, *columns, *leaves;
+    bool has_others; /* whether one of the second line was passed: most calls pass none */
 } Arguments;
 
 /* Reads arguments that the keys of routes can hold; false for others, which the function in Python checks. */
@@ -27,13 +28,17 @@ read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names, Argumen
         PyObject **field = name == name_copy       ? &out->copy
                            : name == name_writable ? &out->writable
                            : name == name_to       ? &out->to
-                           : name == name_device   ? &out->device
-                           : name == name_dtype    ? &out->dtype
-                           : name == name_layout   ? &out->layout
-                           : name == name_columns  ? &out->columns
-                           : name == name_leaves   ? &out->leaves
                            : name == name_obj      ? &out->obj
                                                    : NULL;
+        if (field == NULL) {
+            out->has_others = true;
+            field = name == name_device    ? &out->device
+                    : name == name_dtype   ? &out->dtype
+                    : name == name_layout  ? &out->layout
+                    : name == name_columns ? &out->columns
+                    : name == name_leaves  ? &out->leaves
+                                           : NULL;
+        }
         if (field == NULL || *field != NULL) {
             return false;
         }
@@ -42,27 +47,33 @@ read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names, Argumen
     return out->obj != NULL && out->to != NULL;
 }
 
+/* Adds the values of options to a key. Returns false for a value of `leaves` that routes do not know. */
+static bool
+add_values(RouteKey *key, const Arguments *arguments)
+{
+    key->device = unless_none(arguments->device);
+    key->dtype = unless_none(arguments->dtype);
+    key->layout = unless_none(arguments->layout);
+    key->columns = unless_none(arguments->columns);
+    if (key->device != NULL || key->dtype != NULL || key->layout != NULL || key->columns != NULL) {
+        key->flags |= HAS_VALUES;
+    }
+    /* leaves="keep" is for objects without a route, so that it does not change what a route does. */
+    return unless_none(arguments->leaves) == NULL || arguments->leaves == text_keep;
+}
+
 /* Returns the route for these arguments, or NULL, also with an exception that must reach the caller. */
 static Route *
 find(const Arguments *arguments)
 {
     int copy = option_flag(arguments->copy), writable = option_flag(arguments->writable);
-    /* leaves="keep" is for objects without a route, so that it does not change what a route does. */
-    bool has_other_leaves = unless_none(arguments->leaves) != NULL && arguments->leaves != text_keep;
-    if (copy < 0 || writable < 0 || has_other_leaves) {
-        return NULL;
-    }
     RouteKey key = {
         .to = arguments->to,
         .type = Py_TYPE(arguments->obj),
-        .device = unless_none(arguments->device),
-        .dtype = unless_none(arguments->dtype),
-        .layout = unless_none(arguments->layout),
-        .columns = unless_none(arguments->columns),
         .flags = (unsigned)(copy << COPY_SHIFT | writable << WRITABLE_SHIFT),
     };
-    if (key.device != NULL || key.dtype != NULL || key.layout != NULL || key.columns != NULL) {
-        key.flags |= HAS_VALUES;
+    if (copy < 0 || writable < 0 || (arguments->has_others && !add_values(&key, arguments))) {
+        return NULL;
     }
     Route *route = find_route(&key);
     return LIKELY(route != NULL) ? route : find_route_of_equal(&key);

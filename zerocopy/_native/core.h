@@ -270,12 +270,20 @@ typedef struct {
     unsigned flags;                              /* copy and writable, from option_flag; HAS_VALUES */
 } RouteKey;
 
-/* The flags of an option that is True, False or None (NULL); -1 for other values. */
-int option_flag(PyObject *value);
 #define COPY_SHIFT 0
 #define WRITABLE_SHIFT 2
 #define HAS_VALUES 16u /* some of the four values are not NULL: the keys of most calls have none */
 enum { OPTION_NONE, OPTION_FALSE, OPTION_TRUE };
+
+/* Returns the flags of an option that is True, False or None (NULL); -1 for other values. */
+static inline int
+option_flag(PyObject *value)
+{
+    return value == NULL || value == Py_None ? OPTION_NONE
+           : value == Py_False               ? OPTION_FALSE
+           : value == Py_True                ? OPTION_TRUE
+                                             : -1;
+}
 
 /* Returns a borrowed route, or NULL without an exception. Takes no lock. Clearing the table may free the route, so
    the caller takes a reference before Python code can run; route_run does. */

@@ -72,15 +72,6 @@ find_route(const RouteKey *key)
     return NULL;
 }
 
-int
-option_flag(PyObject *value)
-{
-    return value == NULL || value == Py_None ? OPTION_NONE
-           : value == Py_False               ? OPTION_FALSE
-           : value == Py_True                ? OPTION_TRUE
-                                             : -1;
-}
-
 /* ---- values of options, and equal ones ---- */
 
 /* The most values, because programs can pass new ones in each call: then all values and routes are dropped. */
