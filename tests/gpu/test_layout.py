@@ -32,7 +32,7 @@ class _Later:
 
 cuda = _Later("numba.cuda")
 plans = _Later("zerocopy.layout.cuda.tile_plan")
-device_tables = _Later("zerocopy.layout.cuda.device_tables")
+device_tables = _Later("zerocopy.layout.cuda.transposition")
 transposition = _Later("zerocopy.layout.cuda.transposition")
 
 

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from zerocopy.monitor.errors import MonitorPackageError, require
-from zerocopy.monitor.machine import MachineReader
+from zerocopy.monitor.observer import MachineReader
 from zerocopy.monitor.sample import Machine
 
 psutil = pytest.importorskip("psutil")

@@ -12,9 +12,8 @@ from helpers.monitor_recorders import no_sources, row
 
 from zerocopy.monitor import run_directory
 from zerocopy.monitor.errors import MonitorOptionError, MonitorPackageError
-from zerocopy.monitor.observer import Observer, no_cards, no_machine
+from zerocopy.monitor.observer import Observer, Ring, no_cards, no_machine
 from zerocopy.monitor.process_record import make_record
-from zerocopy.monitor.ring import Ring
 from zerocopy.monitor.run_directory import FileName, write
 
 

@@ -14,7 +14,7 @@ from helpers.shared_memory import run_reader
 import zerocopy as zc
 from zerocopy.monitor import sample
 from zerocopy.monitor.process_record import read_shared
-from zerocopy.shared import figures
+from zerocopy.shared import segment as segment_module
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="shared memory needs Linux")
 MIB = 1 << 20
@@ -172,10 +172,10 @@ def test_count_of_handles_in_threads(before) -> None:
 
 
 def test_dead_references_do_not_accumulate(before) -> None:
-    array, known = np.zeros(4), len(figures.handles)
+    array, known = np.zeros(4), len(segment_module.handles)
     for _ in range(3000):
         zc.share(array)
-    assert len(figures.handles) <= known
+    assert len(segment_module.handles) <= known
 
 
 def test_a_read_within_a_read_is_exact_and_does_not_wait(before, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def test_a_read_within_a_read_is_exact_and_does_not_wait(before, monkeypatch: py
 
     kept = [Handle() for _ in range(5)]
     for each in kept:
-        monkeypatch.setitem(figures.handles, id(each), each)
+        monkeypatch.setitem(segment_module.handles, id(each), each)
     done: list[int] = []
     thread = threading.Thread(target=lambda: done.append(change(before)["handles"]), daemon=True)
     thread.start()

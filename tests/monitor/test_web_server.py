@@ -22,8 +22,7 @@ from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web import contents
 from zerocopy.monitor.web.access import HEADERS
 from zerocopy.monitor.web.drawing import MOST_LABELS, ChartView
-from zerocopy.monitor.web.feed import Feed
-from zerocopy.monitor.web.pages import PAGES
+from zerocopy.monitor.web.pages import PAGES, Feed
 from zerocopy.monitor.web.parts import Chart, Moment
 from zerocopy.monitor.web.server import Server, serve
 

@@ -13,7 +13,7 @@ import zerocopy as zc
 from zerocopy.device import CUDA, HOST, Device
 from zerocopy.dtype import by_name
 from zerocopy.protocols import cuda_array_interface, dlpack
-from zerocopy.protocols.layout_checks import _ADDRESSES as ADDRESSES, MAX_NDIM
+from zerocopy.protocols.exporter_errors import _ADDRESSES as ADDRESSES, MAX_NDIM
 from zerocopy.strided_view import StridedView
 
 INT32_MAX, INT64_MAX, INT64_MIN = 2**31 - 1, 2**63 - 1, -(2**63)

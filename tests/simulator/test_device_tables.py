@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from zerocopy.layout.cuda import device_tables
-from zerocopy.layout.cuda.device_tables import DeviceTable
+from zerocopy.layout.cuda import transposition
+from zerocopy.layout.cuda.transposition import DeviceTable
 
 
 class Gpus:
@@ -34,8 +34,8 @@ class Gpus:
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Gpus:
     gpus = Gpus()
-    monkeypatch.setattr(device_tables, "cuda", SimpleNamespace(gpus=gpus))
-    monkeypatch.setattr(device_tables, "numba_stream", lambda handle, device: ("default", device))
+    monkeypatch.setattr(transposition, "cuda", SimpleNamespace(gpus=gpus))
+    monkeypatch.setattr(transposition, "numba_stream", lambda handle, device: ("default", device))
     return gpus
 
 

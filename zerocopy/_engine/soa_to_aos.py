@@ -11,8 +11,8 @@ from zerocopy._engine.convert import convert
 from zerocopy.errors.tracebacks import public
 from zerocopy.layout import soa_to_aos as arrays
 from zerocopy.layout.aos_to_soa import aos_to_soa
-from zerocopy.layout.options import SOA_TO_AOS, check_options
 from zerocopy.layout.record_source import has_table
+from zerocopy.layout.schema import SOA_TO_AOS, check_options
 from zerocopy.source import Array
 
 

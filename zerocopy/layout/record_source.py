@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
-from zerocopy.layout.options import AOS_TO_SOA
 from zerocopy.layout.record_type import RecordType, record_type
-from zerocopy.layout.schema import FieldLeaf, count_records, parts, refuse_objects
+from zerocopy.layout.schema import AOS_TO_SOA, FieldLeaf, count_records, parts, refuse_objects
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 

@@ -1,4 +1,7 @@
-"""The fields of a record type: each leaf field becomes one column."""
+"""The fields of a record type: each leaf field becomes one column.
+
+Also the checks of options that ``aos_to_soa`` and ``soa_to_aos`` share.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import UnsupportedConversionError
-from zerocopy.layout.options import AOS_TO_SOA, SOA_TO_AOS
+from zerocopy.errors import CopyRequiredError, UnsupportedConversionError
 
 #: Bytes of a cache line.
 LINE = 64
@@ -167,3 +169,27 @@ def _unit(dtype: np.dtype[Any]) -> int:
     if dtype.isnative:
         return 0
     return {"c": dtype.itemsize // 2, "U": 4}.get(dtype.kind, dtype.itemsize)
+
+
+AOS_TO_SOA = "aos_to_soa(records)"
+SOA_TO_AOS = "soa_to_aos(columns)"
+
+
+def check_options(asked: str, threads: int | None, copy: bool | None) -> None:
+    """Raise ValueError unless `threads` is a positive integer or None, and `copy` a bool or None."""
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise ValueError(f"{asked}: threads must be an integer of at least 1, or None; got {threads!r}")
+    if not (copy is None or copy is True or copy is False):  # `in` would accept 0 and 1
+        raise ValueError(f"{asked}: copy must be True, False or None; got {copy!r}")
+
+
+def refuse_stream(asked: str, stream: Any) -> None:
+    """Raise if there is a stream for memory of the host."""
+    if stream is not None:
+        why = "the data is in host memory, which has no streams"
+        raise UnsupportedConversionError(asked, why, "leave stream= out", code="option-value")
+
+
+def copy_required(asked: str, why: str, *, code: str) -> CopyRequiredError:
+    """Return the error for ``copy=False`` where a copy is needed."""
+    return CopyRequiredError(f"{asked[:-1]}, copy=False)", why, "leave copy=False out", code=code)

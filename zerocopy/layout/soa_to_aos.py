@@ -10,11 +10,17 @@ import numpy as np
 from zerocopy.errors import Fix, LossyConversionError, UnsupportedConversionError
 from zerocopy.layout import on_device, outputs
 from zerocopy.layout.fixed_text import fixed_text, holds_text
-from zerocopy.layout.options import SOA_TO_AOS, check_options, copy_required, refuse_stream
 from zerocopy.layout.record_source import has_table
 from zerocopy.layout.record_type import RecordType, record_type, view_of
 from zerocopy.layout.rows import to_rows
-from zerocopy.layout.schema import FieldLeaf, dtype_of
+from zerocopy.layout.schema import (
+    SOA_TO_AOS,
+    FieldLeaf,
+    check_options,
+    copy_required,
+    dtype_of,
+    refuse_stream,
+)
 from zerocopy.protocols.array_interface import address, aligned_empty
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array

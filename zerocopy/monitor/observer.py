@@ -3,17 +3,57 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
-from collections.abc import Callable
-from typing import Any, TypedDict
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Generic, TypedDict, TypeVar
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.conversion import as_dict, check_order, rows_of, sort, sum_record, sum_rows, summarized
+from zerocopy.monitor.errors import require
 from zerocopy.monitor.process_record import parent_of
-from zerocopy.monitor.ring import Ring
 from zerocopy.monitor.run_directory import SHOWN, RunFiles, default_directory
 from zerocopy.monitor.sample import Card, Cards, Machine, ProcessRecord, Sample
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.shared.room import cgroup_limits
+
+Item = TypeVar("Item")
+
+
+class Ring(Generic[Item]):
+    """Items with their times, at most `most`, of which those older than `keep` seconds are dropped."""
+
+    def __init__(self, keep: float, most: int = 100_000) -> None:
+        self.keep = keep
+        self._items: deque[tuple[float, Item]] = deque(maxlen=most)
+
+    def add(self, time: float, item: Item) -> None:
+        """Append an item. After the clock was set back, later items are dropped."""
+        while self._items and self._items[-1][0] > time:
+            self._items.pop()
+        self._items.append((time, item))
+        while self._items[0][0] < time - self.keep:
+            self._items.popleft()
+
+    @property
+    def newest(self) -> Item | None:
+        """The last item; None if there are none."""
+        return self._items[-1][1] if self._items else None
+
+    def at(self, time: float) -> Item | None:
+        """Return the last item that is not later than `time`, else the oldest; None if there are none."""
+        earlier = (item for when, item in reversed(self._items) if when <= time)
+        return next(earlier, self._items[0][1] if self._items else None)
+
+    def __iter__(self) -> Iterator[Item]:
+        """Iterate over a copy, oldest first: another thread may append."""
+        return (item for _, item in list(self._items))
+
+    def __len__(self) -> int:
+        return len(self._items)
+
 
 #: Seconds between the samples of `Observer.rates`: processes write their records once a second.
 WINDOW = 2.0
@@ -95,7 +135,7 @@ class Observer:
 
     def _read_machine(self) -> Machine:
         if self._machine is None:
-            from zerocopy.monitor.machine import MachineReader
+            from zerocopy.monitor.observer import MachineReader
 
             self._machine = MachineReader().read
         return self._machine()
@@ -245,3 +285,54 @@ def _rate(before: int | None, after: int | None, seconds: float) -> float | None
     if before is None or after is None:
         return None
     return max(after - before, 0) / seconds if seconds > 0 else 0.0
+
+
+class MachineReader:
+    """Reads the figures of the machine; a cgroup's limit replaces the machine's memory.
+
+    Memory is bounded by each ``memory.max`` of cgroups version 2, or ``memory.limit_in_bytes`` of
+    version 1, from this process's cgroup up to the root. Cores, swap, disks and networks are those of
+    the machine, or of the container's network namespace.
+    """
+
+    def __init__(
+        self,
+        cgroups: Path = Path("/sys/fs/cgroup"),
+        proc: Path = Path("/proc"),
+        shm: Path = Path("/dev/shm"),
+    ) -> None:
+        self._psutil = require("psutil", "reading the machine")
+        self._cgroups, self._proc, self._shm = cgroups, proc, shm
+        self._psutil.cpu_percent(percpu=True)  # read() returns the use since this call
+
+    def read(self) -> Machine:
+        """Return the figures; one that the system does not have is None."""
+        psutil = self._psutil
+        memory = psutil.virtual_memory()
+        limits = list(cgroup_limits(self._cgroups, self._proc))
+        disk = _optional(psutil.disk_io_counters)
+        network = _optional(psutil.net_io_counters)
+        shm = _optional(lambda: shutil.disk_usage(self._shm))
+        return Machine(
+            cpu_count=psutil.cpu_count() or 1,
+            cpu_percent=_optional(lambda: list(map(float, psutil.cpu_percent(percpu=True)))) or [],
+            memory_total=min([memory.total, *(limit.total for limit in limits)]),
+            memory_available=min([memory.available, *(limit.free for limit in limits)]),
+            swap_used=getattr(_optional(psutil.swap_memory), "used", 0),
+            disk_read=getattr(disk, "read_bytes", None),
+            disk_written=getattr(disk, "write_bytes", None),
+            network_received=getattr(network, "bytes_recv", None),
+            network_sent=getattr(network, "bytes_sent", None),
+            shared_memory_total=getattr(shm, "total", None),
+            shared_memory_free=getattr(shm, "free", None),
+        )
+
+
+def _optional(read: Callable[[], Any]) -> Any:
+    """Return the figures, or None where the system hides them, as containers do with /proc/diskstats."""
+    try:
+        return read()
+    except BaseException as error:  # psutil parses files that differ between systems
+        if not is_error(error):
+            raise
+        return None

@@ -51,9 +51,9 @@ def read_shared() -> SharedRecord:
     handles only.
     """
     # The module exists once the process has shared or opened an object.
-    if "zerocopy.shared.figures" not in sys.modules:
+    if "zerocopy.shared.segment" not in sys.modules:
         return no_shared()
-    from zerocopy.shared.figures import read_figures
+    from zerocopy.shared.segment import read_figures
 
     return cast("SharedRecord", read_figures()._asdict())
 

@@ -15,9 +15,9 @@ from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import warn
 from zerocopy.monitor.conversion import summarized
 from zerocopy.monitor.errors import MonitorNotStartedError, MonitorOptionError, MonitorRunningError
+from zerocopy.monitor.observer import Ring
 from zerocopy.monitor.process_record import SOURCES, make_record
 from zerocopy.monitor.report import Snapshot, new_recorder
-from zerocopy.monitor.ring import Ring
 from zerocopy.monitor.run_directory import FileName, RunFiles, default_directory, write
 from zerocopy.monitor.sample import ProcessRecord
 from zerocopy.protocols.exporter_errors import is_error

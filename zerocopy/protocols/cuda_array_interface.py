@@ -9,8 +9,7 @@ import numpy as np
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
-from zerocopy.protocols.exporter_errors import is_error, malformed
-from zerocopy.protocols.layout_checks import check_layout
+from zerocopy.protocols.exporter_errors import check_layout, is_error, malformed
 from zerocopy.strided_view import StridedView, contiguous_strides
 
 

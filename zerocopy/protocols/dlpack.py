@@ -18,8 +18,7 @@ from zerocopy.device import CUDA, CUDA_MANAGED, HOST, Device
 from zerocopy.dtype import DType, by_dlpack, from_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.array_interface import writable_alias
-from zerocopy.protocols.exporter_errors import calling, is_error, malformed
-from zerocopy.protocols.layout_checks import check_layout, check_ndim
+from zerocopy.protocols.exporter_errors import calling, check_layout, check_ndim, is_error, malformed
 from zerocopy.source import Array
 from zerocopy.strided_view import StridedView, contiguous_strides
 

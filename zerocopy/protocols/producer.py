@@ -20,8 +20,7 @@ from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import SUBBYTE_NAMES, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface, array_method, cuda_array_interface, cuda_driver, dlpack
-from zerocopy.protocols.exporter_errors import calling, is_error
-from zerocopy.protocols.layout_checks import check_layout
+from zerocopy.protocols.exporter_errors import calling, check_layout, is_error
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
 

@@ -11,10 +11,10 @@ from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
 from zerocopy.framework import Framework
-from zerocopy.shared import figures
 from zerocopy.shared.errors import StaleHandleError
 from zerocopy.shared.handle import DEVICE, TABLE, Handle, parse
 from zerocopy.shared.reading import framework_of, open_array, open_table
+from zerocopy.shared.segment import handles
 from zerocopy.source import Source, type_name
 from zerocopy.tables.column import Table
 
@@ -48,7 +48,7 @@ class Shared:
         self._keep = keep  # the blocks or mappings that hold the memory in this process
         self.nbytes, self.copied_bytes = handle.nbytes, copied_bytes
         if keep is not None:
-            figures.handles[id(self)] = self
+            handles[id(self)] = self
 
     @property
     def handle(self) -> Handle:

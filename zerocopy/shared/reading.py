@@ -25,7 +25,6 @@ from zerocopy.frames.header import framework_of as header_framework
 from zerocopy.frames.tables import needs_own_framework
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.exporter_errors import is_error
-from zerocopy.shared import figures
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, StaleHandleError
 from zerocopy.shared.handle import (
     INDEXED,
@@ -40,7 +39,7 @@ from zerocopy.shared.handle import (
     host_id,
     unpack_index,
 )
-from zerocopy.shared.segment import HEAD, MAGIC, Array, FileMapping
+from zerocopy.shared.segment import HEAD, MAGIC, Array, FileMapping, mappings
 from zerocopy.shared.segment_file import KEEP, open_segment
 
 #: Bits of an entry (Linux, "pagemap, from the userspace perspective"): the page is in memory; it is
@@ -208,7 +207,7 @@ def map_block(location: Location) -> Mapping:
         remedy = "raise the limit with ulimit -n or ulimit -v, or drop results that are no longer needed"
         raise SharedMemoryError("", why, remedy) from error
     mapped.location, mapped._whole = location, None
-    figures.mappings[id(mapped)] = mapped
+    mappings[id(mapped)] = mapped
     return mapped
 
 

@@ -14,12 +14,64 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from zerocopy.shared import figures, room
+from zerocopy.shared import room
 from zerocopy.shared.errors import SharedMemoryError, no_file_descriptor
+
+#: By identity. `Segment`, `Mapping` and `Shared` add their objects.
+segments: WeakValueDictionary[int, Any] = WeakValueDictionary()
+mappings: WeakValueDictionary[int, Any] = WeakValueDictionary()
+#: The `Shared` objects that keep memory for other processes.
+handles: WeakValueDictionary[int, Any] = WeakValueDictionary()
+
+# In a forked child the segments are the parent's. Handles and mappings are copies, which the child can use.
+os.register_at_fork(after_in_child=segments.clear)
+
+
+class SharedFigures(NamedTuple):
+    """Counts and bytes, now.
+
+    Attributes
+    ----------
+    segments, segment_bytes : int
+        Segments that this process created, also those that it keeps for reuse.
+    handles : int
+        `Shared` objects that keep memory for other processes, and were not closed.
+    mapped, mapped_bytes : int
+        Segments of other processes that are mapped here.
+    leases : int
+        Locks of this process on segments: one for each mapping, also of its own segments.
+    """
+
+    segments: int
+    segment_bytes: int
+    handles: int
+    mapped: int
+    mapped_bytes: int
+    leases: int
+
+
+def read_figures() -> SharedFigures:
+    """Return how much shared memory this process has now; nothing is opened."""
+    own, open_mappings, pid = _alive(segments), _alive(mappings), os.getpid()
+    others = {each.inode: each.length for each in open_mappings if each.location.pid != pid}
+    return SharedFigures(
+        len(own),
+        sum(segment.size for segment in own),
+        sum(not shared.closed for shared in _alive(handles)),
+        len(others),
+        sum(others.values()),
+        len(open_mappings),
+    )
+
+
+def _alive(objects: WeakValueDictionary[int, Any]) -> list[Any]:
+    return [each for each in (reference() for reference in objects.valuerefs()) if each is not None]
+
 
 if not hasattr(os, "memfd_create"):
     raise ImportError(
@@ -156,7 +208,7 @@ class Segment:
             raise _refusal(size, error) from error
         self.bytes: Array = np.frombuffer(self._map, np.uint8)
         self._words = self.bytes.view(np.uint64)
-        figures.segments[id(self)] = self
+        segments[id(self)] = self
 
     def has_room(self, size: int) -> bool:
         """Allocate the first `size` bytes, so that writing to them cannot fail; False if there is no room."""

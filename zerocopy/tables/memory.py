@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from zerocopy.dtype import DType, by_name
-from zerocopy.protocols import arrow_device
+from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
@@ -22,7 +22,7 @@ BYTE = by_name("uint8")
 def read(chunk: Memory, ptr: int, count: int, dtype: DType = BYTE) -> Array:
     """Return `count` elements at an address inside a chunk's memory: an alias, on the host."""
     if not chunk.device.is_host:
-        return arrow_device.fetch(chunk, ptr, count, dtype)
+        return arrow_c.fetch(chunk, ptr, count, dtype)
     place = ptr if count else 0
     return StridedView(place, (count,), (dtype.itemsize,), dtype, chunk.device, True, chunk.owner).numpy()
 

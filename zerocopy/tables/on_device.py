@@ -8,7 +8,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.protocols import arrow_device, cuda_driver
+from zerocopy.protocols import arrow_c, cuda_driver
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView
@@ -19,9 +19,9 @@ def alias(name: str, view: StridedView, chunk: Memory, reasons: Sequence[Reason]
 
     def to_host(stream: int | None) -> Array:
         # `stream` is not needed: the copy waits for the producer's work and is complete on return.
-        return arrow_device.fetch(chunk, view.ptr, view.size, view.dtype).reshape(view.shape)
+        return arrow_c.fetch(chunk, view.ptr, view.size, view.dtype).reshape(view.shape)
 
-    lent = arrow_device.BufferProducer(view, chunk)
+    lent = arrow_c.BufferProducer(view, chunk)
     return Source(
         name,
         view,

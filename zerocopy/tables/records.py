@@ -26,8 +26,8 @@ from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
 from zerocopy.tables.labels import duplicates, listed, text_warnings
 from zerocopy.tables.nulls import NO_MASK, Nulls
 from zerocopy.tables.options import Request
-from zerocopy.tables.padded_text import padded, padded_dtype, refuse_unpadded
 from zerocopy.tables.summary import combine_errors
+from zerocopy.tables.tensor_column import padded, padded_dtype, refuse_unpadded
 
 _BYTE = by_name("uint8")
 _WRITTEN = Reason(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy.casting.on_device import fits
+from zerocopy.casting.values import fits
 from zerocopy.device import (
     CUDA,
     LEGACY_DEFAULT_STREAM,

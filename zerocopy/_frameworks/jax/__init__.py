@@ -16,7 +16,7 @@ from zerocopy._frameworks.jax.capsules import (
     request_on_host,
     to_capsule,
 )
-from zerocopy.casting.on_device import fits
+from zerocopy.casting.values import fits
 from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import COMPLEX, NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason

@@ -27,8 +27,7 @@ from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables.column import Column, RefusedColumn, Table
 from zerocopy.tables.hub import hub
 from zerocopy.tables.object_column import ObjectColumn
-from zerocopy.tables.padded_text import PaddedColumn, field_of
-from zerocopy.tables.tensor_column import Marks, TensorColumn
+from zerocopy.tables.tensor_column import Marks, PaddedColumn, TensorColumn, field_of
 
 _BYTE, _INT32, _INT64 = by_name("uint8"), by_name("int32"), by_name("int64")
 #: Arrow's time units, as its format strings write them; NumPy's other units become seconds.

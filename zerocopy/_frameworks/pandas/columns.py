@@ -27,8 +27,7 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, RefusedColumn, Table
 from zerocopy.tables.hub import hub
 from zerocopy.tables.object_column import ObjectColumn
-from zerocopy.tables.padded_text import PaddedColumn, field_of
-from zerocopy.tables.tensor_column import Marks, TensorColumn
+from zerocopy.tables.tensor_column import Marks, PaddedColumn, TensorColumn, field_of
 
 _BYTE = by_name("uint8")
 _NUMBERS_OF_NUMPY = native_numbers()

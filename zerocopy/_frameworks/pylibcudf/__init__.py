@@ -17,7 +17,7 @@ from zerocopy.device import CUDA, Device
 from zerocopy.dtype import by_name
 from zerocopy.errors import DeviceError, Reason
 from zerocopy.framework import Framework
-from zerocopy.protocols import arrow_device, cuda_driver
+from zerocopy.protocols import arrow_c, cuda_driver
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
@@ -149,7 +149,7 @@ class PyLibCuDF(Framework):
             result = libcudf.alias_tensor(plc, inner.source)
         else:
             assert isinstance(inner, ArrowColumn)
-            libcudf.order(arrow_device.ready(inner.chunks[0]), inner.device)
+            libcudf.order(arrow_c.ready(inner.chunks[0]), inner.device)
             result = libcudf.build(plc, inner.chunks[0])
         return result.copy() if copied else result
 

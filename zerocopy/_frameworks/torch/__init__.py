@@ -9,7 +9,7 @@ from typing import Any
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch import exchange, native
 from zerocopy._frameworks.torch.exchange import cuda_importer, imported, producer_of, stream_of
-from zerocopy.casting.on_device import fits
+from zerocopy.casting.values import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError

@@ -13,7 +13,7 @@ from typing import Any
 
 from zerocopy.monitor.errors import ServeError, require
 from zerocopy.monitor.observer import Observer
-from zerocopy.monitor.web.feed import Feed
+from zerocopy.monitor.web.pages import Feed
 
 #: Seconds after which a page that the browser closed is freed.
 _UNUSED = 15.0

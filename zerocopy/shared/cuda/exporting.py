@@ -17,7 +17,7 @@ from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM
 from zerocopy.dtype import to_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.frames.arrays import array_header, dense_order
-from zerocopy.protocols import cuda_array_interface, cuda_ipc, cuda_pool_ipc, dlpack
+from zerocopy.protocols import cuda_array_interface, cuda_ipc, dlpack
 from zerocopy.protocols.cuda_ipc import HANDLE_BYTES, UUID_BYTES
 from zerocopy.shared.blocks import Block, LargeBlocks
 from zerocopy.shared.broker import Offer, ensure_broker
@@ -192,7 +192,7 @@ def _offer_pool(device: int, pool: int) -> Offer:
     with _lock:
         offer = _offers.get((device, pool))
         if offer is None:
-            offer = _offers[device, pool] = Offer(cuda_pool_ipc.export_pool(device, pool))
+            offer = _offers[device, pool] = Offer(cuda_ipc.export_pool(device, pool))
     ensure_broker()
     return offer
 
@@ -219,7 +219,7 @@ def _memory(device: int, base: int) -> tuple[bytes, Offer | None]:
             raise _refused(
                 f"the broker, which sends its pool's file to readers, does not start: {error}"
             ) from error
-        return cuda_pool_ipc.export_pointer(device, base), offer
+        return cuda_ipc.export_pointer(device, base), offer
     raise _refused(
         "the driver has no handle for its memory, which is mapped by virtual memory management, "
         "as expandable segments are"

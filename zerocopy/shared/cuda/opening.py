@@ -13,7 +13,7 @@ from zerocopy.dtype import from_numpy
 from zerocopy.errors import DeviceError
 from zerocopy.frames.arrays import parse_array
 from zerocopy.framework import Framework
-from zerocopy.protocols import cuda_driver, cuda_ipc, cuda_pool_ipc
+from zerocopy.protocols import cuda_driver, cuda_ipc
 from zerocopy.protocols.cuda_array_interface import interface
 from zerocopy.shared.cuda.exporting import Descriptor, own_array
 from zerocopy.shared.cuda.releases import releases
@@ -42,7 +42,7 @@ class _Pool:
     def __init__(self, device: int, location: Location, number: int) -> None:
         fd = _receive(location, number)
         try:
-            self.handle = cuda_pool_ipc.import_pool(device, fd)
+            self.handle = cuda_ipc.import_pool(device, fd)
         finally:
             os.close(fd)
         self._device, self._number, self.uses = device, number, 0
@@ -53,7 +53,7 @@ class _Pool:
         self.uses -= 1
         if not self.uses:
             del _pools[self._number]
-            cuda_pool_ipc.destroy(self._device, self.handle)
+            cuda_ipc.destroy(self._device, self.handle)
 
 
 def _receive(location: Location, number: int) -> int:
@@ -88,7 +88,7 @@ class Allocation:
             if self._pool is None:
                 self.base = cuda_ipc.open_memory(device, descriptor.memory)
             else:
-                self.base = cuda_pool_ipc.import_pointer(device, self._pool.handle, descriptor.memory)
+                self.base = cuda_ipc.import_pointer(device, self._pool.handle, descriptor.memory)
         except BaseException:
             if self._pool is not None:
                 self._pool.drop()
@@ -108,7 +108,7 @@ class Allocation:
             cuda_ipc.close_memory(self.device, self.base)
         else:
             try:
-                cuda_pool_ipc.free(self.device, self.base)
+                cuda_ipc.free(self.device, self.base)
             finally:
                 self._pool.drop()
 
