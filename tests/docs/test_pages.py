@@ -168,6 +168,11 @@ def test_the_table_of_reason_codes_has_the_codes_in_use() -> None:
     assert list(CODES) == sorted(reason_codes())
 
 
+def test_page_of_source_files_has_every_file() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "source_files.py"))["page"]()
+    assert (ROOT / "docs" / "source-files.md").read_text(encoding="utf-8") == page, "run python docs/source_files.py"
+
+
 def test_errors_page_has_the_table_of_reason_codes() -> None:
     with_table = runpy.run_path(str(ROOT / "docs" / "reason_codes.py"))["with_table"]
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
