@@ -1,0 +1,53 @@
+"""`.ci/pythons` and its frameworks: minimum versions agree, and tests of absent modules are skipped."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from helpers.absent_modules import absent_module
+from helpers.paths import ROOT
+
+import zerocopy as zc
+from zerocopy import registry
+
+if not (ROOT / ".ci").exists():
+    pytest.skip("not a checkout", allow_module_level=True)
+
+OLDEST = dict(
+    re.findall(r"^([\w-]+)>=(\S+)$", (ROOT / ".ci" / "frameworks.txt").read_text("utf-8"), re.MULTILINE)
+)
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+
+
+def numbers(version: str) -> list[int]:
+    return [int(number) for number in version.split(".")]
+
+
+@pytest.mark.parametrize("name", OLDEST)
+def test_the_oldest_tested_version_is_the_minimum(name: str) -> None:
+    text = "\n".join(requirement for extra in EXTRAS.values() for requirement in extra)
+    bounds = re.findall(rf"^{name}>=([\d.]+)", text, re.MULTILINE)
+    known = registry.frameworks().get(name)
+    if known is not None and registry.by_name(name).min_version:
+        assert registry.by_name(name).min_version == OLDEST[name]
+    elif bounds:  # torch is pinned, and pyarrow has a lower minimum without tables
+        assert OLDEST[name] in bounds
+
+
+def test_an_absent_module_is_named_by_an_error_or_its_cause() -> None:
+    absent = "an_absent_module"
+    with pytest.raises(ModuleNotFoundError) as caught:
+        __import__(absent)
+    assert absent_module(caught.value) == absent
+    error = AssertionError("the subprocess failed")
+    error.__cause__ = caught.value
+    assert absent_module(error) == absent
+    assert absent_module(AssertionError(f"to={absent!r}: {absent} is not installed.")) == absent
+
+
+def test_an_installed_module_is_not_absent() -> None:
+    assert zc.frameworks()["numpy"].installed
+    assert absent_module(ImportError("No module named 'numpy.missing'")) == ""
+    assert absent_module(ValueError("no such value")) == ""
