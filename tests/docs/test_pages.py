@@ -170,7 +170,8 @@ def test_the_table_of_reason_codes_has_the_codes_in_use() -> None:
 
 def test_page_of_source_files_has_every_file() -> None:
     page = runpy.run_path(str(ROOT / "docs" / "source_files.py"))["page"]()
-    assert (ROOT / "docs" / "source-files.md").read_text(encoding="utf-8") == page, "run python docs/source_files.py"
+    written = (ROOT / "docs" / "source-files.md").read_text(encoding="utf-8")
+    assert written == page, "run python docs/source_files.py"
 
 
 def test_errors_page_has_the_table_of_reason_codes() -> None:
