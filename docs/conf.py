@@ -87,7 +87,11 @@ for page in (ROOT / "docs" / "api" / "generated").glob("zerocopy.*.rst"):
         page.unlink()
 
 #: Files of the repository that the site shows as pages.
-INCLUDED = {"CONTRIBUTING.md": "project/contributing", "CHANGELOG.md": "project/changes"}
+INCLUDED = {
+    "CONTRIBUTING.md": "project/contributing",
+    "CHANGELOG.md": "project/changes",
+    "SECURITY.md": "project/security",
+}
 
 
 def add_toctrees_to_index(app: Sphinx, docname: str, source: list[str]) -> None:

@@ -9,7 +9,7 @@ import signal
 # inherit that. Tests of signals need them in the programs that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # not on Windows
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Set before TensorFlow is imported: it logs at import and allocates all memory of a GPU.

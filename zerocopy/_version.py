@@ -1,3 +1,3 @@
-"""The version of zerocopy; ``pyproject.toml`` and ``CITATION.cff`` have the same."""
+"""The version of zerocopy: ``pyproject.toml`` reads it here, and ``CITATION.cff`` has the same."""
 
 __version__ = "0.1.0"
