@@ -70,6 +70,6 @@ print("held")
 
 
 def test_aliases_outlive_the_deletion_of_their_array(run_warm) -> None:
-    process = run_warm(f"EVERY = {sample_size(1, 4)}{PROGRAM}", TARGETS=",".join(TARGETS))
+    process = run_warm(f"EVERY = {sample_size(1, 8)}{PROGRAM}", TARGETS=",".join(TARGETS))
     assert process.returncode == 0, process.stdout[-200:] + process.stderr[-2000:]
     assert process.stdout.endswith("held\n")

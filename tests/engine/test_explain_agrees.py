@@ -74,7 +74,7 @@ def agree(x: Any, to: str, **options: Any) -> None:
 @pytest.mark.parametrize("to", [*HOST, *FORMS])
 def test_explain_agrees_for_columns_and_tables(to: str, shape: str) -> None:
     first = SHAPES.index(shape) + [*HOST, *FORMS].index(to)
-    for kind, options in sampled(8, list(KINDS.values()), OPTIONS, first=first):
+    for kind, options in sampled(16, list(KINDS.values()), OPTIONS, first=first):
         column = shaped(kind, shape)
         agree(column, to, **options)
         agree(pa.table({"x": column, "y": pa.array(np.arange(len(column)))}), to, **options)

@@ -2,7 +2,7 @@
 
 Each fault is planted in a copy of the tree, and is found if a test fails, crashes or does not end. The
 tests of the fault's package run first, and the others only if these pass. Each result is a line of JSON
-on standard output; ``--skip FILE`` continues a run.
+on standard output; ``--skip FILE`` continues a run. ``--near`` leaves out the other tests.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def near_tests(fault: Fault) -> list[str]:
     return [str(folder.relative_to(ROOT))] if folder.is_dir() else ["tests/engine"]
 
 
-def find(fault: Fault, tier: str, jobs: int) -> str | None:
-    """Return the test that fails with the fault, or None."""
+def find(fault: Fault, tier: str, jobs: int, near: bool) -> str | None:
+    """Return the test that fails with the fault, or None; `near`: one of the tests of its package."""
     with tempfile.TemporaryDirectory(prefix="zerocopy-fault-") as scratch:
         tree = Path(scratch, "tree")
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__"))
@@ -61,7 +61,7 @@ def find(fault: Fault, tier: str, jobs: int) -> str | None:
             done = subprocess.run(build, cwd=tree, env=environment, capture_output=True, text=True)
             if done.returncode:
                 raise StaleFault(f"{fault.file}:{fault.line} does not compile: {done.stderr[-300:]}")
-        for folders in (near_tests(fault), []):
+        for folders in (near_tests(fault),) if near else (near_tests(fault), []):
             command = [
                 sys.executable,
                 "-m",
@@ -93,6 +93,7 @@ def main() -> int:
     parser.add_argument("--tier", choices=["quick", "full"], default="quick")
     parser.add_argument("--jobs", type=int, default=2, help="processes of pytest for each fault")
     parser.add_argument("--file", default="", help="only the faults of files whose path contains this text")
+    parser.add_argument("--near", action="store_true", help="only the tests of the fault's package")
     parser.add_argument("--part", default="0/1", help="I/N: only each N-th fault, from the I-th on")
     parser.add_argument("--skip", type=Path, help="results of an earlier run, which are not repeated")
     options = parser.parse_args()
@@ -107,7 +108,7 @@ def main() -> int:
         begin = time.monotonic()
         result = {"file": fault.file, "line": fault.line, "new": fault.new}
         try:
-            test = find(fault, options.tier, options.jobs)
+            test = find(fault, options.tier, options.jobs, options.near)
         except StaleFault as error:
             stale += 1
             result["stale"] = str(error)
