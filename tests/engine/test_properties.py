@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.arrays import bits
 from helpers.frameworks import HOST
+from helpers.tiers import sample_size
 from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -16,7 +17,7 @@ from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.strided_view import StridedView
 
 SETTINGS = settings(
-    max_examples=150,
+    max_examples=sample_size(150, 60),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.pasting import pasted
+from helpers.tiers import sample_size
 
 import zerocopy as zc
 from zerocopy import registry
@@ -219,8 +220,7 @@ def test_negative_indices_of_jax_are_refused(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "bsr"])
-@pytest.mark.parametrize("flag", ["has_canonical_format", "has_sorted_indices"])
-def test_row_pointers_outside_the_array_are_not_followed(run_warm, form: str, flag: str) -> None:
+def test_row_pointers_outside_the_array_are_not_followed(run_warm, form: str) -> None:
     setup = f"""
         import mmap, os
         import numpy as np, scipy.sparse as sp
@@ -236,7 +236,8 @@ def test_row_pointers_outside_the_array_are_not_followed(run_warm, form: str, fl
         x.data, x.indices, x.indptr = np.ones(shape), indices, np.array([0, 10**6, 1024, 1024], np.int32)
         x.__dict__.pop("_has_canonical_format", None), x.__dict__.pop("_has_sorted_indices", None)
         """
-    assert run_warm(setup + f"x.{flag}").returncode < 0  # the hazard
+    for flag in ("has_canonical_format", "has_sorted_indices")[: sample_size(2, 1)]:
+        assert run_warm(setup + f"x.{flag}").returncode < 0  # the hazard
     attempts = f"""
         calls = [zc.convert, lambda x, to: zc.convert(x, to, validate="full"), lambda x, to: zc.view(x)]
         for to in {set(SPARSE) - {"scipy"}}:

@@ -49,6 +49,7 @@ def check(command: list[str], folder: Path) -> Counter[int]:
     return counts
 
 
+@pytest.mark.full  # .ci/run runs it
 def test_mypy_knows_the_types_of_results(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     for module in ("torch", "jax", "polars"):

@@ -7,12 +7,13 @@ import importlib.util
 import numpy as np
 import pytest
 
+from helpers.tiers import sample_size
 from zerocopy._native import core
 from zerocopy.layout import rows
 
-LENGTHS = (0, 1, 63, 64, 65, 127, 1000, 100_003)
-#: Enough for the longest records of the tests at twice their size.
-RANDOM = np.random.default_rng(4).integers(0, 256, 2 * LENGTHS[-1] * 256 + 4096, np.uint8)
+LENGTHS = (0, 1, 63, 64, 65, 127, 1000, sample_size(100_003, 5_003))
+#: Enough for the longest records of the tests at twice their size, and for 300 of the widest.
+RANDOM = np.random.default_rng(4).integers(0, 256, max(2 * LENGTHS[-1] * 256 + 4096, 300 * 20_000), np.uint8)
 
 #: The core with stores that bypass the caches, and with ordinary ones; Numba and NumPy without the core.
 IMPLEMENTATIONS = ("streaming", "ordinary", "numba", "numpy")

@@ -61,7 +61,12 @@ def records_of(overlap: bool) -> st.SearchStrategy[np.dtype]:
 
 
 #: Numba compiles a loop for each record type, so that it has few examples.
-IMPLEMENTATIONS = [("streaming", 150), ("ordinary", 150), ("numpy", 50), ("numba", sample_size(8, 3))]
+IMPLEMENTATIONS = [
+    ("streaming", sample_size(150, 60)),
+    ("ordinary", sample_size(150, 60)),
+    ("numpy", sample_size(50, 25)),
+    ("numba", sample_size(8, 3)),
+]
 
 
 @pytest.mark.parametrize(("implementation", "examples"), IMPLEMENTATIONS)
