@@ -237,7 +237,8 @@ def _sum(stats: LoaderStats, iterators: list[Delivered]) -> LoaderStats:
 _live: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 # A forked child adds the loaders that it iterates over.
-os.register_at_fork(after_in_child=_live.clear)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_live.clear)
 
 
 def add_loader(loader: Any) -> None:

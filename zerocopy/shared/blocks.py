@@ -13,7 +13,6 @@ block and hold no lease: see :func:`zerocopy.shared.reading.read_small`.
 from __future__ import annotations
 
 import os
-import resource
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 from zerocopy.shared import room
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import LARGEST_SMALL, Location, broker_number, host_id
+from zerocopy.shared.linux import resource
 from zerocopy.shared.segment import Array, Segment
 
 T = TypeVar("T")

@@ -57,7 +57,8 @@ def host_id() -> bytes:
 
 
 # A child can be in another namespace than its parent. It gets another object, even if the bytes are equal.
-os.register_at_fork(after_in_child=host_id.cache_clear)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=host_id.cache_clear)
 
 
 def accessible_memory() -> bytes:
@@ -89,7 +90,8 @@ def _draw_broker_number() -> None:
 
 
 _draw_broker_number()
-os.register_at_fork(after_in_child=_draw_broker_number)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_draw_broker_number)
 
 
 #: Host ID, process, file descriptor, inode, generation, first byte of the block, broker.

@@ -6,7 +6,6 @@ No byte is used before the generation has been compared: under a lease, or befor
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 import time
@@ -39,6 +38,7 @@ from zerocopy.shared.handle import (
     host_id,
     unpack_index,
 )
+from zerocopy.shared.linux import fcntl
 from zerocopy.shared.segment import HEAD, MAGIC, Array, FileMapping, mappings
 from zerocopy.shared.segment_file import KEEP, open_segment
 

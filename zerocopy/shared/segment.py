@@ -8,7 +8,6 @@ other readers by SIGBUS.
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 import struct
@@ -21,6 +20,7 @@ import numpy as np
 
 from zerocopy.shared import room
 from zerocopy.shared.errors import SharedMemoryError, no_file_descriptor
+from zerocopy.shared.linux import fcntl
 
 #: By identity. `Segment`, `Mapping` and `Shared` add their objects.
 segments: WeakValueDictionary[int, Any] = WeakValueDictionary()
@@ -72,12 +72,6 @@ def read_figures() -> SharedFigures:
 def _alive(objects: WeakValueDictionary[int, Any]) -> list[Any]:
     return [each for each in (reference() for reference in objects.valuerefs()) if each is not None]
 
-
-if not hasattr(os, "memfd_create"):
-    raise ImportError(
-        "zerocopy.share: the Python of this process has no memfd_create(2), which needs Linux.\n"
-        "  To fix: send the object's bytes: zerocopy.pickling.dumps(x)"
-    )
 
 _ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
 #: <asm-generic/mman-common.h>; Python names it from 3.12 on.

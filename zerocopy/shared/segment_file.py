@@ -7,7 +7,6 @@ this user: the path is resolved with ``O_PATH``, which opens nothing, and the re
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import socket
 import stat
@@ -18,6 +17,7 @@ from functools import cache
 
 from zerocopy.shared.errors import HandleAccessError, OtherHostError, StaleHandleError, no_file_descriptor
 from zerocopy.shared.handle import BOOT_BYTES, Location, host_id
+from zerocopy.shared.linux import fcntl
 from zerocopy.shared.segment import NAME
 
 KEEP = "keep the Shared in its owner until every reader has opened it"

@@ -13,13 +13,13 @@ number is used twice, so that bytes that are loaded a second time cannot redeem 
 from __future__ import annotations
 
 import os
-import resource
 import struct
 import time
 from collections import deque
 from typing import Any, NamedTuple
 
 from zerocopy import forks
+from zerocopy.shared.linux import resource
 from zerocopy.shared.segment import FileMapping, mapped_memfd, seal_size
 from zerocopy.shared.segment_file import OtherUserError, open_memfd
 
