@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 
@@ -52,6 +53,23 @@ def test_frameworks_in_a_terminal_are_one_line_each() -> None:
     head, *lines = repr(registry.Frameworks({"a": many})).splitlines()
     assert len(lines) == 1
     assert all(len(line) <= 80 and line.isprintable() for line in (*repr(rows).splitlines(), *lines))
+
+
+WITH_MINIMUM = [
+    name
+    for name, row in registry.frameworks().items()
+    if row.installed and registry.by_name(name).min_version
+]
+
+
+@pytest.mark.parametrize("name", WITH_MINIMUM)
+def test_a_version_below_the_minimum_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    framework = registry.by_name(name)
+    monkeypatch.setattr(framework.module(), "__version__", "0.0.1")
+    monkeypatch.setattr(framework, "_module", None)
+    why = f"{name} 0.0.1 is installed; the oldest supported version is {framework.min_version}"
+    with pytest.raises(zc.FrameworkNotInstalledError, match=re.escape(why)):
+        framework.module()
 
 
 @pytest.mark.filterwarnings("ignore:xarray subclass:FutureWarning")

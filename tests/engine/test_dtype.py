@@ -222,7 +222,7 @@ def test_an_error_in_a_container_names_the_leaf() -> None:
 @pytest.mark.parametrize("function", [zc.convert, zc.explain])
 def test_unknown_keys_are_a_value_error(obj: object, function: Any) -> None:
     with pytest.raises(ValueError, match="'price' is not the name of a dtype"):
-        function(obj, "torch", dtype={"price": "float32"})
+        function(obj, "numpy", dtype={"price": "float32"})
 
 
 # -- other options -------------------------------------------------------------------------

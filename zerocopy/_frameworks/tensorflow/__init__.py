@@ -42,6 +42,7 @@ class TensorFlow(Framework):
     types = ("Tensor", "EagerTensor")
     root_modules = ("tensorflow",)
     distribution = "tensorflow"
+    min_version = "2.20"  # the first whose tensors have __dlpack_device__
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True
