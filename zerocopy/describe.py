@@ -101,6 +101,8 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
         The object is not an array or a table, or its exporter returns invalid data.
     """
     cls = type(obj)
+    if cls in (list, tuple):
+        return describe_array(obj)
     # Not isinstance, which reads __class__; frameworks own some subclasses, such as SciPy's DOK arrays.
     if cls is dict or (issubclass(cls, dict) and registry.by_type(cls) is None):
         table = describe_columns(obj)
@@ -129,6 +131,11 @@ def describe_array(obj: Any) -> Source:
     ZeroCopyError
         The object is not an array, or not one block of memory.
     """
+    if type(obj) in (list, tuple):
+        from zerocopy.protocols import python_numbers
+
+        if python_numbers.is_array(obj):
+            return python_numbers.describe(obj)
     framework = registry.by_type(type(obj))
     if framework is not None:
         return _owned(framework, obj)
@@ -193,6 +200,7 @@ def describe_columns(columns: dict[Any, Any]) -> Table | None:
 
 def _column(value: Any) -> Column | None:
     """Describe a dict's value as a column; None if it is a table."""
+    from zerocopy.protocols import python_numbers
     from zerocopy.tables.column import Table
     from zerocopy.tables.result import Encoded, Masked
     from zerocopy.tables.tensor_column import TensorColumn
@@ -206,6 +214,8 @@ def _column(value: Any) -> Column | None:
             "pass the original column",
             code="not-a-column",
         )
+    if python_numbers.is_array(value):
+        return TensorColumn(python_numbers.describe_column(value))
     if isinstance(value, (dict, list, tuple)):
         raise UnsupportedConversionError(
             "",

@@ -428,30 +428,24 @@ def test_messages_lead_from_a_checkpoint_with_scalars_to_numpy() -> None:
     assert (arrays["step"], arrays["name"], arrays["lr"]) == (7, "run", None)
 
 
-@pytest.mark.parametrize(
-    ("x", "call"),
-    [
-        ([1.0, 2.0], 'zc.convert(numpy.asarray(x), "torch")'),
-        ([[1], [2, 3]], 'zc.convert([numpy.asarray(item) for item in x], "torch")'),
-        (
-            {"p": {"a": [1, 2]}},
-            "zc.convert({**x, 'p': {**x['p'], 'a': numpy.asarray(x['p']['a'])}}, \"torch\")",
-        ),
-    ],
-)
-def test_lists_of_numbers_are_converted_whole(x: Any, call: str) -> None:
+def test_the_calls_of_a_container_make_arrays_of_its_lists_of_numbers() -> None:
+    """leaves="keep" keeps lists of numbers too."""
+    x = {"p": {"a": [1, 2]}, "name": "run", "rate": 0.5}
     error = error_of(x, "torch")
-    assert error.calls[0] == f"import numpy; {call}"
+    code = "zc.convert({**x, 'p': {**x['p'], 'a': numpy.asarray(x['p']['a'])}}, \"torch\", leaves=\"keep\")"
+    assert error.calls[0] == f"import numpy; {code}"
     assert zc.explain(x, "torch").error.calls == error.calls  # type: ignore[union-attr]
-    pasted(error.calls[0], x)
+    result = pasted(error.calls[0], x)
+    assert result["p"]["a"].tolist() == [1, 2]
+    assert (result["name"], result["rate"]) == ("run", 0.5)
 
 
 @pytest.mark.parametrize("options", [{}, {"dtype": {"b": "float32"}}])
 def test_the_calls_of_a_container_repeat_its_options(options: dict[str, Any]) -> None:
-    x = {"a": [1, 2], "b": np.ones(2)}
+    x = {"a": [1, 2], "b": np.ones(2), "c": "text"}
     error = error_of(x, "torch", **options)
     assert zc.explain(x, "torch", **options).error.calls == error.calls  # type: ignore[union-attr]
-    expected = zc.convert({**x, "a": np.array([1, 2])}, "torch", **options)
+    expected = zc.convert({"a": np.array([1, 2]), "b": x["b"]}, "torch", **options)
     assert pasted(error.calls[0], x)["b"].dtype == expected["b"].dtype
 
 
@@ -460,7 +454,7 @@ def test_the_fixes_of_a_container_are_made_once(monkeypatch: pytest.MonkeyPatch)
     calls: list[int] = []
     made = explain.container_calls
     monkeypatch.setattr(explain, "container_calls", lambda *args: calls.append(1) or made(*args))
-    plan = zc.explain([1.0] * 50, "torch")
+    plan = zc.explain(["text"] * 50, "torch")
     assert [each.error.calls for each in plan.leaves.values()] == [plan.error.calls] * 50
     assert len(calls) == 1
 

@@ -20,6 +20,7 @@ from zerocopy._engine.fixes import arguments, as_code, relocate, with_imports
 from zerocopy._engine.target import resolve
 from zerocopy.casting.option import leaf_options
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.protocols.python_numbers import NUMBERS, is_array
 from zerocopy.protocols.pytree_node import Attribute
 
 # A path is a leaf's key and the path of its container, None for the outermost: formatting
@@ -35,7 +36,7 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
     of_leaf = leaf_options(options, lambda: _keys(obj))
 
     def visit(leaf: Any, path: Any) -> Any:
-        if keeps and is_plain_object(leaf):
+        if type(leaf) in NUMBERS or (keeps and is_plain_object(leaf)):
             return leaf
         try:
             return convert(leaf, to, **of_leaf(path))
@@ -45,7 +46,7 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
             locate(error, leaf, place, partial(container_calls, obj, to, options))
             raise
 
-    return map_leaves(obj, visit, to=to)
+    return map_leaves(obj, visit, to=to, is_leaf=None if keeps else is_array)
 
 
 def leaf_calls(obj: Any, options: dict[str, Any], to: Any = None) -> list[tuple[str, Any, dict[str, Any]]]:
@@ -57,9 +58,10 @@ def leaf_calls(obj: Any, options: dict[str, Any], to: Any = None) -> list[tuple[
         As `map_leaves` with the default `build`, although nothing is converted.
     """
     calls: list[tuple[str, Any, dict[str, Any]]] = []
+    is_leaf = None if "leaves" in options else is_array
     of_leaf = leaf_options(options, lambda: _keys(obj))
     visit = lambda leaf, path: calls.append((format_path(path), leaf, of_leaf(path)))  # noqa: E731
-    map_leaves(obj, visit, _rebuild_unchanged, to)
+    map_leaves(obj, visit, _rebuild_unchanged, to, is_leaf)
     return calls
 
 
@@ -85,7 +87,13 @@ def format_path(path: Any) -> str:
     return text
 
 
-def map_leaves(obj: Any, visit: Visit, build: Rebuild = rebuild, to: Any = None) -> Any:
+def map_leaves(
+    obj: Any,
+    visit: Visit,
+    build: Rebuild = rebuild,
+    to: Any = None,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
     """Return the same container with ``visit(leaf, path)`` in place of each leaf.
 
     Parameters
@@ -98,6 +106,8 @@ def map_leaves(obj: Any, visit: Visit, build: Rebuild = rebuild, to: Any = None)
         ``build(container, keys, values)``. Default: the same type of container.
     to : str, module or type, optional
         The target, whose arrays the containers must be able to hold.
+    is_leaf : callable, optional
+        ``is_leaf(container)``: whether a container in `obj` is itself a leaf. Default: none is.
 
     Raises
     ------
@@ -105,7 +115,7 @@ def map_leaves(obj: Any, visit: Visit, build: Rebuild = rebuild, to: Any = None)
         A container contains itself, is nested too deep, or cannot be rebuilt from its items.
     """
     try:
-        return _map(obj, visit, build, _probe(to), None, ())
+        return _map(obj, visit, build, _probe(to), is_leaf, None, ())
     except RecursionError as error:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
@@ -127,7 +137,15 @@ def _probe(to: Any) -> Rebuild:
     return check
 
 
-def _map(obj: Any, visit: Visit, build: Rebuild, probe: Rebuild, path: Any, parents: tuple[int, ...]) -> Any:
+def _map(
+    obj: Any,
+    visit: Visit,
+    build: Rebuild,
+    probe: Rebuild,
+    is_leaf: Callable[[Any], bool] | None,
+    path: Any,
+    parents: tuple[int, ...],
+) -> Any:
     if id(obj) in parents:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
@@ -145,8 +163,8 @@ def _map(obj: Any, visit: Visit, build: Rebuild, probe: Rebuild, path: Any, pare
     # Inlined so that a leaf costs one call: a container may have thousands of small arrays.
     values = [
         visit(value, (key, path))
-        if type(value) in ARRAY_TYPES or not is_container(value)
-        else _map(value, visit, build, probe, (key, path), parents)
+        if type(value) in ARRAY_TYPES or not is_container(value) or (is_leaf is not None and is_leaf(value))
+        else _map(value, visit, build, probe, is_leaf, (key, path), parents)
         for key, value in items
     ]
     return _at(path, build, obj, keys, values)
@@ -213,9 +231,10 @@ def _with_arrays(obj: Any, code: str, kinds: set[str], depth: int) -> str:
     `kinds` receives "lists" if one is replaced, and "others" if Python objects remain.
     """
     shape = _shape(obj)
+    if shape == ():
+        return code  # numbers are kept
     if shape is not None:
-        if shape:
-            kinds.add("lists")
+        kinds.add("lists")
         return f"numpy.asarray({code})"
     if type(obj) in (list, tuple) and obj and all(_shape(item) for item in obj):  # of several lengths
         kinds.add("lists")

@@ -30,9 +30,9 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     obj : object
         An array, tensor, table or column of any framework; an object that supports DLPack,
         the CUDA Array Interface, NumPy's array interface, the Arrow C data interface or the
-        buffer protocol; or a dict, list, tuple, dataclass, mapping, mutable sequence or pytree of
-        these, which is converted leaf by leaf into the same container. For a table framework,
-        a dict or mapping of columns is a table.
+        buffer protocol; or a list or tuple of Python numbers, or of such lists of one length; or a dict,
+        list, tuple, dataclass, mapping, mutable sequence or pytree of these, which is converted leaf by
+        leaf into the same container. For a table framework, a dict or mapping of columns is a table.
     to : str, module, type or object
         A framework's import name, such as ``"torch"``; :func:`zerocopy.frameworks`
         lists them. Or its module, or its type of arrays or tables: ``torch``, ``torch.Tensor``,
@@ -59,8 +59,9 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         ``LossyConversionError``; only a float may be rounded, to a narrower float.
     leaves : str, optional
         ``"keep"``: leaves of a container that are not arrays or tables, such as text, None and
-        Python numbers, are kept unchanged. A mapping is then a container for table frameworks
-        too. ``"error"`` and None: such leaves are refused.
+        lists of Python numbers, are kept unchanged. A mapping is then a container for table frameworks
+        too. ``"error"`` and None: such leaves are refused, but for Python numbers, which are kept in any
+        case.
     validate : {"full"}, optional
         ``"full"``: check the content of Arrow columns first, with pyarrow: offsets, views, codes of
         dictionaries, run ends, UTF-8. Use it for data from untrusted sources. It reads all of it.
@@ -210,7 +211,8 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
             if not call.target.tables:
                 keep_tree(type(obj), to, options)
             return result
-        if not options and (result := by_new_route(obj, to)) is not NotImplemented:
+        is_list = isinstance(obj, (list, tuple))  # of numbers; other lists are containers
+        if not (options or is_list) and (result := by_new_route(obj, to)) is not NotImplemented:
             return result
         if "out" not in options and may_be_compound(call.obj, call.target):
             from zerocopy._engine import compounds
@@ -228,7 +230,8 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         if not error.calls:  # a leaf's error has its own
             compose(error, call)
         raise
-    keep(obj, to, passed)
+    if not is_list:
+        keep(obj, to, passed)
     return result
 
 

@@ -18,6 +18,7 @@ from zerocopy.describe import opened
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public, shorten
 from zerocopy.plan import Plan
+from zerocopy.protocols.python_numbers import NUMBERS
 from zerocopy.source import type_name
 
 
@@ -148,7 +149,7 @@ def _explain_leaf(
 ) -> Plan:
     options = dict(options)
     keeps = options.pop("leaves", None) is not None
-    if keeps and is_plain_object(leaf):
+    if type(leaf) in NUMBERS or (keeps and is_plain_object(leaf)):
         return Plan(type_name(leaf), str(to), steps=("keep the object unchanged",), kept=True)
     plan = explain(leaf, to, **options)
     if plan.error is not None:

@@ -19,6 +19,7 @@ from zerocopy.device import Device, parse_stream, same_memory_space
 from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.protocols import python_numbers
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
@@ -86,13 +87,14 @@ class Call:
         """Whether the object is a container that is converted leaf by leaf, and not a table.
 
         A dict is a table if the target has tables or an option is for tables. A dict of tables is
-        a container of them, and so is a dict of lists if the target has arrays.
+        a container of them, and so is a dict of containers if the target has arrays. Lists of Python
+        numbers are arrays, unless ``leaves="keep"`` keeps their numbers.
         """
         cls = type(self.obj)
         if "out" in self.options:
             return False  # the plan refuses containers
         if issubclass(cls, (list, tuple)):
-            return True
+            return "leaves" in self.options or not python_numbers.is_array(self.obj)
         if cls is not dict:  # SciPy's DOK arrays are dicts
             with self.translated_errors():
                 if registry.by_type(cls) is not None or not is_container(self.obj):
@@ -160,7 +162,7 @@ def _shown(value: Any) -> str:
 
 
 def _is_inner_container(value: Any) -> bool:
-    if not is_container(value):
+    if not is_container(value) or python_numbers.is_array(value):
         return False
     from zerocopy.tables.result import Masked
 

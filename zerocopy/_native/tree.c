@@ -31,6 +31,13 @@ convert_leaf(PyObject *obj, Walk *walk)
     return UNLIKELY(walk->route == NULL) ? NULL : route_run(walk->route, obj);
 }
 
+/* Whether an object is a Python number, which is kept among other leaves. */
+static inline bool
+is_number(PyObject *obj)
+{
+    return PyFloat_CheckExact(obj) || PyLong_CheckExact(obj) || PyBool_Check(obj) || PyComplex_CheckExact(obj);
+}
+
 /* Converts the values of a dict. */
 static PyObject *
 convert_dict(PyObject *obj, Walk *walk)
@@ -39,6 +46,9 @@ convert_dict(PyObject *obj, Walk *walk)
     PyObject *result = PyDict_Copy(obj), *key, *value;
     Py_ssize_t position = 0, count = result == NULL ? 0 : PyDict_GET_SIZE(result);
     while (result != NULL && PyDict_Next(result, &position, &key, &value)) {
+        if (UNLIKELY(Py_TYPE(value) != walk->key.type) && is_number(value)) {
+            continue;
+        }
         Py_INCREF(key);
         Py_INCREF(value);
         PyObject *converted = convert_leaf(value, walk);
@@ -59,8 +69,27 @@ static bool
 convert_items(PyObject *items, Walk *walk, PyObject **converted)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(items), done = 0;
-    while (done < count && (converted[done] = convert_leaf(PyTuple_GET_ITEM(items, done), walk)) != NULL) {
+    bool numbers = false, others = false;
+    while (done < count) {
+        PyObject *item = PyTuple_GET_ITEM(items, done);
+        if (Py_TYPE(item) == walk->key.type) {
+            others = true;
+        }
+        else if (is_number(item)) {
+            numbers = true;
+            converted[done++] = Py_NewRef(item);
+            continue;
+        }
+        else if (!PyList_CheckExact(item) && !PyTuple_CheckExact(item)) {
+            others = true;
+        }
+        if ((converted[done] = convert_leaf(item, walk)) == NULL) {
+            break;
+        }
         done++;
+    }
+    if (done == count && numbers && !others) {
+        count = done + 1; /* numbers alone are one array, which the slow path makes */
     }
     for (Py_ssize_t i = 0; done < count && i < done; i++) {
         Py_DECREF(converted[i]);

@@ -1,0 +1,197 @@
+"""Lists and tuples of Python numbers, and of such lists, as one array.
+
+A Python number has no dtype, so a list of them is read as `numpy.array` reads it. Anything with a dtype,
+such as an array or a NumPy scalar, is a leaf of a container instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+from zerocopy.device import HOST
+from zerocopy.dtype import by_name
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.source import Array, Source
+from zerocopy.strided_view import StridedView
+
+#: Exact types: NumPy's float64 and enumerations derive from these.
+NUMBERS = frozenset((bool, int, float, complex))
+_LISTS = frozenset((list, tuple))
+_BOTH = NUMBERS | _LISTS
+#: NumPy 1 has at most 32 dimensions.
+_DEEPEST = 32
+#: From here on, floats do not hold every integer.
+_EXACT = 2**53
+
+_OBJECTS = Reason("Python numbers are objects, and an array stores their values", code="python-objects")
+_ROWS = Fix("[numpy.asarray(row) for row in {x}]", "gives one array for each item")
+_LISTS_OF_ARROW = Fix("pyarrow.array({x})", "gives a column of lists")
+_KEEP = Fix(options={"leaves": "keep"}, effect="keeps it unchanged")
+
+
+def is_array(obj: Any) -> bool:
+    """Whether an object is a list or tuple whose leaves are all Python numbers, and has at least one.
+
+    Examples
+    --------
+    >>> is_array([[1, 2], (3.5, 4)]), is_array([1, "a"]), is_array([])
+    (True, False, False)
+    """
+    return type(obj) in _LISTS and _has_numbers(obj, ()) is True
+
+
+def _has_numbers(items: Sequence[Any], parents: tuple[int, ...]) -> bool | None:
+    """Return True for numbers only, False if there is anything else, None if there is nothing."""
+    types = set(map(type, items))
+    if types <= NUMBERS:
+        return True if types else None
+    if not types <= _BOTH or len(parents) == _DEEPEST or id(items) in parents:
+        return False
+    parents, answer = (*parents, id(items)), None
+    for item in items:
+        if type(item) in _LISTS:
+            inner = _has_numbers(item, parents)
+            if inner is False:
+                return False
+            answer = answer or inner
+        else:
+            answer = True
+    return answer
+
+
+def describe(obj: Sequence[Any], name: str = "") -> Source:
+    """Describe a list for which `is_array` is true; its values are copied here.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        Its lists differ in length or depth, or it has booleans among numbers.
+    LossyConversionError
+        An integer exceeds int64, or is not exact as a float among floats.
+    """
+    array = as_array(obj)
+    view = StridedView(0, array.shape, array.strides, by_name(array.dtype.name), HOST, False, array)
+    return Source(name or type(obj).__name__, view, lambda: array, "", [_OBJECTS], obj=view)
+
+
+def describe_column(obj: Sequence[Any]) -> Source:
+    """Describe a column of a dict of columns; a fix keeps lists that differ in length as lists."""
+    try:
+        return describe(obj)
+    except ZeroCopyError as error:
+        error.fixes = tuple(
+            _LISTS_OF_ARROW if fix is _ROWS else fix for fix in error.fixes if fix is not _KEEP
+        )
+        raise error.with_context(remedy="; or ".join(map(str, error.fixes))) from error.__cause__
+
+
+def as_array(obj: Sequence[Any]) -> Array:
+    """Return the numbers as an array of bool, int64, float64 or complex128; raise as `describe`."""
+    import numpy as np
+
+    types = _types(obj)
+    if bool in types and len(types) > 1:
+        why = "it has booleans among numbers, and an array has one type"
+        fixes = [Fix("numpy.array({x})", "makes numbers of them"), _KEEP]
+        raise UnsupportedConversionError("", why, code="mixed-types", fixes=fixes)
+    dtype = next(dtype for cls, dtype in _DTYPES if cls in types)
+    try:
+        array = np.array(obj, dtype)
+    except OverflowError as error:
+        raise _too_large(obj, types) from error
+    if int in types and len(types) > 1 and not _is_exact(array, obj):
+        raise _inexact(dtype)
+    return array
+
+
+_DTYPES = ((complex, "complex128"), (float, "float64"), (int, "int64"), (bool, "bool"))
+
+
+def _types(obj: Sequence[Any]) -> set[type]:
+    """Return the types of the numbers; refuse lists that differ in length or depth."""
+    level: list[Any] = [obj]
+    shape: list[int] = []
+    while True:
+        sizes = set(map(len, level))
+        if len(sizes) > 1:
+            raise _uneven(level, shape)
+        shape.append(sizes.pop())
+        types = set(chain.from_iterable(set(map(type, items)) for items in level))
+        if types <= NUMBERS:
+            return types
+        if types & NUMBERS:
+            raise _of_several_depths(level, shape)
+        level = list(chain.from_iterable(level))
+
+
+def _uneven(level: Sequence[Any], shape: Sequence[int]) -> UnsupportedConversionError:
+    first = len(level[0])
+    place = next(i for i, items in enumerate(level) if len(items) != first)
+    why = (
+        f"its lists differ in length, and an array has one: {_place(0, shape)} has {first:,}, "
+        f"and {_place(place, shape)} has {len(level[place]):,}"
+    )
+    fixes = [_ROWS, _KEEP] if len(shape) == 1 and _are_flat(level) else [_KEEP]
+    return UnsupportedConversionError("", why, code="different-lengths", fixes=fixes)
+
+
+def _are_flat(level: Sequence[Any]) -> bool:
+    return set(chain.from_iterable(set(map(type, items)) for items in level)) <= NUMBERS
+
+
+def _of_several_depths(level: Sequence[Any], shape: Sequence[int]) -> UnsupportedConversionError:
+    items = list(chain.from_iterable(level))
+    number = next(i for i, item in enumerate(items) if type(item) in NUMBERS)
+    nested = next(i for i, item in enumerate(items) if type(item) in _LISTS)
+    why = (
+        f"it has numbers among lists, and an array has one depth: {_place(number, shape)} is a number, "
+        f"and {_place(nested, shape)} a {type(items[nested]).__name__}"
+    )
+    return UnsupportedConversionError("", why, code="different-lengths", fixes=[_KEEP])
+
+
+def _place(index: int, shape: Sequence[int]) -> str:
+    """Return the position of an item of a level, of which the levels above have `shape`."""
+    keys: list[int] = []
+    for size in reversed(shape):
+        index, key = divmod(index, size)
+        keys.append(key)
+    return "".join(f"[{key}]" for key in reversed(keys))
+
+
+def _leaves(obj: Any) -> Iterable[Any]:
+    return chain.from_iterable(map(_leaves, obj)) if type(obj) in _LISTS else (obj,)
+
+
+def _too_large(obj: Sequence[Any], types: set[type]) -> LossyConversionError:
+    """Return the error for an integer that the type cannot hold."""
+    integers = [value for value in _leaves(obj) if type(value) is int]
+    largest = max(integers, key=abs)
+    shown = str(largest) if abs(largest) < 10**30 else f"an integer of {largest.bit_length()} bits"
+    fixes = []
+    if types == {int} and min(integers) >= 0 and max(integers) < 2**64:
+        fixes.append(Fix("numpy.array({x}, 'uint64')", "holds it"))
+    elif abs(largest) < 2**1023:
+        fixes.append(Fix("numpy.array({x}, 'float64')", "rounds it"))
+    what = "int64" if types == {int} else "a float"
+    return LossyConversionError(
+        "", f"it has {shown}, which {what} cannot hold", code="out-of-range", fixes=[*fixes, _KEEP]
+    )
+
+
+def _is_exact(array: Array, obj: Sequence[Any]) -> bool:
+    """Whether floats hold the integers among them."""
+    import numpy as np
+
+    finite = array[np.isfinite(array)]
+    if not finite.size or np.abs(finite).max() < _EXACT:
+        return True
+    return all(int(float(value)) == value for value in _leaves(obj) if type(value) is int)
+
+
+def _inexact(dtype: str) -> LossyConversionError:
+    why = f"it has integers among floats that {dtype} would round"
+    fixes = [Fix(f"numpy.array({{x}}, '{dtype}')", "rounds them"), _KEEP]
+    return LossyConversionError("", why, code="out-of-range", fixes=fixes)
