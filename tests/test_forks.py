@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
-from helpers.source_files import FILES, parse, relative
+from helpers.source_files import FILES, dotted_name, parse, relative
+
+from zerocopy._native import core
 
 HELD = """
 import os, threading
@@ -152,7 +155,7 @@ def test_every_lock_of_a_loaded_module_is_registered(run_python) -> None:
                 try: importlib.import_module(module.name)
                 except ImportError: pass
         kinds = (type(forks.LOADING), type(forks.allocate_lock()))
-        registered = {id(forks.LOADING), *map(id, forks._free_in_children)}
+        registered = {id(forks.LOADING), *(id(each()) for each in forks._free_in_children)}
         seen, missing = 0, []
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] != "zerocopy": continue
@@ -404,3 +407,63 @@ def test_a_fork_waits_for_an_import_before_it_takes_the_lock_of_logging(run_pyth
     """
     completed = run_python(code)
     assert completed.returncode == 0, completed.stderr
+
+
+# -- functions that run in forked children ------------------------------------------------
+
+REGISTERED = """
+import os, sys, threading
+sys.path.insert(0, "tests")
+from helpers import guarded_containers
+guarded_containers.watch_registrations()
+
+import importlib
+import numpy as np, zerocopy as zc
+for name in MODULES:
+    importlib.import_module(name)
+
+from zerocopy.layout import threads
+from zerocopy.shared.tickets import Tickets
+tickets, shared = Tickets(), zc.share(np.zeros(100_000))
+tickets.issue(shared)
+threads._pool()
+loader = zc.loader({"x": np.arange(8)}, "numpy", batch=2)
+next(iter(loader))
+session = zc.monitor.start(directory=DIRECTORY)
+zc.convert(np.arange(3.0), "numpy", copy=True)
+session._sampler.stop()  # its thread would use the guarded containers meanwhile
+
+assert guarded_containers.guard_all() > 50
+child = os.fork()
+if not child:
+    for hook, method in guarded_containers.used:
+        print(hook, "calls", method)
+    sys.stdout.flush()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+for (file, line), name in guarded_containers.registered.items():
+    print("registered", os.path.relpath(file), name)
+"""
+
+
+@pytest.mark.skipif(core is None, reason="without the compiled core, routes are dicts that change in place")
+def test_forked_children_use_no_container_that_another_thread_may_lock(run_python, tmp_path) -> None:
+    """Their functions assign new objects: a lock that a thread of the parent holds is never released."""
+    registering = [path for path in FILES if _registers_for_children(path)]
+    code = REGISTERED.replace("DIRECTORY", repr(str(tmp_path)))
+    code = code.replace("MODULES", repr([dotted_name(path) for path in registering]))
+    completed = run_python(code, PYTHONWARNINGS="ignore")
+    assert completed.returncode == 0, completed.stderr
+    lines = completed.stdout.splitlines()
+    assert [line for line in lines if not line.startswith("registered")] == []
+    ran = {line.split()[1] for line in lines}
+    assert ran == {f"zerocopy/{relative(path)}" for path in registering}
+
+
+def _registers_for_children(path: Path) -> bool:
+    return any(
+        isinstance(node, ast.Call)
+        and getattr(node.func, "attr", "") == "register_at_fork"
+        and any(keyword.arg == "after_in_child" for keyword in node.keywords)
+        for node in ast.walk(parse(path))
+    )

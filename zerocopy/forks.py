@@ -5,6 +5,9 @@ No thread releases them in the child, which would deadlock. Code that takes such
 holds `LOADING` too, and a fork acquires `LOADING` first. An import of another package does not hold
 `LOADING`, since that package may call zerocopy and wait for it; it is listed in `IMPORTING`.
 
+On a free-threaded build each dict, set, deque and cache has a lock that a child can inherit. Functions that
+run in the child at the fork therefore assign new objects, and use none of these that existed before.
+
 logging and concurrent.futures acquire locks of their own before a fork, and functions that were registered
 later run earlier. Therefore they are imported here: if a fork took their locks first, an import that needs
 one would wait for the fork, and the fork for the import. They take most of the time of ``import zerocopy``:
@@ -21,33 +24,43 @@ import time
 
 # threading's own, without importing threading
 from _thread import LockType, RLock, allocate_lock, get_ident
-from weakref import WeakSet
+from weakref import ref
 
 TYPE_CHECKING = False  # importing typing takes longer than this file
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-_free_in_children: WeakSet[RLock | LockType] = WeakSet()
+_free_in_children: set[ref[RLock | LockType]] = set()
+_copy: set[ref[RLock | LockType]] = set()
 
 
 def lock() -> RLock:
     """Return a re-entrant lock that is free in a forked child; for short critical sections."""
     result = RLock()
-    _free_in_children.add(result)
+    _free_in_children.add(ref(result, _discard))
     return result
 
 
 def plain_lock() -> LockType:
     """Return a lock that is not re-entrant, and is free in a forked child."""
     result = allocate_lock()
-    _free_in_children.add(result)
+    _free_in_children.add(ref(result, _discard))
     return result
 
 
+def _discard(reference: ref[RLock | LockType]) -> None:
+    _free_in_children.discard(reference)
+
+
 def _free() -> None:
-    for each in _free_in_children:
-        each._at_fork_reinit()  # type: ignore[union-attr]  # as logging and threading do
+    global _free_in_children
+    # The copy, because a free-threaded build locks a set, and another thread of the parent may have done so.
+    _free_in_children = copied = _copy
+    for reference in copied.copy():
+        each = reference()
+        if each is not None:
+            each._at_fork_reinit()  # type: ignore[union-attr]  # as logging and threading do
 
 
 def _acquire() -> None:
@@ -62,6 +75,8 @@ def _acquire() -> None:
         time.sleep(0.001)
         LOADING.acquire()
         polls += 1
+    global _copy
+    _copy = _free_in_children.copy()
 
 
 def _is_loading() -> bool:

@@ -9,6 +9,7 @@ import pytest
 from helpers.paths import ROOT
 from hypothesis import given, strategies as st
 
+from zerocopy._native import core
 from zerocopy.errors import PoolOptionError, PoolUnavailableError, Reason
 from zerocopy.pool.host import MODES, c_library, parse
 
@@ -119,7 +120,7 @@ def test_preloaded_allocator_is_refused(run_python, tmp_path):
 
 
 def test_unsupported_systems_are_refused(monkeypatch):
-    """Simulated systems: Windows, Alpine, a free-threaded build, another Python implementation."""
+    """Simulated systems: Windows, Alpine, another Python implementation."""
 
     class Musl:
         pass
@@ -137,11 +138,37 @@ def test_unsupported_systems_are_refused(monkeypatch):
         patch.setattr(c_library, "library", Musl)
         assert "musl" in refused().why
     with monkeypatch.context() as patch:
-        patch.setattr(c_library.sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
-        assert "free-threaded" in refused().why
-    with monkeypatch.context() as patch:
         patch.setattr(c_library, "_OWN", ())
         assert "not the C library's" in refused().why
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_free_threaded_builds_need_the_core_for_aligned_arrays(run_python, native):
+    """A simulated build: NumPy's function and its argument cannot be replaced at once."""
+    if native == "1" and core is None:
+        pytest.skip("needs the compiled core")
+    completed = run_python(
+        """
+        from zerocopy.pool.host import parse, data_handler
+        data_handler.sysconfig.get_config_var = {"Py_GIL_DISABLED": 1}.get
+        import numpy as np
+        aligned, recycle = parse("aligned+recycle")
+        recycle.install()
+        reason = aligned.check()
+        if reason is None:
+            aligned.install()
+            assert np.empty(10_000).ctypes.data % 64 == 0
+            aligned.restore()
+        else:
+            print(reason.code, reason.why)
+        recycle.restore()
+        """,
+        ZEROCOPY_NATIVE=native,
+    )
+    assert completed.returncode == 0, completed.stderr
+    expected = "" if native == "1" else "free-threaded this is a free-threaded build"
+    assert completed.stdout[: len(expected)] == expected
+    assert bool(completed.stdout) == bool(expected)
 
 
 def test_replaced_numpy_allocator_is_refused(run_python):

@@ -44,11 +44,11 @@ OTHERS: Pair = ("", "")
 
 def set_counters(new: Any, explain_function: Any) -> None:
     """Set what counts conversions, or None. The caller drops all routes afterwards."""
-    global counters, explain
+    global counters, explain, reasons, _pairs
     counters, explain = new, explain_function
     # At the start too: a call that began before the end of the last recording can add a reason after it.
-    reasons.clear()
-    _pairs.clear()
+    # New ones, because the monitor calls this in forked children (zerocopy.forks).
+    reasons, _pairs = {}, {}
 
 
 # -- compiled routes, while a recorder is set: without the core, only the slow path counts ----
@@ -246,9 +246,10 @@ def _main_reason(plan: Plan) -> tuple[str, str, str] | None:
 def _pair(source: str, target: str) -> Pair:
     """Return the pair of these names that the counters compare."""
     pair = (source, target)
-    known = _pairs.get(pair)
+    pairs = _pairs
+    known = pairs.get(pair)
     if known is None:
-        known = _pairs.setdefault(pair, pair) if len(_pairs) < MAX_PAIRS else OTHERS
+        known = pairs.setdefault(pair, pair) if len(pairs) < MAX_PAIRS else OTHERS
     return known
 
 

@@ -80,10 +80,10 @@ def clear() -> None:
 
 
 def _drop() -> None:
-    for routes in TABLE.copy().values():
-        routes.clear()
     if core is not None:
         core.clear_routes()
+    for routes in TABLE.copy().values() if core is None else ():
+        routes.clear()
 
 
 registry.on_change(clear)

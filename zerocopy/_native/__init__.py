@@ -57,3 +57,5 @@ def _why_stale(module: Any) -> str:
 
 
 core = _load()
+if core is not None and hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=core.free_locks)

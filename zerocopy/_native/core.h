@@ -292,6 +292,11 @@ Route *find_route(const RouteKey *key);
    call Python code. Returns NULL also with an exception that must reach the caller. */
 Route *find_route_of_equal(const RouteKey *key);
 
+#ifdef Py_GIL_DISABLED
+/* Frees the lock of table_plan.c, in a forked child. */
+void table_plan_free_lock(void);
+#endif
+
 /* ---- references that static variables hold, for the garbage collector ---- */
 
 int visit_convert(visitproc visit, void *arg);

@@ -102,6 +102,32 @@ identity_of(PyObject *value)
     return items;
 }
 
+/* Returns a reference to the first value of this identity; NULL with or without an exception. */
+static PyObject *
+get_value(PyObject *identity)
+{
+#ifdef Py_GIL_DISABLED
+    PyObject *value; /* another thread may drop a borrowed one */
+    (void)PyDict_GetItemRef(values, identity, &value);
+    return value;
+#else
+    return Py_XNewRef(PyDict_GetItemWithError(values, identity));
+#endif
+}
+
+/* Adds a value unless there is one of this identity, and returns a reference to the first; NULL with an exception. */
+static PyObject *
+add_value(PyObject *identity, PyObject *value)
+{
+#ifdef Py_GIL_DISABLED
+    PyObject *first;
+    (void)PyDict_SetDefaultRef(values, identity, value, &first);
+    return first;
+#else
+    return Py_XNewRef(PyDict_SetDefault(values, identity, value));
+#endif
+}
+
 /* Returns a reference to the value that keys hold for an equal one; with `adds`, that is `value` if there is none.
    NULL without an exception if there is none, or if it cannot be hashed. */
 static PyObject *
@@ -109,14 +135,14 @@ held_value(PyObject *value, bool adds)
 {
     PyObject *identity = identity_of(value), *held = NULL;
     if (identity != NULL) {
-        held = Py_XNewRef(PyDict_GetItemWithError(values, identity));
+        held = get_value(identity);
         if (held == NULL && adds && !PyErr_Occurred()) {
             bool is_sequence = PyList_CheckExact(value) || PyTuple_CheckExact(value);
             PyObject *kept = Py_NewRef(is_sequence ? identity : value);
             if (PyUnicode_CheckExact(kept)) {
                 PyUnicode_InternInPlace(&kept); /* literals in the caller's code then have its address */
             }
-            held = Py_XNewRef(PyDict_SetDefault(values, identity, kept));
+            held = add_value(identity, kept);
             Py_DECREF(kept);
         }
         Py_DECREF(identity);
@@ -399,6 +425,18 @@ clear_routes(PyObject *module, PyObject *nothing)
     Py_RETURN_NONE;
 }
 
+/* Frees the locks of this file and of table_plan.c, in a forked child: a thread that does not exist there may have got
+   one before the fork. */
+static PyObject *
+free_locks(PyObject *module, PyObject *nothing)
+{
+#ifdef Py_GIL_DISABLED
+    writing = (PyMutex){0};
+    table_plan_free_lock();
+#endif
+    Py_RETURN_NONE;
+}
+
 /* Forgets the values of options, at the end of the interpreter. */
 static PyObject *
 clear_values(PyObject *module, PyObject *nothing)
@@ -412,6 +450,7 @@ static PyMethodDef methods[] = {
      "set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None): store "
      "a route."},
     {"clear_routes", clear_routes, METH_NOARGS, "clear_routes(): remove all routes."},
+    {"free_locks", free_locks, METH_NOARGS, "free_locks(): free the locks of the tables, in a forked child."},
     {"clear_values", clear_values, METH_NOARGS, "clear_values(): forget the values of options."},
     {NULL, NULL, 0, NULL},
 };

@@ -235,6 +235,12 @@ plan_new(const struct ArrowSchema *schema, PyObject *wanted)
 static PyMutex keeping;
 #define LOCK() PyMutex_Lock(&keeping)
 #define UNLOCK() PyMutex_Unlock(&keeping)
+
+void
+table_plan_free_lock(void)
+{
+    keeping = (PyMutex){0};
+}
 #else
 #define LOCK() ((void)0) /* the GIL is held, and no Python code runs meanwhile */
 #define UNLOCK() ((void)0)

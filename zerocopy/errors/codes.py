@@ -45,7 +45,7 @@ CODES: dict[str, str] = {
     "forked-iterator": "an iterator of a loader was created before a fork; its thread is in the parent",
     "framework-crash": "the framework would abort the process",
     "framework-error": "the framework raised an exception",
-    "free-threaded": "free-threaded Python is not supported",
+    "free-threaded": "on free-threaded Python this needs the compiled core",
     "handle-access": "this process may not open the memory of a handle",
     "handle-format": "the bytes are not a handle, are damaged, or have another version",
     "imports-by-copy": "the framework copies the host memory that it imports",

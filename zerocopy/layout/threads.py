@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from threading import Lock, get_ident
 from typing import Any
 
@@ -130,11 +129,25 @@ def _start(part: _Part) -> None:
         return
 
 
-@cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="zerocopy-layout")
+    global _current
+    pool = _current
+    if pool is None:
+        pool = ThreadPoolExecutor(max(1, cores() - 1), thread_name_prefix="zerocopy-layout")
+        _current = pool
+    return pool
+
+
+_current: ThreadPoolExecutor | None = None
+#: In a forked child, its parent's: to drop it would wake threads that do not exist there.
+_parents: ThreadPoolExecutor | None = None
+
+
+def _forget() -> None:
+    """In a forked child, which does not have its parent's threads and would wait for them forever."""
+    global _current, _parents
+    _current, _parents = None, _current
 
 
 if hasattr(os, "register_at_fork"):
-    # A forked child does not have its parent's threads and would wait for them forever.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_forget)

@@ -236,9 +236,15 @@ def _sum(stats: LoaderStats, iterators: list[Delivered]) -> LoaderStats:
 #: By `id`, in the order of creation; the references are weak.
 _live: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
-# A forked child adds the loaders that it iterates over.
+
+def _forget_loaders() -> None:
+    """In a forked child, which adds the loaders that it iterates over."""
+    global _live
+    _live = WeakValueDictionary()
+
+
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_live.clear)
+    os.register_at_fork(after_in_child=_forget_loaders)
 
 
 def add_loader(loader: Any) -> None:

@@ -86,8 +86,8 @@ class Counters:
 
     def reset_records(self) -> None:
         """Set all counts to zero, in a forked child."""
-        for _, counts in (self._entries or {}).values():
-            counts[:] = _ZERO
+        if self._entries is not None:
+            self._entries = {}
 
     def record_call(
         self, pair: tuple[str, str], same: bool, refused: bool, unmeasured: bool, nanoseconds: int
@@ -283,7 +283,7 @@ def _start_again() -> None:
     _counters.reset_records()
     for recorder in _recorders:
         recorder._start = {}
-    recording.reasons.clear()
+    recording.reasons = {}
 
 
 if hasattr(os, "register_at_fork"):

@@ -138,6 +138,12 @@ def random_generation() -> int:
     return int.from_bytes(os.urandom(8), "little") >> 2 << 1 or 2
 
 
+class _Counts:
+    """Numbers of blocks, written by all threads: not in `LargeBlocks`, to which a forked child must write."""
+
+    fresh = recycled = 0
+
+
 class LargeBlocks:
     """The large blocks of this process.
 
@@ -151,11 +157,19 @@ class LargeBlocks:
     """
 
     def __init__(self) -> None:
-        self.fresh = self.recycled = 0
+        self._counts = _Counts()
         #: Idle segments and their next generation, by size; the one idle for longest comes first.
         self._idle: dict[int, deque[tuple[Segment, int]]] = {}
         self._forks = 0
         os.register_at_fork(before=self._count_fork, after_in_child=self._forget)
+
+    @property
+    def fresh(self) -> int:
+        return self._counts.fresh
+
+    @property
+    def recycled(self) -> int:
+        return self._counts.recycled
 
     @property
     def idle_bytes(self) -> int:
@@ -182,7 +196,7 @@ class LargeBlocks:
             return self._fresh(size, frames, committed)  # which frees idle segments
         for offset, frame in frames:
             block.write(offset, frame)
-        self.recycled += 1
+        self._counts.recycled += 1
         return block
 
     def drop(self, block: Block) -> None:
@@ -220,7 +234,7 @@ class LargeBlocks:
             segment = Segment(size, placed, committed)
         generation = random_generation()
         segment.begin_blocks(size, generation)
-        self.fresh += 1
+        self._counts.fresh += 1
         return self._block(segment, generation)
 
     def _block(self, segment: Segment, generation: int) -> Block:
@@ -247,7 +261,7 @@ class LargeBlocks:
 
     def _forget(self) -> None:
         """In a forked child: the idle segments are the parent's."""
-        self._idle.clear()
+        self._idle = {}
 
 
 def _most() -> int:
@@ -383,8 +397,7 @@ class Slabs:
 
     def _forget(self) -> None:
         """In a forked child: the slabs are the parent's."""
-        self._slabs.clear()
-        self._spare.clear()
+        self._slabs, self._spare = {}, {}
 
 
 def _last(slabs: dict[Slab, None]) -> Slab | None:

@@ -19,6 +19,7 @@ from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, no_file
 #: Bytes of the boot ID, and of `host_id`.
 BOOT_BYTES, _HOST_BYTES = 16, 24
 _broker_number = 0
+_host_id: bytes | None = None
 
 
 def pid_namespace() -> int:
@@ -38,7 +39,6 @@ def _boot_id() -> bytes:
         raise
 
 
-@cache
 def host_id() -> bytes:
     """Return bytes that are equal in two processes if a process number means the same in both.
 
@@ -53,12 +53,11 @@ def host_id() -> bytes:
     >>> len(host_id()), host_id() == host_id()
     (24, True)
     """
-    return _boot_id() + pid_namespace().to_bytes(8, "little")
-
-
-# A child can be in another namespace than its parent. It gets another object, even if the bytes are equal.
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=host_id.cache_clear)
+    global _host_id
+    known = _host_id
+    if known is None:
+        known = _host_id = _boot_id() + pid_namespace().to_bytes(8, "little")
+    return known
 
 
 def accessible_memory() -> bytes:
@@ -84,14 +83,18 @@ def broker_number() -> int:
     return _broker_number
 
 
-def _draw_broker_number() -> None:
-    global _broker_number
-    _broker_number = int.from_bytes(os.urandom(8), "little")
+def _begin() -> None:
+    """In a new process: a forked child can be in another namespace than its parent.
+
+    `host_id` returns another object there, even if the bytes are equal.
+    """
+    global _broker_number, _host_id
+    _broker_number, _host_id = int.from_bytes(os.urandom(8), "little"), None
 
 
-_draw_broker_number()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_draw_broker_number)
+_begin()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_begin)
 
 
 #: Host ID, process, file descriptor, inode, generation, first byte of the block, broker.

@@ -28,8 +28,14 @@ mappings: WeakValueDictionary[int, Any] = WeakValueDictionary()
 #: The `Shared` objects that keep memory for other processes.
 handles: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
-# In a forked child the segments are the parent's. Handles and mappings are copies, which the child can use.
-os.register_at_fork(after_in_child=segments.clear)
+
+def _forget() -> None:
+    """In a forked child: the segments are the parent's. Handles and mappings are copies, which it can use."""
+    global segments
+    segments = WeakValueDictionary()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 class SharedFigures(NamedTuple):

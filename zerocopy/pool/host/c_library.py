@@ -6,7 +6,6 @@ import ctypes
 import os
 import re
 import sys
-import sysconfig
 import tracemalloc
 from functools import cache
 from typing import Any
@@ -18,6 +17,8 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -3, -4, -8
 
 #: Names of CPython's raw allocator that mean the C library's.
 _OWN = (b"pymalloc", b"malloc")
+#: That of free-threaded builds, for Python's objects; it can have the raw memory too.
+_OBJECTS_ONLY = b"mimalloc"
 _REPLACEABLE = (
     *("malloc", "free", "realloc", "calloc", "aligned_alloc", "posix_memalign"),
     *("mallopt", "malloc_trim"),
@@ -62,9 +63,6 @@ def refusal() -> Reason | None:
         why = "the C library is not glibc (musl, as in Alpine), whose allocator has no such settings"
         remedy = "use an image with glibc: python:3.12-slim instead of python:3.12-alpine"
         return Reason(why, remedy, code="not-glibc")
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        why = "this is a free-threaded build: NumPy's functions would be replaced while threads run in them"
-        return Reason(why, "use the ordinary build of the same Python", code="free-threaded")
     return _replaced() or _wrapped()
 
 
@@ -156,7 +154,7 @@ def _wrapped() -> Reason | None:
         return Reason(why, remedy, code="other-allocator")
     allocator_name.restype = ctypes.c_char_p
     name: bytes | None = allocator_name()
-    if name in _OWN:
+    if name in _OWN or (name == _OBJECTS_ONLY and _raw_memory_is_glibcs()):
         return None
     if name is not None and name.endswith(b"_debug"):
         why = (
@@ -166,6 +164,24 @@ def _wrapped() -> Reason | None:
         return Reason(why, "start without PYTHONMALLOC=debug and without -X dev", code="other-allocator")
     why = f"Python's allocator is {name.decode() if name else 'a custom one'}, not the C library's"
     return Reason(why, "start without PYTHONMALLOC", code="other-allocator")
+
+
+def _raw_memory_is_glibcs() -> bool:
+    """Whether the memory of ``PyMem_RawMalloc`` is glibc's, which writes the size before each block."""
+    allocate: Any = ctypes.pythonapi.PyMem_RawMalloc
+    allocate.restype, allocate.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+    free: Any = ctypes.pythonapi.PyMem_RawFree
+    free.restype, free.argtypes = None, (ctypes.c_void_p,)
+    block = allocate(_TRIED)
+    if not block:
+        return False
+    header = ctypes.c_size_t.from_address(block - ctypes.sizeof(ctypes.c_size_t)).value
+    free(block)
+    return _TRIED <= header & ~7 <= _TRIED + 8192  # three bits are flags; a mapped block has whole pages
+
+
+#: Bytes of a block that glibc takes from its heap or maps.
+_TRIED = 70_000
 
 
 def mallopt(setting: int, value: int) -> bool:

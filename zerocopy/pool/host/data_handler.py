@@ -21,6 +21,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import sysconfig
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -77,7 +78,7 @@ def refusal() -> Reason | None:
     if state is not None:
         if _is_foreign(state):
             return Reason(_REPLACED, "use only one of the two packages", code="other-allocator")
-        return None
+        return _needs_core()
     upgrade = "install NumPy 1.23 or later from PyPI or conda-forge; or use host='recycle'"
     try:
         handler = _handler()
@@ -97,7 +98,27 @@ def refusal() -> Reason | None:
                 "use that package or host=, but not both",
                 code="other-allocator",
             )
-    return None
+    return _needs_core()
+
+
+def _needs_core() -> Reason | None:
+    """Return why a free-threaded build cannot align arrays without the compiled functions; None if it can.
+
+    NumPy reads ctx and the function one after the other. With the GIL, no thread is between the two reads
+    while they are written; otherwise one could call ``aligned_alloc`` with NumPy's ctx. The compiled
+    functions ignore ctx.
+    """
+    global _state
+    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return None
+    state = _state = _state or _prepare()
+    if state.compiled:
+        return None
+    return Reason(
+        f"this is a free-threaded build, on which the mode needs the compiled core: {state.why_not_compiled}",
+        "install zerocopy with its compiled core, or use host='recycle'",
+        code="free-threaded",
+    )
 
 
 def enable(feature: str) -> None:
