@@ -125,6 +125,20 @@ def test_conversions_keep_no_memory(run_warm: RunPython) -> None:
     assert int(completed.stdout) < 0.4 * rounds
 
 
+@pytest.mark.full
+def test_every_part_works_in_eight_threads(run_python: RunPython) -> None:
+    completed = run_python(
+        """
+        import sys
+        from tests.native import stress
+        sys.argv[1:] = ["--seconds", "10"]
+        sys.exit(stress.main())
+        """,
+        PYTHONWARNINGS="ignore",
+    )
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+
+
 @pytest.mark.skipif(
     core is None or not sysconfig.get_config_var("Py_GIL_DISABLED"),
     reason="needs the compiled core and a free-threaded Python",
