@@ -149,20 +149,25 @@ def attempt(data: bytes) -> str:
     return "opened"
 
 
+def warm(handles: list[bytes]) -> None:
+    """Import all modules that some handle needs, so that no import opens a file later."""
+    for name in zc.__all__:  # all are loaded after many reads of `zc.convert`
+        getattr(zc, name)
+    for data in handles:
+        assert attempt(data) == "opened"
+    attempt(handles[0][:3])
+    codecs.lookup("unicode_escape")  # imported for the first name that is not printable
+    for flags in range(256):
+        attempt(parse(handles[0])._replace(flags=flags).pack())
+
+
 def main(count: int = 100_000, seed: int = 1) -> dict:
     """Open `count` changed handles."""
     choose, counts = random.Random(seed), Counter()
-    for name in zc.__all__:  # all are loaded after many reads of `zc.convert`
-        getattr(zc, name)
     watch, began = Watch(), time.monotonic()
     with subprocess.Popen([sys.executable, "-c", OWNER], stdin=-1, stdout=-1, text=True) as process:
         handles = [bytes.fromhex(process.stdout.readline()) for _ in range(5)]
-        for data in handles:
-            assert attempt(data) == "opened"  # also imports all that is needed
-        attempt(handles[0][:3])
-        codecs.lookup("unicode_escape")  # imported for the first name that is not printable
-        for flags in range(256):  # modules that some handles need are imported here
-            attempt(parse(handles[0])._replace(flags=flags).pack())
+        warm(handles)
         pids = [int(each.name) for each in Path("/proc").glob("[0-9]*")]
         for _ in range(count):
             data, is_signed = changed(choose, handles, pids)

@@ -1,0 +1,41 @@
+"""The targets of the fuzzer, without the fuzzer: their seeds, and seeds with a few other bytes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.fuzz.byte_random import ByteRandom
+from tests.fuzz.targets import TARGETS
+from zerocopy._native import core
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pandas")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_seeds_and_changed_seeds_are_read(name: str) -> None:
+    if name == "core" and core is None:
+        pytest.skip("needs the compiled core")
+    target, rng = TARGETS[name](), Random(name)
+    seeds = list(target.seeds())
+    assert seeds
+    try:
+        for _ in range(100):
+            data = bytearray(rng.choice(seeds))
+            target.read(bytes(data))
+            if data:
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            target.read(bytes(data))
+    finally:
+        getattr(target, "close", int)()
+
+
+def test_equal_bytes_make_equal_numbers() -> None:
+    first, second = ByteRandom(b"\x05\x00\xff" * 9), ByteRandom(b"\x05\x00\xff" * 9)
+    for rng in (first, second):
+        rng.numbers = [rng.choice(range(9)), rng.random(), rng.randrange(100), rng.randbytes(3)]
+    assert first.numbers == second.numbers
+    assert ByteRandom(b"").choice("abc") == "a"
+    assert ByteRandom(b"\x01").choice("abc") == "b"
