@@ -24,5 +24,9 @@ class ByteRandom(Random):
         return int.from_bytes(part, "little") & ((1 << k) - 1)
 
     def random(self) -> float:
-        """Return a number from 0 up to 1."""
-        return self.getrandbits(16) / 65536
+        """Return a number from 0 up to 1; zeros make a large one, since rare ways have small ones."""
+        return (65535 - self.getrandbits(16)) / 65536
+
+    def randbytes(self, n: int) -> bytes:
+        """Return the content of memory, which is not of the input: it decides nothing."""
+        return super().getrandbits(n * 8).to_bytes(n, "little") if n else b""

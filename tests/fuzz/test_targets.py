@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
 
 from tests.fuzz.byte_random import ByteRandom
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.targets import TARGETS, Hostile
 from zerocopy._native import core
 
 pytest.importorskip("pyarrow")
@@ -30,6 +31,23 @@ def test_seeds_and_changed_seeds_are_read(name: str) -> None:
             target.read(bytes(data))
     finally:
         getattr(target, "close", int)()
+
+
+def test_builders_make_valid_objects_of_seeds() -> None:
+    """Zero bytes choose usual ways, and content of memory takes no bytes of the input."""
+    for name in ("capsules", "interfaces", "arrow"):
+        target = TARGETS[name]()
+        kinds = Counter(outcome(target, seed) for seed in target.seeds())
+        assert kinds["converted"] > 9, (name, kinds)
+        assert kinds["refused"] > 20, (name, kinds)
+
+
+def outcome(target: Hostile, data: bytes) -> str:
+    outcomes, check = [], target._check
+    target._check = lambda case: outcomes.append(check(case)) or outcomes[-1]
+    target.read(data)
+    target._check = check
+    return outcomes[0].kind
 
 
 def test_equal_bytes_make_equal_numbers() -> None:
