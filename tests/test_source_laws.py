@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
+from helpers.paths import ROOT
 from helpers.source_files import FILES, PACKAGE, dotted_name, parse, relative
 
+from zerocopy import registry
 from zerocopy._engine import options
 from zerocopy.tables.options import Options
 
@@ -304,3 +309,52 @@ def test_the_check_for_codes_recognises_calls() -> None:
     source = "a = Reason('x')\nb = errors.Reason('x')\nc = Reason('x', code='y')\nd = Reason(**parts)\n"
     hits = [node.lineno for node in ast.walk(ast.parse(source)) if is_reason_without_code(node)]
     assert sorted(hits) == [1, 2]
+
+
+# -- zerocopy/_frameworks/versions.toml agrees with the other places that name versions -------------
+
+
+def versions() -> dict[str, Any]:
+    return tomllib.loads((PACKAGE / "_frameworks" / "versions.toml").read_text(encoding="utf-8"))
+
+
+def test_the_table_of_versions_has_each_framework_with_its_oldest_version() -> None:
+    table = versions()["frameworks"]
+    assert list(table) == sorted(registry._builtin_names())
+    own = {name: registry.by_name(name).min_version for name in table}
+    differences = {name: oldest for name, oldest in own.items() if oldest and oldest != table[name]["oldest"]}
+    assert not differences, "change versions.toml with Framework.min_version, then run python docs/support.py"
+
+
+def test_pyproject_has_the_oldest_versions_of_the_table() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    table = versions()
+    names = {registry.by_name(name).distribution: name for name in table["frameworks"]}
+    names |= {"tensorflow-cpu": "tensorflow", "numba": "numba", "cupy-cuda12x": "cupy"}
+    parts = {"": project["dependencies"], **project["optional-dependencies"]}
+    wrong = []
+    for extra, lines in parts.items():
+        for line in lines:
+            match = re.match(r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)", line)
+            if match is None or match[1] not in names:
+                continue
+            row = table["frameworks"][names[match[1]]]
+            if match[2] != row.get("extras", {}).get(extra, row.get("oldest")):
+                wrong.append(f"{extra}: {line}")
+    assert not wrong, "pyproject.toml and versions.toml have other oldest versions"
+    assert project["requires-python"] == f">={next(iter(table['pythons']))}"
+
+
+#: A comparison of a version, of Python in C and in Python, or of a package.
+GUARD = re.compile(
+    r"version_numbers\(|NumpyVersion\(|version(__|\(\))\.(startswith|partition)|sys\.version_info|PY_VERSION_HEX"
+)
+
+
+def test_the_table_of_versions_has_each_guard() -> None:
+    guards = {guard["file"] for guard in versions()["guards"]}
+    files = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.c"), *PACKAGE.rglob("*.h")]
+    checks = {relative(path) for path in files if GUARD.search(path.read_text(encoding="utf-8"))}
+    # They compare any framework's version with its oldest.
+    checks -= {"framework.py", "cli/processes.py", "cli/support.py"}
+    assert guards == checks, "list each guard in versions.toml, then run python docs/support.py"

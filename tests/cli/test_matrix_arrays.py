@@ -249,6 +249,54 @@ def test_second_call_that_differs_is_reported(add: Callable[[Framework], None]) 
     assert "the second call differs from the first" in cell(grid("numpy", "boxes"), "numpy", "boxes").broken
 
 
+def test_a_copy_that_the_framework_keeps_is_reported(add: Callable[[Framework], None]) -> None:
+    """JAX 0.11.2 keeps the unpacked values of int4, and returned them for each call of numpy.asarray."""
+
+    class Keeping(Boxes):
+        def __init__(self) -> None:
+            self.kept: dict[bytes, Box] = {}
+
+        def copy_reasons(self, view: StridedView) -> list[Reason]:
+            return [Reason("boxes are packed", "unpack them", code="packed")]
+
+        def from_host(self, array: np.ndarray, dtype: Any, device: Device, stream: int | None) -> Any:
+            return Box(self.kept.setdefault(array.tobytes(), Box(array.copy())).array[...])
+
+    add(Keeping())
+    assert cell(grid("numpy", "boxes"), "numpy", "boxes").broken == [
+        "two calls copy, and return the same memory",
+        "calls with copy=True return the same memory",
+    ]
+
+
+def test_iris_comes_with_types_of_fewer_than_8_bits() -> None:
+    pytest.importorskip("ml_dtypes")
+    small = samples.iris().subbyte
+    assert {name: data.size for name, data in small.items()} == {
+        "int2": 4,
+        "uint2": 4,
+        "int4": 16,
+        "uint4": 16,
+        "float4_e2m1fn": 16,
+    }
+    assert all(data.dtype.name == name for name, data in small.items())
+    assert len(np.unique(small["int4"].astype("i1"))) == 16
+    result = zc.matrix(frameworks=["numpy"])
+    assert {c.array for c in result.arrays.cells} == {"iris", *small}
+    assert result.summary().caption == "iris: 150 x 4, float32"
+    assert "Arrays of int2, uint2, int4, uint4, float4_e2m1fn: 5 zero-copy." in result.summary().remarks
+
+
+def test_optional_arrays_have_no_cells_for_sources_that_cannot_hold_them() -> None:
+    data = {"x": sample("complex64"), "y": sample("float32")}
+    result = arrays.measure(data, ["numpy", "polars"], samples=1, optional={"x"})
+    assert [(c.array, c.source, c.target, c.outcome) for c in result.cells if c.array == "x"] == [
+        ("x", "numpy", "numpy", "zero-copy"),
+        ("x", "numpy", "polars", "refused"),
+    ]
+    assert all((c.median_ns is None) == (c.array == "x") for c in result.cells)
+
+
 def test_memory_error_is_raised(add: Callable[[Framework], None]) -> None:
     class Hungry(Boxes):
         def from_host(self, array: np.ndarray, dtype: Any, device: Device, stream: int | None) -> Any:

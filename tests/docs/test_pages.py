@@ -180,6 +180,17 @@ def test_errors_page_has_the_table_of_reason_codes() -> None:
     assert len(re.findall(r"^\| `[a-z0-9-]+` \|", page, re.MULTILINE)) == len(CODES)
 
 
+def test_support_page_has_the_table_of_versions() -> None:
+    with_tables = runpy.run_path(str(ROOT / "docs" / "support.py"))["with_tables"]
+    page = (ROOT / "docs" / "support.md").read_text(encoding="utf-8")
+    assert with_tables(page) == page, "run python docs/support.py"
+    part, runs_part = page.split("## Engines")[0], page.split("## Runs")[1].split("## Guards")[0]
+    runs = re.findall(r"^\| ([\w-]+) \|", runs_part, re.MULTILINE)
+    for name in zerocopy.frameworks():
+        row = re.search(rf"^\| {name} \|.*", part, re.MULTILINE)
+        assert f"`{name}`" in page if row is None else set(re.split("; | [|] ", row[0])) & set(runs)
+
+
 def test_errors_page_lists_every_error() -> None:
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     for error in vars(errors).values():

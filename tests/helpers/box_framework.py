@@ -9,6 +9,7 @@ import numpy as np
 
 import zerocopy as zc
 from zerocopy.device import HOST as CPU_DEVICE, Device
+from zerocopy.dtype import to_numpy
 from zerocopy.errors import Reason
 from zerocopy.framework import Framework, Source
 from zerocopy.strided_view import StridedView
@@ -49,4 +50,4 @@ class Boxes(Framework):
         return []
 
     def from_host(self, array: np.ndarray, dtype: Any, device: Device, stream: int | None) -> Any:
-        return Box(array)
+        return Box(array.view(to_numpy(dtype)))

@@ -222,3 +222,16 @@ def test_arrays_are_explained():
             assert plan.columns[name].aliased is np.shares_memory(arrays[name], batch[name].numpy())
     assert plan.columns["y"].copied_bytes == 64
     assert plan.columns["y"].reasons
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "pandas"])
+def test_a_source_without_rows_aliases_nothing(to, tmp_path):
+    """A zero-size array shares no memory: ``convert`` reports the same."""
+    pytest.importorskip(to)
+    table = arrow_table(0)
+    pq.write_table(table, tmp_path / "x.parquet")
+    for source in (table, tmp_path / "x.parquet"):
+        plan = zc.loader(source, to, batch=4).explain()
+        assert [column.aliased for column in plan.columns.values()] == [False] * 3
+        assert "no rows" in str(plan)
+        assert "aliased" not in str(plan)

@@ -18,6 +18,7 @@ import zerocopy
 from zerocopy import _native, registry
 from zerocopy.cli.gpu_limits import gpu_limits, nvidia_smi, rows as limit_rows
 from zerocopy.cli.processes import processes
+from zerocopy.cli.support import STATUSES, support
 from zerocopy.cli.terminal import Output, print_json, quiet_imports
 from zerocopy.errors import DeviceError, ZeroCopyError
 from zerocopy.forks import is_imported
@@ -180,6 +181,7 @@ def _frameworks(importing: bool) -> list[dict[str, Any]]:
                 "import_seconds": seconds,
                 "import_error": failure,
                 "install": info.install,
+                "support": support(info) if info.installed else None,
             }
         )
     return rows
@@ -284,8 +286,11 @@ def _print(document: dict[str, Any], out: Output) -> None:
     """Print the report."""
     out.show(Text(f"zerocopy {document['zerocopy']}", "bold"), "", _list(_machine_rows(document)))
     frameworks = [_framework_row(row, out) for row in document["frameworks"]]
-    titles = ("framework", "kind", "version", "devices")
+    titles = ("framework", "kind", "version", "tested", "devices")
     out.show("", Text("Frameworks", "bold"), _grid(out, titles, frameworks))
+    notes = [(row["name"], row["support"]["note"]) for row in document["frameworks"] if row["support"]]
+    if notes := [(name, Text(printable(note), "dim")) for name, note in notes if note]:
+        out.show("", _list(notes))
     if any(
         r["installed"] and not r["imported"] and r["import_error"] is None for r in document["frameworks"]
     ):
@@ -372,17 +377,20 @@ def _gib(size: int) -> str:
 def _framework_row(row: dict[str, Any], out: Output) -> tuple[Any, ...]:
     name = Text(row["name"], "bold" if row["installed"] else "")
     if not row["installed"]:
-        return False, name, row["kind"], Text("-", "dim"), Text(row["install"], "dim")
+        return False, name, row["kind"], Text("-", "dim"), Text("-", "dim"), Text(row["install"], "dim")
+    status = row["support"]["status"]
+    texts = (row["kind"], row["version"] or "?", Text(STATUSES[status], "" if status == "tested" else "dim"))
     if row["import_error"] is not None:
         failure = Text(printable(row["import_error"]), "red")
-        return Text(out.signs.broken, "bold red"), name, row["kind"], row["version"] or "?", failure
+        return Text(out.signs.broken, "bold red"), name, *texts, failure
     if row["devices"] is None:
         devices = Text("not imported", "dim")
     else:
         devices = Text(", ".join(row["devices"]) or "none usable here")
         if row["import_seconds"] is not None:
             devices.append(f"  (imported in {row['import_seconds']:.2f} s)", "dim")
-    return True, name, row["kind"], row["version"] or "?", devices
+    sign = Text(out.signs.broken, "bold red") if status == "older" else True
+    return sign, name, *texts, devices
 
 
 def _print_pool(pool: dict[str, Any], out: Output) -> None:

@@ -159,7 +159,9 @@ def _choose(data: samples.Data, types: list[str] | None, only: str | None) -> tu
         columns = data.columns if types is None else samples.pick(data.columns, types)
     except LookupError as error:
         raise InputError(f"--types: {error.args[0]}") from error
-    return replace(data, columns=columns, arrays={} if only == "columns" else data.arrays), ""
+    return replace(data, columns=columns) if only is None else replace(
+        data, columns=columns, arrays={}, subbyte={}
+    ), ""
 
 
 def _measure(
@@ -201,7 +203,7 @@ def _document(result: Matrix) -> dict[str, Any]:
             "note": data.note,
             "arrays": {
                 name: {"dtype": array.dtype.name, "shape": list(array.shape), "bytes": array.nbytes}
-                for name, array in data.arrays.items()
+                for name, array in (data.arrays | data.subbyte).items()
             },
             "left_out": data.left_out,
         },

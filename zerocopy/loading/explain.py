@@ -34,7 +34,7 @@ class ColumnPlan:
     ----------
     aliased : bool
         Whether the batch aliases the memory of the source, or of a decoded row group. JAX and TensorFlow copy
-        later batches that do not start at a multiple of 64 bytes.
+        later batches that do not start at a multiple of 64 bytes. False for a source without rows.
     nbytes : int
         Bytes of the column in a batch; for text and lists, unknown and 0 before a file is read.
     copied_bytes : int
@@ -154,7 +154,8 @@ class LoaderPlan:
         """Return groups of columns with the same result, reasons and fixes."""
         alike: dict[tuple[str, tuple[Reason, ...]], list[str]] = {}
         for name, column in self.columns.items():
-            alike.setdefault((_verdict(column), column.reasons), []).append(name)
+            verdict = _verdict(column) if self.rows else "no rows"
+            alike.setdefault((verdict, column.reasons), []).append(name)
         return [
             (names, f"{verdict} each" if len(names) > 1 and "bytes" in verdict else verdict, _facts(reasons))
             for (verdict, reasons), names in alike.items()
@@ -212,7 +213,7 @@ def explain(
         if is_assembled and not isinstance(sample, dict):
             sample = sample.combine_chunks()  # each group is converted alone
         columns, copies = _first_batch(plan, sample, count, uses_windows, is_shuffled)
-        if is_assembled or is_joined:
+        if is_assembled or is_joined or not count:  # without rows there is no memory to share
             columns = {name: replace(column, aliased=False) for name, column in columns.items()}
     group_bytes = max((group.rows for group in groups), default=0) * row_bytes
     if uses_windows:

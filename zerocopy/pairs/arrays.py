@@ -66,6 +66,7 @@ def measure(
     samples: int | None = None,
     progress: Progress = lambda step, done, total: None,
     sources: Collection[str] | None = None,
+    optional: Collection[str] = (),
 ) -> ArrayMatrix:
     """Convert each array between every pair of installed frameworks.
 
@@ -77,6 +78,9 @@ def measure(
     samples : int, optional
         Times to measure per cell; 0 for none. None: up to 50 within a tenth of a second.
     progress : callable, optional
+    optional : collection of str, optional
+        The names of arrays that most frameworks cannot hold: without times, and without cells for
+        sources that cannot.
     """
     known = zerocopy.frameworks()
     # Tensor frameworks first: a grid that is too wide is split between them and the tables.
@@ -98,8 +102,13 @@ def measure(
             matrix.frameworks[name] = None if info is None else info.version
     targets = list(matrix.frameworks)
     origins = [name for name in targets if sources is None or name in sources]
-    rows = [ArrayRow(origin, label, data, samples) for label, data in arrays.items() for origin in origins]
-    matrix.cells = fill_cells(rows, targets, progress)
+    rows = [
+        ArrayRow(origin, label, data, 0 if label in optional else samples)
+        for label, data in arrays.items()
+        for origin in origins
+    ]
+    cells = fill_cells(rows, targets, progress)
+    matrix.cells = [cell for cell in cells if cell.outcome != "no source" or cell.array not in optional]
     return matrix
 
 

@@ -9,6 +9,8 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import zerocopy
@@ -18,6 +20,7 @@ from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionErro
 from zerocopy.framework import FrameworkName
 from zerocopy.pairs.cells import Cell
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.strided_view import overlap
 from zerocopy.tables.result import result_leaves
 
 C = TypeVar("C", bound=Cell)
@@ -66,6 +69,27 @@ def sharing(source: Any, result: Any) -> Sharing | None:
     hits = [any(zerocopy.shares_memory(a, b) for a in ours) for b in theirs]
     starts = [min((view.bounds[0] for view in views), default=0) for views in (ours, theirs)]
     return Sharing(any(hits), bool(hits) and all(hits), starts[0] == starts[1])
+
+
+def shared_copies(source: Any, *results: Any) -> bool:
+    """Return whether several results have memory in common that is not the source's.
+
+    A framework may keep a copy and return it again: a write to one result then changes the other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, kept = np.arange(4), np.arange(4)
+    >>> shared_copies(x, kept, kept[1:]), shared_copies(x, x, x[1:]), shared_copies(x, kept, x)
+    (True, False, False)
+    """
+    try:
+        ours, *parts = ([view for view in blocks(obj) if view.size] for obj in (source, *results))
+    except UnsupportedConversionError:
+        return False  # a query
+    new = [[view for view in views if not any(map(partial(overlap, view), ours))] for views in parts]
+    pairs = combinations(new, 2)
+    return any(overlap(one, other) for first, second in pairs for one in first for other in second)
 
 
 def block_bounds(obj: Any) -> list[tuple[int, int]] | None:
@@ -198,6 +222,8 @@ class Row(ABC, Generic[C]):
             second = self._convert(cell, options)
             if second.sharing.whole != whole or second.refusal is not None:
                 cell.broken.append("the second call differs from the first")
+            elif not whole and shared_copies(self.source, first.result, second.result):
+                cell.broken.append("two calls copy, and return the same memory")
         else:
             cell.outcome = "refused"
         self._check_copy(cell, options, first)
@@ -220,6 +246,10 @@ class Row(ABC, Generic[C]):
         if default.refusal is None and always.refusal is not None:
             why = first_line(always.refusal.why)
             cell.broken.append(f"copy=True refuses what the default converts: {why}")
+        if always.refusal is None:
+            again = zerocopy.convert(self.source, FrameworkName(cell.target), **options, copy=True)
+            if shared_copies(self.source, default.result, always.result, again):
+                cell.broken.append("calls with copy=True return the same memory")
 
     def _convert(self, cell: C, options: dict[str, Any]) -> Attempt:
         """Call ``explain`` and ``convert`` once; record where they disagree."""

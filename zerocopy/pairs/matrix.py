@@ -40,7 +40,8 @@ def matrix(
     obj : object, optional
         An array, a container of arrays or, with the extra ``arrow``, a table, as for
         :func:`zerocopy.convert`. Arrays are copied, and at most 10,000 rows of a table are used.
-        Default: Fisher's iris measurements and, with that extra, columns of every type.
+        Default: Fisher's iris measurements, arrays of the types with fewer than 8 bits and, with that
+        extra, columns of every type.
     frameworks : sequence of str, optional
         Import names of the frameworks. Default: all that are installed; they are imported.
     sources : sequence of str, optional
@@ -166,7 +167,8 @@ def measure(
     """Convert the arrays and the columns of `data` between the frameworks."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of imports; a cell records those of its conversion
-        of_arrays = arrays.measure(data.arrays, frameworks, repeat, progress, sources)
+        each = data.arrays | data.subbyte
+        of_arrays = arrays.measure(each, frameworks, repeat, progress, sources, optional=data.subbyte)
         usable = list(of_arrays.frameworks)
         with_tables = [name for name in usable if registry.by_name(name).tables]
         origins = with_tables if sources is None else [name for name in sources if name in usable]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
+from zerocopy.dtype import by_name, to_numpy
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.source import Array
 
@@ -30,6 +31,7 @@ class Data:
     note: str = ""
     columns: dict[str, Any] = field(default_factory=dict)  # of a table, as ``pyarrow.ChunkedArray``
     by_type: bool = False  # whether the columns are called after their types
+    subbyte: dict[str, Array] = field(default_factory=dict)  # arrays of types with fewer than 8 bits
 
 
 def iris() -> Data:
@@ -43,7 +45,22 @@ def iris() -> Data:
     text = (files("zerocopy.pairs") / "data" / "iris.csv").read_text(encoding="utf-8")
     rows = [[float(x) for x in line.split(",")] for line in text.splitlines()[1:]]
     arrays, columns = {"iris": aligned_copy(np.array(rows, np.float32))}, {} if missing() else samples()
-    return Data("iris", arrays, note="Fisher's flowers, 1936", columns=columns, by_type=True)
+    note = "Fisher's flowers, 1936"
+    return Data("iris", arrays, note=note, columns=columns, by_type=True, subbyte=subbyte())
+
+
+def subbyte() -> dict[str, Array]:
+    """Return an array with every value of each type with 2 or 4 bits; none without ml_dtypes.
+
+    Frameworks that pack these types copy them, and some keep the unpacked copy.
+    """
+    arrays = {}
+    for name in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn"):
+        dtype = to_numpy(by_name(name))
+        if dtype is not None:
+            bits = np.arange(2 ** by_name(name).bits, dtype=np.uint8)
+            arrays[name] = aligned_copy(bits.view(dtype))
+    return arrays
 
 
 def missing() -> str | None:

@@ -98,7 +98,8 @@ def _draw_square(square: Square, unicode: bool) -> Line:
 def summarize(arrays: ArrayMatrix, columns: ColumnMatrix, data: Data, why: str = "") -> Summary:
     """Return the summary of the arrays or, without arrays, of the columns."""
     is_broken, verdict = _verdict([*arrays.cells, *columns.cells])
-    shown: Sequence[Any] = arrays.cells or columns.cells
+    main = [cell for cell in arrays.cells if cell.array not in data.subbyte or cell.broken]
+    shown: Sequence[Any] = main or columns.cells
     notes = Footnotes(
         shown,
         rank=lambda note: (note.kind == "warning", note.kind != "broken", -len(note.cells)),
@@ -108,18 +109,18 @@ def summarize(arrays: ArrayMatrix, columns: ColumnMatrix, data: Data, why: str =
     by_pair: dict[tuple[str, str], list[Any]] = {}
     for cell in shown:
         by_pair.setdefault((cell.source, cell.target), []).append(cell)
-    square = _array_square if arrays.cells else _column_square
+    square = _array_square if main else _column_square
     caption = f"{data.name}: {len(columns.types)} columns; 5/7 = 5 are aliased and 7 are converted"
     return Summary(
         verdict,
         is_broken,
-        _array_caption(data.name, arrays.cells) if arrays.cells else caption,
+        _array_caption(data.name, main) if main else caption,
         list(dict.fromkeys(source for source, _ in by_pair)),
         list(dict.fromkeys(target for _, target in by_pair)),
         {pair: square(cells, tuple(notes.numbers(cells))) for pair, cells in by_pair.items()},
         notes.numbered,
         sum(note.kind != "warning" for note in notes.listed) - len(notes.numbered),
-        [*([why] if why else []), *_left_out(data, columns), *_remarks(arrays, columns)],
+        [*([why] if why else []), *_left_out(data, columns), *_remarks(arrays, columns, data)],
     )
 
 
@@ -174,9 +175,12 @@ def _left_out(data: Data, columns: ColumnMatrix) -> list[str]:
     return [*left_out[:3], *more]
 
 
-def _remarks(arrays: ArrayMatrix, columns: ColumnMatrix) -> list[str]:
-    """Return lines on the columns, and on the frameworks that were left out."""
+def _remarks(arrays: ArrayMatrix, columns: ColumnMatrix, data: Data) -> list[str]:
+    """Return lines on small types and columns, and on the frameworks that were left out."""
     remarks = []
+    small = [cell for cell in arrays.cells if cell.array in data.subbyte]
+    if small:
+        remarks.append(f"Arrays of {join_names(cell.array for cell in small)}: {_counts(small)}.")
     if arrays.cells and columns.cells:
         start = f"Columns of {len(columns.types)} types from {len(columns.sources)} frameworks"
         remarks.append(f"{start}: {_counts(columns.cells)}.")

@@ -1,0 +1,90 @@
+"""Write the tables of docs/support.md from zerocopy/_frameworks/versions.toml: ``python docs/support.py``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from zerocopy.cli.support import table, tested
+from zerocopy.framework import version_numbers
+from zerocopy.integrations import ENGINES
+
+PAGE = Path(__file__).with_name("support.md")
+ABSENT = "No run with these is recorded:"
+#: Engines with the name of their package in the table; flight is a part of pyarrow.
+_ENGINES = {"flight": "pyarrow", "torch DataLoader": "torch"}
+
+
+def with_tables(page: str) -> str:
+    """Return the text of the page with the rows of the table of versions."""
+    tables = {
+        "Python": _pythons(),
+        "framework": _frameworks(),
+        "engine": _engines(),
+        "run": _runs(),
+        "package": _guards(),
+    }
+    for first, rows in tables.items():
+        body = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+        head = rf"(\| {first} \|.*\n\|[-|]+\n)(\|.*\n)*"
+        page = re.sub(head, lambda match, body=body: match[1] + body, page)
+    absent = ", ".join(f"`{name}`" for name in table()["frameworks"] if not tested(name))
+    return re.sub(rf"^{ABSENT}.*$", f"{ABSENT} {absent}.", page, flags=re.MULTILINE)
+
+
+def _pythons() -> Iterator[list[str]]:
+    for python, row in table()["pythons"].items():
+        runs = [name for name, run in table()["runs"].items() if _minor(run["python"]) == python]
+        year, _, month = row["released"].partition("-")
+        until = f"{int(year) + 3}-{month}"
+        yield [python, row["released"], until, ", ".join(runs) or "none", row.get("note", "")]
+
+
+def _frameworks() -> Iterator[list[str]]:
+    for name, row in table()["frameworks"].items():
+        if tested(name):
+            newer = [f"{version} for `{extra}`" for extra, version in row.get("extras", {}).items()]
+            oldest = ", ".join([row.get("oldest", ""), *newer])
+            yield [name, oldest, *_tested(name), row.get("note", "")]
+
+
+def _engines() -> Iterator[list[str]]:
+    for name, _, _, oldest in ENGINES:
+        yield [name, oldest, *_tested(_ENGINES.get(name, name))]
+
+
+def _tested(name: str) -> list[str]:
+    """Return the tested versions, with the Pythons, the systems and the names of the runs."""
+    versions = tested(name)
+    runs = list(dict.fromkeys(run for names in versions.values() for run in names))
+    rows = [table()["runs"][run] for run in runs]
+    pythons = sorted({_minor(row["python"]) for row in rows}, key=_order)
+    return [", ".join(versions), ", ".join(pythons), _join(row["system"] for row in rows), _join(runs)]
+
+
+def _runs() -> Iterator[list[str]]:
+    for name, row in table()["runs"].items():
+        yield [name, row["python"], row["system"], row["tests"]]
+
+
+def _guards() -> Iterator[list[str]]:
+    for guard in table()["guards"]:
+        yield [guard["package"], guard["versions"], guard["effect"], f"`{guard['file']}`"]
+
+
+def _join(names: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(names))
+
+
+def _minor(python: str) -> str:
+    """Return "3.14t" for "3.14.0t": the minor version, with the mark of free-threaded builds."""
+    return ".".join(map(str, version_numbers(python)[:2])) + ("t" if python.endswith("t") else "")
+
+
+def _order(python: str) -> tuple[int, ...]:
+    return version_numbers(python)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
