@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from helpers.paths import ROOT
 
-from zerocopy import errors
+from zerocopy import errors, registry
 from zerocopy.errors.codes import CODES
 
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -186,7 +186,7 @@ def test_support_page_has_the_table_of_versions() -> None:
     assert with_tables(page) == page, "run python docs/support.py"
     part, runs_part = page.split("## Engines")[0], page.split("## Runs")[1].split("## Guards")[0]
     runs = re.findall(r"^\| ([\w-]+) \|", runs_part, re.MULTILINE)
-    for name in zerocopy.frameworks():
+    for name in registry.frameworks():
         row = re.search(rf"^\| {name} \|.*", part, re.MULTILINE)
         assert f"`{name}`" in page if row is None else set(re.split("; | [|] ", row[0])) & set(runs)
 
