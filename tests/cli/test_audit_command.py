@@ -106,8 +106,8 @@ def test_a_missing_module_is_a_usage_error(run: Run) -> None:
     assert "Traceback" not in completed.stderr
 
 
-def test_traceback_has_no_frame_of_a_wrapper(run: Run, tmp_path: Path) -> None:
-    completed = run(script(tmp_path, "import torch\ntorch.tensor(object())\n"))
+def test_traceback_has_no_frame_of_a_wrapper(warm: Run, tmp_path: Path) -> None:
+    completed = warm(script(tmp_path, "import torch\ntorch.tensor(object())\n"))
     assert completed.returncode == 1
     assert completed.stderr.startswith("Traceback (most recent call last):\n  File ")
     assert "wrapper.py" not in completed.stderr

@@ -48,7 +48,7 @@ def compare(x: Any, warm: Any, to: str, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_any_ndarray_converts_as_without_a_route(to: str, options: dict[str, Any]) -> None:
     warm = sample("f4", (64,))
-    for (x,) in sampled(4, list(variants().values()), first=HOST.index(to) + OPTIONS.index(options)):
+    for (x,) in sampled(6, list(variants().values()), first=HOST.index(to) + OPTIONS.index(options)):
         compare(x, warm, to, options)
 
 
@@ -146,7 +146,7 @@ def compare_tables(table: Any, warm: Any, to: str, options: dict[str, Any]) -> N
 @pytest.mark.parametrize("to", HOST)
 def test_tables_convert_as_without_a_route(to: str) -> None:
     for number, (warm, others) in enumerate(tables()):
-        for options, table in sampled(5, TABLE_OPTIONS, (warm, *others), first=number + HOST.index(to)):
+        for options, table in sampled(8, TABLE_OPTIONS, (warm, *others), first=number + HOST.index(to)):
             compare_tables(table, warm, to, options)
 
 

@@ -63,7 +63,7 @@ def test_a_converter_takes_every_table(to: str) -> None:
     for first, (warm, others) in enumerate(tables(), HOST.index(to)):
         for number, options in enumerate(TABLE_OPTIONS, first):
             converter = zc.plan_for(type(warm), to, **options)
-            for (table,) in sampled(5, (warm, *others), first=number):
+            for (table,) in sampled(8, (warm, *others), first=number):
                 check(converter, table, to, options)
 
 

@@ -63,7 +63,7 @@ def _check(x: Any, warm: Any, target: str, options: dict[str, Any], case: Any) -
 def test_every_dtype_converts_as_without_a_route(kind: str, target: str) -> None:
     make = MAKERS[kind]
     first = list(MAKERS).index(kind) + TARGETS.index(target)
-    for dtype, options in sampled(4, _dtypes(), OPTIONS, first=first):
+    for dtype, options in sampled(8, _dtypes(), OPTIONS, first=first):
         try:
             x, warm = make(np.zeros(4, dtype)), make(np.zeros(4))
         except (TypeError, ValueError, NotImplementedError, pl.exceptions.PolarsError):

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 # Below this number of cases a test runs whole: small products list special cases, and cost little.
-SMALLEST_PRODUCT = 24
+SMALLEST_PRODUCT = 12
 
 #: Names of parameters that are frameworks: an exporter of one and an importer of another are independent.
 INDEPENDENT = frozenset(("source", "target", "to"))
@@ -39,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "full: runs with --full only; the quick tier has a cheaper test of the same"
     )
     config.addinivalue_line("markers", "every_pair: the quick tier keeps each pair of a source and a target")
+    # Contiguous tests stay in one worker, so that a browser, a cluster or a server of a file starts once.
+    if getattr(config.option, "dist", None) == "load":
+        config.option.dist = "worksteal"
     global _runs_all
     _runs_all = _runs_every_test(config)
 

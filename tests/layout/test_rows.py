@@ -109,7 +109,9 @@ def test_wide_rows(count: int) -> None:
     )
 
 
-@pytest.mark.parametrize("count", [120, 140, 150, 500, 513])
+@pytest.mark.parametrize(
+    "count", [120, 150, 513, *(pytest.param(n, marks=pytest.mark.full) for n in (140, 500))]
+)
 def test_rows_about_as_wide_as_a_stage(count: int) -> None:
     check([column_of("f4", (100,), k) for k in range(count)])
 

@@ -155,6 +155,7 @@ def test_hazard_numbas_workqueue_ends_the_process(run_python) -> None:
     assert "Concurrent access has been detected" in completed.stderr
 
 
+@pytest.mark.full
 def test_hazard_gnu_openmp_ends_a_forked_child(run_python) -> None:
     with_layer("omp")
     completed = run_python(
@@ -188,7 +189,7 @@ def test_forked_child_starts_its_own_threads(run_python) -> None:
     assert (completed.returncode, completed.stdout.strip()) == (0, "True 0 0 True"), completed.stderr[-2000:]
 
 
-@pytest.mark.parametrize("delay", [0, 0.01, 0.03])
+@pytest.mark.parametrize("delay", [0.01, *(pytest.param(n, marks=pytest.mark.full) for n in (0, 0.03))])
 def test_fork_while_other_threads_convert(run_python, delay: float) -> None:
     """Also while they hold locks, of which the child inherits copies."""
     completed = run_python(

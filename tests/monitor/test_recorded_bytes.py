@@ -48,7 +48,7 @@ def agrees(x: Any, warm: Any, to: str, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("options", DISTINCT, ids=str)
 def test_any_ndarray_is_counted_as_explained(to: str, options: dict[str, Any]) -> None:
     warm = sample("f4", (64,))
-    for (x,) in sampled(3, list(variants().values()), first=HOST.index(to) + DISTINCT.index(options)):
+    for (x,) in sampled(6, list(variants().values()), first=HOST.index(to) + DISTINCT.index(options)):
         agrees(x, warm, to, options)
 
 
@@ -75,7 +75,7 @@ def test_any_table_is_counted_as_explained(to: str, number: int) -> None:
     warm, others = tables()[number]
     first = number + [*HOST, "polars", "pyarrow.Table"].index(to)
     every = (*DISTINCT, *TABLE_OPTIONS[len(OPTIONS) :])
-    for options, x in sampled(5, every, (warm, *others), first=first):
+    for options, x in sampled(8, every, (warm, *others), first=first):
         agrees(x, warm, to, options)
 
 

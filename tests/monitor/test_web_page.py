@@ -184,7 +184,7 @@ class Fixed(ChangingObserver):
         ("no process", "No process is monitored. To monitor a program: zerocopy monitor --serve -- train.py"),
         pytest.param("no GPU", f"No GPU: {NO_GPU}", marks=pytest.mark.full),
         pytest.param("N/A", "N/A of N/A", marks=pytest.mark.full),
-        ("lost", "it has fallen off the bus"),
+        pytest.param("lost", "it has fallen off the bus", marks=pytest.mark.full),
         ("ended", "Ended, with their last figures: train.py (process 100)"),
         pytest.param("nothing recorded", "no conversion was recorded yet", marks=pytest.mark.full),
     ],
