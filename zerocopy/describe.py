@@ -259,6 +259,6 @@ def summarize(description: Source | Table) -> str:
     """
     if isinstance(description, Source):
         return f"{description.name} {description.view.dtype.name} {description.view.shape}"
-    field = description.columns[0].field if description.single else None
+    field = description.columns[0].shown if description.single else None
     text = description.name if field is None else f"{description.name} {field}"
     return f"{text} {description.shape}" if description.read is None else str(text)

@@ -79,6 +79,11 @@ class Column:
     held: Array | None = None
 
     @property
+    def shown(self) -> Field | None:
+        """Its type for messages; None if it takes long to find."""
+        return self.field
+
+    @property
     def null_count(self) -> int:
         """Number of null rows; counted here if the producer does not report it."""
         raise NotImplementedError
@@ -150,6 +155,16 @@ class Column:
             ``(length,)`` of integers.
         """
         raise NotImplementedError
+
+    def dense(self) -> Column:
+        """Return the column for tensors: for Python objects of one shape, a column of tensors.
+
+        Returns
+        -------
+        Column
+            The column itself, unless it holds arrays or lists of numbers as objects.
+        """
+        return self
 
     def text(self) -> Source:
         """Return the bytes that `offsets` refer to.

@@ -59,7 +59,9 @@ def plan(table: Table, request: Request) -> Plan:
     """
     table = _without_index(table, request)
     leaves = _leaves(table, request)
-    source = _source(table, leaves, request)
+    # One column of vectors is the matrix.
+    is_matrix = len(leaves) == 1 and leaves[0].source.view.ndim == 2
+    source = leaves[0].source if is_matrix else _source(table, leaves, request)
     array_plan = request.plan_array(source, request.copy)
     dtype = leaves[0].datetime_dtype if leaves else ""
     convert = array_plan.run
@@ -85,7 +87,8 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
     leaves: list[TensorLeaf] = []
     refused: dict[Hashable, ZeroCopyError] = {}
     for label, tree in zip(table.labels, decode(table, request).values(), strict=True):
-        if isinstance(tree, TensorLeaf) and tree.source.view.ndim == 1:
+        dimensions = tree.source.view.ndim if isinstance(tree, TensorLeaf) else 0
+        if dimensions == 1 or (dimensions == 2 and len(table.columns) == 1):
             leaves.append(tree)
             continue
         why = "it is not plain numbers, and a matrix cannot hold their meaning"

@@ -63,7 +63,8 @@ class Nulls:
             is_codes = column.field is not None and column.field.kind == "dictionary"
             fixes = _FLOATS if floats else _CODES if is_codes else _OTHERS
             if column.field is None or (column.field.kind == "number" and not column.field.extension):
-                fixes = (*fixes, *(() if floats else (_AS_FLOATS,)), _FILLED)
+                one = values.view.ndim == 1  # fillna() sets one value, not a row
+                fixes = (*fixes, *(() if floats else (_AS_FLOATS,)), *((_FILLED,) if one else ()))
             raise LossyConversionError("", _count(column), code="nulls", fixes=fixes)
         fill = self._fill(values, datetimes)
         why = Reason(

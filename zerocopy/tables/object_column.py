@@ -16,7 +16,10 @@ from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyErr
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array, Source
+from zerocopy.tables import cells
 from zerocopy.tables.arrow_column import ArrowColumn
+from zerocopy.tables.cells import MISSING
+from zerocopy.tables.column import Column
 from zerocopy.tables.hub import hub
 
 #: Python types that have one Arrow type in common; the first entry that fits counts.
@@ -33,7 +36,8 @@ _FAMILIES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("dicts", (dict,)),
     ("lists", (list, tuple, np.ndarray)),
 )
-_MISSING = ("NoneType", "NAType", "NaTType")
+_OTHER_FORM = Reason("Arrow stores each of its values in another form", code="python-objects")
+_PLAIN = frozenset((str, int, bool, decimal.Decimal, datetime.datetime, datetime.date))
 _AS_TEXT = Fix("{x}.astype(str)", "makes all of them text")
 
 
@@ -54,7 +58,7 @@ class ObjectColumn(ArrowColumn):
 
     def __init__(self, name: str, length: int, load: Callable[[], Array], refusal: Reason) -> None:
         self.name, self.length, self.refusal = name, length, refusal
-        self.reasons = (Reason("Arrow stores each of its values in another form", code="python-objects"),)
+        self.reasons = (_OTHER_FORM,)
         self._objects = load
 
     @cached_property
@@ -73,6 +77,19 @@ class ObjectColumn(ArrowColumn):
     def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
         _ = self._array  # refuses objects that Arrow has no type for
         return super().values(dtype, shape)
+
+    @property
+    def shown(self) -> Field | None:
+        # Reading lists takes a second for a million elements.
+        objects = self._objects()
+        return None if len(objects) and isinstance(objects[0], (np.ndarray, list, tuple)) else self.field
+
+    def dense(self) -> Column:
+        objects = self._objects()
+        if objects.dtype.kind != "O" or not len(objects) or type(objects[0]) in _PLAIN:
+            return self
+        reasons = tuple(reason for reason in self.reasons if reason is not _OTHER_FORM)
+        return cells.tensor_of(self.name, objects, reasons) or self
 
     @property
     def nbytes(self) -> int:
@@ -107,6 +124,9 @@ def arrow_of_objects(pa: Any, values: Array) -> Any:
     cut = values.dtype.kind == "U" and _has_nul(values)
     objects = values.astype(object) if values.dtype.kind == "T" or cut else values
     if objects.dtype.kind == "O":
+        lists = cells.arrow_lists(pa, objects)
+        if lists is not None:
+            return lists
         objects = _of_one_type(objects)
     try:
         # from_pandas=False: NaN stays NaN. Other missing values are None already.
@@ -115,6 +135,7 @@ def arrow_of_objects(pa: Any, values: Array) -> Any:
         nested = objects.dtype.kind == "O" and (
             pa.types.is_nested(array.type) or pa.types.is_time(array.type)
         )
+        nested = nested and not (pa.types.is_list(array.type) and cells.are_exact(objects))
         back = array.to_pylist() if nested else []
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise _refused(f"it holds objects that Arrow has no type for: {error}") from error
@@ -135,7 +156,7 @@ def _has_nul(values: Array) -> bool:
 
 def _alike(value: Any, back: Any) -> bool:
     if back is None or value is None:
-        return back is None and (value is None or type(value).__name__ in _MISSING)
+        return back is None and (value is None or type(value).__name__ in MISSING)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # type: ignore[no-untyped-call]
         return False
     if isinstance(back, dict) and isinstance(value, dict):
@@ -156,7 +177,7 @@ def _alike(value: Any, back: Any) -> bool:
 def _of_one_type(values: Array) -> Array:
     """Return objects with None for each missing one; refuse objects that pyarrow would change silently."""
     types = set(map(type, values))
-    missing = tuple(cls for cls in types if cls.__name__ in _MISSING)
+    missing = tuple(cls for cls in types if cls.__name__ in MISSING)
     families = {cls: _family(cls) for cls in types if cls not in missing}
     present = set(families.values())
     floats = tuple(cls for cls in families if issubclass(cls, (float, np.floating)))

@@ -15,6 +15,7 @@ from zerocopy.plan import Plan
 from zerocopy.source import Source
 from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.casting import cast_columns
+from zerocopy.tables.cells import dense
 from zerocopy.tables.column import Table
 from zerocopy.tables.labels import key, listed, positions
 from zerocopy.tables.options import DEFAULTS, Options, Request
@@ -83,6 +84,8 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
         from zerocopy.tables import encoding
 
         chosen = encoding.encode_columns(chosen, request, unread)
+    elif not keeps_columns:
+        chosen = dense(chosen, request)
     if request.cast is not None:
         chosen = cast_columns(chosen, request, keeps_columns, unread)
     if keeps_columns:
