@@ -108,11 +108,17 @@ def test_conversions_do_not_leak_memory(source: str, target: str) -> None:
         assert min(grown) < batch * 100, f"bytes grown in batches of {batch}: {grown}"
 
 
+def without_text() -> str:
+    """Return a framework that refuses text; pyarrow takes it."""
+    others = [name for name in HOST if name not in ("numpy", "pyarrow")]
+    return others[0] if others else pytest.skip("needs a framework besides NumPy and pyarrow")
+
+
 def test_errors_do_not_leak_the_object() -> None:
     class Array(np.ndarray):
         pass
 
-    other = next(name for name in HOST if name != "numpy")
+    other = without_text()
     x = np.array(["text"]).view(Array)
     alive = weakref.ref(x)
     for _ in range(2):

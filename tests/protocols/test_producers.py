@@ -151,7 +151,8 @@ def test_read_only_flag_is_respected() -> None:
     view = dlpack.read(capsule)
     assert view.readonly
     assert not dlpack.as_ndarray(capsule, view).flags.writeable
-    assert "change the source" in zc.explain(Versioned(x), "torch").warnings[0]
+    if "torch" in HOST:
+        assert "change the source" in zc.explain(Versioned(x), "torch").warnings[0]
 
 
 @pytest.mark.skipif(not NEW_NUMPY, reason="NumPy exports versioned capsules from 2.1 on")
@@ -365,6 +366,7 @@ def test_capsule_is_refused() -> None:
     not hasattr(np, "dtypes") or not hasattr(np.dtypes, "StringDType"), reason="NumPy 2 has it"
 )
 def test_strings_of_variable_width_are_refused() -> None:
-    other = next((name for name in HOST if name != "numpy"), "numpy")
+    others = [name for name in HOST if name not in ("numpy", "pyarrow")]  # pyarrow takes text
+    other = others[0] if others else pytest.skip("needs a framework besides NumPy and pyarrow")
     with pytest.raises(zc.UnsupportedConversionError, match="StringDType"):
         zc.convert(np.array(["a"], dtype=np.dtypes.StringDType()), to=other, copy=True)
