@@ -20,6 +20,8 @@ from helpers.tiers import runs_all
 
 import zerocopy as zc
 from zerocopy._engine import routes
+from zerocopy._frameworks.jax import _jax_device
+from zerocopy.device import CUDA, Device
 from zerocopy.loading.sources.columnar import ParquetFiles
 from zerocopy.loading.sources.files import find_files
 from zerocopy.loading.sources.streams import BatchStream
@@ -164,6 +166,12 @@ def read_nvml(act: Callable[[], Any], patch: pytest.MonkeyPatch, path: Path) -> 
         Nvml(SimpleNamespace(nvmlInit=act))
 
 
+def find_device(act: Callable[[], Any], patch: pytest.MonkeyPatch, path: Path) -> None:
+    """JAX raises RuntimeError for a platform without devices."""
+    pytest.importorskip("jax")
+    _jax_device(SimpleNamespace(local_devices=lambda backend: act()), Device(CUDA, 0))
+
+
 #: Calls outside conversions that call code of others, or the system.
 CALLS: dict[str, Any] = {
     "loader of a file": read_file,
@@ -171,6 +179,7 @@ CALLS: dict[str, Any] = {
     "soa_to_aos": lambda act, *_: zc.soa_to_aos({"x": Columns(act)}, np.dtype([("x", "f4")])),
     "pool": attach_pool,
     "NVML": read_nvml,
+    "devices of JAX": find_device,
 }
 
 
@@ -185,7 +194,9 @@ def test_an_exception_of_a_signal_handler_passes_every_part(
     assert caught.value is error
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "call", [name for name in CALLS if name != "devices of JAX"]
+)  # JAX has no code in Rust
 def test_a_panic_is_an_error_of_the_called_code(
     call: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

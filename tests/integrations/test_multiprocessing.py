@@ -84,7 +84,14 @@ def table_of(name: str) -> Any:
 # -- what arrives ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [n for n in ("numpy", "torch", "jax", "tensorflow") if n in HOST])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("numpy", "torch") else pytest.mark.full)
+        for name in ("numpy", "torch", "jax", "tensorflow")
+        if name in HOST
+    ],
+)
 def test_arrays_of_every_framework(name: str, echoed: Any) -> None:
     array = array_of(name)
     assert len(dumps(array)) < 512

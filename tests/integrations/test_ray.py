@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.ray_cluster import STORE, local_ray, serializers
+from helpers.tiers import runs_all
 
 import zerocopy.integrations.ray
 from zerocopy.integrations.ray.serializers import Unchanged
@@ -51,6 +52,8 @@ def _pyarrow(values: Any) -> Any:
 
 MAKERS = {"torch": _torch, "jax": _jax, "tensorflow": _tensorflow, "polars": _polars, "pyarrow": _pyarrow}
 EVERY = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+#: Frameworks that workers import in the quick tier: JAX and TensorFlow take 6 s in each.
+IN_WORKERS = list(MAKERS) if runs_all() else ["torch", "polars", "pyarrow"]
 
 
 def equal(a: Any, b: Any) -> bool:
@@ -99,9 +102,9 @@ def test_a_large_object_aliases_the_store(ray, make: Callable[[Any], Any]) -> No
 
 @pytest.fixture(scope="module")
 def reader(ray) -> Any:
-    """An actor that has imported all frameworks and reports the growth of its private memory."""
+    """An actor that has imported the frameworks and reports the growth of its private memory."""
     pytest.importorskip("psutil")
-    frameworks = list(MAKERS)
+    frameworks = IN_WORKERS
 
     @ray.remote
     class Reader:
@@ -133,7 +136,7 @@ def reader(ray) -> Any:
     return Reader.remote()
 
 
-@EVERY
+@pytest.mark.parametrize("make", [MAKERS[name] for name in IN_WORKERS], ids=IN_WORKERS)
 def test_a_worker_reads_and_returns_without_private_memory(ray, reader, make: Callable[[Any], Any]) -> None:
     obj = make(np.arange(LARGE, dtype="f4"))
     references = [ray.put(obj) for _ in range(3)]

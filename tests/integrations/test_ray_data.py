@@ -193,7 +193,7 @@ def data() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("batch_format", ["numpy", "pyarrow", "pandas"])
-@pytest.mark.parametrize("to", ["jax", "torch", "polars"])
+@pytest.mark.parametrize("to", ["torch", "polars", pytest.param("jax", marks=pytest.mark.full)])
 def test_map_batches(data, to: str, batch_format: str) -> None:
     pytest.importorskip(to)
 
