@@ -254,36 +254,39 @@ def test_picture_needs_one_time_only(draw, tmp_path):
     assert len(draw(measured, tmp_path)) == 8
 
 
-def drawable_results():
-    """Return the pictures of each run in benchmarks/results."""
-    files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
-    runs = [(path, read(path)) for path in files if '"sections"' in path.read_text()]
-    pictures = [(path, {picture.name for picture in TABLE if picture.drawable(run)}) for path, run in runs]
-    return [pytest.param(path, names, id=path.stem) for path, names in pictures if names]
+#: The runs in benchmarks/results. A test reads its own file: all together take a second in each process.
+RESULTS = [
+    path for path in sorted(ROOT.glob("benchmarks/results/*.json")) if '"sections"' in path.read_text()
+]
+EACH_RESULT = pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+
+
+def test_results_have_pictures():
+    assert any(picture.drawable(measured) for measured in map(read, RESULTS) for picture in TABLE)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("path", "names"), drawable_results())
-def test_kept_results_can_be_drawn(draw, tmp_path, path, names):
-    assert {file.stem for file in draw(read(path), tmp_path)} == names
+@EACH_RESULT
+def test_kept_results_can_be_drawn(draw, tmp_path, path):
+    measured = read(path)
+    names = {picture.name for picture in TABLE if picture.drawable(measured)}
+    assert {file.stem for file in draw(measured, tmp_path)} == names
 
 
-def drawn_figures(path, names):
-    """Yield each picture of a file of results as a matplotlib figure, with the name of the picture."""
+@EACH_RESULT
+def test_picture_has_at_most_five_series(draw, path):
+    from matplotlib.colors import to_hex
+
     from benchmarks.plots.style import style_context
 
     measured = read(path)
     with style_context():
-        for picture in TABLE:
-            if picture.name in names:
-                yield picture.name, picture.draw(measured)
-
-
-@pytest.mark.parametrize(("path", "names"), drawable_results())
-def test_picture_has_at_most_five_series(draw, path, names):
-    from matplotlib.colors import to_hex
-
-    for name, figure in drawn_figures(path, names - {"conversion-grid"}):  # a table, without series
+        figures = [
+            (picture.name, picture.draw(measured))
+            for picture in TABLE
+            if picture.drawable(measured) and picture.name != "conversion-grid"  # a table, without series
+        ]
+    for name, figure in figures:
         for axis in figure.axes:
             marked = {to_hex(line.get_color()) for line in axis.lines if line.get_marker() != "None"}
             bars = {to_hex(patch.get_facecolor()) for patch in axis.patches}
