@@ -13,6 +13,7 @@ from helpers.pasting import pasted
 
 import zerocopy as zc
 from zerocopy._engine import convert as engine
+from zerocopy.protocols import python_numbers
 
 
 def same(a: Any, b: Any) -> bool:
@@ -55,6 +56,7 @@ def test_generated_lists_are_the_array_that_numpy_makes() -> None:
 
     for _ in range(200):
         shape = tuple(generator.randint(1, 4) for _ in range(generator.randint(1, 4)))
+        shape += (100,) * (generator.random() < 0.2)  # filled row by row
         numbers = nested(shape, generator.choice(leaves))
         assert same(zc.convert(numbers, "numpy"), np.array(numbers))
 
@@ -213,10 +215,21 @@ def test_functions_get_numbers_and_lists_of_them_as_they_are() -> None:
     assert sizes == [1, 2]
 
 
-def test_long_lists_are_not_read_element_by_element(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NumPy makes the array in one call."""
-    calls = []
-    made = np.array
-    monkeypatch.setattr(np, "array", lambda *args, **kw: calls.append(1) or made(*args, **kw))
-    zc.convert([[1.0] * 100] * 100, "numpy")
-    assert len(calls) == 1
+def test_types_of_items_are_those_of_each_item() -> None:
+    """With the core and without it."""
+    generator = random.Random(1)
+    for _ in range(100):
+        items: Any = [generator.choice([1, 2.5, True, "a", None, []]) for _ in range(generator.randint(0, 9))]
+        for sequence in (items, tuple(items)):
+            assert python_numbers.item_types(sequence) == set(map(type, items))
+
+
+def test_a_list_that_changes_while_its_types_are_read() -> None:
+    class Meta(type):
+        def __hash__(cls) -> int:
+            items.clear()
+            return 1
+
+    items: list[Any] = [Meta("leaf", (), {})(), 1, 2]
+    python_numbers.item_types(items)
+    assert items == []

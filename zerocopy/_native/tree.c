@@ -195,8 +195,34 @@ static PyTypeObject TreeRouteType = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
+/* item_types(items): the set of the types of the items of a list or tuple. */
+static PyObject *
+item_types(PyObject *module, PyObject *obj)
+{
+    if (!PyList_Check(obj) && !PyTuple_Check(obj)) {
+        PyErr_SetString(PyExc_TypeError, "item_types takes a list or a tuple");
+        return NULL;
+    }
+    /* A hash of a metaclass can change the list meanwhile. */
+    PyObject *items = PySequence_Tuple(obj), *types = items == NULL ? NULL : PySet_New(NULL), *last = NULL;
+    for (Py_ssize_t i = 0; types != NULL && i < PyTuple_GET_SIZE(items); i++) {
+        PyObject *type = (PyObject *)Py_TYPE(PyTuple_GET_ITEM(items, i));
+        if (type != last && PySet_Add(types, type) < 0) {
+            Py_CLEAR(types);
+        }
+        last = type;
+    }
+    Py_XDECREF(items);
+    return types;
+}
+
+static PyMethodDef methods[] = {
+    {"item_types", item_types, METH_O, "item_types(items): return the set of the types of a list or tuple."},
+    {NULL, NULL, 0, NULL},
+};
+
 int
 add_trees(PyObject *module)
 {
-    return PyModule_AddType(module, &TreeRouteType);
+    return PyModule_AddType(module, &TreeRouteType) < 0 ? -1 : PyModule_AddFunctions(module, methods);
 }

@@ -209,5 +209,5 @@ def are_exact(objects: Array) -> bool:
     cells: Sequence[Any] = [cell for cell in objects.tolist() if cell is not None]
     if not set(map(type, cells)) <= _LISTS:
         return False
-    types = set(chain.from_iterable(set(map(type, cell)) for cell in cells))
+    types = set(chain.from_iterable(map(python_numbers.item_types, cells)))
     return len(types) == 1 and types <= {bool, int, float}
