@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 import textwrap
+import weakref
 
 import numpy as np
 import pytest
@@ -238,6 +240,27 @@ def test_lookup_by_type_imports_nothing(monkeypatch) -> None:
     monkeypatch.setattr(sys, "meta_path", [])
     assert registry.by_type(dict) is None
     assert registry.by_type(np.ndarray).name == "numpy"
+
+
+def test_known_types_are_looked_up_without_a_write(monkeypatch) -> None:
+    """On free-threaded builds a write locks the dict for all threads."""
+
+    class ReadOnly(dict):
+        __setitem__ = None
+
+    registry.by_type(np.ndarray)
+    for name in ("_by_type", "_by_lasting_type"):
+        monkeypatch.setattr(registry, name, ReadOnly(getattr(registry, name)))
+    assert registry.by_type(np.ndarray).name == "numpy"
+
+
+def test_types_that_are_created_at_run_time_are_freed() -> None:
+    cls = type("Local", (np.ndarray,), {"__module__": __name__})
+    assert registry.by_type(cls).name == "numpy"
+    reference = weakref.ref(cls)
+    del cls
+    gc.collect()
+    assert reference() is None
 
 
 def test_error_for_an_incomplete_framework_names_the_hook(run_python) -> None:

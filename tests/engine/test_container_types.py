@@ -206,6 +206,7 @@ def test_type_that_a_framework_owns_is_not_a_container(monkeypatch) -> None:
         for owners in registry._by_root.values():
             owners[:] = [owner for owner in owners if owner.name != "boxes"]
         registry._by_type.clear()
+        registry._by_lasting_type.clear()
 
 
 def test_mapping_that_its_constructor_changes_is_refused() -> None:

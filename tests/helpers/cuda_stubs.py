@@ -90,6 +90,7 @@ def capsule_of(array, device, versioned):
 def forget():
     """Remove the test's classes from the registry and the routes."""
     registry._by_type.clear()
+    registry._by_lasting_type.clear()
     routes.clear()
 
 

@@ -23,6 +23,7 @@ def registry_restored() -> Iterator[None]:
                     current.clear()
                     current.update(before)
                 registry._by_type.clear()
+                registry._by_lasting_type.clear()
                 registry._variants.clear()
             for clear in registry._listeners:
                 clear()

@@ -44,6 +44,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[QueueDriver]:
     for owners in registry._by_root.values():
         owners[:] = [owner for owner in owners if owner.name != "lanes"]
     registry._by_type.clear()
+    registry._by_lasting_type.clear()
 
 
 def values(batch: Any) -> Any:
