@@ -108,10 +108,10 @@ def _needs_core() -> Reason | None:
     while they are written; otherwise one could call ``aligned_alloc`` with NumPy's ctx. The compiled
     functions ignore ctx.
     """
-    global _state
     if not sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
-    state = _state = _state or _prepare()
+    state = _state
+    state = _prepare() if state is None else state
     if state.compiled:
         return None
     return Reason(
