@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import inspect
 import pickle
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -191,7 +192,7 @@ def test_options_of_convert_apply_to_arguments() -> None:
         assert not zc.shares_memory(cast(x), x)
     reversed_array = np.arange(6.0).reshape(2, 3)[:, ::-1]
     strict = zc.accepts("torch", copy=False)(lambda x: x)
-    with pytest.raises(zc.CopyRequiredError, match=r"argument 'x' of .*<lambda>\(\): convert\("):
+    with pytest.raises(zc.CopyRequiredError, match=r"argument 'x' of .*<lambda>\(\) \(numpy.ndarray "):
         strict(reversed_array)
     with pytest.raises(TypeError, match="unexpected keyword argument 'coyp'"):
         zc.accepts("torch", coyp=True)
@@ -476,7 +477,7 @@ def test_a_result_that_is_not_an_array_is_refused() -> None:
 def test_a_result_that_the_caller_cannot_hold_is_refused() -> None:
     f = zc.accepts("torch")(lambda x: x.requires_grad_())
     for _ in range(2):
-        with pytest.raises(zc.ZeroCopyError, match=r"result of .*<lambda>\(\): convert\("):
+        with pytest.raises(zc.ZeroCopyError, match=r"result of .*<lambda>\(\) \(torch"):
             f(np.zeros(2))
 
 
@@ -493,6 +494,32 @@ def test_errors_of_the_function_are_its_own() -> None:
         assert raised.value is error
         assert raised.value.asked == "inner"
         assert raised.value.__context__ is None
+
+
+def test_errors_name_the_function_and_the_argument_not_convert() -> None:
+    """The caller of the function did not call ``convert``."""
+
+    @zc.accepts("torch", copy=False)
+    def f(x: Any, *, y: Any = None) -> Any:
+        return torch.ones(2)
+
+    backwards = np.arange(3.0)[::-1]
+    for call, place in (
+        (lambda: f(backwards), "argument 'x' of "),
+        (lambda: f(np.zeros(2), y=[backwards]), "argument 'y' of "),
+    ):
+        with pytest.raises(zc.CopyRequiredError) as raised:
+            call()
+        assert raised.value.asked.startswith(place)
+        assert raised.value.asked.endswith("f() (numpy.ndarray float64 (3,), to='torch', copy=False)")
+
+    @zc.accepts("torch", returns="numpy")
+    def g(x: Any) -> Any:
+        return x.to_sparse()
+
+    with pytest.raises(zc.UnsupportedConversionError) as refused:
+        g(np.ones(2))
+    assert re.search(r"^result of .*g\(\) \(torch", refused.value.asked)
 
 
 def test_a_container_that_holds_itself_is_refused_by_name() -> None:

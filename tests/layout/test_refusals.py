@@ -14,6 +14,21 @@ from zerocopy import aos_to_soa, soa_to_aos
 Unsupported = zc.UnsupportedConversionError
 
 
+def test_the_error_for_a_table_names_soa_to_aos_and_its_fixes_work() -> None:
+    """``soa_to_aos`` has no nulls=: the fixes call ``convert``, which returns the records too."""
+    pa = pytest.importorskip("pyarrow")
+    x = pa.table({"a": [1, None], "b": [0.5, 1.5]})
+    with pytest.raises(zc.LossyConversionError, match="'a' has 1 null") as raised:
+        soa_to_aos(x)
+    assert raised.value.asked == "soa_to_aos(pyarrow.Table (2, 2))"
+    for call in raised.value.calls:
+        records = eval(call, {"zc": zc, "x": x})
+        assert (records.dtype.names, records["b"].tolist()) == (("a", "b"), [0.5, 1.5])
+    with pytest.raises(zc.LossyConversionError) as raised:
+        soa_to_aos(x, [("a", "i4"), ("b", "f8")])
+    assert raised.value.asked == "soa_to_aos(pyarrow.Table (2, 2), dtype=[('a', 'i4'), ('b', 'f8')])"
+
+
 def test_arrow_columns_that_records_cannot_hold_are_refused() -> None:
     """NumPy would convert integers with nulls to floats, and drop time zones."""
     pa = pytest.importorskip("pyarrow")

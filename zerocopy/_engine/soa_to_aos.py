@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 
 from zerocopy._engine.convert import convert
+from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.layout import soa_to_aos as arrays
 from zerocopy.layout.aos_to_soa import aos_to_soa
 from zerocopy.layout.record_source import has_table
 from zerocopy.layout.schema import SOA_TO_AOS, check_options
 from zerocopy.source import Array
+
+#: The options of `convert` in the call of a message.
+_OPTIONS = ", to='numpy', layout='records'"
 
 
 @public
@@ -83,7 +87,11 @@ def soa_to_aos(
         if dtype is None and isinstance(out, np.ndarray):
             dtype = out.dtype
         source = dict(columns) if isinstance(columns, Mapping) else columns
-        records: Array = convert(source, "numpy", layout="records", dtype=dtype, copy=copy)
+        try:
+            records: Array = convert(source, "numpy", layout="records", dtype=dtype, copy=copy)
+        except ZeroCopyError as error:  # its fixes are calls of convert, which returns the records too
+            asked = error.asked.replace("convert(", "soa_to_aos(", 1)
+            raise error.with_context(asked=asked.replace(_OPTIONS, "", 1)) from error.__cause__
         if out is None:
             return records
         columns = aos_to_soa(records)

@@ -196,7 +196,7 @@ class Conversions:
         return f"argument {name!r} of {self.name}()" if name else f"a value sent to {self.name}()"
 
     def _located(self, error: ZeroCopyError, name: str) -> ZeroCopyError:
-        return error.with_context(asked=f"{self._place(name)}: {error.asked}".removesuffix(": "))
+        return _located(error, self._place(name))
 
     def _check_devices(self, leaves: list[Leaf]) -> None:
         """Refuse arrays of several devices; 0-d arrays on the host are accepted with arrays of any device."""
@@ -276,7 +276,7 @@ class Conversions:
             else:
                 converted = labelled(result, back.to, back.options, back.labels)
         except ZeroCopyError as error:
-            raise error.with_context(asked=f"{place}: {error.asked}".removesuffix(": ")) from error.__cause__
+            raise _located(error, place) from error.__cause__
         except Exception as error:
             error.add_note(f"the {place} was converted to {text(back.to)}")
             raise
@@ -301,6 +301,12 @@ class Conversions:
             name: explain(values[position], self.to, **_with_leaves(values[position], self.options))
             for (position, name), _ in self._arrays_of(args, named)
         }
+
+
+def _located(error: ZeroCopyError, place: str) -> ZeroCopyError:
+    """Return an error that names an argument or result, with its type, instead of the call of ``convert``."""
+    asked = error.asked.removeprefix("convert") if error.asked.startswith("convert(") else error.asked
+    return error.with_context(asked=f"{place} {asked}".rstrip())
 
 
 class ResultRoutes(dict[Any, Routes | None]):
