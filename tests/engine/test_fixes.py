@@ -119,6 +119,16 @@ def test_jax_is_asked_for_64_bits_without_a_cast() -> None:
     assert pasted(narrow, numbers)["price"].tolist() == [1.5, 2.5]
 
 
+@pytest.mark.parametrize("table", [False, True])
+def test_a_wider_type_that_jax_holds_in_x64_mode_comes_with_the_setting(table: bool) -> None:
+    x = np.array([2**40])
+    error = error_of({"a": x} if table else x, "jax", dtype="int32", **({"columns": ["a"]} if table else {}))
+    call = error.calls[0]
+    assert call.startswith("import jax; jax.config.update('jax_enable_x64', True); zc.convert(x, \"jax\"")
+    assert 'dtype="int64"' in call
+    assert error.remedy == f"{call} keeps 64 bits"
+
+
 @pytest.mark.parametrize("options", [{}, {"copy": False}])
 def test_a_cast_that_the_target_needs_is_not_advised_against(options: dict[str, Any]) -> None:
     plan = zc.explain(np.arange(3.0), "jax", dtype="float32", **options)

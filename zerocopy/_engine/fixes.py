@@ -121,6 +121,7 @@ class _Candidate:
     effect: str
     to: str = ""
     options: dict[str, Any] | None = field(default=None, hash=False)
+    has_statement: bool = False  # it runs a statement first, and so is not planned
 
 
 class _Composer:
@@ -178,13 +179,17 @@ class _Composer:
                 continue
             following = _Composer(trial)
             further = following.working(following.candidates(refusal), [], seen | {refusal.why}, depth - 1)
-            for other in [other for other in further if other.options is not None][:2]:
+            planned = [other for other in further if other.options is not None][:2]
+            # A statement, such as a setting of JAX, can be the only fix of what follows an option.
+            changes = any(not _same(self.options.get(name), value) for name, value in each.options.items())
+            statements = [other for other in further if other.has_statement] if changes else []
+            for other in planned or statements[:1]:
                 later.append(refusal.why)
                 kept[other.code] = replace(other, effect=self._effects(each, other))
         if isinstance(self.description, Source):
             later.clear()  # for one array, a fix that is not planned, such as a global setting, may suffice
         if later:  # an expression of a column removes only an obstacle of this error
-            return [each for each in kept.values() if each.options is not None]
+            return [each for each in kept.values() if each.options is not None or each.has_statement]
         return list(kept.values()) or (uncertain if depth == _DEPTH else [])
 
     def _refusal(self, to: str, options: dict[str, Any]) -> tuple[Call, Exception] | None:
@@ -352,7 +357,7 @@ class _Composer:
         effect = ", ".join(dict.fromkeys(fix.effect for _, fix in chosen if fix.effect))
         plain = source == "x" and not before
         given = {name: value for name, value in merged.items() if value is not None}
-        return [_Candidate(with_imports(code), effect, to, given if plain else None)]
+        return [_Candidate(with_imports(code), effect, to, given if plain else None, bool(before))]
 
     def _effects(self, first: _Candidate, second: _Candidate) -> str:
         """Return both effects, or the second alone if its call replaces each option that the first adds."""
