@@ -181,7 +181,8 @@ class _Composer:
             further = following.working(following.candidates(refusal), [], seen | {refusal.why}, depth - 1)
             planned = [other for other in further if other.options is not None][:2]
             # A statement, such as a setting of JAX, can be the only fix of what follows an option.
-            changes = any(not _same(self.options.get(name), value) for name, value in each.options.items())
+            changed = (each.options or {}).items()
+            changes = any(not _same(self.options.get(name), value) for name, value in changed)
             statements = [other for other in further if other.has_statement] if changes else []
             for other in planned or statements[:1]:
                 later.append(refusal.why)
