@@ -43,6 +43,11 @@ class Tables:
         self.schema, self.chunk = ArrowSchema(), ArrowArray()
         self.fields = [ArrowSchema() for _ in range(_MOST)]
         self.columns = [ArrowArray() for _ in range(_MOST)]
+        # The items of columns of lists.
+        self.item_fields, self.items = ([cls() for _ in range(_MOST)] for cls in (ArrowSchema, ArrowArray))
+        self.item_field_pointers = [(ctypes.POINTER(ArrowSchema) * 1)() for _ in range(_MOST)]
+        self.item_pointers = [(ctypes.POINTER(ArrowArray) * 1)() for _ in range(_MOST)]
+        self.item_buffers = [(ctypes.c_void_p * 2)() for _ in range(_MOST)]
         self.field_pointers = (ctypes.POINTER(ArrowSchema) * _MOST)()
         self.column_pointers = (ctypes.POINTER(ArrowArray) * _MOST)()
         self.buffers = [(ctypes.c_void_p * 3)() for _ in range(_MOST + 1)]
@@ -107,6 +112,7 @@ class Tables:
         self.buffers[_MOST][0] = None
         self.schema.release, self.chunk.release = self._addresses[:2]
         expected: dict[str, Any] = {}
+        self._offsets: dict[int, Any] = {}
         for i in range(_MOST):
             letter, name = read.pick(list(_FORMATS)), _NAMES[i]
             field, column, buffers = self.fields[i], self.columns[i], self.buffers[i]
@@ -127,6 +133,8 @@ class Tables:
                     self.arena + start + (own + offset) * dtype.itemsize
                 )
                 expected[name.decode()] = np.frombuffer(block, dtype)
+            if live and (kind := read.pick(["", "", "", "+l", "+L", "+w"])):
+                expected[name.decode()] = self._as_lists(read, i, kind, rows, offset)
         valid = True
         for _ in range(read.pick([0, 0, 0, 1, 1, 2])):
             valid &= self._spoil(read, count)
@@ -134,6 +142,61 @@ class Tables:
             {"schema": 1, "field": count, "chunk": 1, "column": sum(bool(c.release) for c in self.columns)}
         )
         return valid, expected
+
+    def _as_lists(self, read: Reader, i: int, kind: str, rows: int, offset: int) -> Any:
+        """Make a column one of lists of numbers of one length; returns its rows."""
+        field, column, items = self.fields[i], self.columns[i], self.items[i]
+        size, unused, own = read.below(4), read.below(3), column.offset
+        dtype = np.dtype(_FORMATS[field.format.decode()])
+        first = (own + offset) * size if kind == "+w" else unused
+        count, before = first + rows * size, read.pick([0, 0, 1, 4])
+        start = read.below(SIZE - (before + count) * dtype.itemsize + 1) // dtype.itemsize * dtype.itemsize
+        self.item_fields[i].format, self.item_fields[i].name = field.format, b"item"
+        self.item_fields[i].n_children, self.item_fields[i].metadata = 0, None
+        field.format = f"+w:{size}".encode() if kind == "+w" else kind.encode()
+        field.n_children, field.children = 1, self.item_field_pointers[i]
+        self.item_field_pointers[i][0] = ctypes.pointer(self.item_fields[i])
+        items.length, items.offset, items.null_count = count, before, read.pick([0, 0, -1])
+        items.n_buffers, items.n_children, items.dictionary, items.children = 2, 0, None, None
+        items.buffers, items.release = self.item_buffers[i], self._addresses[2]
+        self.item_buffers[i][0], self.item_buffers[i][1] = None, self.arena + start
+        column.n_buffers, column.n_children, column.children = 2, 1, self.item_pointers[i]
+        self.item_pointers[i][0] = ctypes.pointer(items)
+        if kind == "+w":
+            column.n_buffers = 1
+        else:
+            offsets = np.zeros(own + offset + rows + 1, "i4" if kind == "+l" else "i8")
+            offsets[own + offset :] = first + size * np.arange(rows + 1)
+            column.buffers[1] = offsets.ctypes.data
+            self._offsets[i] = offsets[own + offset :]
+        block = (ctypes.c_char * (rows * size * dtype.itemsize)).from_address(
+            self.arena + start + (before + first) * dtype.itemsize
+        )
+        return np.frombuffer(block, dtype).reshape(rows, size)
+
+    def _spoil_lists(self, read: Reader, i: int) -> bool:
+        """Make one field of a column of lists wrong; returns whether the core still takes the table."""
+        field, column, items = self.fields[i], self.columns[i], self.items[i]
+        which, offsets = read.below(8), self._offsets.get(i)
+        if which == 0:
+            field.format = read.pick([b"+w:", b"+w:-1", b"+w:99999999999", b"+w:2x", b"+vl", b"+m"])
+        elif which == 1:
+            self.item_fields[i].format = read.pick([b"u", b"+l", b"b", b"tdD"])
+        elif which == 2:
+            self.item_fields[i].metadata = self._keep(_ODD_METADATA[0])
+        elif which == 3:
+            items.null_count = read.pick([1, 2**62, -2])
+        elif which == 4 and items.length > 0:
+            items.length -= 1  # all of them are used
+        elif which == 5:
+            self.item_pointers[i][0] = None
+        elif which == 6 and offsets is not None and len(offsets) > 2:
+            offsets[read.below(len(offsets))] += read.pick([1, -1, 2**30, -(2**30)])
+        elif which == 7 and offsets is not None:
+            column.buffers[1] = read.pick([None, (column.buffers[1] or 0) + 1])
+        else:
+            field.dictionary = ctypes.pointer(self.item_fields[i])
+        return False
 
     def _keep(self, content: bytes) -> int:
         self._held = getattr(self, "_held", [])[-16:]
@@ -143,6 +206,8 @@ class Tables:
     def _spoil(self, read: Reader, count: int) -> bool:
         """Make one field wrong; returns whether the core still takes the table."""
         which, i = read.below(12), read.below(count)
+        if (self.fields[i].format or b"").startswith(b"+") and read.below(2):
+            return self._spoil_lists(read, i)
         field, column, part = self.fields[i], self.columns[i], read.pick([self.chunk, self.columns[i]])
         if which == 0:
             text = read.pick(_ODD_FORMATS)

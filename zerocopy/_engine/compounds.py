@@ -64,7 +64,8 @@ def pair_of(call: Call) -> _Pair | None:
         return None
     reader, taker = hook_of(source, CompoundHook), hook_of(call.target, CompoundHook)
     options = call.options
-    if call.table_options or (
+    options_of_table = call.table_options.explicit if call.table_options else {}
+    if options_of_table not in ({}, {"lists": "ragged"}) or (
         source is call.target
         and options.keys() <= {"copy", "stream", "leaves"}
         and options.get("copy") is not True

@@ -86,6 +86,17 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         :class:`zerocopy.Encoded` numbers, since tensors have no such types; text becomes codes of its
         sorted distinct words, a copy. ``"bytes"``: the same, with UTF-8 bytes and offsets of text, which
         can be aliases. A dict has for each column True, a list of its words, or False for its bytes.
+    lists : {"dense", "ragged", "pad", "variable"}, optional
+        Columns of lists of numbers. ``"dense"``: lists of one length become one more dimension, an alias of
+        their elements; others are refused. ``"ragged"``: elements and offsets, as a ragged array of the
+        target or as :class:`zerocopy.Encoded`. ``"pad"``: a copy with the length of the longest list. None:
+        dense, but a single list column of Arrow becomes a ragged array where the target has these, and
+        ``encode=`` gives elements and offsets. ``"variable"``, for table frameworks: the rows of a 2-D tensor
+        become lists of variable length instead of a fixed one.
+    pad : number or bool, optional
+        With ``lists="pad"``: the value after the last element of a shorter list. None: 0.
+    max_length : int, optional
+        With ``lists="pad"``: elements after these are left out.
     names : list of str, optional
         Labels for the columns of a 2-D tensor.
     index : bool or sequence, optional

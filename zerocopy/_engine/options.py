@@ -36,6 +36,9 @@ class ConvertOptions(ArrayOptions, total=False):
     names: Sequence[str] | None
     index: Any
     connection: Any
+    lists: Literal["dense", "ragged", "pad", "variable"] | None
+    pad: Any
+    max_length: int | None
 
 
 NAMES = tuple(ConvertOptions.__annotations__)

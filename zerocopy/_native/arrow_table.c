@@ -192,6 +192,103 @@ has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t n_children)
            array->length <= limit && array->offset <= limit;
 }
 
+/* Whether `count` elements at an address are aligned, and at addresses that a process can have. */
+static bool
+is_in_memory(const void *buffer, uint64_t width, int64_t count)
+{
+    uint64_t address = (uintptr_t)buffer;
+    return address != 0 && address % width == 0 && address <= LAST_ADDRESS &&
+           (uint64_t)count <= (LAST_ADDRESS - address) / width;
+}
+
+/* Whether an array of numbers holds `count` of them from number `first` on, aligned and without nulls; fills their
+   address. */
+static bool
+has_numbers(const struct ArrowArray *array, DLDataType dtype, int64_t first, int64_t count, void **out)
+{
+    if (array == NULL || !has_parts(array, 2, 0) || array->length < first + count || !has_no_nulls(array)) {
+        return false;
+    }
+    /* Misaligned values are refused here; the slow path copies them. */
+    if (!is_in_memory(array->buffers[1], dtype.bits / 8, array->offset + first + count)) {
+        return false;
+    }
+    *out = (char *)array->buffers[1] + (array->offset + first) * (dtype.bits / 8);
+    return true;
+}
+
+/* Whether all `rows` lists have one length; fills it, and the item with which the first begins. The offsets of the
+   first list and of the last are inside the items if the others are equally spaced: the caller checks the items. */
+#define HAS_ONE_LENGTH(name, type, unsigned_type)                                                    \
+    static bool name(const type *offsets, int64_t rows, int64_t *start, int64_t *size)               \
+    {                                                                                                \
+        unsigned_type step = (unsigned_type)offsets[1] - (unsigned_type)offsets[0], differs = 0;     \
+        for (int64_t i = 1; i < rows; i++) {                                                         \
+            differs |= ((unsigned_type)offsets[i + 1] - (unsigned_type)offsets[i]) ^ step;           \
+        }                                                                                            \
+        *start = (int64_t)offsets[0];                                                                \
+        *size = (int64_t)offsets[1] - (int64_t)offsets[0];                                           \
+        return differs == 0;                                                                         \
+    }
+
+HAS_ONE_LENGTH(has_one_length, int32_t, uint32_t)
+HAS_ONE_LENGTH(has_one_large_length, int64_t, uint64_t)
+
+/* Finds the items of `rows` lists from row `first` of an array on; false for nulls and several lengths. */
+static bool
+find_items(const struct ArrowArray *array, const PlannedColumn *column, int64_t first, int64_t rows, int64_t *start,
+           int64_t *size)
+{
+    bool is_fixed = column->kind == FIXED_LISTS;
+    if (!has_parts(array, is_fixed ? 1 : 2, 1) || array->children == NULL || array->length < first + rows ||
+        !has_no_nulls(array)) {
+        return false;
+    }
+    first += array->offset;
+    if (is_fixed) {
+        *size = column->list_size;
+        *start = *size == 0 || first <= INT64_MAX / 32 / *size ? first * *size : -1;
+    }
+    else {
+        const void *offsets = array->buffers[1];
+        size_t width = column->kind == LISTS ? sizeof(int32_t) : sizeof(int64_t);
+        if (!is_in_memory(offsets, width, first + rows + 1) ||
+            !(column->kind == LISTS ? has_one_length((const int32_t *)offsets + first, rows, start, size)
+                                    : has_one_large_length((const int64_t *)offsets + first, rows, start, size))) {
+            return false;
+        }
+    }
+    /* The product and the sum fit into 63 bits. */
+    int64_t limit = column->kind == LISTS ? INT32_MAX : INT64_MAX / 32;
+    return *start >= 0 && *size >= 0 && (*size == 0 || rows <= limit / *size) && *start <= limit - rows * *size;
+}
+
+bool
+arrow_column_memory(const struct ArrowArray *chunk, const PlannedColumn *column, Memory *out)
+{
+    const struct ArrowArray *array = chunk->children[column->index];
+    int64_t start = chunk->offset, rows = chunk->length, size = 1;
+    memory_init(out);
+    out->ndim = 1;
+    if (column->kind != NUMBERS) {
+        if (array == NULL || !find_items(array, column, chunk->offset, rows, &start, &size)) {
+            return false;
+        }
+        array = array->children[0];
+        out->ndim = 2;
+    }
+    if (!has_numbers(array, column->dtype, start, rows * size, &out->data)) {
+        return false;
+    }
+    out->own_shape[0] = rows;
+    out->own_shape[1] = size;
+    out->shape = out->own_shape;
+    out->strides = NULL;
+    out->readonly = true;
+    out->dtype = column->dtype;
+    return true;
+}
+
 bool
 arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan)
 {
@@ -199,16 +296,11 @@ arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan)
         !has_no_nulls(chunk)) {
         return false;
     }
-    int64_t rows = chunk->offset + chunk->length; /* the least length of a child */
+    void *data;
     for (int64_t i = 0; i < plan->count; i++) {
-        const struct ArrowArray *array = chunk->children[plan->columns[i].index];
-        if (array == NULL || !has_parts(array, 2, 0) || array->length < rows || !has_no_nulls(array)) {
-            return false;
-        }
-        uint64_t data = (uintptr_t)array->buffers[1], width = plan->columns[i].dtype.bits / 8;
-        /* Misaligned values are refused here; the slow path copies them. */
-        if (data == 0 || data % width != 0 || data > LAST_ADDRESS ||
-            (uint64_t)(array->offset + rows) > (LAST_ADDRESS - data) / width) {
+        const PlannedColumn *column = &plan->columns[i];
+        if (column->kind == NUMBERS && !has_numbers(chunk->children[column->index], column->dtype, chunk->offset,
+                                                    chunk->length, &data)) {
             return false;
         }
     }

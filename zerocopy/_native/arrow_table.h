@@ -7,10 +7,15 @@
 
 /* ---- table_plan.c: the columns that a route takes from tables of one schema ---- */
 
+/* How the rows of a column hold numbers: one each, or a list of them. */
+typedef enum { NUMBERS, FIXED_LISTS, LISTS, LARGE_LISTS } ColumnKind;
+
 typedef struct {
     int64_t index; /* among the children of the schema */
     PyObject *label;
-    DLDataType dtype;
+    DLDataType dtype; /* of the numbers */
+    ColumnKind kind;
+    int64_t list_size; /* of FIXED_LISTS */
 } PlannedColumn;
 
 typedef struct {
@@ -19,6 +24,7 @@ typedef struct {
     char *text; /* the name and the format of each child, each with its terminating zero */
     int64_t count;
     PlannedColumn *columns;
+    bool has_lists;
 } TablePlan;
 
 /* Returns a new reference to the plan of a schema: the one in `*kept` if the schema is the same, otherwise a new
@@ -56,9 +62,12 @@ void arrow_table_close(ArrowTable *table);
 /* Releases an array that is not released yet; keeps the current exception. */
 void arrow_array_release(struct ArrowArray *array);
 
-/* Whether a chunk has what its plan needs: rows, no nulls, and structs as the specification requires. */
+/* Whether a chunk has what its plan needs: rows, no nulls, and structs as the specification requires. Columns of
+   lists are not checked: arrow_column_memory reads their offsets once. */
 bool arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan);
-/* Returns the address of the first value of a column of a chunk that fits. */
+/* Describes a column of a chunk that fits, but for its owner; false if its lists have nulls or several lengths. */
+bool arrow_column_memory(const struct ArrowArray *chunk, const PlannedColumn *column, Memory *out);
+/* Returns the address of the first value of a column of numbers of a chunk that fits. */
 char *arrow_column_data(const struct ArrowArray *chunk, const PlannedColumn *column);
 /* Moves a column's array to a Python object that releases it; NULL with or without an exception. */
 PyObject *arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column);

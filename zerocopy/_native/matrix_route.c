@@ -1,5 +1,5 @@
 /* Routes of layout="matrix": a table whose columns have one type, through Arrow's C data interface, as one
-   row-major array. */
+   row-major array; or a table of one column of lists, whose elements are one already. */
 #include "arrow_table.h"
 #include "rows.h"
 
@@ -131,6 +131,26 @@ matrix_nbytes(const Chunks *chunks, const TablePlan *plan)
     return chunks->rows * plan->count * (plan->columns[0].dtype.bits / 8);
 }
 
+/* Makes an object of the target over the one column of a table, which holds lists of one length: they are the rows
+   of the matrix. NULL with or without an exception. */
+static PyObject *
+deliver_lists(const Delivery *delivery, ArrowTable *table, const TablePlan *plan, bool is_counted)
+{
+    struct ArrowArray chunk = {0}, next = {0};
+    PyObject *result = NULL;
+    Memory memory;
+    if (arrow_table_next(table, &chunk) == 1 && arrow_chunk_fits(&chunk, plan) &&
+        arrow_table_next(table, &next) == 0 && arrow_column_memory(&chunk, &plan->columns[0], &memory)) {
+        memory.owner = arrow_column_owner(&chunk, &plan->columns[0]);
+        if (memory.owner != NULL) {
+            result = is_counted ? deliver_counted(delivery, &memory) : deliver_memory(delivery, &memory);
+        }
+    }
+    arrow_array_release(&chunk);
+    arrow_array_release(&next);
+    return result;
+}
+
 /* Converts a table to a matrix; NULL with or without an exception. */
 static ALWAYS_INLINE PyObject *
 convert_to_matrix(TableRoute *route, PyObject *obj, bool is_counted)
@@ -146,7 +166,10 @@ convert_to_matrix(TableRoute *route, PyObject *obj, bool is_counted)
     Chunks chunks;
     chunks.count = 0;
     TablePlan *plan = table_plan_of(&route->plan, &table.schema, route->wanted);
-    if (plan != NULL && has_one_type(plan) && read_chunks(&table, plan, &chunks) &&
+    if (plan != NULL && plan->has_lists) {
+        result = plan->count == 1 ? deliver_lists(&route->delivery, &table, plan, is_counted) : NULL;
+    }
+    else if (plan != NULL && has_one_type(plan) && read_chunks(&table, plan, &chunks) &&
         (chunks.count > 1 || route->delivery.copy == OPTION_TRUE || !may_be_one_array(&chunks.chunks[0], plan))) {
         result = deliver_matrix(&route->delivery, &chunks, plan);
         if (is_counted && result != NULL) {

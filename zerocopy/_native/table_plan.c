@@ -4,6 +4,8 @@
    instead of a new Python string, its hash and a search for duplicates for each column. */
 #include "arrow_table.h"
 
+#include <stdlib.h>
+
 #define EXTENSION "ARROW:extension:name"
 /* Limits for invalid schemas, the same as on the slow path (zerocopy.protocols.arrow_format). */
 #define MAX_METADATA (64 << 20)
@@ -104,12 +106,64 @@ is_table(const struct ArrowSchema *schema)
     return true;
 }
 
-/* Whether a column holds plain numbers; fills their type. */
+/* Reads the length of a list from a format such as "+w:3"; false for other formats, and invalid lengths. */
 static bool
-is_plain(const struct ArrowSchema *field, DLDataType *dtype)
+read_list_size(const char *format, int64_t *out)
 {
-    return dtype_of_format(field->format, dtype) && field->n_children == 0 && field->dictionary == NULL &&
-           !is_extension(field->metadata);
+    if (strncmp(format, "+w:", 3) != 0 || format[3] < '0' || format[3] > '9' || strlen(format) > 3 + 10) {
+        return false;
+    }
+    char *end;
+    *out = strtoll(format + 3, &end, 10);
+    return *end == 0 && *out <= INT32_MAX;
+}
+
+/* Returns the field of the items of a list of plain numbers, or NULL. */
+static const struct ArrowSchema *
+items_of(const struct ArrowSchema *field)
+{
+    if (field->n_children != 1 || field->children == NULL || field->children[0] == NULL ||
+        field->children[0]->format == NULL) {
+        return NULL;
+    }
+    return field->children[0];
+}
+
+/* Whether a field has this number of children, and no other meaning than its format. */
+static bool
+is_bare(const struct ArrowSchema *field, int64_t n_children)
+{
+    return field->n_children == n_children && field->dictionary == NULL && !is_extension(field->metadata);
+}
+
+/* Whether a column holds plain numbers, or lists of them; fills what the plan keeps of it. */
+static bool
+is_plain(const struct ArrowSchema *field, PlannedColumn *column)
+{
+    column->kind = NUMBERS;
+    if (field->format[0] == '+') {
+        column->kind = strcmp(field->format, "+l") == 0   ? LISTS
+                       : strcmp(field->format, "+L") == 0 ? LARGE_LISTS
+                                                          : FIXED_LISTS;
+        if ((column->kind == FIXED_LISTS && !read_list_size(field->format, &column->list_size)) ||
+            items_of(field) == NULL || !is_bare(field, 1)) {
+            return false;
+        }
+        field = items_of(field);
+    }
+    return dtype_of_format(field->format, &column->dtype) && is_bare(field, 0);
+}
+
+/* The texts of a field that decide its plan: its name, its format, and the format of its items. */
+#define TEXTS 3
+
+static void
+texts_of(const struct ArrowSchema *field, const char *out[TEXTS])
+{
+    const struct ArrowSchema *items = field->format[0] == '+' ? items_of(field) : NULL;
+    out[0] = name_of(field);
+    out[1] = field->format;
+    out[2] = items == NULL ? "" : items->format;
 }
 
 /* ---- plans ---- */
@@ -123,8 +177,9 @@ plan_fits(const TablePlan *plan, const struct ArrowSchema *schema)
     }
     const char *text = plan->text;
     for (int64_t i = 0; i < schema->n_children; i++) {
-        const char *parts[] = {name_of(schema->children[i]), schema->children[i]->format};
-        for (int part = 0; part < 2; part++) {
+        const char *parts[TEXTS];
+        texts_of(schema->children[i], parts);
+        for (int part = 0; part < TEXTS; part++) {
             if (strcmp(parts[part], text) != 0) {
                 return false;
             }
@@ -133,7 +188,8 @@ plan_fits(const TablePlan *plan, const struct ArrowSchema *schema)
     }
     for (int64_t i = 0; i < plan->count; i++) {
         const struct ArrowSchema *field = schema->children[plan->columns[i].index];
-        if (field->n_children != 0 || field->dictionary != NULL || is_extension(field->metadata)) {
+        bool is_list = plan->columns[i].kind != NUMBERS;
+        if (!is_bare(field, is_list) || (is_list && !is_bare(field->children[0], 0))) {
             return false;
         }
     }
@@ -146,7 +202,11 @@ copy_text(const struct ArrowSchema *schema)
 {
     size_t size = 1;
     for (int64_t i = 0; i < schema->n_children; i++) {
-        size += strlen(name_of(schema->children[i])) + strlen(schema->children[i]->format) + 2;
+        const char *parts[TEXTS];
+        texts_of(schema->children[i], parts);
+        for (int part = 0; part < TEXTS; part++) {
+            size += strlen(parts[part]) + 1;
+        }
     }
     char *text = PyMem_Malloc(size), *end = text;
     if (text == NULL) {
@@ -154,8 +214,9 @@ copy_text(const struct ArrowSchema *schema)
         return NULL;
     }
     for (int64_t i = 0; i < schema->n_children; i++) {
-        const char *parts[] = {name_of(schema->children[i]), schema->children[i]->format};
-        for (int part = 0; part < 2; part++) {
+        const char *parts[TEXTS];
+        texts_of(schema->children[i], parts);
+        for (int part = 0; part < TEXTS; part++) {
             size_t length = strlen(parts[part]) + 1;
             memcpy(end, parts[part], length);
             end += length;
@@ -189,12 +250,13 @@ choose_columns(TablePlan *plan, const struct ArrowSchema *schema, PyObject *want
             place = PyLong_AsSsize_t(position);
         }
         PlannedColumn *column = &plan->columns[place];
-        if (column->label != NULL || !is_plain(schema->children[i], &column->dtype)) {
+        if (column->label != NULL || !is_plain(schema->children[i], column)) {
             Py_DECREF(label);
             goto done; /* two columns have one name, or the values are not plain numbers */
         }
         column->label = label;
         column->index = i;
+        plan->has_lists |= column->kind != NUMBERS;
         chosen++;
     }
     /* Without `wanted`, a set smaller than the schema means that two columns have one name. */
@@ -217,6 +279,7 @@ plan_new(const struct ArrowSchema *schema, PyObject *wanted)
     plan->n_children = schema->n_children;
     plan->count = wanted == NULL ? schema->n_children : PyDict_GET_SIZE(wanted);
     plan->text = NULL;
+    plan->has_lists = false;
     plan->columns = PyMem_Calloc((size_t)plan->count, sizeof(PlannedColumn));
     if (plan->columns == NULL) {
         plan->count = 0;

@@ -9,14 +9,10 @@ deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArra
     Memory memory;
     for (int64_t i = 0; result != NULL && i < plan->count; i++) {
         const PlannedColumn *column = &plan->columns[i];
-        memory_init(&memory);
-        memory.data = arrow_column_data(chunk, column);
-        memory.ndim = 1;
-        memory.readonly = true;
-        memory.dtype = column->dtype;
-        memory.shape = &chunk->length;
-        memory.strides = NULL;
-        memory.owner = arrow_column_owner(chunk, column);
+        memory.owner = NULL;
+        if (LIKELY(arrow_column_memory(chunk, column, &memory))) {
+            memory.owner = arrow_column_owner(chunk, column);
+        }
         PyObject *made = memory.owner == NULL ? NULL
                          : is_counted         ? deliver_counted(&route->delivery, &memory)
                                               : deliver_memory(&route->delivery, &memory);

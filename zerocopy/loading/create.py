@@ -26,6 +26,9 @@ def loader(
     nulls: Any = None,
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None = None,
     layout: str | None = None,
+    lists: Literal["dense", "ragged", "pad"] | None = None,
+    pad: Any = None,
+    max_length: int | None = None,
     dtype: Any = None,
     shuffle: bool | int | str = False,
     seed: int = 0,
@@ -67,6 +70,12 @@ def loader(
     layout : {"columns", "matrix"}, optional
         ``"columns"``, the default, gives a dict of columns, or a table if `to` is a table framework.
         ``"matrix"`` gives one tensor of shape (rows, columns).
+    lists : {"dense", "ragged", "pad"}, optional
+        Columns of lists of numbers, as in `convert`. None and ``"dense"``: one more dimension; all lists of
+        all batches must have the length of the first one. ``"pad"``: each batch has the length of its longest
+        list.
+    pad, max_length : optional
+        With ``lists="pad"``, as in `convert`.
     dtype : str or dtype, optional
         Cast the columns to this dtype.
     shuffle : bool, int or "full", default False
@@ -143,8 +152,9 @@ def loader(
         to, placement = of_object(to, source, {"device": device})
         device = placement["device"]
     options = LoaderOptions(
-        to, batch=batch, columns=columns, nulls=nulls, encode=encode, layout=layout, dtype=dtype,
-        shuffle=shuffle, seed=seed, prefetch=prefetch, device=device, drop_last=drop_last, shard=shard,
+        to, batch=batch, columns=columns, nulls=nulls, encode=encode, layout=layout, lists=lists, pad=pad,
+        max_length=max_length, dtype=dtype, shuffle=shuffle,
+        seed=seed, prefetch=prefetch, device=device, drop_last=drop_last, shard=shard,
         epochs=epochs, on_error=on_error, schema=schema, progress=progress, decode=decode,
     )  # fmt: skip
     # Creation imports modules. A child forked during an import would inherit its held lock.

@@ -33,6 +33,9 @@ class LoaderOptions:
     nulls: Any = None
     encode: Any = None
     layout: str | None = None
+    lists: str | None = None
+    pad: Any = None
+    max_length: int | None = None
     dtype: Any = None
     shuffle: bool | int | str = False
     seed: int = 0
@@ -75,6 +78,7 @@ class LoaderOptions:
         if isinstance(encode, Mapping):  # the source has the codes; text of other columns stays bytes
             encode = {name: False for name, choice in encode.items() if choice is False} or True
         options = {"nulls": self.nulls, "encode": encode, "dtype": self.dtype}
+        options |= {"lists": self.lists, "pad": self.pad, "max_length": self.max_length}
         return {name: value for name, value in options.items() if value is not None}
 
     @property
@@ -177,6 +181,11 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
     ),
     "columns": (_is_list, "it must be a list of labels", 'labels: columns=["x", "y"]'),
     "progress": (_one_of(None, True, False), "it must be True, False or None", "progress=False"),
+    "lists": (
+        _one_of(None, "dense", "ragged", "pad"),
+        'it must be "dense", "ragged" or "pad"',
+        'lists="pad"',
+    ),
     "layout": (_one_of(None, "columns", "matrix"), 'it must be "columns" or "matrix"', 'layout="matrix"'),
 }
 

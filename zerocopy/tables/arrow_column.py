@@ -190,6 +190,13 @@ class ArrowColumn(Column):
             return memory.slice_rows(inner, low, high - low)
         return inner if chunk.length else memory.slice_rows(inner, 0, 0)
 
+    def items(self, start: int, count: int) -> Column:
+        if len(self.chunks) != 1:  # `child` has the items of all chunks, from the first one that is used on
+            return self.child()
+        parts = [memory.slice_rows(self.chunks[0].children[0], start, count)]
+        field = self.field.children[0]
+        return ArrowColumn(self.name, field, lambda: parts, count, reasons=self.reasons, device=self.device)
+
     def dictionary(self) -> Column:
         dictionaries = [chunk.dictionary for chunk in self.chunks if chunk.dictionary is not None]
         if any(not _same(dictionaries[0], other) for other in dictionaries[1:]):

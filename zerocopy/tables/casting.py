@@ -16,6 +16,7 @@ from zerocopy.tables import memory, on_device
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf
+from zerocopy.tables.lists import LISTS, Lists
 from zerocopy.tables.nulls import Nulls, parse
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked
@@ -74,7 +75,7 @@ def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps
     assert option is not None
     old = _type(column)
     if old is None:
-        tensors = None if keeps_columns else _tensors(column)
+        tensors = None if keeps_columns else _tensors(column, request.options.list_policy)
         if tensors is None:
             _refuse_meaning(table, label, column, request, keeps_columns)
             return column
@@ -111,13 +112,13 @@ def _type(column: Column) -> DType | None:
     return by_name(field.dtype) if field.kind == "number" and not field.extension else None
 
 
-def _tensors(column: Column) -> Source | None:
+def _tensors(column: Column, lists: Lists) -> Source | None:
     """Return lists of one length, or tensors of one shape, as one tensor; None for other columns."""
     field = column.field
-    if column.refusal is not None or field is None or field.kind != "fixed_list":
+    if column.refusal is not None or field is None or field.kind not in ("fixed_list", *LISTS):
         return None
     try:
-        tree = Decoder(Nulls("mask") if column.null_count else Nulls()).decode(column)
+        tree = Decoder(Nulls("mask") if column.null_count else Nulls(), lists=lists).decode(column)
     except ZeroCopyError:
         return None  # the conversion refuses it, with the options of the call
     tree = tree.values if isinstance(tree, Masked) else tree

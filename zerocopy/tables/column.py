@@ -191,6 +191,21 @@ class Column:
         """
         raise NotImplementedError
 
+    def items(self, start: int, count: int) -> Column:
+        """Return a part of the items of a column of lists.
+
+        Parameters
+        ----------
+        start, count : int
+            The first item, as `offsets` count them, and their number.
+
+        Returns
+        -------
+        Column
+            ``(count,)`` items, over the same memory.
+        """
+        raise NotImplementedError
+
     def dictionary(self) -> Column:
         """Return the values that a dictionary's codes refer to.
 

@@ -22,6 +22,7 @@ from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls, on_device
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import shape_of
+from zerocopy.tables.lists import LISTS, REFUSED, Lists, Padded, Tensors, described, gathered, tensors_of
 from zerocopy.tables.nulls import Nulls
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Encoded, Masked
@@ -42,11 +43,14 @@ class TensorLeaf:
         NumPy's dtype for values that are dates or durations, ``"datetime64[us]"``; else empty.
     constant : bool
         Whether the values do not come from the column's memory, so that no bytes of it are copied.
+    step : str
+        A step of the plan that says what the column became; else empty.
     """
 
     source: Source
     datetime_dtype: str = ""
     constant: bool = False
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,14 @@ class Decoder:
         Whether types that tensors lack become numbers.
     datetimes : bool
         Whether the target has dates and durations of 64 bits, as NumPy has.
+    lists : Lists
+        The policy for lists.
     """
 
     nulls: Nulls
     encode: bool = False
     datetimes: bool = False
+    lists: Lists = REFUSED
 
     def decode(self, column: Column) -> Any:
         """Return a column's tree.
@@ -167,6 +174,28 @@ class Decoder:
         return TensorLeaf(column.offsets(), constant=not column.length)
 
     def _list(self, column: Column, field: Field) -> Any:
+        mode = self.lists.mode
+        if mode != "ragged" and not (mode == "refuse" and self.encode):
+            if mode == "refuse" or not _is_of_numbers(field):
+                raise _no_tensor_type(field, _LIST)
+            return self._dense(column, field) if mode == "dense" else self._padded(column, field)
+        return self._ragged(column, field)
+
+    def _dense(self, column: Column, field: Field) -> Any:
+        tensors = tensors_of(column)
+        step = described(tensors.shape) if column.length else ""
+        return _each(self._tensors(column, tensors), lambda leaf: replace(leaf, step=step))
+
+    def _padded(self, column: Column, field: Field) -> Any:
+        padded = Padded(column, self.lists)
+        flat, inner = self._elements(column, padded.elements, padded.levels, in_rows=False)
+        values = padded.values(flat)
+        if self.nulls.mode != "mask":
+            return self._leaf(column, values)
+        nulls = inner or empty_mask(padded.elements)
+        return Masked(TensorLeaf(values), TensorLeaf(padded.mask(nulls)))
+
+    def _ragged(self, column: Column, field: Field) -> Any:
         sizes = TensorLeaf(column.sizes()) if field.kind == "list_view" else None
         inner = self._inner(column.child())
         tree = Encoded(str(field), inner, offsets=self._offsets(column), sizes=sizes)
@@ -190,33 +219,45 @@ class Decoder:
             raise
 
     def _fixed_list(self, column: Column, field: Field) -> Any:
-        shape, level, outer = [field.list_size], column.child(), []
-        while level.field is not None and level.field.kind == "fixed_list" and not level.field.extension:
-            outer.append(level)
-            shape.append(level.field.list_size)
-            level = level.child()
-        return self._tensors(column, level, tuple(shape), outer)
+        return self._tensors(column, tensors_of(column))
 
-    def _tensors(
-        self, column: Column, elements: Column, shape: tuple[int, ...], outer: Sequence[Column] = ()
-    ) -> Any:
-        """Return lists of one shape as one tensor, ``(rows, *shape)``; `outer` are the lists of lists."""
-        inner = elements.field
-        assert inner is not None
-        if inner.kind not in ("number", "bool") or (inner.extension and inner.extension != "arrow.bool8"):
+    def _tensors(self, column: Column, tensors: Tensors) -> Any:
+        """Return lists of one shape as one tensor, ``(rows, *shape)``."""
+        flat, inner = self._elements(column, tensors.elements, tensors.levels, tensors.gather is None)
+        values = _arranged(flat, tensors, column.length)
+        if inner is None:
+            return self._leaf(column, values)
+        mask = _arranged(inner, tensors, column.length)
+        return Masked(TensorLeaf(values), TensorLeaf(_with_rows(mask, column)))
+
+    def _elements(
+        self, column: Column, elements: Column, levels: Sequence[Column], in_rows: bool
+    ) -> tuple[Source, Source | None]:
+        """Return the elements of lists, with their nulls filled; or, with masks, which of them are null."""
+        field = elements.field
+        assert field is not None
+        if not _is_number(field):
             why = f"it is {column.field}, whose elements are not numbers"
             raise UnsupportedConversionError("", why, code="no-tensor-type", fixes=(_OBJECTS, _JOINED))
-        _refuse_inner_nulls(column, [*outer, elements])
-        is_bool = inner.extension or inner.kind == "bool"
-        flat = elements.values(_BOOL if is_bool else by_name(inner.dtype))
-        return self._leaf(column, reshaped(flat, (column.length, *shape)))
+        flat = elements.values(_BOOL if field.extension or field.kind == "bool" else by_name(field.dtype))
+        fixes = (_OBJECTS, _JOINED)
+        if levels and (count := _nulls_inside(column, levels, in_rows)):
+            raise _refused_nulls(count, fixes)
+        count = _nulls_inside(column, [elements], in_rows)
+        if not count:
+            return flat, None
+        if self.nulls.mode == "refuse":
+            raise _refused_nulls(count, (*nulls.fixes_for(flat.view.dtype), *fixes))
+        if self.nulls.mode == "mask":
+            return flat, elements.mask()
+        return self.nulls.apply(elements, flat), None
 
     def _extension(self, column: Column, field: Field) -> Any:
         if field.extension == "arrow.bool8":
             return self._bool(column, field)
         if field.extension == "arrow.fixed_shape_tensor" and field.kind == "fixed_list":
             shape, order = shape_of(field)
-            tree = self._tensors(column, column.child(), shape)
+            tree = self._tensors(column, Tensors(shape, column.child(), []))
             return _each(tree, lambda leaf: TensorLeaf(permuted(leaf.source, order))) if order else tree
         if not self.encode:
             raise _no_tensor_type(field, _encode("gives its storage"))
@@ -245,7 +286,7 @@ _ENCODED: dict[str, tuple[Fix, ...]] = {
     "run_end_encoded": (Fix(action="decode-runs", effect="decodes its runs"),),
     **dict.fromkeys(("string", "string_view"), _TEXT),
     **dict.fromkeys(("binary", "binary_view"), _BYTES),
-    **dict.fromkeys(("list", "list_view", "map"), _LIST),
+    "map": _LIST,
 }
 _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
     "number": Decoder._number,
@@ -258,20 +299,21 @@ _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
     "fixed_list": Decoder._fixed_list,
     **dict.fromkeys(("date", "timestamp", "duration"), Decoder._datetime),
     **dict.fromkeys(("string", "binary", "string_view", "binary_view"), Decoder._text),
-    **dict.fromkeys(("list", "list_view", "map"), Decoder._list),
+    **dict.fromkeys(LISTS, Decoder._list),
+    "map": Decoder._ragged,
 }
 
 
 def decode(table: Table, request: Request) -> dict[str, Any]:
     """Return each column's tree by its path; raise one error for all columns that are refused."""
     options, target = request.options, request.target
-    encode, datetimes = options.is_encoded, target.has_datetime64
+    encode, datetimes, lists = options.is_encoded, target.has_datetime64, options.list_policy
     if not isinstance(options.nulls, dict):  # one policy, and so one decoder, for all columns
-        decoder = Decoder(nulls.parse(options.nulls, None), encode, datetimes)
+        decoder = Decoder(nulls.parse(options.nulls, None), encode, datetimes, lists)
         return map_columns(table, lambda label, path, column: decoder.decode(column))
 
     def tree(label: Hashable, path: str, column: Column) -> Any:
-        return Decoder(nulls.parse(options.nulls, label), encode, datetimes).decode(column)
+        return Decoder(nulls.parse(options.nulls, label), encode, datetimes, lists).decode(column)
 
     return map_columns(table, tree)
 
@@ -306,19 +348,54 @@ def _no_tensor_type(field: Field, fixes: Sequence[Fix]) -> UnsupportedConversion
     return UnsupportedConversionError("", why, code="no-tensor-type", fixes=fixes or [_OBJECTS])
 
 
-def _refuse_inner_nulls(column: Column, levels: Sequence[Column]) -> None:
-    """Refuse nulls inside lists; the elements of a list that is itself null do not count."""
+def _is_number(field: Field) -> bool:
+    return field.kind in ("number", "bool") and field.extension in ("", "arrow.bool8")
+
+
+def _is_of_numbers(field: Field) -> bool:
+    """Whether a list holds numbers, or lists of them."""
+    inner = field.children[0]
+    while inner.kind in (*LISTS, "fixed_list") and not inner.extension:
+        inner = inner.children[0]
+    return _is_number(inner)
+
+
+def _arranged(flat: Source, tensors: Tensors, rows: int) -> Source:
+    """Return the elements of lists as one tensor."""
+    if tensors.gather is None:
+        return reshaped(flat, (rows, *tensors.shape))
+    return gathered(flat, tensors, rows)
+
+
+def _with_rows(mask: Source, column: Column) -> Source:
+    """Return a mask of elements that is also True in each row that is null."""
+    if not column.null_count:
+        return mask
+
+    def host() -> Array:
+        out = mask.host().copy()
+        out[column.mask().host()] = True
+        return out
+
+    return _with(mask, replace(mask.view, ptr=0), host)
+
+
+def _nulls_inside(column: Column, levels: Sequence[Column], in_rows: bool) -> int:
+    """Return the number of nulls inside lists; those inside a list that is itself null do not count.
+
+    With `in_rows`, each row has as many items, so that those of null rows can be found: then lists with nulls
+    are counted.
+    """
     count = sum(level.null_count for level in levels)
-    if not count:
-        return
-    hidden: Array | None = None
-    if column.null_count and column.device.is_host:
-        hidden = column.mask().host()
-        rows = [level.mask().host().reshape(column.length, -1).any(axis=1) for level in levels]
-        count = int(np.count_nonzero(np.logical_or.reduce(rows) & ~hidden))
-    if count:
-        noun = "nulls inside its lists" if hidden is None else "lists with nulls inside"
-        raise LossyConversionError("", f"it has {noun}: {count:,}", code="nulls", fixes=(_OBJECTS, _JOINED))
+    if not count or not (in_rows and column.null_count and column.device.is_host):
+        return count
+    hidden = column.mask().host()
+    rows = [level.mask().host().reshape(column.length, -1).any(axis=1) for level in levels]
+    return int(np.count_nonzero(np.logical_or.reduce(rows) & ~hidden))
+
+
+def _refused_nulls(count: int, fixes: Sequence[Fix]) -> LossyConversionError:
+    return LossyConversionError("", f"it has nulls inside its lists: {count:,}", code="nulls", fixes=fixes)
 
 
 def _each(tree: Any, change: Callable[[TensorLeaf], Any]) -> Any:

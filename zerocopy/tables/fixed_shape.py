@@ -2,6 +2,7 @@
 
 This is a canonical extension type of Arrow's columnar format: its storage is a fixed-size
 list; its metadata, in JSON, holds the shape and the permutation of the dimensions.
+``lists="variable"`` makes lists with offsets of it, which DuckDB and Spark expect.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import json
 from dataclasses import replace
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.protocols.arrow_schema import Field
@@ -100,3 +103,17 @@ def _nested(rows: Any, shape: Any, pa: Any) -> Any:
         inner = pa.FixedSizeListArray.from_arrays(inner, size)
     kind, bitmap = pa.list_(inner.type, shape[0]), rows.buffers()[:1]
     return pa.Array.from_buffers(kind, len(rows), bitmap, rows.null_count, rows.offset, [inner])
+
+
+def variable_lists(array: Any, pa: Any) -> Any:
+    """Return lists of one length as lists with offsets, whose values alias those of `array`."""
+    if isinstance(array.type, pa.FixedShapeTensorType):
+        array = nested_lists(pa.chunked_array([array]), pa).chunk(0)
+    if not pa.types.is_fixed_size_list(array.type):
+        return array
+    size, count = array.type.list_size, len(array)
+    values = variable_lists(array.values.slice(array.offset * size, count * size), pa)
+    is_wide = count * size > np.iinfo(np.int32).max
+    offsets = np.arange(0, (count + 1) * size, size) if size else np.zeros(count + 1, np.int64)
+    kind = pa.LargeListArray if is_wide else pa.ListArray
+    return kind.from_arrays(pa.array(offsets.astype(np.int64 if is_wide else np.int32)), values)

@@ -59,9 +59,8 @@ def plan(table: Table, request: Request) -> Plan:
     """
     table = _without_index(table, request)
     leaves = _leaves(table, request)
-    # One column of vectors is the matrix.
-    is_matrix = len(leaves) == 1 and leaves[0].source.view.ndim == 2
-    source = leaves[0].source if is_matrix else _source(table, leaves, request)
+    is_lists = len(leaves) == 1 and leaves[0].source.view.ndim == 2
+    source = _of_lists(leaves[0].source, request) if is_lists else _source(table, leaves, request)
     array_plan = request.plan_array(source, request.copy)
     dtype = leaves[0].datetime_dtype if leaves else ""
     convert = array_plan.run
@@ -87,8 +86,8 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
     leaves: list[TensorLeaf] = []
     refused: dict[Hashable, ZeroCopyError] = {}
     for label, tree in zip(table.labels, decode(table, request).values(), strict=True):
-        dimensions = tree.source.view.ndim if isinstance(tree, TensorLeaf) else 0
-        if dimensions == 1 or (dimensions == 2 and len(table.columns) == 1):
+        ndim = tree.source.view.ndim if isinstance(tree, TensorLeaf) else 0
+        if ndim == 1 or (ndim == 2 and len(table.columns) == 1):
             leaves.append(tree)
             continue
         why = "it is not plain numbers, and a matrix cannot hold their meaning"
@@ -96,6 +95,8 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
         if isinstance(tree, TensorLeaf):
             shape = tree.source.view.shape[1:]
             why = f"it is a column of tensors of shape {shape}, and a matrix has two dimensions"
+            if len(shape) == 1:
+                fixes = (Fix(options={"columns": [label]}, effect="takes it alone"), _COLUMNS)
         elif request.options.nulls is not None and isinstance(tree, Masked):
             why, fixes = "it would have a mask, and a matrix is one tensor", NO_MASK
         refused[label] = UnsupportedConversionError("", why, code="not-numbers", fixes=fixes)
@@ -133,6 +134,23 @@ def _listed(labels: list[Hashable]) -> str:
     return ", ".join(map(repr, labels[:4])) + (f" and {more} more" if more > 0 else "")
 
 
+def _of_lists(source: Source, request: Request) -> Source:
+    """Return the one column of lists of a table as its matrix."""
+    view = source.view
+    if request.options.layout != "matrix:F" or min(view.shape) <= 1:
+        return source
+    rows = view.shape[0] * view.dtype.itemsize
+    reason = _other_order("row by row", "F")
+    by_column = replace(view, ptr=0, strides=(view.dtype.itemsize, rows), readonly=False)
+    if request.target.copy_reasons(by_column):
+        return source  # the target requires row-major memory
+
+    def host() -> Array:
+        return np.asfortranarray(on_device.fetch(source))
+
+    return Source(source.name, by_column, host, source.protocol, (*source.reasons, reason), obj=by_column)
+
+
 # -- alias or copy ----------------------------------------------------------------
 
 
@@ -153,13 +171,7 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
             reasons.append(_SEPARATE)
         elif order and not _in_order(order, strides, (table.length, len(leaves))):
             stored = "column by column" if order == "C" else "row by row"
-            reasons.append(
-                Reason(
-                    f'it is stored {stored}, and layout="matrix:{order}" was requested',
-                    code="memory-order",
-                    fixes=[Fix(options={"layout": "matrix"}, effect="takes either order")],
-                )
-            )
+            reasons.append(_other_order(stored, order))
         else:
             alias = _alias(table, sources, strides)
             # If a copy is needed, make it here: the planner's copy has neither row blocks nor an order.
@@ -176,6 +188,14 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
     )
     source = _written(table, leaves, "C", request, reasons)
     return on_device.via_host(replace(source, view=replace(source.view, device=first)))
+
+
+def _other_order(stored: str, order: str) -> Reason:
+    return Reason(
+        f'it is stored {stored}, and layout="matrix:{order}" was requested',
+        code="memory-order",
+        fixes=[Fix(options={"layout": "matrix"}, effect="takes either order")],
+    )
 
 
 def _strides(views: list[StridedView]) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy.dtype import DType
 from zerocopy.errors import Fix, LossyConversionError, Reason
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import contiguous_strides
@@ -113,13 +114,18 @@ class Nulls:
             why = f"it has nulls and is {values.view.dtype}, which has no NaN"
             raise LossyConversionError("", why, code="nulls", fixes=_OTHERS)
         value = math.nan if self.mode == "nan" else self.value
-        if not _fits(value, storage):
+        if not fits(value, storage):
             why = f"it has nulls and is {values.view.dtype}, which cannot hold {value!r}"
             raise LossyConversionError("", why, code="nulls", fixes=_OTHERS)
         return storage.type(value)
 
 
-def _fits(value: Any, storage: np.dtype[Any]) -> bool:
+def fixes_for(dtype: DType) -> tuple[Fix, ...]:
+    """Return the fixes for nulls among numbers of a type."""
+    return _FLOATS if dtype.storage.kind in "fc" else _OTHERS
+
+
+def fits(value: Any, storage: np.dtype[Any]) -> bool:
     """Whether a type holds a value; a float may be rounded, nothing else may change."""
     kind = storage.kind
     if kind == "b" or isinstance(value, bool):

@@ -6,12 +6,16 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from zerocopy.casting.option import DTypeOption
     from zerocopy.framework import Framework
     from zerocopy.plan import Plan
     from zerocopy.source import Source
+    from zerocopy.tables.lists import Lists
 
+_LISTS = ("dense", "pad", "ragged", "variable")
 _LAYOUTS = ("columns", "matrix", "matrix:C", "matrix:F", "records")
 
 
@@ -33,6 +37,9 @@ class Options:
     names: Sequence[str] | None = None
     index: Any = None
     connection: Any = None
+    lists: str | None = None
+    pad: Any = None
+    max_length: int | None = None
 
     def __post_init__(self) -> None:
         if self.layout is not None and self.layout not in _LAYOUTS:
@@ -50,6 +57,7 @@ class Options:
         for key, words in self.encode.items() if isinstance(self.encode, Mapping) else ():
             if isinstance(words, Iterator):
                 raise ValueError(f"encode[{key!r}] is a list of words, not the iterator {words!r}")
+        self._check_lists()
         if not (self.index is None or isinstance(self.index, bool) or _is_list(self.index)):
             raise ValueError(f"index is True, False, None or the labels of the rows, not {self.index!r}")
         if self.nulls is not None:
@@ -57,6 +65,28 @@ class Options:
 
             for value in self.nulls.values() if isinstance(self.nulls, dict) else [self.nulls]:
                 nulls.parse(value, None)
+
+    def _check_lists(self) -> None:
+        if self.lists is not None and self.lists not in _LISTS:
+            raise ValueError(f"lists is one of {', '.join(map(repr, _LISTS))}, not {self.lists!r}")
+        for name in ("pad", "max_length"):
+            if getattr(self, name) is not None and self.lists != "pad":
+                raise ValueError(f'{name} applies to lists="pad"; pass both')
+        length = self.max_length
+        if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 0):
+            raise ValueError(f"max_length is a number of elements, 0 or more, not {length!r}")
+        if self.pad is not None and not isinstance(self.pad, (int, float, complex, np.generic)):
+            raise ValueError(f"pad is a number or a bool, not {self.pad!r}")
+
+    @property
+    def list_policy(self) -> Lists:
+        """The policy for columns of lists: lists of one length are tensors, but for ``encode=``."""
+        from zerocopy.tables.lists import Lists
+
+        if self.lists is None:
+            return Lists("refuse" if self.is_encoded else "dense")
+        pad = self.pad.item() if isinstance(self.pad, np.generic) else self.pad
+        return Lists(self.lists, 0 if pad is None else pad, self.max_length)
 
     @property
     def is_encoded(self) -> bool:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from zerocopy.dtype import DType
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.protocols.arrow_c import read_array
+from zerocopy.protocols.arrow_schema import read_schema
 from zerocopy.source import Source
+from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
+from zerocopy.tables.fixed_shape import variable_lists
 from zerocopy.tables.hub import hub
 from zerocopy.tables.options import Request
 from zerocopy.tables.summary import combine_plans, copy_required, map_columns, paths, plan_to_run
+from zerocopy.tables.tensor_column import TensorColumn
 
 _COPY_TRUE = Reason("copy=True was requested", code="copy-requested")
 _IMMUTABLE = Reason(
@@ -26,10 +32,12 @@ _IMMUTABLE = Reason(
 def plan(table: Table, request: Request) -> Plan:
     """Return the plan of a table or a column for a framework that has tables."""
     target, options = request.target, request.options
-    for name in ("nulls", "encode"):
-        if getattr(options, name) is not None:
+    for name in ("nulls", "encode", "lists"):
+        if getattr(options, name) not in (None, "variable"):
             why = f"{name}= applies to tensors, and {target.name} has nulls and types of its own"
             raise UnsupportedConversionError("", why, code="option-value", fixes=[Fix(options={name: None})])
+    if options.lists == "variable":
+        table = replace(table, columns=[_variable(column) for column in table.columns], obj=None)
     own = map_columns(table, lambda label, path, column: tuple(target.column_reasons(column))).values()
     by_type = [(*why, *more) for why, more in zip(own, target.table_reasons(table), strict=True)]
     reasons = by_type
@@ -61,6 +69,20 @@ def plan(table: Table, request: Request) -> Plan:
     if not all(copied):
         warnings += target.alias_warnings(original)
     return combine_plans(table, target, leaves, run, warnings)
+
+
+def _variable(column: Column) -> Column:
+    """Return a tensor of several dimensions as a column of lists with offsets; another column unchanged."""
+    if not isinstance(column, TensorColumn) or column.field is not None or column.source.view.ndim < 2:
+        return column
+
+    @cache
+    def arrow() -> Any:
+        return variable_lists(column.arrow(), hub().module())
+
+    field = read_schema(arrow().type.__arrow_c_schema__())
+    reasons = column.arrow_reasons()
+    return ArrowColumn(column.name, field, lambda: [read_array(arrow())], column.length, arrow, reasons)
 
 
 def _is_partial(column: Column, copied: bool) -> bool:

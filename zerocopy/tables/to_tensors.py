@@ -117,6 +117,8 @@ def plan_leaves(
         if leaf.constant:
             nbytes = leaf.source.view.nbytes
             plan = replace(plan, zero_copy=False, copied_bytes=0, aliased_bytes=0, new_bytes=nbytes)
+        if leaf.step:
+            plan = replace(plan, steps=(leaf.step, *plan.steps))
         plans[path] = plan
         make, dtype = plan.run, leaf.datetime_dtype
         assert make is not None

@@ -1,0 +1,241 @@
+"""``lists=``: columns of lists of numbers as tensors, against the rows that their framework reads."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.table_cases import TENSORS, pa
+from hypothesis import given, strategies as st
+
+import zerocopy as zc
+
+pl = pytest.importorskip("polars")
+duckdb = pytest.importorskip("duckdb")
+
+ROWS = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]
+VIEWS = pa.list_view(pa.float32())
+
+
+def arrow(kind: Any = None, rows: Any = ROWS) -> Any:
+    return pa.table({"e": pa.array(rows, kind or pa.list_(pa.float32()))})
+
+
+#: Columns with the rows `ROWS`, and whether their elements lie in one piece of memory in this order.
+SOURCES: dict[str, tuple[Any, bool]] = {
+    "list": (arrow, True),
+    "large list": (lambda: arrow(pa.large_list(pa.float32())), True),
+    "list view": (lambda: arrow(VIEWS), True),
+    "fixed-size list": (lambda: arrow(pa.list_(pa.float32(), 3)), True),
+    "sliced": (lambda: arrow(rows=[[0.0], *ROWS, [1.0, 2.0]]).slice(1, 3), True),
+    "chunked": (lambda: pa.concat_tables([arrow(rows=ROWS[:1]), arrow(rows=ROWS[1:])]), False),
+    "empty chunks": (lambda: pa.concat_tables([arrow(rows=[]), arrow(), arrow(rows=[])]), True),
+    "views in another order": (
+        lambda: pa.table(
+            {
+                "e": pa.ListViewArray.from_arrays(
+                    [6, 3, 0], [3, 3, 3], pa.array([7, 8, 9, 4, 5, 6, 1, 2, 3], pa.float32())
+                )
+            }
+        ),
+        False,
+    ),
+    "polars List": (lambda: pl.DataFrame({"e": pl.Series(ROWS, dtype=pl.List(pl.Float32))}), True),
+    "polars Array": (lambda: pl.DataFrame({"e": pl.Series(ROWS, dtype=pl.Array(pl.Float32, 3))}), True),
+    "duckdb": (lambda: duckdb.sql(f"SELECT unnest({ROWS}::FLOAT[][]) AS e"), False),
+}
+
+
+@pytest.mark.parametrize("to", TENSORS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_lists_of_one_length_are_a_tensor(source: str, to: str) -> None:
+    make, is_one_piece = SOURCES[source]
+    table = make()
+    made = zc.convert(table, to)["e"]
+    assert zc.convert(made, "numpy").tolist() == ROWS
+    matrix = zc.convert(make(), to, layout="matrix")
+    assert zc.convert(matrix, "numpy").tolist() == ROWS
+    if is_one_piece and to == "torch":
+        assert zc.shares_memory(table, made)
+        plan = zc.explain(table, to)
+        assert (plan.zero_copy and "one length, 3" in str(plan)) or source in (
+            "fixed-size list",
+            "polars Array",
+        )
+        assert zc.convert(table, to, copy=False)["e"].data_ptr() == made.data_ptr()
+
+
+def test_an_alias_keeps_the_elements_alive() -> None:
+    table = arrow()
+    made = zc.convert(table, "torch")["e"]
+    del table
+    gc.collect()
+    assert made.tolist() == ROWS
+
+
+def test_several_chunks_and_other_orders_need_a_copy() -> None:
+    for source in ("chunked", "views in another order"):
+        with pytest.raises(zc.CopyRequiredError):
+            zc.convert(SOURCES[source][0](), "numpy", copy=False)
+
+
+def test_a_column_becomes_one_tensor() -> None:
+    column = arrow()["e"].chunk(0)
+    assert zc.convert(column, "numpy").tolist() == ROWS
+    assert zc.convert(column, "torch", lists="dense").tolist() == ROWS
+    assert zc.convert(column, "torch").is_nested
+    assert zc.convert(column, "torch", lists="ragged").is_nested
+    assert zc.convert(pl.Series(ROWS), "torch").tolist() == ROWS
+
+
+@pytest.mark.parametrize("rows", [[[1], [2, 3]], [[], [1]], [[1, 2], None, [3]]])
+def test_other_lengths_are_refused_and_the_fixes_work(rows: Any) -> None:
+    x = pa.table({"e": rows})
+    with pytest.raises(zc.UnsupportedConversionError, match="different lengths: row") as caught:
+        zc.convert(x, "numpy", nulls=0)
+    assert caught.value.code in ("list-lengths", "mixed")
+    for call in caught.value.calls:
+        eval(call, {"zc": zc, "x": x})
+
+
+@given(
+    rows=st.lists(st.none() | st.lists(st.none() | st.integers(-9, 9), max_size=5), max_size=8),
+    limit=st.none() | st.integers(0, 6),
+    start=st.integers(0, 3),
+)
+def test_padding(rows: Any, limit: int | None, start: int) -> None:
+    table = pa.table({"e": pa.array(rows, pa.list_(pa.int64()))}).slice(start)
+    rows = rows[start:]
+    values, mask = zc.convert(table, "numpy", lists="pad", pad=77, max_length=limit, nulls="mask")["e"]
+    cut = [[] if row is None else row[:limit] for row in rows]
+    longest = max(map(len, cut), default=0)
+    assert values.shape == mask.shape == (len(rows), longest)
+    for row, value, hidden in zip(cut, values.tolist(), mask.tolist(), strict=True):
+        padded = [*row, *[None] * (longest - len(row))]
+        assert hidden == [item is None for item in padded]
+        assert [v for v, h in zip(value, hidden, strict=True) if not h] == [
+            x for x in padded if x is not None
+        ]
+    filled = zc.convert(table, "numpy", lists="pad", pad=77, max_length=limit, nulls=88)["e"]
+    for row, original, value in zip(cut, rows, filled.tolist(), strict=True):
+        items = [88 if item is None else item for item in row]
+        assert value == ([88] * longest if original is None else [*items, *[77] * (longest - len(row))])
+
+
+@given(data=st.data(), size=st.integers(0, 3))
+def test_nulls_in_lists_of_one_length(data: Any, size: int) -> None:
+    item = st.none() | st.floats(-9, 9, width=32)
+    row = st.none() | st.lists(item, min_size=size, max_size=size)
+    rows = data.draw(st.lists(row, min_size=1, max_size=6))
+    kind = data.draw(st.sampled_from([pa.list_(pa.float32()), pa.list_(pa.float32(), size), VIEWS]))
+    table = pa.table({"e": pa.array(rows, kind)})
+    filled = zc.convert(table, "numpy", nulls=-1)["e"]
+    # The length of lists that are all null is known only from the type.
+    width = filled.shape[1]
+    assert width == size or not any(rows)
+    expected = [[-1] * width if row is None else [-1 if x is None else x for x in row] for row in rows]
+    assert filled.tolist() == expected
+    values, mask = zc.convert(table, "numpy", nulls="mask")["e"]
+    assert values.shape == filled.shape
+    hidden = [[True] * width if row is None else [x is None for x in row] for row in rows]
+    if mask.ndim == 1:
+        assert mask.tolist() == [row is None for row in rows]
+        assert not any(x is None for row in rows if row is not None for x in row)
+    else:
+        assert mask.tolist() == hidden
+
+
+def test_lists_of_lists() -> None:
+    rows = [[[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]]]
+    for kind in (None, pa.list_(pa.list_(pa.int64(), 2)), pa.list_(pa.large_list(pa.int64()), 3)):
+        table = pa.table({"e": pa.array(rows, kind)})
+        made = zc.convert(table, "torch", copy=False)["e"]
+        assert made.tolist() == rows
+    ragged = pa.table({"e": [[[1, 2]], [[3], [4]]]})
+    with pytest.raises(zc.UnsupportedConversionError, match="inner list 1 has 1"):
+        zc.convert(ragged, "numpy", lists="pad")
+    padded = zc.convert(pa.table({"e": [[[1, 2]], [[3, 4], [5, 6]]]}), "numpy", lists="pad")["e"]
+    assert padded.tolist() == [[[1, 2], [0, 0]], [[3, 4], [5, 6]]]
+
+
+def test_dtype_casts_lists() -> None:
+    made = zc.convert(arrow(), "numpy", dtype="float64")["e"]
+    assert (made.dtype, made.tolist()) == (np.dtype("f8"), ROWS)
+    with pytest.raises(zc.LossyConversionError):
+        zc.convert(arrow(rows=[[0.5]]), "numpy", dtype="int64")
+
+
+def test_booleans_and_empty_tables() -> None:
+    made = zc.convert(pa.table({"b": [[True, False], [False, True]]}), "numpy")["b"]
+    assert made.tolist() == [[True, False], [False, True]]
+    assert zc.convert(arrow(rows=[]), "numpy")["e"].shape == (0, 0)
+    assert zc.convert(arrow(rows=[[], []]), "numpy")["e"].shape == (2, 0)
+
+
+def test_lists_of_text_are_refused_as_before() -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="list<string>, which tensors do not have"):
+        zc.convert(pa.table({"e": [["a"], ["b"]]}), "numpy")
+
+
+def test_encode_keeps_elements_and_offsets() -> None:
+    encoded = zc.convert(arrow(), "numpy", encode=True)["e"]
+    assert encoded.to_pylist() == ROWS
+    assert zc.convert(arrow(), "numpy", encode=True, lists="dense")["e"].tolist() == ROWS
+    assert zc.convert(arrow(), "numpy", lists="ragged")["e"].offsets.tolist() == [0, 3, 6, 9]
+
+
+@pytest.mark.parametrize("to", ["pyarrow", "polars", "duckdb", "pandas"])
+def test_a_matrix_becomes_lists_with_offsets(to: str) -> None:
+    matrix = np.array(ROWS, "f4")
+    table = zc.convert({"e": matrix}, to, lists="variable")
+    back = zc.convert(table, "pyarrow")
+    assert pa.types.is_list(back.schema.field("e").type) or pa.types.is_large_list(
+        back.schema.field("e").type
+    )
+    assert back["e"].to_pylist() == ROWS
+    if to == "pyarrow":
+        assert zc.shares_memory(matrix, table)
+    cube = zc.convert({"e": np.arange(12).reshape(2, 3, 2)}, "pyarrow", lists="variable")
+    assert cube["e"].to_pylist() == np.arange(12).reshape(2, 3, 2).tolist()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lists": "dens"},
+        {"pad": 1},
+        {"max_length": 2},
+        {"lists": "pad", "max_length": -1},
+        {"lists": "pad", "pad": "x"},
+    ],
+)
+def test_invalid_options(options: Any) -> None:
+    with pytest.raises(ValueError, match=r"lists|pad|max_length"):
+        zc.convert(arrow(), "numpy", **options)
+
+
+def test_a_value_that_the_elements_cannot_hold_is_refused() -> None:
+    with pytest.raises(zc.LossyConversionError, match=r"cannot hold pad=1\.5"):
+        zc.convert(pa.table({"e": [[1], [2, 3]]}), "numpy", lists="pad", pad=1.5)
+
+
+def test_offsets_that_go_down_are_refused() -> None:
+    kind, elements = pa.list_(pa.int64()), [pa.array(range(6))]
+    for offsets in ([0, 4, 2, 6], [0, 2, 0, 2]):
+        buffers = [None, pa.py_buffer(np.array(offsets, "i4"))]
+        table = pa.table({"e": pa.ListArray.from_buffers(kind, 3, buffers, children=elements)})
+        for lists in ("dense", "pad"):
+            with pytest.raises(zc.UnsupportedConversionError, match="offsets go down"):
+                zc.convert(table, "numpy", lists=lists)
+
+
+def test_views_outside_the_elements_are_refused() -> None:
+    kind, elements = pa.list_view(pa.int64()), [pa.array(range(6))]
+    for offsets, sizes in (([0, 5], [2, 2]), ([-1, 0], [2, 2]), ([0, 2**31 - 1], [2, 2**31 - 1])):
+        buffers = [None, *(pa.py_buffer(np.array(part, "i4")) for part in (offsets, sizes))]
+        table = pa.table({"e": pa.ListViewArray.from_buffers(kind, 2, buffers, children=elements)})
+        for lists in ("dense", "pad"):
+            with pytest.raises(zc.UnsupportedConversionError, match="it has 6 elements"):
+                zc.convert(table, "numpy", lists=lists)

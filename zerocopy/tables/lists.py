@@ -1,0 +1,278 @@
+"""``lists=``: columns of lists of numbers as one more dimension, or padded to one length.
+
+Lists of one length lie in memory as the rows of a matrix: the values of an Arrow list column are an alias
+of it, because the offsets only state what the length says ("Variable-size List Layout").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
+from zerocopy.source import Array, Source
+from zerocopy.strided_view import contiguous_strides
+from zerocopy.tables import on_device
+from zerocopy.tables.column import Column
+from zerocopy.tables.nulls import fits
+
+#: Elements that are padded at a time, because each needs an index of 8 bytes.
+_BLOCK = 1 << 18
+LISTS = ("list", "list_view")
+_PAD = Fix(options={"lists": "pad"}, effect="pads them to one length")
+_RAGGED = Fix(options={"lists": "ragged"}, effect="gives their elements and offsets")
+_BUILD = "build it from offsets that never go down"
+_VIEWS = Reason("its lists are views, which lie in another order", code="list-views")
+_NULLS = Reason("its null rows have no elements", code="nulls")
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The policy for columns of lists.
+
+    Attributes
+    ----------
+    mode : str
+        ``"dense"``: one more dimension. ``"pad"``: the same, with the length of the longest list.
+        ``"ragged"``: elements and offsets. ``"refuse"``: none of them.
+    pad : number or bool
+        The value after the last element of a shorter list.
+    max_length : int, optional
+        With ``"pad"``: elements after these are left out.
+    """
+
+    mode: str = "refuse"
+    pad: Any = 0
+    max_length: int | None = None
+
+
+#: For callers that take no lists.
+REFUSED = Lists()
+
+
+class Rows(NamedTuple):
+    """Where the lists of a column are in its items, of which the first used one is number 0."""
+
+    starts: Array
+    lengths: Array
+    items: Column
+
+    @property
+    def in_order(self) -> bool:
+        """Whether each list begins where the one before it ends."""
+        return bool((self.starts[1:] == self.starts[:-1] + self.lengths[:-1]).all())
+
+
+class Tensors(NamedTuple):
+    """Lists of one shape: the shape, their elements one after the other, and how rows are made of them.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape of each row.
+    elements : Column
+        The elements of all lists.
+    levels : list of Column
+        The lists within the lists.
+    gather : tuple of ndarray, optional
+        The rows that have elements, and the item with which each of these begins, if rows and items are
+        not in one order; and why.
+    """
+
+    shape: tuple[int, ...]
+    elements: Column
+    levels: list[Column]
+    gather: tuple[Array, Array, Reason] | None = None
+
+
+def rows_of(column: Column) -> Rows:
+    """Return where the lists of a column of kind ``list`` or ``list_view`` are; it has rows.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The offsets go down, or lists lie outside the elements.
+    """
+    assert column.field is not None
+    offsets = on_device.fetch(column.offsets())
+    if column.field.kind == "list_view":
+        # In 64 bits, in which the sum of an offset and a size cannot overflow.
+        starts, lengths = offsets.astype(np.int64), on_device.fetch(column.sizes()).astype(np.int64)
+        first, stop = int(starts.min()), int((starts + lengths).max())
+        if first < 0 or stop > column.child().length:
+            why = f"its lists go from {first:,} to {stop:,}, and it has {column.child().length:,} elements"
+            raise UnsupportedConversionError("", why, _BUILD, code="invalid-offsets")
+    else:
+        starts, lengths = offsets[:-1], offsets[1:] - offsets[:-1]
+        first, stop = int(offsets[0]), int(offsets[-1])  # the importer of the memory has checked these
+    if int(lengths.min()) < 0:
+        row = int((lengths < 0).argmax())
+        raise UnsupportedConversionError(
+            "", f"its offsets go down at [{row + 1}]", _BUILD, code="invalid-offsets"
+        )
+    return Rows(starts - first if first else starts, lengths, column.items(first, stop - first))
+
+
+def tensors_of(column: Column, is_inner: bool = False) -> Tensors:
+    """Return a column of lists, or of lists of lists, as tensors of one shape.
+
+    With `is_inner`, the column is that of the items of lists.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The lists have different lengths.
+    """
+    shape, level, levels = [], column, [column]
+    gather = None
+    while level.field is not None and not level.field.extension:
+        if level.field.kind == "fixed_list":
+            size, items = level.field.list_size, level.child()
+        elif level.field.kind in LISTS:
+            size, items, moved = _one_length(level, is_outer=level is column and not is_inner)
+            gather = gather or moved
+        else:
+            break
+        shape.append(size)
+        levels.append(level := items)
+    return Tensors(tuple(shape), levels.pop(), levels[1:], gather)
+
+
+def _one_length(column: Column, is_outer: bool) -> tuple[int, Column, tuple[Array, Array, Reason] | None]:
+    """Return the length of all lists of a column, their items, and how rows are made of these."""
+    if not column.length:
+        return 0, column.items(0, 0), None
+    rows = rows_of(column)
+    size = int(rows.lengths[0])
+    if bool((rows.lengths == size).all()):
+        if column.field is not None and (column.field.kind == "list" or rows.in_order):
+            return size, rows.items, None
+        if is_outer:
+            return size, rows.items, (np.arange(column.length), rows.starts, _VIEWS)
+    present = (
+        np.flatnonzero(~on_device.fetch(column.mask())) if column.null_count else np.arange(column.length)
+    )
+    size = int(rows.lengths[present[0]]) if len(present) else 0
+    others = np.flatnonzero(rows.lengths[present] != size)
+    if not len(others) and is_outer:
+        return size, rows.items, (present, rows.starts[present], _NULLS if column.null_count else _VIEWS)
+    noun = "row" if is_outer else "inner list"
+    if not len(others):
+        why = "its inner lists are views in another order, or have nulls"
+        raise UnsupportedConversionError("", why, code="list-views", fixes=[_RAGGED])
+    row, first = int(present[others[0]]), int(present[0])
+    why = (
+        f"its lists have different lengths: {noun} {row:,} has {int(rows.lengths[row]):,}, "
+        f"and {noun} {first:,} has {size:,}"
+    )
+    fixes = [_PAD, _RAGGED] if is_outer else [_RAGGED]
+    raise UnsupportedConversionError("", why, code="list-lengths", fixes=fixes)
+
+
+def gathered(flat: Source, tensors: Tensors, rows: int) -> Source:
+    """Return one row for each row of the column, from items in another order; null rows are 0."""
+    assert tensors.gather is not None
+    present, starts, why = tensors.gather
+    size, rest = tensors.shape[0], tensors.shape[1:]
+
+    def host() -> Array:
+        items = flat.host().reshape(-1, *rest)
+        out = np.zeros((rows, *tensors.shape), items.dtype)
+        out[present] = items[starts[:, None] + np.arange(size)]
+        return out
+
+    return _computed(flat, (rows, *tensors.shape), host, why)
+
+
+class Padded:
+    """The lists of a column, each with the length of the longest one.
+
+    Parameters
+    ----------
+    column : Column
+        Of kind ``list`` or ``list_view``.
+    policy : Lists
+        With the value after the last element, and the greatest length.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The items are lists of different lengths themselves.
+    """
+
+    def __init__(self, column: Column, policy: Lists) -> None:
+        if column.length:
+            rows = rows_of(column)
+        else:
+            none = np.zeros(0, np.int64)
+            rows = Rows(none, none, column.items(0, 0))
+        lengths = rows.lengths.astype(np.int64)
+        if column.null_count:
+            lengths[on_device.fetch(column.mask())] = 0
+        longest = int(lengths.max(initial=0))
+        self.length = longest if policy.max_length is None else min(longest, policy.max_length)
+        self._counts, self._starts = np.minimum(lengths, self.length), rows.starts.astype(np.int64)
+        self._policy, self._rows = policy, column.length
+        inner = tensors_of(rows.items, is_inner=True)
+        self.elements, self._rest = inner.elements, inner.shape
+        # Without inner lists, the items are the elements.
+        self.levels = [rows.items, *inner.levels] if inner.shape else []
+        self.why = Reason(
+            f"its lists have different lengths, and are padded to {self.length:,}", code="padded-lists"
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self._rows, self.length, *self._rest)
+
+    def values(self, flat: Source) -> Source:
+        """Return the elements as one tensor, with the padding after the last of each list."""
+        pad, storage = self._policy.pad, flat.view.dtype.storage
+        if not fits(pad, storage):
+            why = f"its elements are {flat.view.dtype}, which cannot hold pad={pad!r}"
+            raise LossyConversionError(
+                "", why, code="lossy", fixes=[Fix(options={"pad": None}, effect="pads with 0")]
+            )
+        return self._spread(flat, pad)
+
+    def mask(self, inner: Source) -> Source:
+        """Return where the padding is, and the elements that are null, at which `inner` is True."""
+        return self._spread(inner, True)
+
+    def _spread(self, flat: Source, pad: Any) -> Source:
+        def host() -> Array:
+            items = flat.host().reshape(-1, *self._rest)
+            out = np.full(self.shape, pad, items.dtype)
+            step = max(1, _BLOCK // max(1, self.length))
+            for low in range(0, self._rows, step):
+                part = slice(low, low + step)
+                inside = np.arange(self.length) < self._counts[part, None]
+                index = self._starts[part, None] + np.arange(self.length)
+                out[part][inside] = items[index[inside]]
+            return out
+
+        return _computed(flat, self.shape, host, self.why)
+
+
+def _computed(flat: Source, shape: tuple[int, ...], host: Callable[[], Array], why: Reason) -> Source:
+    """Return a source of new memory that is made of the elements `flat`."""
+    view = replace(
+        flat.view,
+        ptr=0,
+        shape=shape,
+        strides=contiguous_strides(shape, flat.view.dtype.itemsize),
+        readonly=False,
+    )
+    source = replace(flat, view=view, host=host, obj=view, reasons=(*flat.reasons, why), writer=None)
+    return source if view.device.is_host else on_device.via_host(source)
+
+
+def described(shape: Sequence[int]) -> str:
+    """Return the step of a plan that says how lists became dimensions."""
+    lengths = " and ".join(f"{size:,}" for size in shape)
+    return f"its lists have one length, {lengths}: " + (
+        "one more dimension" if len(shape) == 1 else "dimensions"
+    )
