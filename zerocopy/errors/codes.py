@@ -141,6 +141,7 @@ CODES: dict[str, str] = {
     "packed-bits": "elements smaller than a byte are packed",
     "padded": "a sparse array has padding",
     "padded-bytes": "bytes are padded with NULs, or cannot be padded again without a loss",
+    "padded-lists": "lists of different lengths are padded to one length",
     "partial-record": "the buffer ends within a record",
     "pool-closed": "the pool was closed",
     "pool-fixed": "the pool cannot be replaced by one with another limit: it writes a log, or serves torch",
