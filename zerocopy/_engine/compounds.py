@@ -12,6 +12,7 @@ from zerocopy import registry
 from zerocopy._engine.planner import Call
 from zerocopy._engine.routes import NO_ROUTES, routes_of, state, store
 from zerocopy.compound.hook import CompoundHook, Layout, Part
+from zerocopy.compound.ragged import RaggedLayout
 from zerocopy.describe import describe_array, translated_errors
 from zerocopy.dtype import DType
 from zerocopy.errors import CopyRequiredError, Fix, ZeroCopyError
@@ -204,11 +205,21 @@ def explain_compound(call: Call, explain: Callable[..., Plan]) -> Plan | None:
         zero_copy=copied == 0 and any(leaf.zero_copy for leaf in leaves.values()),
         copied_bytes=copied,
         aliased_bytes=sum(leaf.aliased_bytes for leaf in leaves.values()),
-        steps=(f"convert its {len(leaves)} parts", f"{call.target.name} joins them"),
+        steps=(
+            f"convert its {len(leaves)} parts",
+            f"{call.target.name} joins them",
+            *_other_form(call, pair),
+        ),
         reasons=tuple(dict.fromkeys(reasons)),
         warnings=(*warnings, *dict.fromkeys(line for leaf in leaves.values() for line in leaf.warnings)),
         leaves=leaves,
     )
+
+
+def _other_form(call: Call, pair: _Pair) -> tuple[str, ...]:
+    """Return the step that names the other form of a column of lists."""
+    is_lists = pair.has_tables and not call.target.tables and isinstance(pair.layout, RaggedLayout)
+    return ('or, if all lists have one length: lists="dense" makes one tensor',) if is_lists else ()
 
 
 def _is_empty_column(call: Call, pair: _Pair) -> bool:
