@@ -209,6 +209,24 @@ def test_headers_of_numpy_1_are_refused(tree: Path) -> None:
     assert "it requires the headers of NumPy 2; this is NumPy 1.26.4" in done.stderr
 
 
+@pytest.mark.full  # .ci/wheels.py compares the real archives
+@gcc
+@pytest.mark.parametrize("target", ["wheel", "sdist"])
+def test_builds_in_two_folders_have_the_same_bytes(tmp_path: Path, target: str) -> None:
+    trees = [small_tree(tmp_path / "tree"), small_tree(tmp_path / "another" / "folder")]
+    for path in trees[1].rglob("*"):
+        os.utime(path, (1e9, 1e9))
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    archives = []
+    for each in trees:
+        done = build(each, target, ZEROCOPY_NATIVE="1", SOURCE_DATE_EPOCH="1700000000")
+        assert done.returncode == 0, done.stderr
+        archives += (each / "out").iterdir()
+    first, second = archives
+    assert first.name == second.name
+    assert first.read_bytes() == second.read_bytes()
+
+
 @pytest.mark.full
 @gcc
 def test_the_sdist_builds_a_wheel_with_the_whole_core(tmp_path: Path) -> None:
