@@ -6,10 +6,12 @@ of ``tests.native.fuzz``, ``helpers.hostile``, ``helpers.frame_samples`` and ``t
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -48,6 +50,9 @@ class Hostile:
     def __init__(self) -> None:
         from helpers.hostile import case, check, generate
 
+        for name in ("torch", "jax", "tensorflow"):  # a conversion through them would import them
+            with contextlib.suppress(ImportError):
+                import_module(name)
         self._builders = [generate.FAMILIES[name][0] for name in self.families]
         self._case, self._check, self._kept = case.Case, check.check, case.KEPT
         self._first, self._count = len(self._kept), 0

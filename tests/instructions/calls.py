@@ -53,7 +53,7 @@ CALLS: dict[str, tuple[str, str]] = {
     "soa_to_aos": (f"{_RECORDS}; y = zc.aos_to_soa(x)", "zc.soa_to_aos(y)"),
 }
 #: Calls of 30 us and more.
-SLOW = {"namespace", "shares_memory"}
+SLOW = {"dtype that casts", "namespace", "shares_memory"}
 
 
 def prepare(name: str) -> Any:
