@@ -22,7 +22,13 @@ from tests.faults.choose import ROOT, Fault
 LIST = Path(__file__).with_name("faults.json")
 # Longer than a tier takes: a fault can make a loop endless.
 _TIMEOUT = {"quick": 1800, "full": 5400}
-_FOLDERS = {"_engine": "engine", "_frameworks": "frameworks", "_native": "native", "compound": "engine"}
+#: Folders of the tests of a part, where they have other names. Those of a framework are in two.
+_FOLDERS = {
+    "_engine": ["engine"],
+    "_frameworks": ["frameworks", "engine"],
+    "_native": ["native"],
+    "compound": ["engine"],
+}
 
 
 class StaleFault(Exception):
@@ -45,8 +51,8 @@ def plant(fault: Fault, tree: Path) -> None:
 def near_tests(fault: Fault) -> list[str]:
     """Return the folders of tests that probably find the fault."""
     name = Path(fault.file).parts[1]
-    folder = ROOT / "tests" / _FOLDERS.get(name, name)
-    return [str(folder.relative_to(ROOT))] if folder.is_dir() else ["tests/engine"]
+    folders = [f"tests/{folder}" for folder in _FOLDERS.get(name, [name])]
+    return folders if (ROOT / folders[0]).is_dir() else ["tests/engine"]
 
 
 def find(fault: Fault, tier: str, jobs: int, near: bool) -> str | None:

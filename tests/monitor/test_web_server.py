@@ -22,7 +22,7 @@ from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web import contents
 from zerocopy.monitor.web.access import HEADERS
 from zerocopy.monitor.web.drawing import MOST_LABELS, ChartView
-from zerocopy.monitor.web.pages import PAGES, Feed
+from zerocopy.monitor.web.pages import PAGES, Feed, applications
 from zerocopy.monitor.web.parts import Chart, Moment
 from zerocopy.monitor.web.server import Server, serve
 
@@ -256,6 +256,13 @@ def test_parts_of_the_memory_are_the_memory_of_the_gpus(name: str) -> None:
     parts = contents.MEMORY_SPLIT.values(Moment(sample, None))
     total = sum(card["memory_total"] or 0 for card in sample["cards"]["cards"])
     assert sum(value or 0 for value in parts.values()) == total
+
+
+def test_a_page_begins_with_the_first_moment() -> None:
+    feed = Feed(ChangingObserver(), every=1.0)
+    feed.read()
+    document = applications(feed, 1.0)["/conversions"].create_document()
+    assert "train.py:42" in str(document.to_json())
 
 
 def test_only_the_newest_moment_has_call_sites() -> None:

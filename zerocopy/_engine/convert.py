@@ -222,7 +222,8 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
             if not call.target.tables:
                 keep_tree(type(obj), to, options)
             return result
-        is_list = isinstance(obj, (list, tuple))  # of numbers; other lists are containers
+        # Of numbers: other lists are containers. isinstance would read __class__, which may raise.
+        is_list = issubclass(type(obj), (list, tuple))
         if not (options or is_list) and (result := by_new_route(obj, to)) is not NotImplemented:
             return result
         if "out" not in options and may_be_compound(call.obj, call.target):
