@@ -106,6 +106,7 @@ def test_gpu_suite_passes_over_stand_ins() -> None:
 
 def test_gpu_suite_passes_over_two_stand_in_devices() -> None:
     passed, skipped = run(
+        "--full",
         "--stand-in-devices=2",
         "tests/gpu/test_gpu_semantics.py",
         "-k",
