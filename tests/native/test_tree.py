@@ -48,9 +48,10 @@ class T(tuple): pass
 class S(list): pass
 Point = collections.namedtuple("Point", "x y")
 ordered = collections.OrderedDict(a=L(1))
-for other in (D(a=L(1)), T([L(1)]), S([L(1)]), Point(L(1), L(2)), ordered, 3, None, "x", {1}):
+for other in (D(a=L(1)), T([L(1)]), S([L(1)]), Point(L(1), L(2)), ordered, None, "x", {1}):
     for around in (lambda x: [x], lambda x: (L(1), x), lambda x: {"a": L(1), "b": {"c": x}}):
         assert refused(around(other)), other
+assert tree((L(1), 3, {"a": 4.5})) == (1, 3, {"a": 4.5})  # numbers among arrays are kept
 for other in (3, None, "x", D(a=L(1))):
     try:
         tree([other])
@@ -168,7 +169,7 @@ def makes():
     return result
 def raises():
     raise KeyboardInterrupt
-for tail in (L(raises), 3):
+for tail in (L(raises), "x"):
     mapping = {"a": L(makes), "b": {"c": tail}}
     for source in ([L(makes), L(makes), tail], (L(makes), [L(makes), tail]), mapping):
         assert refused(source, (KeyboardInterrupt, BufferError))
