@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.arrays import aligned, sample
+from helpers.jax_x64 import enable_x64
 
 import zerocopy as zc
 from zerocopy import registry
@@ -108,7 +109,7 @@ def test_transposed_memory_is_aliased_to_and_from_jax() -> None:
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "float64", "complex128"])
 def test_64_bit_values_are_refused_by_jax_without_x64(dtype: str) -> None:
     x = aligned([2**40 + 5, 1], dtype)
-    with jax.enable_x64(False):
+    with enable_x64(False):
         assert jax.dlpack.from_dlpack(x).dtype.itemsize == x.dtype.itemsize // 2
         for source in (x, torch.from_numpy(x), memoryview(x)):
             for copy in (None, True, False):

@@ -91,3 +91,35 @@ def test_nan_is_missing_where_pandas_reports_it(name: str) -> None:
     result = zc.convert(series, "numpy", nulls="mask")
     mask = result.mask.tolist() if isinstance(result, zc.Masked) else [False] * 3
     assert mask == series.isna().tolist()
+
+
+@pytest.mark.skipif(not hasattr(np.dtypes, "register_dlpack_dtype"), reason="NumPy before 2.5")
+def test_types_that_numpy_itself_exports_by_dlpack(run_python: Callable[..., Any]) -> None:
+    """NumPy 2.5 lets ml_dtypes register types for DLPack in the whole process; ml_dtypes 0.6 does not."""
+    program = """
+        import ml_dtypes, numpy as np, zerocopy as zc
+        from zerocopy.dtype import by_name
+
+        class Producer:
+            def __init__(self, array):
+                self.array = array
+            def __dlpack__(self, **options):
+                return self.array.__dlpack__(**options)
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        targets = [t for t in ("numpy", "jax", "torch") if zc.frameworks()[t].installed]
+        for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+            code = by_name(name).code, by_name(name).bits
+            np.dtypes.register_dlpack_dtype(code, np.dtype(getattr(ml_dtypes, name)))
+            array = np.arange(64).astype(name)
+            assert np.from_dlpack(array).dtype == array.dtype
+            for source in (array, Producer(array)):
+                for to in targets:
+                    result = zc.convert(source, to)
+                    back = zc.convert(result, "numpy")
+                    assert (back.dtype, back.tobytes()) == (array.dtype, array.tobytes()), (name, to)
+                    assert zc.explain(source, to).zero_copy == zc.shares_memory(array, result), (name, to)
+        """
+    completed = run_python(program)
+    assert completed.returncode == 0, completed.stderr

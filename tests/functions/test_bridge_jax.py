@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.jax_x64 import enable_x64
 
 import zerocopy as zc
 
@@ -267,7 +268,7 @@ def test_forward_mode_is_refused() -> None:
 
 def test_64_bit_results_without_x64_are_refused_under_jit() -> None:
     call = bridged(lambda x: x.argmax())
-    with jax.enable_x64(False):
+    with enable_x64(False):
         x = jnp.ones(3)
         for run in (call, jax.jit(call)):
             with pytest.raises(zc.LossyConversionError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.jax_x64 import enable_x64
 from helpers.native_core import (
     REFUSED,
     aligned_copy,
@@ -53,7 +54,7 @@ def _declared():
 
 @pytest.fixture
 def _x32():
-    with jax.enable_x64(False):
+    with enable_x64(False):
         yield
 
 
@@ -114,9 +115,9 @@ def test_64_bits_pass_only_in_64_bit_mode(name, how):
         finally:
             jax.config.update("jax_enable_x64", True)
     else:
-        with jax.enable_x64(False):
+        with enable_x64(False):
             check()
-            with jax.enable_x64(True):
+            with enable_x64(True):
                 assert route(source).dtype == name
             check()
     assert route(source).dtype == name
@@ -127,7 +128,7 @@ def test_the_context_manager_of_one_thread_does_not_change_another():
 
     source, got = aligned(np.arange(4), "float64"), []
     route = memory_route(core.NDArrayExporter(), IMPORTER, fallback=lambda x: None)
-    with jax.enable_x64(False):
+    with enable_x64(False):
         thread = threading.Thread(target=lambda: got.append(route(source)))
         thread.start()
         thread.join()
