@@ -16,6 +16,7 @@ import zerocopy as zc
 from helpers.pasting import pasted
 from helpers.table_cases import KINDS, shaped
 from zerocopy import registry
+from zerocopy.protocols.array_interface import MAX_NDIM
 
 #: The modules that a pasted fix can name.
 MODULES = (
@@ -203,7 +204,7 @@ def arrays() -> dict[str, Callable[[], Any]]:
         "number": lambda: 3.5,
         "string": lambda: "text",
         "generator": lambda: iter([np.zeros(2, "f4")]),
-        "33-d": lambda: np.zeros((1,) * 33, "f4"),
+        "33-d": lambda: np.zeros((1,) * min(33, MAX_NDIM), "f4"),
         "tree": lambda: {"w": [np.arange(4, dtype=">f4")], "s": 3},
         "dict of columns": lambda: {"a": np.arange(3), "b": [1, 2, 3]},
         "dict with a scalar": lambda: {"a": np.arange(3), "b": np.array(3.0)},

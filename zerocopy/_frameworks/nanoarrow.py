@@ -48,6 +48,7 @@ class Nanoarrow(Framework):
     kind = "table"
     root_modules = ("nanoarrow",)
     distribution = "nanoarrow"
+    min_version = "0.7"  # older versions cannot read decimal32 and decimal64
     mutable = False
     forms = ("Array", "ArrayStream")
 

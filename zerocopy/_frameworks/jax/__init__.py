@@ -22,7 +22,7 @@ from zerocopy.dtype import COMPLEX, NATIVE_NAMES, SUBBYTE_NAMES, DType, from_num
 from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_driver, dlpack
-from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
+from zerocopy.protocols.array_interface import ALIGNMENT, MAX_NDIM, misalignment, writable_alias
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
@@ -45,6 +45,7 @@ class Jax(Framework):
     types = ("Array", "ArrayImpl", "numpy")
     root_modules = ("jax", "jaxlib")
     distribution = "jax"
+    max_ndim = MAX_NDIM  # NumPy's, which passes host memory on
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True

@@ -15,7 +15,7 @@ from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_driver, dlpack
-from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy, writable_alias
+from zerocopy.protocols.array_interface import ALIGNMENT, MAX_NDIM, address, aligned_copy, writable_alias
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -42,6 +42,7 @@ class TensorFlow(Framework):
     types = ("Tensor", "EagerTensor")
     root_modules = ("tensorflow",)
     distribution = "tensorflow"
+    max_ndim = MAX_NDIM  # NumPy's, which passes host memory on
     min_version = "2.20"  # the first whose tensors have __dlpack_device__
     device_kinds = ("cpu", "cuda")
     mutable = False
