@@ -215,7 +215,11 @@ class Jax(Framework):
         # numbers than int64 and uint64.
         wide = frozenset(np.dtype(name).num for name in (*_NARROW, "q", "Q"))
 
+        truncates = capsules.import_truncates()
+
         def aligned(capsule: Any) -> Any:
+            if truncates and not config.jax_enable_x64:
+                raise BufferError("JAX's x64 mode is off, and its import may truncate")
             array = import_(capsule)
             if array.dtype.num in wide and not config.jax_enable_x64:
                 raise BufferError("JAX's x64 mode is off")
