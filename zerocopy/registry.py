@@ -28,13 +28,22 @@ ENTRY_POINTS = "zerocopy.frameworks"
 # Held while the tables below change, never to convert or import: the module of an entry point can call
 # register() in one thread while another thread waits for its import.
 _lock = forks.lock()
+
+
+class _Known(dict[type, "Framework"]):
+    """Frameworks by type, or None: in CPython 3.13t, ``dict.get`` spins on the lock that it has."""
+
+    def __missing__(self, cls: type) -> None:
+        return None
+
+
 _known: dict[str, Framework] = {}
 _by_root: dict[str, list[Framework]] = {}
 # Weak references, so that classes created at run time can be freed.
 _by_type: WeakKeyDictionary[type, Framework] = WeakKeyDictionary()
 # Types that their modules define, which last as long as the process. Looking one up takes 40 ns instead of
 # 116, and no lock on free-threaded builds.
-_by_lasting_type: dict[type, Framework] = {}
+_by_lasting_type: _Known = _Known()
 _variants: dict[tuple[str, str], Framework] = {}
 _all_loaded = False
 _listeners: list[Any] = []
@@ -278,10 +287,7 @@ def by_type(cls: type) -> Framework | None:
     The modules that define the type and its bases decide; no framework is imported
     (law 2). A negative answer is not cached (law 3): a framework can be registered later.
     """
-    try:
-        return _by_lasting_type[cls]  # in CPython 3.13t, dict.get spins on the lock that it has
-    except KeyError:
-        framework = _by_type.get(cls)
+    framework = _by_lasting_type[cls] or _by_type.get(cls)
     if framework is not None:
         return framework
     # The file named after the type's root module comes first: loading the other files and

@@ -25,7 +25,11 @@ if not (ROOT / "hatch_build.py").exists():
 LIBRARY = "_core" + sysconfig.get_config_var("EXT_SUFFIX")
 SMALL_CORE = """
 #include <Python.h>
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "zerocopy._native._core"};
+static PyObject *free_locks(PyObject *module, PyObject *nothing) { Py_RETURN_NONE; }
+static PyMethodDef methods[] = {{"free_locks", free_locks, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "zerocopy._native._core", .m_methods = methods
+};
 PyMODINIT_FUNC PyInit__core(void)
 {
     PyObject *module = PyModule_Create(&definition);

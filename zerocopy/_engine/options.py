@@ -33,12 +33,12 @@ class ConvertOptions(ArrayOptions, total=False):
     columns: Sequence[Hashable] | None
     nulls: Any
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None
-    names: Sequence[str] | None
-    index: Any
-    connection: Any
     lists: Literal["dense", "ragged", "pad", "variable"] | None
     pad: Any
     max_length: int | None
+    names: Sequence[str] | None
+    index: Any
+    connection: Any
 
 
 NAMES = tuple(ConvertOptions.__annotations__)

@@ -242,15 +242,17 @@ class BatchPlan:
         self._to_host = plan_for(content, "numpy", **options.decoding)
         self.explain_host = self._to_host.explain
         tree = self._to_host(content)
-        if has_lists(content):
-            if options.lists != "pad":
-                self.to_target = OneShape(converter, options)
-        elif has_fixed_rows(tree):
+        are_dense = options.lists == "dense" or (options.lists is None and not options.is_encoded)
+        lists = has_lists(content)
+        if has_fixed_rows(tree) and not lists:
             self.template = Template(tree, in_order=self.is_matrix)
             self._result = self.template.with_constants(self._to_leaf)
             self.copies = device_copies(options, self.template.pitch, len(self.template.fields))
-        elif options.is_encoded:
+            return
+        if options.is_encoded:
             self.to_target = SharedCategories(converter, empty)
+        if lists and are_dense:
+            self.to_target = OneShape(self.to_target, options)
 
     @property
     def fields(self) -> tuple[Any, ...]:

@@ -34,12 +34,12 @@ class Options:
     columns: Sequence[Hashable] | None = None
     nulls: Any = None
     encode: bool | str | Mapping[Hashable, Any] | None = None
-    names: Sequence[str] | None = None
-    index: Any = None
-    connection: Any = None
     lists: str | None = None
     pad: Any = None
     max_length: int | None = None
+    names: Sequence[str] | None = None
+    index: Any = None
+    connection: Any = None
 
     def __post_init__(self) -> None:
         if self.layout is not None and self.layout not in _LAYOUTS:
