@@ -239,3 +239,19 @@ def test_views_outside_the_elements_are_refused() -> None:
         for lists in ("dense", "pad"):
             with pytest.raises(zc.UnsupportedConversionError, match="it has 6 elements"):
                 zc.convert(table, "numpy", lists=lists)
+
+
+def test_a_refused_table_counts_no_bytes() -> None:
+    """A route delivers columns one after the other; the second of this table is refused."""
+    numbers = np.arange(3.0)
+    good, bad = (pa.table({"id": numbers, "e": [*ROWS[:2], last]}) for last in (ROWS[2], [1.0]))
+    with zc.monitor.record() as recording:
+        for _ in range(2):
+            zc.convert(good, "numpy")
+        counted = recording.totals.aliased_bytes
+        for _ in range(2):
+            with pytest.raises(zc.UnsupportedConversionError):
+                zc.convert(bad, "numpy")
+        totals = recording.totals
+    assert counted == 2 * (3 + 9) * 8  # without the offsets
+    assert (totals.aliased_bytes, totals.refused_calls) == (counted, 2)

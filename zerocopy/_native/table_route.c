@@ -10,7 +10,17 @@ deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArra
     for (int64_t i = 0; result != NULL && i < plan->count; i++) {
         const PlannedColumn *column = &plan->columns[i];
         memory.owner = NULL;
-        if (LIKELY(arrow_column_memory(chunk, column, &memory))) {
+        if (LIKELY(column->kind == NUMBERS)) { /* arrow_chunk_fits has checked it */
+            memory_init(&memory);
+            memory.data = arrow_column_data(chunk, column);
+            memory.ndim = 1;
+            memory.readonly = true;
+            memory.dtype = column->dtype;
+            memory.shape = &chunk->length;
+            memory.strides = NULL;
+            memory.owner = arrow_column_owner(chunk, column);
+        }
+        else if (arrow_column_memory(chunk, column, &memory)) {
             memory.owner = arrow_column_owner(chunk, column);
         }
         PyObject *made = memory.owner == NULL ? NULL
@@ -22,6 +32,20 @@ deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArra
         Py_XDECREF(made);
     }
     return result;
+}
+
+/* Whether all columns of lists of a chunk that fits have one length and no nulls. */
+static bool
+lists_fit(const struct ArrowArray *chunk, const TablePlan *plan)
+{
+    Memory memory;
+    for (int64_t i = 0; i < plan->count; i++) {
+        const PlannedColumn *column = &plan->columns[i];
+        if (column->kind != NUMBERS && !arrow_column_memory(chunk, column, &memory)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Converts a table of one chunk to a dict; NULL with or without an exception. */
@@ -41,7 +65,9 @@ convert_table(TableRoute *route, PyObject *obj, bool is_counted)
     }
     /* The slow path converts tables of several chunks, and reports why it copies them. */
     if (arrow_table_next(&table, &chunk) == 1 && arrow_chunk_fits(&chunk, plan) &&
-        arrow_table_next(&table, &next) == 0) {
+        arrow_table_next(&table, &next) == 0 &&
+        /* What is counted is not taken back, so lists are checked before the first column is delivered. */
+        (!is_counted || !plan->has_lists || lists_fit(&chunk, plan))) {
         result = deliver_columns(route, plan, &chunk, is_counted);
     }
 done:
