@@ -41,8 +41,8 @@ _known: dict[str, Framework] = {}
 _by_root: dict[str, list[Framework]] = {}
 # Weak references, so that classes created at run time can be freed.
 _by_type: WeakKeyDictionary[type, Framework] = WeakKeyDictionary()
-# Types that their modules define, which last as long as the process. Looking one up takes 40 ns instead of
-# 116, and no lock on free-threaded builds.
+# Types that their modules define, which last as long as the process. Looking one up takes half the time that
+# it takes with weak references, and no lock on free-threaded builds.
 _by_lasting_type: _Known = _Known()
 _variants: dict[tuple[str, str], Framework] = {}
 _all_loaded = False

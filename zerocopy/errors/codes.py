@@ -62,7 +62,7 @@ CODES: dict[str, str] = {
     "invalid-sparse": "the parts of a sparse array do not fit together",
     "lazy-view": "the memory differs from the values until a lazy operation is resolved",
     "limit-range": "the limit exceeds the largest one that the C library accepts",
-    "list-lengths": "the lists of a column have different lengths",
+    "list-lengths": "lists, or the cells of a column, have different lengths or depths",
     "list-views": "the lists are views, which can lie in any order",
     "loader-iteration": "an iterator of a loader cannot continue",
     "loader-state": "the state of a loader is of another loader, or damaged",

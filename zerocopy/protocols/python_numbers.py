@@ -149,7 +149,7 @@ def _uneven(level: Sequence[Any], shape: Sequence[int]) -> UnsupportedConversion
         f"and {_place(place, shape)} has {len(level[place]):,}"
     )
     fixes = [_ROWS, _KEEP] if len(shape) == 1 and _are_flat(level) else [_KEEP]
-    return UnsupportedConversionError("", why, code="different-lengths", fixes=fixes)
+    return UnsupportedConversionError("", why, code="list-lengths", fixes=fixes)
 
 
 def _are_flat(level: Sequence[Any]) -> bool:
@@ -164,7 +164,7 @@ def _of_several_depths(level: Sequence[Any], shape: Sequence[int]) -> Unsupporte
         f"it has numbers among lists, and an array has one depth: {_place(number, shape)} is a number, "
         f"and {_place(nested, shape)} a {type(items[nested]).__name__}"
     )
-    return UnsupportedConversionError("", why, code="different-lengths", fixes=[_KEEP])
+    return UnsupportedConversionError("", why, code="list-lengths", fixes=[_KEEP])
 
 
 def _place(index: int, shape: Sequence[int]) -> str:

@@ -117,7 +117,7 @@ def _of_arrays(name: str, cells: list[Array], first: int) -> Source | None:
         raise _differs("dtype", cells, first, "mixed-types", [_stack(np.result_type(*dtypes))])
     if len(set(map(attrgetter("shape"), cells))) > 1:
         flat = set(map(attrgetter("ndim"), cells)) == {1}
-        raise _differs("shape", cells, first, "different-lengths", [_ENCODED] if flat else [])
+        raise _differs("shape", cells, first, "list-lengths", [_ENCODED] if flat else [])
     rows, inner, own = len(cells), cells[first].shape, cells[first].dtype
 
     def host() -> Array:
@@ -140,7 +140,7 @@ def _of_lists(name: str, cells: list[Any], first: int) -> Source | None:
     if len(set(sizes)) > 1:
         place = next(i for i, size in enumerate(sizes) if size != sizes[first])
         why = _rows_differ("length", place, sizes[place], first, sizes[first])
-        raise UnsupportedConversionError("", why, code="different-lengths", fixes=[_ENCODED, _AS_LISTS])
+        raise UnsupportedConversionError("", why, code="list-lengths", fixes=[_ENCODED, _AS_LISTS])
     try:
         array = python_numbers.as_array(cells)
     except ZeroCopyError as error:

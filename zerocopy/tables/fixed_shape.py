@@ -105,15 +105,17 @@ def _nested(rows: Any, shape: Any, pa: Any) -> Any:
     return pa.Array.from_buffers(kind, len(rows), bitmap, rows.null_count, rows.offset, [inner])
 
 
-def variable_lists(array: Any, pa: Any) -> Any:
-    """Return lists of one length as lists with offsets, whose values alias those of `array`."""
+def variable_lists(array: Any, pa: Any, is_wide: bool) -> Any:
+    """Return lists of one length as lists with offsets, whose values alias those of `array`.
+
+    With `is_wide`, the offsets have 64 bits.
+    """
     if isinstance(array.type, pa.FixedShapeTensorType):
         array = nested_lists(pa.chunked_array([array]), pa).chunk(0)
     if not pa.types.is_fixed_size_list(array.type):
         return array
     size, count = array.type.list_size, len(array)
-    values = variable_lists(array.values.slice(array.offset * size, count * size), pa)
-    is_wide = count * size > np.iinfo(np.int32).max
+    values = variable_lists(array.values.slice(array.offset * size, count * size), pa, is_wide)
     offsets = np.arange(0, (count + 1) * size, size) if size else np.zeros(count + 1, np.int64)
     kind = pa.LargeListArray if is_wide else pa.ListArray
     return kind.from_arrays(pa.array(offsets.astype(np.int64 if is_wide else np.int32)), values)

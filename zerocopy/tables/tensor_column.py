@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables import on_device
 from zerocopy.tables.column import Column
 from zerocopy.tables.hub import hub
-
-if TYPE_CHECKING:
-    from zerocopy.tables.column import Column
 
 _BOOL = by_name("bool")
 #: Rows that are searched for nulls at once, so that counting them takes little memory.

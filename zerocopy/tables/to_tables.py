@@ -6,10 +6,14 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
+
+from zerocopy.device import HOST
 from zerocopy.dtype import DType
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.protocols.array_interface import address, aligned_empty
 from zerocopy.protocols.arrow_c import read_array
 from zerocopy.protocols.arrow_schema import read_schema
 from zerocopy.source import Source
@@ -76,11 +80,18 @@ def _variable(column: Column) -> Column:
     if not isinstance(column, TensorColumn) or column.field is not None or column.source.view.ndim < 2:
         return column
 
+    view, pa = column.source.view, hub().module()
+    is_wide = view.size > np.iinfo(np.int32).max
+
     @cache
     def arrow() -> Any:
-        return variable_lists(column.arrow(), hub().module())
+        return variable_lists(column.arrow(), pa, is_wide)
 
-    field = read_schema(arrow().type.__arrow_c_schema__())
+    # The type is that of one row, so that a plan does not copy the others.
+    row = aligned_empty((1, *view.shape[1:]), view.dtype.storage)
+    one = replace(view, ptr=address(row), shape=row.shape, strides=row.strides, device=HOST, owner=row)
+    first = TensorColumn(Source(column.name, one, lambda: row, obj=row))
+    field = read_schema(variable_lists(first.arrow(), pa, is_wide).type.__arrow_c_schema__())
     reasons = column.arrow_reasons()
     return ArrowColumn(column.name, field, lambda: [read_array(arrow())], column.length, arrow, reasons)
 
