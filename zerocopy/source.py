@@ -115,7 +115,8 @@ class HostCopy:
     __slots__ = ("_load", "check")
 
     def __init__(self, load: Callable[[int | None], Array], check: Callable[[], None]) -> None:
-        self._load, self.check = load, check
+        self._load = load
+        self.check: Callable[[], None] = check
 
     def __call__(self, stream: int | None) -> Array:
         return self._load(stream)

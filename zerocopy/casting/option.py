@@ -39,7 +39,7 @@ class DTypeOption:
         self._entries: dict[Hashable, tuple[DType | None, DType]] = {}
         self._labels = frozenset(labels)
         self.checks: list[Callable[[], None]] = []
-        self.record = _record(spec)
+        self.record: np.dtype[Any] | None = _record(spec)
         if self.record is not None:
             spec = {name: field for name in self.record.names or () if _is_number(field := self.record[name])}
         if not isinstance(spec, Mapping):

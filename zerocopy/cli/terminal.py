@@ -59,14 +59,15 @@ class Output:
         if file is None and reconfigure is not None:
             reconfigure(errors="backslashreplace")
         console = Console(highlight=False, file=file, force_jupyter=False)
-        self.plain = file is not None or not console.is_terminal
+        self.plain: bool = file is not None or not console.is_terminal
         if self.plain:
             # Rich would use the width of standard error, so that the text depended on the window.
             columns = os.environ.get("COLUMNS", "")
             console.width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH
-        self.console, self.width = console, console.width
-        self.unicode = not self.plain and console.encoding.lower().startswith("utf")
-        self.signs = _UNICODE if self.unicode else _ASCII
+        self.console: Console = console
+        self.width: int = console.width
+        self.unicode: bool = not self.plain and console.encoding.lower().startswith("utf")
+        self.signs: Signs = _UNICODE if self.unicode else _ASCII
 
     def show(self, *parts: RenderableType) -> None:
         """Print some parts, one below the other."""

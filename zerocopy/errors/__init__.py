@@ -133,7 +133,10 @@ class ZeroCopyError(Exception):
     ) -> None:
         remedy = remedy or "; or ".join(map(str, fixes))
         super().__init__(asked, why, remedy)
-        self.asked, self.why, self.remedy, self.fixes = asked, why, remedy, tuple(fixes)
+        self.asked: str = asked
+        self.why: str = why
+        self.remedy: str = remedy
+        self.fixes: tuple[Fix, ...] = tuple(fixes)
         self.columns: dict[Hashable, Reason] = {}
         self.obstacles: list[tuple[tuple[Hashable, ...], Reason]] = []
         self.calls: tuple[str, ...] = ()
@@ -170,7 +173,7 @@ class ZeroCopyError(Exception):
         self.asked = self.asked if asked is None else asked
         self.why = self.why if why is None else why
         self.remedy = self.remedy if remedy is None else remedy
-        self.args = (self.asked, self.why, self.remedy)
+        self.args: tuple[Any, ...] = (self.asked, self.why, self.remedy)
         return self
 
     @property
@@ -394,4 +397,7 @@ class PoolLimitError(ZeroCopyError, MemoryError):
         source: str = "",
     ) -> None:
         super().__init__(asked, why, remedy)
-        self.requested, self.in_use, self.limit, self.source = requested, in_use, limit, source
+        self.requested = requested
+        self.in_use = in_use
+        self.limit = limit
+        self.source = source

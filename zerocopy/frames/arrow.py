@@ -49,8 +49,8 @@ class Writer:
     def __init__(self) -> None:
         self.nodes: list[int] = []
         self.frames: list[Array] = []
-        self.copied_bytes = 0
-        self.has_extensions = False
+        self.copied_bytes: int = 0
+        self.has_extensions: bool = False
 
     def write(self, array: Any) -> None:
         """Append an array (not chunked) and its children."""

@@ -265,7 +265,8 @@ class Arguments:
     _role = "arguments"
 
     def __init__(self, framework: Framework, asked: str) -> None:
-        self.framework, self.asked = framework, asked
+        self.framework: Framework = framework
+        self.asked: str = asked
 
     def flatten(self, obj: Any, arrays: list[Any], parents: tuple[int, ...] = ()) -> Any:
         """Append the arrays in `obj` to `arrays`, and return the structure without them.

@@ -72,25 +72,23 @@ class Conversions:
     def __init__(
         self, function: Any, to: Any, chosen: tuple[str, ...] | None, returns: Any, options: dict[str, Any]
     ) -> None:
-        self.function, self.to, self.chosen, self.returns, self.options = (
-            function,
-            to,
-            chosen,
-            returns,
-            options,
-        )
-        self.name = str(getattr(function, "__qualname__", None) or type(function).__qualname__)
-        self.parameters = Parameters(function, chosen)
-        self.skipped = self.parameters.skipped
-        self.back_options = {"copy": False} if options.get("copy") is False else {}
-        self.target = resolve(to)
+        self.function = function
+        self.to = to
+        self.chosen = chosen
+        self.returns = returns
+        self.options = options
+        self.name: str = str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+        self.parameters: Parameters = Parameters(function, chosen)
+        self.skipped: frozenset[int] = self.parameters.skipped
+        self.back_options: dict[str, bool] = {"copy": False} if options.get("copy") is False else {}
+        self.target: Framework = resolve(to)
         # A device= or a target without host memory moves arguments, so each call must know their devices.
         moves = "device" in options or "cpu" not in self.target.device_kinds
-        self.fast = not moves and self.parameters.complete
+        self.fast: bool = not moves and self.parameters.complete
         self.routes: Routes = NO_ROUTES
-        self.results = ResultRoutes(self)
+        self.results: ResultRoutes = ResultRoutes(self)
         # Until the first call by the slow path imports the target, its devices are not known.
-        self.several_devices = True
+        self.several_devices: bool = True
 
     def __reduce__(self) -> tuple[Any, ...]:  # routes cannot be pickled
         return Conversions, (self.function, self.to, self.chosen, self.returns, self.options)
@@ -453,10 +451,10 @@ class Parameters:
         self._rest = next((p.name for p in every or () if p.kind is Parameter.VAR_POSITIONAL), None)
         self._others = next((p.name for p in every or () if p.kind is Parameter.VAR_KEYWORD), None)
         self._skips_rest, self._skips_others = self._rest in skipped, self._others in skipped
-        self.complete = not (self._skips_rest or self._skips_others)
-        self.skipped = frozenset(i for i, name in enumerate(self._names) if name in skipped)
+        self.complete: bool = not (self._skips_rest or self._skips_others)
+        self.skipped: frozenset[int] = frozenset(i for i, name in enumerate(self._names) if name in skipped)
         # A keyword of **kwargs may have the name of a positional-only parameter.
-        self.skipped_names = frozenset(
+        self.skipped_names: frozenset[str] = frozenset(
             p.name for p in every or () if p.name in skipped and p.kind is not p.POSITIONAL_ONLY
         )
         self._keywords = {p.name for p in every or () if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}

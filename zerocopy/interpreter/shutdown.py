@@ -43,4 +43,7 @@ def _watch() -> tuple[Callable[[], bool], Callable[[], None], Callable[[], None]
 
 #: ``in_progress() -> bool``; ``park()`` stops a daemon thread during shutdown;
 #: ``wait_for_threads()`` makes shutdown wait until daemon threads can have reached `park`.
+in_progress: Callable[[], bool]
+park: Callable[[], None]
+wait_for_threads: Callable[[], None]
 in_progress, park, wait_for_threads = _watch()

@@ -26,7 +26,8 @@ class RecordSource:
     """
 
     def __init__(self, array: Array, converted: dict[str, Array]) -> None:
-        self.array, self.converted = array, converted
+        self.array = array
+        self.converted = converted
 
     @property
     def rows(self) -> Array:

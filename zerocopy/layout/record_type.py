@@ -16,7 +16,7 @@ class RecordType:
 
     def __init__(self, dtype: np.dtype[Any], fields: tuple[str, ...] | None) -> None:
         self.dtype = dtype
-        self.leaves = leaves(dtype, fields)
+        self.leaves: list[FieldLeaf] = leaves(dtype, fields)
         if fields is not None:
             places = {name: place for place, name in enumerate(fields)}
             self.leaves.sort(key=lambda leaf: places[leaf.path[0]])

@@ -29,7 +29,8 @@ class Chunk:
     """Rows that make up whole batches, which are `cuts` in the order of delivery."""
 
     def __init__(self, plan: BatchPlan, cuts: Sequence[Cut]) -> None:
-        self.plan, self.cuts = plan, cuts
+        self.plan = plan
+        self.cuts = cuts
 
     @property
     def batches(self) -> int:
@@ -130,9 +131,11 @@ class Grid:
     """
 
     def __init__(self, run: Run, before: int, batch: int, drop_last: bool) -> None:
-        self.run, self._before, self.batch = run, before, batch
+        self.run = run
+        self._before = before
+        self.batch = batch
         #: The least rows of a batch.
-        self.least = batch if drop_last else 1
+        self.least: int = batch if drop_last else 1
 
     def done(self, row: int) -> int:
         """Return the number of batches that the shard has delivered after the one that ends at a row."""

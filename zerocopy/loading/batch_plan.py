@@ -17,6 +17,7 @@ from zerocopy.loading.buffers import empty_columns
 from zerocopy.loading.dataset import DecodedRows
 from zerocopy.loading.device import DeviceCopies, device_copies
 from zerocopy.loading.options import LoaderOptions, in_terms_of_loader, opening
+from zerocopy.plan import Plan
 from zerocopy.source import Array
 from zerocopy.tables.column import Table
 from zerocopy.tables.lists import LISTS
@@ -72,7 +73,8 @@ class Template:
         for path, leaf in leaves:
             fields.append(Field(path, leaf.dtype, leaf.shape[1:], offset))
             offset += fields[-1].nbytes
-        self.fields, self.pitch = tuple(fields), offset
+        self.fields: tuple[Field, ...] = tuple(fields)
+        self.pitch: int = offset
         # Nested results take 2 us for each column, so dicts of arrays, the most common batches, skip them.
         flat = type(tree) is dict and all(isinstance(leaf, np.ndarray) for leaf in tree.values())
         self._names = list(tree) if flat else None
@@ -227,20 +229,21 @@ class BatchPlan:
 
     def __init__(self, content: Any, options: LoaderOptions) -> None:
         """Plan `content`, a table or a dict of arrays without rows; refuse types that the target lacks."""
-        self._options, self.is_matrix = options, options.is_matrix
+        self._options = options
+        self.is_matrix: bool = options.is_matrix
         with in_terms_of_loader(options):
             self._prepare(content, options)
 
     def _prepare(self, content: Any, options: LoaderOptions) -> None:
         self.to_target = converter = plan_for(content, options.to, **options.conversion)
-        self.explain_batch = converter.explain
+        self.explain_batch: Callable[[Any], Plan] = converter.explain
         empty = converter(content)
         self._to_leaf = plan_for(np.ndarray, options.to, **options.placement)
-        self.explain_array = self._to_leaf.explain
+        self.explain_array: Callable[[Any], Plan] = self._to_leaf.explain
         if resolve(options.to).kind != "tensor":
             return
         self._to_host = plan_for(content, "numpy", **options.decoding)
-        self.explain_host = self._to_host.explain
+        self.explain_host: Callable[[Any], Plan] = self._to_host.explain
         tree = self._to_host(content)
         are_dense = options.lists == "dense" or (options.lists is None and not options.is_encoded)
         lists = has_lists(content)
@@ -309,7 +312,7 @@ class DecodedPlan(BatchPlan):
                 converter(content.table)  # refuses a type that the target lacks
         else:
             converter = plan_for(content.schema, options.to, **options.conversion)
-        self.to_target = lambda rows: converter(rows.table)
+        self.to_target: Callable[[Any], Any] = lambda rows: converter(rows.table)
 
 
 def plan_batches(content: Any, options: LoaderOptions) -> BatchPlan:

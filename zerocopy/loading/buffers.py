@@ -55,9 +55,10 @@ class BufferCache:
 
         With `allocate`, the buffers are staging memory for copies to devices.
         """
-        self.nbytes, self._allocate = nbytes, allocate
+        self.nbytes = nbytes
+        self._allocate = allocate
         #: Number of buffers allocated so far.
-        self.allocated = 0
+        self.allocated: int = 0
         self._free: deque[_Buffer] = deque(maxlen=keep)
 
     def take(self) -> Array:

@@ -117,9 +117,13 @@ class _Derived(_Rows):
 
     def __init__(self, source: Any, schema: Any, change: Callable[[Any, str], Any]) -> None:
         """``change(rows, place)`` returns the changed rows; `place` names them in messages."""
-        self._source, self.schema, self._change = source, schema, change
-        self.name, self.note, self.only_here = source.name, source.note, source.only_here
-        self.in_memory = source.in_memory
+        self._source = source
+        self.schema = schema
+        self._change = change
+        self.name: str = source.name
+        self.note: str = source.note
+        self.only_here: str = source.only_here
+        self.in_memory: bool = source.in_memory
 
     def empty(self) -> Any:
         return self._change(self._source.empty(), self.name)
@@ -134,7 +138,7 @@ class DerivedDataset(_Derived, Dataset):
 
     def __init__(self, source: Dataset, schema: Any, change: Callable[[Any, str], Any]) -> None:
         super().__init__(source, schema, change)
-        self.groups = source.groups
+        self.groups: Sequence[Group] = source.groups
 
     def read(self, index: int) -> Any:
         group = self.groups[index]
@@ -149,7 +153,7 @@ class DerivedStream(_Derived, Stream):
 
     def __init__(self, source: Stream, schema: Any, change: Callable[[Any, str], Any]) -> None:
         super().__init__(source, schema, change)
-        self.once = source.once
+        self.once: bool = source.once
 
     def batches(self) -> Iterator[Any]:
         tables = self._source.batches()

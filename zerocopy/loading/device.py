@@ -113,8 +113,8 @@ class DeviceCopies:
         self._framework, self._device = framework, device
         self._hook: LoadingHook = hook_of(framework, LoadingHook)
         #: Number of batches that are copied before the consumer asks for them.
-        self.ahead = options.prefetch
-        self.memory = LockedMemory(device)
+        self.ahead: int = options.prefetch
+        self.memory: LockedMemory = LockedMemory(device)
         self._staging = BufferCache(batch_bytes, options.prefetch + 2, self.memory.allocate)
         #: Several threads may iterate over one loader, and share `_started`.
         self._lock = forks.lock()

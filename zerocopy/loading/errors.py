@@ -62,7 +62,8 @@ class ReadError(ZeroCopyError, OSError):
         row_group: int | None = None,
     ) -> None:
         super().__init__(asked, why, remedy, code=code)
-        self.file, self.row_group = file, row_group
+        self.file = file
+        self.row_group = row_group
 
 
 @contextmanager

@@ -90,7 +90,8 @@ class Tracker:
     """Holds the progress of an iteration, which the iterator replaces and the loader reads."""
 
     def __init__(self, progress: Progress, is_exhausted: bool = False) -> None:
-        self.progress, self.is_exhausted = progress, is_exhausted
+        self.progress = progress
+        self.is_exhausted = is_exhausted
 
 
 class BatchIterator:
@@ -119,7 +120,7 @@ class BatchIterator:
         self._ahead = None if copies is None else Ahead(copies)
         self._lock = forks.lock()
         self._item: _Item | None = None
-        self.prefetcher = Prefetcher(partial(_all_chunks, chunks, epochs, counters), ahead)
+        self.prefetcher: Prefetcher = Prefetcher(partial(_all_chunks, chunks, epochs, counters), ahead)
         self._counts = Delivered(self.prefetcher.channel)
         counters.attach(self._counts)
 

@@ -65,7 +65,7 @@ class Order:
     def __init__(self, rows: Sequence[int], seed: int | None = None, epoch: int = 0) -> None:
         """`rows` are the sizes of the groups, which a `seed` permutes."""
         sizes = np.asarray(rows, np.int64)
-        self.groups = np.arange(len(sizes))
+        self.groups: Array = np.arange(len(sizes))
         if seed is not None:
             self.groups = _generator(seed, epoch, _GROUPS).permutation(len(sizes))
         self._ends = np.cumsum(sizes[self.groups], dtype=np.int64)

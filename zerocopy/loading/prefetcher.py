@@ -49,16 +49,19 @@ class Channel:
     def __init__(self, ahead: int) -> None:
         self.ahead = ahead
         #: Its lock is re-entrant: the garbage collector may call `stop` in a thread that holds it.
-        self.lock = forks.lock()
-        self.has_items, self.has_room = Wake(), Wake()
+        self.lock: threading.RLock = forks.lock()
+        self.has_items: Wake = Wake()
+        self.has_room: Wake = Wake()
         #: Items that the thread has made. The first one stays until the consumer has taken all its batches.
         self.items: deque[Any] = deque()
         self.begun: Any = None
-        self.stopped = self.ended = False
+        self.stopped: bool = False
+        self.ended: bool = False
         self.error: BaseException | None = None
         self.thread: threading.Thread | None = None
-        self.pid = os.getpid()
-        self.reader_waited = self.consumer_waited = 0.0
+        self.pid: int = os.getpid()
+        self.reader_waited: float = 0.0
+        self.consumer_waited: float = 0.0
 
     @property
     def weight(self) -> int:
@@ -113,7 +116,8 @@ class Prefetcher:
 
     def __init__(self, items: Callable[[], Iterator[Any]], ahead: int) -> None:
         """Start a thread that iterates over ``items()``; each item has a number of ``batches``."""
-        self.channel = channel = Channel(ahead)
+        channel = Channel(ahead)
+        self.channel: Channel = channel
         thread = threading.Thread(target=_run, args=(channel, items), name="zerocopy-loader", daemon=True)
         channel.thread = thread
         _live.add(channel)

@@ -148,8 +148,11 @@ class Delivered:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel  # not the iterator, so that dropping the iterator ends the thread
-        self.batches = self.rows = self.nbytes = 0
-        self.began = self.last = time.perf_counter()
+        self.batches: int = 0
+        self.rows: int = 0
+        self.nbytes: int = 0
+        self.began: float = time.perf_counter()
+        self.last: float = self.began
 
     def add(self, rows: int, row_bytes: float) -> None:
         """Count a batch."""
@@ -164,7 +167,7 @@ class Counters:
 
     def __init__(self) -> None:
         self._lock = forks.lock()
-        self.groups = 0
+        self.groups: int = 0
         self.skipped: list[Skipped] = []
         self._seconds = {"read": 0.0, "make": 0.0}
         self._iterators: list[Delivered] = []

@@ -52,7 +52,7 @@ class CardReader:
     """
 
     def __init__(self, library: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.seconds = 0.0
+        self.seconds: float = 0.0
         self._library, self._clock = library, clock
         self._nvml: Nvml | None = None
         self._failed: tuple[float, str] | None = None  # when NVML did not start, and why

@@ -166,7 +166,7 @@ class CsvFile:
     """
 
     def __init__(self, path: str, fields: Sequence[Field], append: bool = False) -> None:
-        self.name = "standard output" if path == "-" else path
+        self.name: str = "standard output" if path == "-" else path
         self._fields = fields
         #: The sums of each process: samples omit ended processes after a minute.
         self._seen: dict[tuple[int, float], ConversionRow] = {}

@@ -96,8 +96,9 @@ class Observer:
         cards: Callable[[], Cards] | None = None,
         machine: Callable[[], Machine] | None = None,
     ) -> None:
-        self.directory = default_directory() if directory is None else os.path.abspath(os.fspath(directory))
-        self.pid, self.order = pid, check_order(order)
+        self.directory: str = default_directory() if directory is None else os.path.abspath(directory)
+        self.pid = pid
+        self.order: str = check_order(order)
         #: The samples of the last seconds. Each has one row of conversions a process, with the sums.
         self.history: Ring[Sample] = Ring(keep)
         self._files = RunFiles(self.directory, shown)

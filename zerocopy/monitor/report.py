@@ -223,7 +223,8 @@ class Snapshot(ConversionReport):
     """
 
     def __init__(self, rows: Sequence[ConversionRow], record: ProcessRecord) -> None:
-        self._rows, self.record = rows, record
+        self._rows = rows
+        self.record = record
 
     def _unsorted(self) -> Sequence[ConversionRow]:
         return self._rows

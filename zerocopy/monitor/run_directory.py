@@ -180,7 +180,8 @@ class RunFiles:
     """
 
     def __init__(self, directory: str, shown: float = SHOWN) -> None:
-        self.directory, self._shown = directory, shown
+        self.directory = directory
+        self._shown = shown
         #: The version of each file, and its record.
         self._parsed: dict[str, tuple[tuple[int, int, int], ProcessRecord]] = {}
 

@@ -109,8 +109,9 @@ class Session:
     def __init__(
         self, sites: bool = True, every: float = 0.2, keep: float = 300.0, directory: str | None = None
     ) -> None:
-        self.directory = default_directory() if directory is None else os.path.abspath(directory)
-        self.from_environment = self.adopted = False
+        self.directory: str = default_directory() if directory is None else os.path.abspath(directory)
+        self.from_environment: bool = False
+        self.adopted: bool = False
         self._sites, self._keep = sites, keep
         self._lock = forks.lock()
         self._sampler = Sampler(self._tick, every)

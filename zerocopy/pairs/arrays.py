@@ -131,7 +131,9 @@ class ArrayRow(Row[ArrayCell]):
 
     def __init__(self, origin: str, label: str, data: Array, samples: int | None = None) -> None:
         super().__init__(origin, is_empty=not data.size)
-        self.label, self.data, self.samples = label, data, samples
+        self.label = label
+        self.data = data
+        self.samples = samples
 
     def new_cell(self, target: str) -> ArrayCell:
         dtype, shape = self.data.dtype.name, self.data.shape
@@ -141,7 +143,7 @@ class ArrayRow(Row[ArrayCell]):
         # Copy with NumPy, because users' arrays are usually not 64-byte aligned, unlike the data.
         native = registry.by_name(self.origin) is registry.by_type(type(self.data))
         to = FrameworkName(self.origin)
-        self.source = self.data.copy() if native else zerocopy.convert(self.data, to=to, copy=True)
+        self.source: Any = self.data.copy() if native else zerocopy.convert(self.data, to=to, copy=True)
         differences = _find_differences(self.data, self.source)
         shares = sharing(self.data, self.source)
         return [*differences, "copy=True aliases"] if shares is not None and shares.some else differences

@@ -146,11 +146,11 @@ class Footnotes:
                 footnote.reasons.append(key[1:])
                 footnote.cells.append(cell)
                 self._by_cell.setdefault(id(cell), []).append(footnote)
-        self.listed = sorted(footnotes.values(), key=rank)
-        self.numbered = [note for note in self.listed if note.kind not in unnumbered][:most]
+        self.listed: list[Footnote] = sorted(footnotes.values(), key=rank)
+        self.numbered: list[Footnote] = [note for note in self.listed if note.kind not in unnumbered][:most]
         for number, footnote in enumerate(self.numbered, first):
             footnote.number = number
-        self.next = first + len(self.numbered)
+        self.next: int = first + len(self.numbered)
 
     def numbers(self, cells: Sequence[Cell]) -> list[int]:
         """Return the numbers of some cells' footnotes."""

@@ -105,7 +105,9 @@ class ColumnRow(Row[ColumnCell]):
 
     def __init__(self, origin: str, name: str, column: Any) -> None:
         super().__init__(origin, is_empty=not len(column))
-        self.name, self.expected, self.type = name, column, str(column.type)
+        self.name = name
+        self.expected: Any = column
+        self.type: str = str(column.type)
 
     def new_cell(self, target: str) -> ColumnCell:
         return ColumnCell(source=self.origin, target=target, column=self.name, type=self.type)
@@ -122,7 +124,8 @@ class ColumnRow(Row[ColumnCell]):
         if not differences:
             table = describe(source)
             arrow_field = table.columns[0].field if isinstance(table, Table) else None
-            self.source, self.expected = source, column
+            self.source: Any = source
+            self.expected = column
             self.type = str(column.type if arrow_field is None else arrow_field)
         return differences
 

@@ -130,7 +130,8 @@ class Row(ABC, Generic[C]):
     """A source of the framework `origin`, converted to every target; empty data share and copy nothing."""
 
     def __init__(self, origin: str, is_empty: bool) -> None:
-        self.origin, self.is_empty = origin, is_empty
+        self.origin = origin
+        self.is_empty = is_empty
         self.source: Any = None
 
     @abstractmethod

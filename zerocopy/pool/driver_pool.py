@@ -29,7 +29,7 @@ class DriverPool:
         self.device = device
         self._settings = settings
         threshold = settings.release_threshold
-        self.threshold = KEEP_ALL if threshold is None else threshold
+        self.threshold: int = KEEP_ALL if threshold is None else threshold
         self._handle = 0
         self._before = 0
         self._lock = forks.lock()

@@ -301,8 +301,9 @@ class Block:
     __slots__ = ("_handle", "_pool", "_stream", "device", "nbytes", "ptr")
 
     def __init__(self, pool: PoolInterface, nbytes: int, stream: Any, device: int, requester: str) -> None:
-        self.ptr = 0  # `__del__` reads it if the allocation fails
-        self.nbytes, self.device = nbytes, device
+        self.ptr: int = 0  # `__del__` reads it if the allocation fails
+        self.nbytes: int = nbytes
+        self.device: int = device
         self._pool, self._stream = pool, stream
         # 0 means the default stream of the framework's build: the legacy one.
         self._handle = int(getattr(stream, "ptr", stream)) or LEGACY_DEFAULT_STREAM

@@ -40,18 +40,22 @@ class DeviceMemory:
         limits: dict[int, Limit],
         pool_hooks: list[PoolHook],
     ) -> None:
-        self.settings, self.kind, self.limits, self.closed = settings, kind, limits, False
-        self.gpus = {gpu.index: gpu for gpu in gpus}
-        self.devices = tuple(self.gpus)
+        self.settings = settings
+        self.kind = kind
+        self.limits: dict[int, Limit] = limits
+        self.closed: bool = False
+        self.gpus: dict[int, GPU] = {gpu.index: gpu for gpu in gpus}
+        self.devices: tuple[int, ...] = tuple(self.gpus)
         if kind == "custom":
             self.devices = settings.devices or self.devices or (0,)
         self.notes: list[str] = []  # for the report
-        self.tracker = AllocationTracker() if settings.track else None
+        self.tracker: AllocationTracker | None = AllocationTracker() if settings.track else None
         self.pools: dict[int, Any] = {}  # `DriverPool` or `RMMPool`, by device
         self.recorders: dict[int, StatsRecorder] = {}
-        self.attachments = Attachments(self, pool_hooks)
-        self.missing_device = missing if kind == "none" else None
-        self.uses_rmm, self.tracked = kind not in ("driver", "none"), settings.track
+        self.attachments: Attachments = Attachments(self, pool_hooks)
+        self.missing_device: Reason | None = missing if kind == "none" else None
+        self.uses_rmm: bool = kind not in ("driver", "none")
+        self.tracked: bool = settings.track
 
     def allocate_for(self, requester: str, nbytes: int, stream: int, device: int) -> int:
         """Allocate for a framework, which the report of leaks names; 0 for 0 bytes."""

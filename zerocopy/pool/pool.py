@@ -15,6 +15,7 @@ from zerocopy.pool.host import HostFigures, HostStats, Mode, Pinned
 from zerocopy.pool.limits import Limit, read_limit
 from zerocopy.pool.memory import DeviceMemory, read_stream
 from zerocopy.pool.report import OWN_REQUESTER, Report, read_record
+from zerocopy.pool.settings import Settings
 from zerocopy.pool.sizes import read_nbytes, read_option, show_value
 from zerocopy.pool.stats import Leak, OpenScope, Scope, Stats, host_sum, process_stats, warn_of_leaks
 
@@ -81,7 +82,9 @@ class Pool:
 
     def __init__(self, memory: DeviceMemory, host: list[Mode], on_close: Callable[[Pool], None]) -> None:
         self._memory, self._host, self._on_close = memory, host, on_close
-        self.kind, self.settings, self.devices = memory.kind, memory.settings, memory.devices
+        self.kind: str = memory.kind
+        self.settings: Settings = memory.settings
+        self.devices: tuple[int, ...] = memory.devices
         self.scopes: dict[int, Scope] = {}
         # Each thread leaves the blocks that it has entered.
         self._blocks = threading.local()

@@ -203,7 +203,7 @@ class AllocationTracker:
         # No lock: each step is one dict operation, and a finalizer may run at any point.
         self._allocations: dict[tuple[int, int | None], Leak] = {}
         self._numbers = itertools.count(1)
-        self.number = 0
+        self.number: int = 0
 
     def record(self, device: int, ptr: int, nbytes: int, requester: str) -> None:
         """Record an allocation with the stack of the first caller outside this package."""

@@ -113,7 +113,8 @@ class Export:
     """The capsules of one array, which own its memory until another importer takes them."""
 
     def __init__(self, capsules: tuple[Any, Any], field: Field) -> None:
-        self._capsules, self.field = capsules, field
+        self._capsules = capsules
+        self.field = field
         #: The array that another importer made of the capsules; it then owns the memory.
         self.imported: Any = None
 
@@ -224,7 +225,7 @@ class Stream:
         schema = ArrowSchema()
         _call(self._asked, self._exported, self._exported.get_schema, schema, "when asked for its schema")
         schema_owner = _Owned(schema)
-        self.field = read_struct(schema)
+        self.field: Field = read_struct(schema)
         del schema_owner
 
     def batches(self) -> Iterator[Memory]:

@@ -85,8 +85,8 @@ class Handover:
     __slots__ = ("__cuda_array_interface__", "owner")
 
     def __init__(self, view: StridedView, stream: int | None, owner: Any) -> None:
-        self.owner = owner
-        self.__cuda_array_interface__ = interface(view, stream)
+        self.owner: Any = owner
+        self.__cuda_array_interface__: dict[str, Any] = interface(view, stream)
 
 
 def interface(view: StridedView, stream: int | None) -> dict[str, Any]:

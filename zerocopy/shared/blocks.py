@@ -85,8 +85,13 @@ class Block:
         allocator: LargeBlocks | Slab,
         forks: int,
     ) -> None:
-        self.segment, self.start, self.data, self.capacity = segment, start, data, capacity
-        self.generation, self._allocator, self.forks = generation, allocator, forks
+        self.segment = segment
+        self.start = start
+        self.data = data
+        self.capacity = capacity
+        self.generation = generation
+        self._allocator = allocator
+        self.forks = forks
         self._pid = os.getpid()
         self._location = Location(
             host_id(), self._pid, segment.fd, segment.inode, generation, start, broker_number()
@@ -290,12 +295,14 @@ class Slab:
     __slots__ = ("_slabs", "count", "free", "segment", "size")
 
     def __init__(self, size: int, slabs: Slabs) -> None:
-        self.segment, self.size, self._slabs = Segment(SLAB_BYTES, committed=True), size, slabs
-        self.count = SLAB_BYTES // size
+        self.segment: Segment = Segment(SLAB_BYTES, committed=True)
+        self.size: int = size
+        self._slabs = slabs
+        self.count: int = SLAB_BYTES // size
         generation = random_generation()
         self.segment.begin_blocks(size, generation)
         #: The first byte and the next generation of each free block.
-        self.free = deque((start, generation) for start in range(0, SLAB_BYTES, size))
+        self.free: deque[tuple[int, int]] = deque((start, generation) for start in range(0, SLAB_BYTES, size))
 
     @property
     def is_idle(self) -> bool:
@@ -409,7 +416,8 @@ def _last(slabs: dict[Slab, None]) -> Slab | None:
             continue
 
 
-slabs, large_blocks = Slabs(), LargeBlocks()
+slabs: Slabs = Slabs()
+large_blocks: LargeBlocks = LargeBlocks()
 
 
 def set_limit(nbytes: int | None) -> None:

@@ -49,7 +49,7 @@ class Offer:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         os.set_inheritable(fd, False)
-        self.number = int.from_bytes(os.urandom(8), "little") | 1  # never 0
+        self.number: int = int.from_bytes(os.urandom(8), "little") | 1  # never 0
         _offers[self.number] = self
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -74,7 +74,7 @@ class Broker:
     """
 
     def __init__(self, folder: str | None) -> None:
-        self.address = broker_address(host_id(), broker_number(), folder)
+        self.address: str = broker_address(host_id(), broker_number(), folder)
         self._listener = _listen(self.address)
         self._clients: dict[socket.socket, float] = {}  # with the time at which each is closed
         try:

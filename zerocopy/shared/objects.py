@@ -46,7 +46,8 @@ class Shared:
     def __init__(self, handle: Handle, keep: Any = None, copied_bytes: int = 0) -> None:
         self._handle, self._closed = handle, False
         self._keep = keep  # the blocks or mappings that hold the memory in this process
-        self.nbytes, self.copied_bytes = handle.nbytes, copied_bytes
+        self.nbytes: int = handle.nbytes
+        self.copied_bytes: int = copied_bytes
         if keep is not None:
             handles[id(self)] = self
 
@@ -195,7 +196,8 @@ def restore(data: bytes) -> Shared:
 class SharedFramework(Framework):
     """Makes `Shared` objects sources of ``convert``, ``explain`` and ``view``; it is not a target."""
 
-    name, root_modules = "zerocopy", ("zerocopy",)
+    name = "zerocopy"
+    root_modules: tuple[str, ...] = ("zerocopy",)
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, Shared)

@@ -132,7 +132,7 @@ _ALIGNMENT = 64
 _LEASE_TRIES = 200
 
 #: What keeps shared memory in this process: its own blocks, and mappings of other processes' blocks.
-addresses = AddressBook()
+addresses: AddressBook = AddressBook()
 #: The mapping of a block, and the copy of bytes of a small block, while a result uses it.
 _mappings: WeakValueDictionary[Location, Mapping] = WeakValueDictionary()
 _copies: WeakValueDictionary[tuple[Location, int, int], Array] = WeakValueDictionary()

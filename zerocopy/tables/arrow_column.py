@@ -66,8 +66,11 @@ class ArrowColumn(Column):
         size: Callable[[], int] | None = None,
         device: Device = HOST,
     ) -> None:
-        self.name, self.field, self.length, self.device = name, field, length, device
-        self.reasons = tuple(reasons)
+        self.name = name
+        self.field = field
+        self.length = length
+        self.device = device
+        self.reasons: tuple[Reason, ...] = tuple(reasons)
         self._load, self._arrow, self._size = chunks, arrow, size
 
     # Not a cached property, which takes a lock before Python 3.12.

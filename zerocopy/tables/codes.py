@@ -44,8 +44,10 @@ class Codes:
 
     def __init__(self, name: str, words: Any, ordered: bool = False, refuses_nulls: bool = False) -> None:
         pa = hub().module()
-        self.name, self.words, self.refuses_nulls = name, words, refuses_nulls
-        self.type = pa.dictionary(pa.int32(), words.type, ordered)
+        self.name = name
+        self.words = words
+        self.refuses_nulls = refuses_nulls
+        self.type: Any = pa.dictionary(pa.int32(), words.type, ordered)
         self._last: tuple[Any, Any] | None = None  # the source's last dictionary, and the codes of its words
         self._places: dict[Any, int] | None = None
 

@@ -261,9 +261,11 @@ class RefusedColumn(Column):
     """A column that no other framework can hold; conversions that leave it out succeed."""
 
     def __init__(self, name: str, length: int, error: ZeroCopyError, nbytes: int = 0) -> None:
-        self.name, self.field, self.length = name, None, length
+        self.name = name
+        self.field: None = None
+        self.length = length
         self._error, self._nbytes = error, nbytes
-        self.refusal = error.reason
+        self.refusal: Reason = error.reason
 
     null_count = 0
 

@@ -213,14 +213,15 @@ class Padded:
         if column.null_count:
             lengths[on_device.fetch(column.mask())] = 0
         longest = int(lengths.max(initial=0))
-        self.length = longest if policy.max_length is None else min(longest, policy.max_length)
+        self.length: int = longest if policy.max_length is None else min(longest, policy.max_length)
         self._counts, self._starts = np.minimum(lengths, self.length), rows.starts.astype(np.int64)
         self._policy, self._rows = policy, column.length
         inner = tensors_of(rows.items, is_inner=True)
-        self.elements, self._rest = inner.elements, inner.shape
+        self.elements: Column = inner.elements
+        self._rest = inner.shape
         # Without inner lists, the items are the elements.
-        self.levels = [rows.items, *inner.levels] if inner.shape else []
-        self.why = Reason(
+        self.levels: list[Column] = [rows.items, *inner.levels] if inner.shape else []
+        self.why: Reason = Reason(
             f"its lists have different lengths, and are padded to {self.length:,}", code="padded-lists"
         )
 

@@ -57,8 +57,10 @@ class ObjectColumn(ArrowColumn):
     """
 
     def __init__(self, name: str, length: int, load: Callable[[], Array], refusal: Reason) -> None:
-        self.name, self.length, self.refusal = name, length, refusal
-        self.reasons = (_OTHER_FORM,)
+        self.name = name
+        self.length = length
+        self.refusal: Reason = refusal
+        self.reasons: tuple[Reason, ...] = (_OTHER_FORM,)
         self._objects = load
 
     @cached_property

@@ -78,9 +78,12 @@ class TensorColumn(Column):
         categories: Column | None = None,
         reasons: tuple[Reason, ...] = (),
     ) -> None:
-        self.source, self.field, self.name, self.reasons = source, field, source.name, reasons
-        self.length = source.view.shape[0] if source.view.shape else 1
-        self.changes = not source.view.readonly and not source.reasons
+        self.source = source
+        self.field = field
+        self.name: str = source.name
+        self.reasons = reasons
+        self.length: int = source.view.shape[0] if source.view.shape else 1
+        self.changes: bool = not source.view.readonly and not source.reasons
         self._mask, self._categories = mask, categories
         if mask is None:  # set here, because a cached property takes a lock before Python 3.12
             self.nulls, self.null_count = None, 0

@@ -15,7 +15,7 @@ from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address, aligned_empty
 from zerocopy.protocols.arrow_c import read_array
-from zerocopy.protocols.arrow_schema import read_schema
+from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Source
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
@@ -111,8 +111,10 @@ class Copied(Column):
 
     def __init__(self, column: Column) -> None:
         self._column = column
-        self.name, self.field, self.length = column.name, column.field, column.length
-        self.reasons = (*column.reasons, _COPY_TRUE)
+        self.name: str = column.name
+        self.field: Field | None = column.field
+        self.length: int = column.length
+        self.reasons: tuple[Reason, ...] = (*column.reasons, _COPY_TRUE)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._column, name)

@@ -170,7 +170,7 @@ class Program:
         self._signals = [number for number in _FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
         self._noted: list[int] = []
         #: Whether a signal asked this command to end, and not only the program.
-        self.is_ending = False
+        self.is_ending: bool = False
         self._process: subprocess.Popen[bytes] | None = None
         self._handlers: dict[int, Any] = {}
 

@@ -61,7 +61,9 @@ class DaskFunctions:
     def __init__(self, dumps: Any = None, loads: Any = None, registered: bool = False) -> None:
         from distributed.utils import has_keyword
 
-        self.dumps, self.loads, self.registered = dumps, loads, registered
+        self.dumps: Any = dumps
+        self.loads = loads
+        self.registered = registered
         if dumps is not None and not has_keyword(dumps, "context"):
             self.dumps = lambda obj, context: dumps(obj)
 
@@ -80,7 +82,9 @@ class Serializer:
     """
 
     def __init__(self, own: DaskFunctions, cls: type, hook: FramesHook | None) -> None:
-        self.own, self._cls, self._hook = own, cls, hook
+        self.own = own
+        self._cls = cls
+        self._hook = hook
 
     def serialize(self, obj: Any, context: Any = None) -> tuple[dict[str, Any], Sequence[Any]]:
         """Return a header and frames, as Dask's serializers do."""
@@ -277,7 +281,7 @@ class KeptHandles:
                 self._drop(key)
 
 
-kept = KeptHandles()
+kept: KeptHandles = KeptHandles()
 
 
 #: Modules of distributed with its own serializers, by the top-level module that makes it import them.

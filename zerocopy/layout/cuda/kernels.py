@@ -174,7 +174,7 @@ def _direct(source: int, to_rows: bool) -> Any:
     return direct
 
 
-to_columns = _tiled(_fingerprint(), False)
-to_rows = _tiled(_fingerprint(), True)
-to_columns_direct = _direct(_fingerprint(), False)
-to_rows_direct = _direct(_fingerprint(), True)
+to_columns: Any = _tiled(_fingerprint(), False)
+to_rows: Any = _tiled(_fingerprint(), True)
+to_columns_direct: Any = _direct(_fingerprint(), False)
+to_rows_direct: Any = _direct(_fingerprint(), True)

@@ -30,13 +30,13 @@ _device: Any = cuda.jit(device=True)
 
 #: One range of memory as arrays of several types: columns; and records, with the swizzle of a
 #: tile in shared memory.
-Columns = namedtuple("Columns", "octets words longs")
-Records = namedtuple("Records", "octets halves words shift mask")
+Columns: Any = namedtuple("Columns", "octets words longs")
+Records: Any = namedtuple("Records", "octets halves words shift mask")
 
 #: A task, in registers: see :data:`~zerocopy.layout.cuda.tile_plan.ROW`. Words are copied from START
 #: to WORDS_STOP, single bytes from there to STOP. COLUMN and ORIGIN are where the tile's part of the
 #: column and its records start, and STRIDE is the size of a record.
-Task = namedtuple(
+Task: Any = namedtuple(
     "Task",
     "access wide start words_stop stop offset length magic shift width into swap step column origin stride",
 )

@@ -35,7 +35,8 @@ class ParquetFiles(Dataset):
         """`data` is the ``pyarrow.dataset.Dataset`` of the files, if the caller has it."""
         from pyarrow import dataset as ds
 
-        self.name, self._files = files.title("Parquet"), files
+        self.name: str = files.title("Parquet")
+        self._files = files
         if data is None:
             with files.reading(0):
                 data = files.data_set("parquet")
@@ -45,7 +46,7 @@ class ParquetFiles(Dataset):
         self._schemas = [fragment.physical_schema for fragment in fragments]
         #: The values of the partition of each file.
         self._constants = [ds.get_partition_keys(fragment.partition_expression) for fragment in fragments]
-        self.schema = self._unified(data.schema, columns, schema)
+        self.schema: Any = self._unified(data.schema, columns, schema)
         self._set_groups(_LEAST_ROWS)
 
     def _unified(self, whole: Any, columns: Sequence[Hashable] | None, schema: Any) -> Any:
@@ -210,14 +211,17 @@ def _read_metadata(files: Files, fragments: Sequence[Any]) -> None:
 class OpenParquet(Dataset):
     """The row groups of a ``pyarrow.parquet.ParquetFile`` that the caller has opened, and closes."""
 
-    name, only_here = "pyarrow.ParquetFile", "is an open file, which two loaders cannot read"
+    name = "pyarrow.ParquetFile"
+    only_here = "is an open file, which two loaders cannot read"
 
     def __init__(self, file: Any, columns: Sequence[Hashable] | None) -> None:
         self._file = file
         self._columns = choose(columns, file.schema_arrow.names)
-        self.schema = file.schema_arrow.empty_table().select(self._columns).schema
+        self.schema: Any = file.schema_arrow.empty_table().select(self._columns).schema
         self._infos = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        self.groups = [Group(info.num_rows, number=number) for number, info in enumerate(self._infos)]
+        self.groups: list[Group] = [
+            Group(info.num_rows, number=number) for number, info in enumerate(self._infos)
+        ]
 
     def read(self, index: int) -> Any:
         """Return the columns of a row group as a table of one chunk."""
@@ -249,9 +253,10 @@ class DecodedFiles(Dataset):
         self, files: ParquetFiles, decode: Callable[[str, list[int], list[str]], DecodedRows], library: str
     ) -> None:
         self._files, self._decode, self._library = files, decode, library
-        self.name = f"{files.name}, decoded by {library}"
-        self.note = f"{library} decodes on the device, without a copy through the host"
-        self.schema, self.groups = files.schema, files.groups
+        self.name: str = f"{files.name}, decoded by {library}"
+        self.note: str = f"{library} decodes on the device, without a copy through the host"
+        self.schema: Any = files.schema
+        self.groups: list[Group] = files.groups
 
     def read(self, index: int) -> Any:
         """Return the rows of a group, on the device."""
@@ -290,14 +295,16 @@ class IpcFiles(Dataset):
     """
 
     def __init__(self, files: Files, columns: Sequence[Hashable] | None = None, schema: Any = None) -> None:
-        self.name, self._files, self.in_memory = files.title("Arrow"), files, files.is_local
+        self.name: str = files.title("Arrow")
+        self._files = files
+        self.in_memory: bool = files.is_local
         self._batches: list[tuple[int, int]] = []
         self.groups: list[Group] = []
         for file, path in enumerate(files.paths):
             with files.reading(file):
                 here, rows = self._contents(file)
             if self.schema is None:
-                self.schema = here
+                self.schema: Any = here
             if not here.equals(self.schema):
                 types, names = (_types(self.schema), _types(here)), [*self.schema.names, *here.names]
                 why = _difference(*types, names, files.paths[0], path)

@@ -39,10 +39,12 @@ class Files:
         """`infos` are ``pyarrow.fs.FileInfo`` objects."""
         from pyarrow.fs import LocalFileSystem
 
-        self.asked, self.filesystem, self.base = asked, filesystem, base
-        self.paths = [info.path for info in infos]
+        self.asked = asked
+        self.filesystem = filesystem
+        self.base = base
+        self.paths: list[Any] = [info.path for info in infos]
         self._marks = [(info.size, info.mtime_ns) for info in infos]
-        self.is_local = isinstance(filesystem, LocalFileSystem)
+        self.is_local: bool = isinstance(filesystem, LocalFileSystem)
 
     def __len__(self) -> int:
         return len(self.paths)

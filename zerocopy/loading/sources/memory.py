@@ -36,9 +36,11 @@ class TableDataset(Dataset):
     in_memory = True
 
     def __init__(self, table: Any, name: str) -> None:
-        self.name, self._table, self.schema = name, table, table.schema
+        self.name = name
+        self._table = table
+        self.schema: Any = table.schema
         rows = [batch.num_rows for batch in table.to_batches(max_chunksize=GROUP_ROWS)]
-        self.groups = [Group(count, number=number) for number, count in enumerate(rows)]
+        self.groups: list[Group] = [Group(count, number=number) for number, count in enumerate(rows)]
         self._starts = [0, *accumulate(rows)]
 
     def read(self, index: int) -> Any:
@@ -55,9 +57,10 @@ class ArrayDataset(Dataset):
     in_memory = True
 
     def __init__(self, arrays: Mapping[Hashable, Any], name: str) -> None:
-        self.name, self._arrays = name, dict(arrays)
+        self.name = name
+        self._arrays = dict(arrays)
         self._rows = len(next(iter(self._arrays.values()))) if self._arrays else 0
-        self.groups = groups_of(self._rows)
+        self.groups: list[Group] = groups_of(self._rows)
 
     def read(self, index: int) -> dict[Hashable, Any]:
         """Return the rows of a group: aliases."""

@@ -28,8 +28,11 @@ class BatchStream(Stream):
 
         `only_here` says why `start` cannot be pickled.
         """
-        self.name, self.schema, self.once, self._start = name, schema, once, start
-        self.only_here = "can be read only once, and not by two loaders" if once else only_here
+        self.name = name
+        self.schema = schema
+        self.once = once
+        self._start = start
+        self.only_here: str = "can be read only once, and not by two loaders" if once else only_here
 
     def batches(self) -> Iterator[Any]:
         """Return the rows as tables of the stream's schema."""
@@ -104,12 +107,13 @@ class FileStream(Stream):
     """Files that ``pyarrow.dataset`` reads from their beginning: CSV, JSON and ORC."""
 
     def __init__(self, files: Files, format: str, schema: Any = None) -> None:
-        self.name, self._files = files.title(format.upper()), files
+        self.name: str = files.title(format.upper())
+        self._files = files
         files.refuse_empty()
         self._data = self._open(format, None if schema is None else as_schema(schema))
         if schema is None and any(_has_null(field.type) for field in self._data.schema):
             self._data = self._open(format, self._typed(self._data.schema))
-        self.schema = self._data.schema
+        self.schema: Any = self._data.schema
 
     def _open(self, format: str, schema: Any) -> Any:
         """Return the files as a data set; without a schema, that of the first file."""

@@ -82,7 +82,8 @@ class TextView:
     """
 
     def __init__(self, part: Table | Text) -> None:
-        self._part, self.model = part, _div(min_width=280)
+        self._part = part
+        self.model: Any = _div(min_width=280)
 
     def update(self, moments: Sequence[Moment], keep: int) -> None:
         """Show the newest moment."""
@@ -108,7 +109,7 @@ class ChartView:
         self._figure: Any = None
         self._theme = "light"
         self._head = _div()
-        self.model = column(self._head, sizing_mode="stretch_width", min_width=280)
+        self.model: Any = column(self._head, sizing_mode="stretch_width", min_width=280)
         self._moments: list[tuple[float, Values]] = []
 
     def update(self, moments: Iterable[Moment], keep: int) -> None:

@@ -207,7 +207,7 @@ class Feed:
 
     def __init__(self, source: Observer, every: float, keep: float = 300.0) -> None:
         self._source = source
-        self.most = max(2, round(keep / every))
+        self.most: int = max(2, round(keep / every))
         self._moments: deque[Moment] = deque(maxlen=self.most)
         self._number = 0
 

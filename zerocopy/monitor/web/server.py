@@ -24,9 +24,11 @@ class Server:
 
     def __init__(self, source: Observer, listener: socket.socket, token: str, every: float) -> None:
         self._listener, self._token, self._every = listener, token, every
+        self.address: str
+        self.port: int
         self.address, self.port = listener.getsockname()[:2]
         host = "127.0.0.1" if self.address in ("0.0.0.0", "::") else self.address
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/{token}/"
+        self.url: str = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/{token}/"
         self._feed = Feed(source, every)
         self._loop: Any = None
         self._stop: asyncio.Event | None = None

@@ -289,7 +289,7 @@ class Pinned(Mode):
     memory = "page-locked"
 
     def __init__(self) -> None:
-        self.allocator = PinnedPool(CudaHostMemory())
+        self.allocator: PinnedPool = PinnedPool(CudaHostMemory())
 
     def check(self) -> Reason | None:
         """Return why CUDA has no device; None if it has one. The driver is not initialised."""

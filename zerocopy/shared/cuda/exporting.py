@@ -86,7 +86,10 @@ class Export:
     """An array that is shared, its event, and the host block that readers lease."""
 
     def __init__(self, array: Any, device: int, event: int, block: Block, offer: Offer | None) -> None:
-        self.array, self._device, self._event, self._block = array, device, event, block
+        self.array = array
+        self._device = device
+        self._event = event
+        self._block = block
         self._offer = offer  # of the pool that has the array; None for memory of cudaMalloc
         self._pid = os.getpid()
 

@@ -86,7 +86,7 @@ class Allocation:
             self._pool.uses += 1
         try:
             if self._pool is None:
-                self.base = cuda_ipc.open_memory(device, descriptor.memory)
+                self.base: int = cuda_ipc.open_memory(device, descriptor.memory)
             else:
                 self.base = cuda_ipc.import_pointer(device, self._pool.handle, descriptor.memory)
         except BaseException:
@@ -119,7 +119,8 @@ class _Use:
     def __init__(self, allocation: Allocation, lease: Mapping) -> None:
         allocation.leases.append(lease)
         self._allocation, self._lease = allocation, lease
-        self._pid, self.exported = os.getpid(), False
+        self._pid = os.getpid()
+        self.exported: bool = False
 
     # A garbage collection may call the finalizers of a whole cycle in any order: only this one acts.
     def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -145,7 +146,8 @@ class OpenedArray:
     __slots__ = ("_use", "view")
 
     def __init__(self, view: StridedView, use: _Use) -> None:
-        self.view, self._use = view, use
+        self.view: StridedView = view
+        self._use = use
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -156,7 +158,8 @@ class OpenedArray:
 class OpenedArrays(Framework):
     """Makes opened arrays sources of ``convert``, with the types that the interface lacks."""
 
-    name, root_modules = "zerocopy.cuda", ("zerocopy",)
+    name = "zerocopy.cuda"
+    root_modules: tuple[str, ...] = ("zerocopy",)
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, OpenedArray)

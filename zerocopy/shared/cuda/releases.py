@@ -92,4 +92,4 @@ class Releases:
         self._running = False
 
 
-releases = Releases()
+releases: Releases = Releases()
