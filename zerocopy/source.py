@@ -26,13 +26,14 @@ Array = np.ndarray[Any, Any]
 #: names, no metadata. An exporter raises ValueError for any other table.
 #: ``native``: with the compiled core, an ``Exporter`` or ``Importer`` (C objects) instead of a function.
 #: ``native_table``: with the compiled core, a ``TableExporter``, through Arrow's C data interface.
+#: ``native_lists``: the same for a column of lists, as a table of it alone; it raises for other columns.
 #: ``handle``: any object, which has a route of its own; the exporter of a handle of shared memory opens it.
 #: ``cuda``: memory of a NumPy dtype on a CUDA device, aligned to its item size, without negative
 #: strides, as a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy
 #: capsule``, which orders the producer's work before that of `stream` (DLPack, Python specification).
 FORMS = (
     *("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "arrow"),
-    *("native", "native_table", "handle", "cuda"),
+    *("native", "native_table", "native_lists", "handle", "cuda"),
 )
 
 

@@ -84,7 +84,8 @@ def describe(x: Any, result: Any) -> Any:
     try:
         view = zc.view(result)
     except zc.ZeroCopyError:
-        return re.sub("0x[0-9a-f]+", "", repr(result))  # without its address
+        # Without its address, and the number that torch gives each ragged size.
+        return re.sub(r"0x[0-9a-f]+|\bj\d+", "", repr(result))
     if view.size == 0:
         return view.dtype, view.shape
     shares = zc.shares_memory(x, result)

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.option_cases import outcome
 from helpers.table_cases import TENSORS, pa
 from hypothesis import given, strategies as st
 
 import zerocopy as zc
+from zerocopy._engine import routes
+from zerocopy._native import core
 
 pl = pytest.importorskip("polars")
 duckdb = pytest.importorskip("duckdb")
@@ -88,6 +91,48 @@ def test_a_column_becomes_one_tensor() -> None:
     assert zc.convert(column, "torch").is_nested
     assert zc.convert(column, "torch", lists="ragged").is_nested
     assert zc.convert(pl.Series(ROWS), "torch").tolist() == ROWS
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("to", TENSORS)
+def test_columns_convert_as_without_a_route(to: str) -> None:
+    """A route aliases the elements of a column of one chunk; the plan decides about all others."""
+    rows = [ROWS, [*ROWS, None], [[1.0], [2.0, None]], [[1.0], [2.0, 3.0]], [], [[], []]]
+    for kind in (pa.list_(pa.float32()), pa.large_list(pa.float32()), pa.list_(pa.float32(), 3)):
+        arrays = [pa.array(r, kind) for r in (rows[:2] if "[3]" in str(kind) else rows)]
+        good = arrays[0]
+        chunked = [pa.chunked_array(c, kind) for c in ([good], [good, good], [arrays[1]], [])]
+        series = [pl.Series(array) for array in (*arrays, good.slice(1, 1), pa.array(["a"]), pa.array([1]))]
+        for group in ([*arrays, good.slice(1, 1)], [*chunked, pa.chunked_array([[["a"]]])], series):
+            for options in ({}, {"lists": "dense"}, {"lists": "dense", "copy": False}, {"lists": "pad"}):
+                compare_columns(group, to, options)
+
+
+def compare_columns(group: list[Any], to: str, options: dict[str, Any]) -> None:
+    """Compare the conversions of columns before and after that of the first, which makes the route."""
+    cold = []
+    for x in group:
+        routes.clear()
+        cold.append(outcome(x, to, options))
+    assert not issubclass(cold[0][0], Exception) or options.get("copy") is False, cold[0]
+    outcome(group[0], to, options)
+    for x, before in zip(group, cold, strict=True):
+        assert outcome(x, to, options) == before, (x, to, options)
+        assert zc.explain(x, to, **options).possible == (not issubclass(before[0], Exception))
+
+
+@pytest.mark.skipif(core is None, reason="only the compiled core has these routes")
+def test_columns_of_lists_have_routes() -> None:
+    column = arrow()["e"].chunk(0)
+    for x in (column, pa.chunked_array([column]), pl.Series(column), column.cast(pa.list_(pa.float32(), 3))):
+        zc.convert(x, "torch", lists="dense")
+        kept = routes.routes_of("torch", {"lists": "dense"}).get(type(x))
+        assert kept(x).tolist() == ROWS
+        with zc.monitor.record() as recording:
+            made = [zc.convert(x, "torch", lists="dense") for _ in range(3)]
+            totals = recording.totals
+        assert (totals.aliased_bytes, totals.copied_bytes) == (3 * 9 * 4, 0)
+        assert zc.shares_memory(x, made[-1])
 
 
 @pytest.mark.parametrize("rows", [[[1], [2, 3]], [[], [1]], [[1, 2], None, [3]]])

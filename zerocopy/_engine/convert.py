@@ -226,7 +226,7 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         is_list = issubclass(type(obj), (list, tuple))
         if not (options or is_list) and (result := by_new_route(obj, to)) is not NotImplemented:
             return result
-        if "out" not in options and may_be_compound(call.obj, call.target):
+        if "out" not in options and may_be_compound(type(call.obj), call.target):
             from zerocopy._engine import compounds
 
             result = compounds.convert(call, convert_slowly)

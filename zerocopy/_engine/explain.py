@@ -95,7 +95,7 @@ def _name(to: Any) -> str:
 
 
 def _explain(call: Call) -> Plan:
-    if "out" not in call.options and may_be_compound(call.obj, call.target):
+    if "out" not in call.options and may_be_compound(type(call.obj), call.target):
         from zerocopy._engine import compounds
 
         whole = compounds.explain_compound(call, explain)

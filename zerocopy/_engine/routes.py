@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from zerocopy import registry
 from zerocopy._engine import recording
-from zerocopy._engine.target import resolve
+from zerocopy._engine.target import may_be_compound, resolve
 from zerocopy._native import core
 from zerocopy.casting.parse import parse_dtype
 from zerocopy.device import HOST
@@ -37,7 +37,7 @@ Routes = Mapping[type, Route]
 TABLE: dict[Any, dict[type, Route]] = {}
 
 #: The options that the core's table holds. The others depend on the object, or need the whole plan.
-OPTIONS = frozenset(("copy", "writable", "device", "dtype", "layout", "columns"))
+OPTIONS = frozenset(("copy", "writable", "device", "dtype", "layout", "columns", "lists"))
 
 #: The routes for options that no table holds.
 NO_ROUTES: Routes = MappingProxyType({})
@@ -206,6 +206,8 @@ class Parts(NamedTuple):
     native_exporter: Any = None  # of the compiled core
     native_importer: Any = None
     native_table: Any = None  # exporter of tables
+    native_lists: Any = None  # exporter of columns of lists
+    may_be_ragged: bool = False  # whether such a column becomes a ragged array without lists=
 
     @property
     def ndarrays(self) -> bool:
@@ -223,13 +225,21 @@ def find_parts(obj: Any, to: Any) -> Parts | None:
     if owned and not target.is_native(obj):
         return None
     exporters, importers = source.fast_exporters(cls), target.fast_importers()
-    native = exporters.pop("native", None), importers.pop("native", None), exporters.pop("native_table", None)
-    return Parts(source, target, exporters, importers, owned, *native)
+    native = exporters.pop("native", None), importers.pop("native", None)
+    tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
+    may_be_ragged = tables[1] is not None and may_be_compound(cls, target)
+    return Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged)
 
 
 def _effective_options(parts: Parts, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options without ``layout=``, if the route never treats objects of the type as tables."""
+    """Return the options without those that change nothing for objects of the type.
+
+    These are ``layout=`` if the route treats none of them as a table, and ``lists="dense"`` by default.
+    """
     layout, target = options.get("layout"), parts.target
+    arrow = parts.native_table or parts.native_lists
+    if options.get("lists") == "dense" and arrow is not None and not parts.may_be_ragged:
+        options = {name: value for name, value in options.items() if name != "lists"}
     if layout in (None, "records") or target.tables or (parts.owned and target.has_records):
         return options
     if parts.native_table is not None or parts.exporters.keys() & {"columns", "handle"}:
@@ -423,8 +433,10 @@ def _compile(parts: Parts, options: Mapping[str, Any], route: Route | None) -> A
     compiled = None
     if parts.native_table is not None and parts.target.kind == "tensor":
         compiled = _compile_table(parts, options, route)
-    elif is_routable(parts.target, options):
-        compiled = _compile_memory(parts, options, route)
+    else:
+        if is_routable(parts.target, options):
+            compiled = _compile_memory(parts, options, route)
+        compiled = _compile_lists(parts, options, compiled or route) or compiled
     if compiled is None and route is not None:
         return core.CallRoute(route)
     return compiled
@@ -457,6 +469,17 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
     columns = None if labels is None else tuple(labels)
     kind = core.TableRoute if layout is None else core.MatrixRoute
     return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), columns=columns)
+
+
+def _compile_lists(parts: Parts, options: Mapping[str, Any], fallback: Any) -> Any:
+    """Return a compiled route from a column of lists of one length to a matrix; or None."""
+    others = {name: value for name, value in options.items() if name != "lists"}
+    is_dense = options.get("lists") == "dense" or not ("lists" in options or parts.may_be_ragged)
+    if parts.native_lists is None or parts.native_importer is None or parts.target.kind != "tensor":
+        return None
+    if not (is_dense and is_routable(parts.target, others)):
+        return None
+    return core.MatrixRoute(parts.native_lists, parts.native_importer, **_delivery(parts, others, fallback))
 
 
 def _are_labels(labels: Any) -> bool:

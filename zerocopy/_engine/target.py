@@ -10,7 +10,7 @@ from typing import Any
 from zerocopy import registry
 from zerocopy.describe import translated_errors
 from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
-from zerocopy.framework import Framework
+from zerocopy.framework import Framework, hook_of
 from zerocopy.source import type_name
 
 
@@ -97,10 +97,14 @@ def device_of(framework: Framework, obj: Any) -> str | None:
     return device.kind if device.is_host else f"{device.kind}:{device.id}"
 
 
-def may_be_compound(obj: Any, target: Framework) -> bool:
-    """Whether the frameworks of an object and of a target both have arrays of several buffers."""
-    source = registry.by_type(type(obj)) if target.has_hook("compound") else None
-    return source is not None and source.has_hook("compound")
+def may_be_compound(cls: type, target: Framework) -> bool:
+    """Whether objects of a type can be arrays of several buffers, and the target has such arrays."""
+    source = registry.by_type(cls) if target.has_hook("compound") else None
+    if source is None or not source.has_hook("compound"):
+        return False
+    from zerocopy.compound.hook import CompoundHook
+
+    return hook_of(source, CompoundHook).reads(cls)
 
 
 def text(to: Any) -> str:

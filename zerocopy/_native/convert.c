@@ -4,11 +4,11 @@
 static PyObject *python_function = NULL; /* convert in Python, with the same arguments */
 static PyObject *slow_function = NULL;   /* (obj, to, options, error): after a route has failed */
 static PyObject *name_obj, *name_to, *name_copy, *name_writable, *name_device, *name_dtype;
-static PyObject *name_layout, *name_columns, *name_leaves, *text_keep;
+static PyObject *name_layout, *name_columns, *name_lists, *name_leaves, *text_keep;
 
 typedef struct {
     PyObject *obj, *to, *copy, *writable; /* borrowed; NULL if not passed, as all others */
-    PyObject *device, *dtype, *layout, *columns, *leaves;
+    PyObject *values[ROUTE_VALUES], *leaves;
     bool has_others; /* whether one of the second line was passed: most calls pass none */
 } Arguments;
 
@@ -32,10 +32,11 @@ read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names, Argumen
                                                    : NULL;
         if (field == NULL) {
             out->has_others = true;
-            field = name == name_device    ? &out->device
-                    : name == name_dtype   ? &out->dtype
-                    : name == name_layout  ? &out->layout
-                    : name == name_columns ? &out->columns
+            field = name == name_device    ? &out->values[0]
+                    : name == name_dtype   ? &out->values[1]
+                    : name == name_layout  ? &out->values[2]
+                    : name == name_columns ? &out->values[3]
+                    : name == name_lists   ? &out->values[4]
                     : name == name_leaves  ? &out->leaves
                                            : NULL;
         }
@@ -51,13 +52,7 @@ read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names, Argumen
 static bool
 add_values(RouteKey *key, const Arguments *arguments)
 {
-    key->device = unless_none(arguments->device);
-    key->dtype = unless_none(arguments->dtype);
-    key->layout = unless_none(arguments->layout);
-    key->columns = unless_none(arguments->columns);
-    if (key->device != NULL || key->dtype != NULL || key->layout != NULL || key->columns != NULL) {
-        key->flags |= HAS_VALUES;
-    }
+    set_values(key, arguments->values);
     /* leaves="keep" is for objects without a route, so that it does not change what a route does. */
     return unless_none(arguments->leaves) == NULL || arguments->leaves == text_keep;
 }
@@ -288,7 +283,8 @@ add_convert(PyObject *module)
     } names[] = {{&name_obj, "obj"},           {&name_to, "to"},         {&name_copy, "copy"},
                  {&name_writable, "writable"}, {&name_device, "device"}, {&name_dtype, "dtype"},
                  {&name_layout, "layout"},     {&name_columns, "columns"},
-                 {&name_leaves, "leaves"},     {&text_keep, "keep"}};
+                 {&name_lists, "lists"},       {&name_leaves, "leaves"},
+                 {&text_keep, "keep"}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         *names[i].field = PyUnicode_InternFromString(names[i].text);
         if (*names[i].field == NULL) {

@@ -263,16 +263,19 @@ Outcome *current_outcome(void);
 
 /* ---- table.c: the routes by target, type and options ---- */
 
+/* The options of a key whose values are objects: device, dtype, layout, columns, lists. */
+#define ROUTE_VALUES 5
+
 typedef struct {
     PyObject *to; /* as the caller passes it; a str is interned */
     PyTypeObject *type;
-    PyObject *device, *dtype, *layout, *columns; /* NULL, or values that the table holds */
-    unsigned flags;                              /* copy and writable, from option_flag; HAS_VALUES */
+    PyObject *values[ROUTE_VALUES]; /* NULL, or objects that the table holds */
+    unsigned flags;                 /* copy and writable, from option_flag; HAS_VALUES */
 } RouteKey;
 
 #define COPY_SHIFT 0
 #define WRITABLE_SHIFT 2
-#define HAS_VALUES 16u /* some of the four values are not NULL: the keys of most calls have none */
+#define HAS_VALUES 16u /* some of the values are not NULL: the keys of most calls have none */
 enum { OPTION_NONE, OPTION_FALSE, OPTION_TRUE };
 
 /* Returns the flags of an option that is True, False or None (NULL); -1 for other values. */
@@ -283,6 +286,18 @@ option_flag(PyObject *value)
            : value == Py_False               ? OPTION_FALSE
            : value == Py_True                ? OPTION_TRUE
                                              : -1;
+}
+
+/* Fills the values of a key; NULL and None are no values. */
+static inline void
+set_values(RouteKey *key, PyObject *const *values)
+{
+    for (int i = 0; i < ROUTE_VALUES; i++) {
+        key->values[i] = unless_none(values[i]);
+        if (key->values[i] != NULL) {
+            key->flags |= HAS_VALUES;
+        }
+    }
 }
 
 /* Returns a borrowed route, or NULL without an exception. Takes no lock. Clearing the table may free the route, so

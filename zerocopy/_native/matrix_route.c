@@ -155,9 +155,6 @@ deliver_lists(const Delivery *delivery, ArrowTable *table, const TablePlan *plan
 static ALWAYS_INLINE PyObject *
 convert_to_matrix(TableRoute *route, PyObject *obj, bool is_counted)
 {
-    if (route->delivery.copy == OPTION_FALSE) {
-        return NULL;
-    }
     ArrowTable table;
     if (arrow_table_open(route->exporter, obj, route->labels, &table) < 0) {
         return NULL;
@@ -169,7 +166,7 @@ convert_to_matrix(TableRoute *route, PyObject *obj, bool is_counted)
     if (plan != NULL && plan->has_lists) {
         result = plan->count == 1 ? deliver_lists(&route->delivery, &table, plan, is_counted) : NULL;
     }
-    else if (plan != NULL && has_one_type(plan) && read_chunks(&table, plan, &chunks) &&
+    else if (plan != NULL && route->delivery.copy != OPTION_FALSE && has_one_type(plan) && read_chunks(&table, plan, &chunks) &&
         (chunks.count > 1 || route->delivery.copy == OPTION_TRUE || !may_be_one_array(&chunks.chunks[0], plan))) {
         result = deliver_matrix(&route->delivery, &chunks, plan);
         if (is_counted && result != NULL) {

@@ -39,8 +39,9 @@ hash_key(const RouteKey *key)
 {
     uintptr_t hash = ((uintptr_t)key->to >> 4) * 31 ^ (uintptr_t)key->type >> 5 ^ key->flags * 0x9E37;
     if (key->flags & HAS_VALUES) {
-        hash ^= (uintptr_t)key->device >> 3 ^ (uintptr_t)key->dtype >> 2;
-        hash ^= (uintptr_t)key->layout >> 1 ^ (uintptr_t)key->columns >> 4;
+        for (int i = 0; i < ROUTE_VALUES; i++) {
+            hash ^= (uintptr_t)key->values[i] >> i;
+        }
     }
     return hash;
 }
@@ -50,8 +51,7 @@ static inline bool
 keys_equal(const RouteKey *a, const RouteKey *b)
 {
     return a->to == b->to && a->type == b->type && a->flags == b->flags &&
-           (!(a->flags & HAS_VALUES) || (a->device == b->device && a->dtype == b->dtype &&
-                                         a->layout == b->layout && a->columns == b->columns));
+           (!(a->flags & HAS_VALUES) || memcmp(a->values, b->values, sizeof(a->values)) == 0);
 }
 
 Route *
@@ -158,9 +158,8 @@ held_value(PyObject *value, bool adds)
 static bool
 hold_key(RouteKey *key, bool adds)
 {
-    PyObject **fields[] = {&key->device, &key->dtype, &key->layout, &key->columns};
-    size_t count = sizeof(fields) / sizeof(fields[0]), done = 0;
-    if (adds && PyDict_GET_SIZE(values) + (Py_ssize_t)count > MAX_VALUES) {
+    int done = 0;
+    if (adds && PyDict_GET_SIZE(values) + ROUTE_VALUES > MAX_VALUES) {
         PyDict_Clear(values);
         PyObject *dropped = clear_routes(NULL, NULL);
         if (dropped == NULL) {
@@ -168,15 +167,15 @@ hold_key(RouteKey *key, bool adds)
         }
         Py_XDECREF(dropped);
     }
-    for (; done < count; done++) {
-        PyObject *value = *fields[done];
-        if (value != NULL && (*fields[done] = held_value(value, adds)) == NULL) {
+    for (; done < ROUTE_VALUES; done++) {
+        PyObject *value = key->values[done];
+        if (value != NULL && (key->values[done] = held_value(value, adds)) == NULL) {
             break;
         }
     }
-    if (done < count) {
+    if (done < ROUTE_VALUES) {
         while (done > 0) {
-            Py_XDECREF(*fields[--done]);
+            Py_XDECREF(key->values[--done]);
         }
         return false;
     }
@@ -192,10 +191,9 @@ static void
 release_key(RouteKey *key)
 {
     Py_XDECREF(key->to);
-    Py_XDECREF(key->device);
-    Py_XDECREF(key->dtype);
-    Py_XDECREF(key->layout);
-    Py_XDECREF(key->columns);
+    for (int i = 0; i < ROUTE_VALUES; i++) {
+        Py_XDECREF(key->values[i]);
+    }
 }
 
 Route *
@@ -221,20 +219,15 @@ fill_key(RouteKey *key, PyObject *to, PyObject *const *options)
     }
     *key = (RouteKey){
         .to = to,
-        .device = unless_none(options[2]),
-        .dtype = unless_none(options[3]),
-        .layout = unless_none(options[4]),
-        .columns = unless_none(options[5]),
         .flags = (unsigned)(copy << COPY_SHIFT | writable << WRITABLE_SHIFT),
     };
-    if (key->device != NULL || key->dtype != NULL || key->layout != NULL || key->columns != NULL) {
-        key->flags |= HAS_VALUES;
-    }
+    set_values(key, options + 2);
     return 0;
 }
 
-#define OPTION_NAMES "copy", "writable", "device", "dtype", "layout", "columns", NULL
-#define OPTION_FIELDS(o) &o[0], &o[1], &o[2], &o[3], &o[4], &o[5]
+#define OPTION_NAMES "copy", "writable", "device", "dtype", "layout", "columns", "lists", NULL
+#define OPTION_FIELDS(o) &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6]
+#define NO_OPTIONS {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None}
 
 /* Stores a route in the current table; returns whether it had room. A key that exists keeps its route. */
 static bool
@@ -250,10 +243,9 @@ store_route(const RouteKey *key, Route *route)
         if (old == NULL) {
             Py_INCREF(key->to);
             Py_INCREF(key->type);
-            Py_XINCREF(key->device);
-            Py_XINCREF(key->dtype);
-            Py_XINCREF(key->layout);
-            Py_XINCREF(key->columns);
+            for (int value = 0; value < ROUTE_VALUES; value++) {
+                Py_XINCREF(key->values[value]);
+            }
             Py_INCREF(route);
             slot->key = *key;
             atomic_store_explicit(&slot->route, route, memory_order_release);
@@ -263,15 +255,15 @@ store_route(const RouteKey *key, Route *route)
     return has_room;
 }
 
-/* set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None): returns
-   whether the table had room, and can hold the values. The table keeps all its arguments alive. */
+/* set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None,
+   lists=None): returns whether the table had room, and can hold the values. The table keeps all its arguments alive. */
 static PyObject *
 set_route(PyObject *module, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"to", "type", "route", OPTION_NAMES};
-    PyObject *to, *type, *route, *options[6] = {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None};
+    PyObject *to, *type, *route, *options[] = NO_OPTIONS;
     RouteKey key;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!O!|OOOOOO:set_route", names, &to, &PyType_Type, &type,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!O!|OOOOOOO:set_route", names, &to, &PyType_Type, &type,
                                      &RouteType, &route, OPTION_FIELDS(options)) ||
         fill_key(&key, to, options) < 0) {
         return NULL;
@@ -296,9 +288,9 @@ static PyObject *
 routes_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"to", OPTION_NAMES};
-    PyObject *to, *options[6] = {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None};
+    PyObject *to, *options[] = NO_OPTIONS;
     RouteKey key;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OOOOOO:Routes", names, &to, OPTION_FIELDS(options)) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OOOOOOO:Routes", names, &to, OPTION_FIELDS(options)) ||
         fill_key(&key, to, options) < 0) {
         return NULL;
     }
@@ -362,8 +354,9 @@ static PyMappingMethods routes_mapping = {.mp_subscript = routes_subscript};
 static PyTypeObject RoutesType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.Routes",
-    .tp_doc = "Routes(to, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None): the routes "
-              "to one target with these options, by type. It reads the table, so that it is never stale.",
+    .tp_doc = "Routes(to, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None, "
+              "lists=None): the routes to one target with these options, by type. It reads the table, so that it is "
+              "never stale.",
     .tp_basicsize = sizeof(Routes),
     .tp_dealloc = routes_dealloc,
     .tp_methods = routes_methods,
@@ -447,8 +440,8 @@ clear_values(PyObject *module, PyObject *nothing)
 
 static PyMethodDef methods[] = {
     {"set_route", (PyCFunction)(void (*)(void))set_route, METH_VARARGS | METH_KEYWORDS,
-     "set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None): store "
-     "a route."},
+     "set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None, "
+     "lists=None): store a route."},
     {"clear_routes", clear_routes, METH_NOARGS, "clear_routes(): remove all routes."},
     {"free_locks", free_locks, METH_NOARGS, "free_locks(): free the locks of the tables, in a forked child."},
     {"clear_values", clear_values, METH_NOARGS, "clear_values(): forget the values of options."},

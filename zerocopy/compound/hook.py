@@ -85,6 +85,10 @@ class CompoundHook:
         """Return the layout of `obj`, an owned object, and its parts, which alias it; or None."""
         return None
 
+    def reads(self, cls: type) -> bool:
+        """Whether `read` can return a layout for objects of a type."""
+        return True
+
     def accepts(self, layout: Any) -> bool:
         """Whether the framework has arrays of this layout, or `fit` raises the reason why it does not."""
         return isinstance(layout, self.layout_type)

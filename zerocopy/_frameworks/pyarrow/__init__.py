@@ -19,6 +19,8 @@ from zerocopy._frameworks.pyarrow.columns import (
     field_of_type,
 )
 from zerocopy._frameworks.pyarrow.fast_path import (
+    LISTS,
+    lists_exporter,
     marks_immutable,
     native_exporter,
     native_importer,
@@ -139,6 +141,8 @@ class PyArrow(ArrowExchange):
                 {"arrow": plain_table(pa, _NUMBERS)} if cls is pa.Table else {}
             )
             return forms | {"native_table": table_exporter(cls)}
+        if cls is pa.ChunkedArray or cls.__name__ in LISTS:
+            return {"native_lists": lists_exporter(pa, cls)}
         # Each type has a class. These hold numbers, and their exporter refuses nulls.
         if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES} or not marks_immutable(pa):
             return {}

@@ -12,6 +12,8 @@ from zerocopy.compound.ragged import RaggedLayout, as_numpy, check_built, ragged
 from zerocopy.device import HOST
 from zerocopy.errors import Fix, Reason
 
+#: Of lists; pyarrow 15 has no views.
+_CLASSES = ("ListArray", "LargeListArray", "ListViewArray", "LargeListViewArray")
 _LIST_NULLS = [
     Fix("{x}.fill_null([])", "makes them empty lists"),
     Fix("{x}.drop_null()", "drops them"),
@@ -28,6 +30,11 @@ class Compound(CompoundHook):
 
     converts_own = False  # it keeps the names and the nullability of the items
     layout_type = RaggedLayout
+
+    def reads(self, cls: type) -> bool:
+        import pyarrow as pa
+
+        return issubclass(cls, pa.ChunkedArray) or cls.__name__ in _CLASSES
 
     def read(self, obj: Any) -> tuple[RaggedLayout, tuple[Any, ...]] | None:
         import pyarrow as pa

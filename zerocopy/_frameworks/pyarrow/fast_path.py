@@ -58,6 +58,28 @@ def table_exporter(cls: type) -> Any:
     return core.TableExporter(export, check=_table_check(cls), select=getattr(cls, "select", None))
 
 
+#: The classes of lists that the core reads.
+LISTS = ("ListArray", "LargeListArray", "FixedSizeListArray")
+
+
+def lists_exporter(pa: Any, cls: Any) -> Any:
+    """Return the compiled exporter of columns of lists; None without the compiled core."""
+    if core is None or not hasattr(pa.RecordBatch, "__arrow_c_array__"):
+        return None
+    from_arrays, is_list = pa.RecordBatch.from_arrays, tuple(getattr(pa, name) for name in LISTS)
+
+    def export(column: Any) -> Any:
+        return from_arrays([column], [""]).__arrow_c_array__()
+
+    def export_chunk(column: Any) -> Any:
+        if column.num_chunks != 1 or not isinstance(chunk := column.chunk(0), is_list):
+            raise ValueError("several chunks, or not lists: the slow path decides")
+        return export(chunk)
+
+    is_chunked = cls is pa.ChunkedArray
+    return core.TableExporter(export_chunk if is_chunked else export, check=cls.validate)
+
+
 def _table_check(cls: Any) -> Callable[[Any], None]:
     """Return a function that raises for a table that must not be read through the C data interface.
 
