@@ -133,6 +133,11 @@ def test_columns_of_lists_have_routes() -> None:
             totals = recording.totals
         assert (totals.aliased_bytes, totals.copied_bytes) == (3 * 9 * 4, 0)
         assert zc.shares_memory(x, made[-1])
+    numbers = pl.Series([1.0, 2.0])
+    with zc.monitor.record() as recording:
+        for x in (numbers, pl.Series(ROWS), numbers):
+            zc.convert(x, "torch")
+        assert recording.totals.aliased_bytes == (2 + 9 + 2) * 8
 
 
 @pytest.mark.parametrize("rows", [[[1], [2, 3]], [[], [1]], [[1, 2], None, [3]]])

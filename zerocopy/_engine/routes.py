@@ -10,24 +10,21 @@ composes its route and stores it: in the table of the compiled core, which has r
 from __future__ import annotations
 
 import atexit
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine import recording
-from zerocopy._engine.target import may_be_compound, resolve
+from zerocopy._engine.compiled_routes import compile_route, declare_dtypes
+from zerocopy._engine.route_parts import Parts, Route, effective_options, find_parts, is_routable
+from zerocopy._engine.target import resolve
 from zerocopy._native import core
-from zerocopy.casting.parse import parse_dtype
 from zerocopy.device import HOST
-from zerocopy.dtype import ALL, to_numpy
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Framework, identity
-from zerocopy.protocols.array_interface import aligned_copy
+from zerocopy.errors import UnsupportedConversionError
+from zerocopy.framework import identity
 from zerocopy.protocols.exporter_errors import is_error
 
-Route = Callable[[Any], Any]
 Routes = Mapping[type, Route]
 
 # -- the tables -------------------------------------------------------------------------
@@ -52,6 +49,12 @@ def _refuse(obj: Any) -> Any:
 
 #: Stored for a type, target and options without a route, so that slow calls do not try to compose one again.
 NO_ROUTE: Route = _refuse if core is None else core.CallRoute(None)
+
+if core is not None:
+    # At the exit of the interpreter: frameworks report objects that routes still hold as leaked.
+    atexit.register(core.clear_values)
+    atexit.register(core.clear_routes)
+    core.set_error_test(is_error)
 
 
 def routes_of(to: Any, options: Mapping[str, Any]) -> Routes:
@@ -111,16 +114,16 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
     known = routes.get(type(obj))
     if known is not None:  # only this object needed the slow path
         if core is not None:
-            _declare_dtypes()  # the conversion may have imported ml_dtypes
+            declare_dtypes()  # the conversion may have imported ml_dtypes
         return None if known is NO_ROUTE else known
     try:
         parts = find_parts(obj, to)
         if parts is None:
             return None  # not remembered: a framework can own the type later
-        effective = _effective_options(parts, given)
+        effective = effective_options(parts, given)
         route = compose(parts, to, effective)
         if core is not None:
-            route = _compile(parts, effective, route)
+            route = compile_route(parts, effective, route)
     except BaseException as error:
         if not is_error(error):
             raise
@@ -190,77 +193,6 @@ def by_new_route(obj: Any, to: Any) -> Any:
         if not is_error(error):
             raise
         return NotImplemented  # the slow path converts the object, or raises an error with the reason
-
-
-# -- the parts of a route ---------------------------------------------------------------
-
-
-class Parts(NamedTuple):
-    """The parts of a route: the frameworks, and their functions by form."""
-
-    source: Framework
-    target: Framework
-    exporters: dict[str, Route]
-    importers: dict[str, Route]
-    owned: bool  # whether the objects belong to the target
-    native_exporter: Any = None  # of the compiled core
-    native_importer: Any = None
-    native_table: Any = None  # exporter of tables
-    native_lists: Any = None  # exporter of columns of lists
-    may_be_ragged: bool = False  # whether such a column becomes a ragged array without lists=
-
-    @property
-    def ndarrays(self) -> bool:
-        """Whether the target's own objects are ndarrays."""
-        return self.exporters.get("ndarray") is identity is self.importers.get("ndarray")
-
-
-def find_parts(obj: Any, to: Any) -> Parts | None:
-    """Return the parts of a route for objects of this type; None if no route is possible."""
-    target, source = registry.find(to) or resolve(to), registry.by_type(type(obj))
-    if source is None:
-        return None
-    cls = type(obj)
-    owned = target.owns(cls)
-    if owned and not target.is_native(obj):
-        return None
-    exporters, importers = source.fast_exporters(cls), target.fast_importers()
-    native = exporters.pop("native", None), importers.pop("native", None)
-    tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
-    may_be_ragged = tables[1] is not None and may_be_compound(cls, target)
-    return Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged)
-
-
-def _effective_options(parts: Parts, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options without those that change nothing for objects of the type.
-
-    These are ``layout=`` if the route treats none of them as a table, and ``lists="dense"`` by default.
-    """
-    layout, target = options.get("layout"), parts.target
-    arrow = parts.native_table or parts.native_lists
-    if options.get("lists") == "dense" and arrow is not None and not parts.may_be_ragged:
-        options = {name: value for name, value in options.items() if name != "lists"}
-    if layout in (None, "records") or target.tables or (parts.owned and target.has_records):
-        return options
-    if parts.native_table is not None or parts.exporters.keys() & {"columns", "handle"}:
-        return options
-    return {name: value for name, value in options.items() if name != "layout"}
-
-
-def is_routable(target: Framework, options: Mapping[str, Any]) -> bool:
-    """Whether a route to host memory can hold these options, none of them None."""
-    if not options.keys() <= {"copy", "writable", "device", "dtype"} or "cpu" not in target.device_kinds:
-        return False  # a route to a framework without arrays on the host transfers them
-    if "device" in options:
-        try:
-            device = target.parse_device(options["device"])
-            target.check_device(device)
-        except ZeroCopyError:
-            return False  # the target cannot use it
-        if not device.is_host:
-            return False
-    dtype = options.get("dtype")
-    return dtype is None or (not isinstance(dtype, Mapping) and parse_dtype(dtype).in_numpy)
 
 
 # -- routes of Python functions ---------------------------------------------------------
@@ -411,113 +343,3 @@ def _table_route(parts: Parts) -> Route:
             return whole(obj)  # a column has nulls, several chunks, or is not numeric
 
     return arrow_route
-
-
-# -- compiled routes: an exporter and an importer in C ----------------------------------
-
-_IN_NUMPY = tuple(dtype for dtype in ALL if dtype.in_numpy)
-_declared: set[str] = set()
-
-if core is not None:
-    # At the exit of the interpreter: frameworks report objects that routes still hold as leaked.
-    atexit.register(core.clear_values)
-    atexit.register(core.clear_routes)
-    core.set_error_test(is_error)
-
-
-def _compile(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
-    """Return a compiled route with the fallback `route`, or None if `route` is None too."""
-    _declare_dtypes()
-    if route is identity:
-        return core.IdentityRoute()
-    compiled = None
-    if parts.native_table is not None and parts.target.kind == "tensor":
-        compiled = _compile_table(parts, options, route)
-    else:
-        if is_routable(parts.target, options):
-            compiled = _compile_memory(parts, options, route)
-        compiled = _compile_lists(parts, options, compiled or route) or compiled
-    if compiled is None and route is not None:
-        return core.CallRoute(route)
-    return compiled
-
-
-def _compile_memory(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
-    """Return a compiled route from an array to an array, or None."""
-    exporter, importer, target = parts.native_exporter, parts.native_importer, parts.target
-    # The core copies and marks objects of the target itself if they are ndarrays.
-    foreign = parts.owned and not parts.ndarrays
-    if foreign and (options.get("copy") is True or target.tables or not target.can_copy_to_device):
-        return None
-    if (exporter is None or foreign) and "ndarray" in parts.exporters:
-        exporter = core.ArrayExporter(parts.exporters["ndarray"])
-    if exporter is None or importer is None:
-        return None
-    owned = {"owned": parts.owned, "only_unchanged": foreign}
-    return core.MemoryRoute(exporter, importer, **_delivery(parts, options, route), **owned)
-
-
-def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
-    """Return a compiled route from a table to a dict of its columns, or to a matrix of them; or None."""
-    labels, layout = options.get("columns"), options.get("layout")
-    others = {name: value for name, value in options.items() if name not in ("columns", "layout")}
-    has_labels = labels is None or _are_labels(labels)
-    # A fallback in Python exists for dicts of columns only, not for matrices.
-    fits = has_labels and (route is not None if layout is None else layout in ("matrix", "matrix:C"))
-    if not fits or parts.native_importer is None or not is_routable(parts.target, others):
-        return None
-    columns = None if labels is None else tuple(labels)
-    kind = core.TableRoute if layout is None else core.MatrixRoute
-    return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), columns=columns)
-
-
-def _compile_lists(parts: Parts, options: Mapping[str, Any], fallback: Any) -> Any:
-    """Return a compiled route from a column of lists of one length to a matrix; or None."""
-    others = {name: value for name, value in options.items() if name != "lists"}
-    is_dense = options.get("lists") == "dense" or not ("lists" in options or parts.may_be_ragged)
-    if parts.native_lists is None or parts.native_importer is None or parts.target.kind != "tensor":
-        return None
-    if not (is_dense and is_routable(parts.target, others)):
-        return None
-    return core.MatrixRoute(parts.native_lists, parts.native_importer, **_delivery(parts, others, fallback))
-
-
-def _are_labels(labels: Any) -> bool:
-    """Whether the compiled routes take these labels of columns: different texts, at least one."""
-    return 0 < len(labels) == len({*labels}) and all(type(label) is str for label in labels)
-
-
-def _delivery(parts: Parts, options: Mapping[str, Any], route: Route | None) -> dict[str, Any]:
-    """Return the arguments of a compiled route that come from the target and the options."""
-    dtype = parse_dtype(options["dtype"]) if "dtype" in options else None
-    return {
-        "mutable": parts.target.mutable,
-        "marks_readonly": parts.target.marks_readonly,
-        "fallback": route,
-        "copy": options.get("copy"),
-        "writable": options.get("writable"),
-        "dtype": None if dtype is None else (dtype.code, dtype.bits),
-    }
-
-
-def _declare_dtypes() -> None:
-    """Declare NumPy's dtypes to the core, and those of ``ml_dtypes`` once that is imported."""
-    import numpy as np
-
-    known = ALL if "ml_dtypes" in sys.modules else _IN_NUMPY
-    if len(_declared) == len(known):
-        return
-    core.set_copy_function(aligned_copy)
-    for dtype in known:
-        if dtype.name in _declared:
-            continue
-        _declared.add(dtype.name)
-        numpy_dtype = to_numpy(dtype) if dtype.bits >= 8 and dtype.lanes == 1 else None
-        if numpy_dtype is None:
-            continue
-        core.set_dtype(numpy_dtype, dtype.code, dtype.bits)
-        if dtype.name in ("int64", "uint64"):
-            # NumPy has two 64-bit integers, long and long long.
-            for char in "lLqQ":
-                if np.dtype(char) == numpy_dtype:
-                    core.set_dtype(np.dtype(char), dtype.code, dtype.bits)

@@ -213,7 +213,7 @@ struct Route {
     PyObject_HEAD
     /* Returns NULL with or without an exception; the slow path then decides. */
     PyObject *(*run)(Route *self, PyObject *obj);
-    PyObject *fallback; /* a Python function of the object, called if `run` fails; or NULL */
+    PyObject *fallback; /* another route or a Python function, called with the object if `run` fails; or NULL */
     /* As `run`, and adds the bytes of the result to this thread's Outcome; recorded routes call it. */
     PyObject *(*counted)(Route *self, PyObject *obj);
 };

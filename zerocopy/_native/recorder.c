@@ -51,7 +51,8 @@ run_inner(Route *inner, PyObject *obj, Outcome *bytes)
     PyObject *result = inner->counted(inner, obj);
     if (result == NULL && inner->fallback != NULL && clear_error()) {
         *bytes = before;
-        result = call_one(inner->fallback, obj);
+        result = PyObject_TypeCheck(inner->fallback, &RouteType) ? run_inner((Route *)inner->fallback, obj, bytes)
+                                                                 : call_one(inner->fallback, obj);
     }
     if (result == NULL) {
         *bytes = before;

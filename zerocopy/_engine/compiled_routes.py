@@ -1,0 +1,116 @@
+"""Compiled routes: the core's, from an exporter to an importer in C."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from zerocopy._engine.route_parts import Parts, Route, is_routable
+from zerocopy._native import core
+from zerocopy.casting.parse import parse_dtype
+from zerocopy.dtype import ALL, to_numpy
+from zerocopy.framework import identity
+from zerocopy.protocols.array_interface import aligned_copy
+
+_IN_NUMPY = tuple(dtype for dtype in ALL if dtype.in_numpy)
+_declared: set[str] = set()
+
+
+def compile_route(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
+    """Return a compiled route with the fallback `route`, or None if `route` is None too."""
+    declare_dtypes()
+    if route is identity:
+        return core.IdentityRoute()
+    compiled = None
+    if parts.native_table is not None and parts.target.kind == "tensor":
+        compiled = _compile_table(parts, options, route)
+    else:
+        # A polars series of numbers, or of lists: the first route refuses lists.
+        route = _compile_lists(parts, options, route) or route
+        if is_routable(parts.target, options):
+            compiled = _compile_memory(parts, options, route)
+    if compiled is None and route is not None:
+        return route if isinstance(route, core.Route) else core.CallRoute(route)
+    return compiled
+
+
+def _compile_memory(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
+    """Return a compiled route from an array to an array, or None."""
+    exporter, importer, target = parts.native_exporter, parts.native_importer, parts.target
+    # The core copies and marks objects of the target itself if they are ndarrays.
+    foreign = parts.owned and not parts.ndarrays
+    if foreign and (options.get("copy") is True or target.tables or not target.can_copy_to_device):
+        return None
+    if (exporter is None or foreign) and "ndarray" in parts.exporters:
+        exporter = core.ArrayExporter(parts.exporters["ndarray"])
+    if exporter is None or importer is None:
+        return None
+    owned = {"owned": parts.owned, "only_unchanged": foreign}
+    return core.MemoryRoute(exporter, importer, **_delivery(parts, options, route), **owned)
+
+
+def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
+    """Return a compiled route from a table to a dict of its columns, or to a matrix of them; or None."""
+    labels, layout = options.get("columns"), options.get("layout")
+    others = {name: value for name, value in options.items() if name not in ("columns", "layout")}
+    has_labels = labels is None or _are_labels(labels)
+    # A fallback in Python exists for dicts of columns only, not for matrices.
+    fits = has_labels and (route is not None if layout is None else layout in ("matrix", "matrix:C"))
+    if not fits or parts.native_importer is None or not is_routable(parts.target, others):
+        return None
+    columns = None if labels is None else tuple(labels)
+    kind = core.TableRoute if layout is None else core.MatrixRoute
+    return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), columns=columns)
+
+
+def _compile_lists(parts: Parts, options: Mapping[str, Any], fallback: Route | None) -> Any:
+    """Return a compiled route from a column of lists of one length to a matrix; or None."""
+    others = {name: value for name, value in options.items() if name != "lists"}
+    is_dense = options.get("lists") == "dense" or not ("lists" in options or parts.may_be_ragged)
+    if parts.native_lists is None or parts.native_importer is None or parts.target.kind != "tensor":
+        return None
+    if not (is_dense and is_routable(parts.target, others)):
+        return None
+    return core.MatrixRoute(parts.native_lists, parts.native_importer, **_delivery(parts, others, fallback))
+
+
+def _are_labels(labels: Any) -> bool:
+    """Whether the compiled routes take these labels of columns: different texts, at least one."""
+    return 0 < len(labels) == len({*labels}) and all(type(label) is str for label in labels)
+
+
+def _delivery(parts: Parts, options: Mapping[str, Any], route: Route | None) -> dict[str, Any]:
+    """Return the arguments of a compiled route that come from the target and the options."""
+    dtype = parse_dtype(options["dtype"]) if "dtype" in options else None
+    return {
+        "mutable": parts.target.mutable,
+        "marks_readonly": parts.target.marks_readonly,
+        "fallback": route,
+        "copy": options.get("copy"),
+        "writable": options.get("writable"),
+        "dtype": None if dtype is None else (dtype.code, dtype.bits),
+    }
+
+
+def declare_dtypes() -> None:
+    """Declare NumPy's dtypes to the core, and those of ``ml_dtypes`` once that is imported."""
+    import numpy as np
+
+    known = ALL if "ml_dtypes" in sys.modules else _IN_NUMPY
+    if len(_declared) == len(known):
+        return
+    core.set_copy_function(aligned_copy)
+    for dtype in known:
+        if dtype.name in _declared:
+            continue
+        _declared.add(dtype.name)
+        numpy_dtype = to_numpy(dtype) if dtype.bits >= 8 and dtype.lanes == 1 else None
+        if numpy_dtype is None:
+            continue
+        core.set_dtype(numpy_dtype, dtype.code, dtype.bits)
+        if dtype.name in ("int64", "uint64"):
+            # NumPy has two 64-bit integers, long and long long.
+            for char in "lLqQ":
+                if np.dtype(char) == numpy_dtype:
+                    core.set_dtype(np.dtype(char), dtype.code, dtype.bits)
