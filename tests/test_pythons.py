@@ -11,6 +11,7 @@ from helpers.paths import ROOT
 
 import zerocopy as zc
 from zerocopy import registry
+from zerocopy.cli.support import table
 
 if not (ROOT / ".ci").exists():
     pytest.skip("not a checkout", allow_module_level=True)
@@ -34,6 +35,14 @@ def test_the_oldest_tested_version_is_the_minimum(name: str) -> None:
         assert registry.by_name(framework).min_version == OLDEST[name]
     elif bounds:  # torch is pinned, and pyarrow has a lower minimum without tables
         assert OLDEST[name] in bounds
+
+
+@pytest.mark.parametrize("name", OLDEST)
+def test_the_oldest_tested_version_is_in_the_table_of_versions(name: str) -> None:
+    row = table()["frameworks"].get(name.removesuffix("-cpu"), {})
+    assert OLDEST[name] in (row.get("oldest", OLDEST[name]), *row.get("extras", {}).values()) or (
+        name == "numpy"  # pandas 3 requires a newer one than the minimum, with which tests/mxnet runs
+    )
 
 
 def test_an_absent_module_is_named_by_an_error_or_its_cause() -> None:

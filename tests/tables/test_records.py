@@ -69,6 +69,22 @@ def test_tables_become_records(source: str) -> None:
     assert not zc.convert(table, "numpy", layout="records", writable=False).flags.writeable
 
 
+def test_a_fix_that_leaves_columns_out_adds_no_complaint_about_fields() -> None:
+    table = pa.table({"a": [1, None, 3], "b": [1.0, 2.0, 3.0]})
+    dtype = np.dtype([("a", "i8"), ("b", "f8")])
+    with pytest.raises(zc.LossyConversionError) as caught:
+        zc.soa_to_aos(table, dtype)
+    assert caught.value.why == "column 'a' has 1 null in 3 rows"
+    for call in caught.value.calls:
+        assert eval(call, {"zc": zc, "x": table, "dtype": dtype})["b"].sum() == 6
+    words = pa.table({"a": ["x", "y", "z"], "b": [1.0, 2.0, 3.0]})
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.convert(words, "numpy", layout="records", dtype=[("a", "i8"), ("b", "f8")])
+    assert "fields" not in caught.value.why
+    calls = [call for call in caught.value.calls if "columns=" in call and "dtype" not in call]
+    assert [eval(call, {"zc": zc, "x": words}).tolist() for call in calls] == [[(1.0,), (2.0,), (3.0,)]]
+
+
 def test_nulls_are_refused_or_filled_in_records() -> None:
     table = pa.table({"f": [1.0, None], "t": pa.array([None, 1], pa.timestamp("s"))})
     with pytest.raises(zc.LossyConversionError, match=r"'f' has 1 null.*'t' has 1 null"):

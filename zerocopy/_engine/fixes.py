@@ -131,7 +131,7 @@ class _Composer:
         self.options = call.options
         self.target = call.target
         self.to = call.to if isinstance(call.to, str) else self.target.name
-        self.obj, self.description = call.obj, call.description
+        self.obj, self.description, self.cast = call.obj, call.description, call.cast
         self.framework = _framework(call.obj)
 
     # -- which calls work -----------------------------------------------------
@@ -272,6 +272,9 @@ class _Composer:
         kept = [x for x in self.options.get("columns", own) if x not in refused]
         if not kept or len(kept) > _WIDEST or len({*kept}) < len(kept):
             return []
+        if self.cast is not None and self.cast.record is not None:  # its fields would not be the columns
+            effect = "leaves the others out, and the fields have the columns' own types"
+            return [Fix(options={"columns": kept, "dtype": None}, effect=effect)]
         return [Fix(options={"columns": kept}, effect="leaves the others out")]
 
     def _rebuilds(self, label: Label, fix: Fix) -> bool:
