@@ -107,6 +107,8 @@ LAYERS: dict[str, set[str]] = {
         "registry",
         "tables",
     },
+    # Files of weights: a lazy mapping of their tensors.
+    "weights": NOUNS | {"_engine", "forks", "formatting", "loading", "protocols", "registry"},
     # What was copied, and what the memory does. It asks the pool, shared memory and the loader for figures.
     "monitor": NOUNS
     | {
@@ -202,7 +204,7 @@ LAYERS: dict[str, set[str]] = {
         "pairs",
         "pool",
     }
-    | {"registry", "shared", "tables"},
+    | {"registry", "shared", "tables", "weights"},
 }
 
 #: Modules that a part may import for type checkers only.

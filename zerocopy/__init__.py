@@ -81,6 +81,8 @@ if TYPE_CHECKING:
     from zerocopy.strided_view import StridedView as StridedView
     from zerocopy.tables.column import Column as Column, Table as Table
     from zerocopy.tables.result import Encoded as Encoded, Masked as Masked
+    from zerocopy.weights.load import load as load
+    from zerocopy.weights.mapping import Weights as Weights
 
 _HOME = {
     "convert": "_engine.convert",
@@ -131,6 +133,8 @@ _HOME = {
     "SharedMemoryError": "shared.errors",
     "bridge": "functions.bridge",
     "loader": "loading.create",
+    "load": "weights.load",
+    "Weights": "weights.mapping",
     "ReadError": "loading.errors",
     "LoaderOptionError": "loading.errors",
     "LoaderStateError": "loading.errors",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy as copying
 import sys
 from collections import OrderedDict, UserDict, UserList, defaultdict, deque
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from dataclasses import fields
 from functools import cached_property, lru_cache
 from inspect import getattr_static
@@ -51,7 +51,7 @@ def is_mapping(obj: Any) -> bool:
     if issubclass(cls, CONTAINERS):
         return issubclass(cls, dict)
     kind = other_kind(obj)
-    return kind is _of_mapping or (kind is _of_pytree and issubclass(cls, Mapping))
+    return kind in (_of_mapping, _of_handle) or (kind is _of_pytree and issubclass(cls, Mapping))
 
 
 def is_plain_object(obj: Any) -> bool:
@@ -89,7 +89,10 @@ def items_of(obj: Any) -> list[tuple[Any, Any]]:
             return [(Attribute("value"), obj.get_value())]
         if kind is _of_dataclass:
             return [(Attribute(name), getattr(obj, name)) for name in _array_fields(obj)]
-        return [*(obj.items() if kind is _of_mapping else enumerate(obj))]
+        if kind is _of_handle and not issubclass(type(obj), Mapping):
+            names = obj.keys()  # safe_open has no __iter__
+            return [(name, obj.get_tensor(name)) for name in names]
+        return [*(enumerate(obj) if kind is _of_sequence else obj.items())]
     except (MemoryError, RecursionError):
         raise
     except Exception as error:
@@ -201,6 +204,8 @@ def other_kind(obj: Any) -> _Rebuild | None:
         kind = _of_pytree
     elif hasattr(cls, "__dataclass_fields__"):
         kind = _of_dataclass
+    elif _is_handle(cls):
+        kind = _of_handle
     elif issubclass(cls, Mapping):
         kind = _of_mapping
     elif issubclass(cls, MutableSequence):
@@ -279,6 +284,17 @@ def _of_mapping(obj: Any, keys: list[Any], values: list[Any]) -> Any:
     if list(same) != keys or not all(_is_kept(same[key], value) for key, value in items.items()):
         raise TypeError("its constructor changes the items")
     return same
+
+
+def _is_handle(cls: type) -> bool:
+    """Whether objects of a type read arrays from an open file: NumPy's ``NpzFile``, or ``safe_open``."""
+    if issubclass(cls, Mapping):
+        return hasattr(cls, "close") and not issubclass(cls, MutableMapping)
+    return hasattr(cls, "get_tensor") and hasattr(cls, "keys") and hasattr(cls, "__exit__")
+
+
+def _of_handle(_: Any, keys: list[Any], values: list[Any]) -> Any:
+    return dict(zip(keys, values, strict=True))  # the file cannot hold other arrays
 
 
 def _of_sequence(obj: Any, _: list[Any], values: list[Any]) -> Any:

@@ -218,8 +218,8 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
     try:
         call.obj = opened(obj, call.target.name)
         if call.is_tree():
-            result = convert_leaves(obj, convert, to, options)
-            if not call.target.tables:
+            result = convert_leaves(call.obj, convert, to, options)
+            if call.obj is obj and not call.target.tables:
                 keep_tree(type(obj), to, options)
             return result
         # Of numbers: other lists are containers. isinstance would read __class__, which may raise.

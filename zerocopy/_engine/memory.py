@@ -115,6 +115,9 @@ def blocks(obj: Any) -> Iterator[StridedView]:
         description = describe(obj)
     except ZeroCopyError:
         array = opened(obj)
+        if array is not obj and is_container(array):  # the tensors of weights
+            yield from blocks(array)
+            return
         if type(array) is not np.ndarray:
             raise
         yield _bytes(array)  # only NumPy has its dtype or shape
@@ -190,6 +193,8 @@ def _has_bytes(obj: Any) -> bool:
     except ZeroCopyError:
         # Records without fields have no bytes; sparse, sharded and traced arrays are not one block of memory.
         array = opened(obj)
+        if array is not obj and is_container(array):
+            return _has_bytes(array)
         return type(array) is not np.ndarray or array.nbytes != 0
     if description is None:
         return any(_has_bytes(item) for item in items or () if not is_plain_object(item))

@@ -1,0 +1,163 @@
+"""``load`` of ``.npy`` and ``.npz`` files."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from helpers.tiers import sampled
+from helpers.weight_files import check, mutated
+
+import zerocopy as zc
+
+
+def arrays() -> dict[str, np.ndarray]:
+    return {
+        "c": np.arange(12, dtype="f4").reshape(3, 4),
+        "f": np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+        "scalar": np.array(3, "i8"),
+        "empty": np.zeros((0, 3), "f4"),
+        "flags": np.array([True, False]),
+        "swapped": np.arange(3, dtype=">i4"),
+    }
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+def test_members_have_their_values(tmp_path: Path, save: Any, to: str) -> None:
+    path = tmp_path / "x.npz"
+    save(path, **arrays())
+    weights = zc.load(path, to=to)
+    assert list(weights) == list(arrays())
+    read = weights.read()
+    for name, expected in arrays().items():
+        array = zc.convert(read[name], "numpy")
+        assert (array == expected).all()
+        assert array.shape == expected.shape
+        assert weights.tensors[name].dtype == expected.dtype
+
+
+def test_stored_members_alias_and_compressed_ones_are_read(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", a=np.arange(64.0))
+    np.savez_compressed(tmp_path / "y.npz", a=np.arange(64.0))
+    stored, compressed = (zc.load(tmp_path / name) for name in ("x.npz", "y.npz"))
+    assert zc.shares_memory(stored["a"], stored["a"])
+    assert not zc.shares_memory(compressed["a"], compressed["a"])
+    assert stored.tensors["a"].offset > 0
+    assert compressed.tensors["a"].offset == -1
+    assert not stored["a"].flags.writeable
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_npy_file_has_one_array_with_the_name_of_the_file(tmp_path: Path, order: Any) -> None:
+    expected = np.array(np.arange(6.0).reshape(2, 3), order=order)
+    np.save(tmp_path / "emb.npy", expected)
+    weights = zc.load(tmp_path / "emb.npy", to="jax", dtype="float32")
+    assert list(weights) == ["emb"]
+    assert weights["emb"].tolist() == expected.tolist()
+    mapped = zc.load(tmp_path / "emb.npy")["emb"]
+    assert mapped.flags.f_contiguous is (order == "F")
+    assert zc.load(tmp_path / "emb.npy", copy=True)["emb"].tolist() == expected.tolist()
+
+
+def test_an_aligned_npy_file_is_aliased_by_jax(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(16, dtype="f4"))  # NumPy aligns the array to 64 bytes
+    weights = zc.load(tmp_path / "x.npy", to="jax", copy=False)
+    assert zc.shares_memory(weights, weights["x"])
+
+
+def test_records_and_text_are_arrays_of_numpy(tmp_path: Path) -> None:
+    records = np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")])
+    np.savez(tmp_path / "x.npz", records=records, text=np.array(["a", "bc"]))
+    read = zc.load(tmp_path / "x.npz").read()
+    assert read["records"].tolist() == [(1, 2.0)]
+    assert read["text"].tolist() == ["a", "bc"]
+
+
+def _npy(header: str, data: bytes = b"", version: tuple[int, int] = (1, 0)) -> bytes:
+    text = header.encode("latin1")
+    size = len(text).to_bytes(2 if version == (1, 0) else 4, "little")
+    return b"\x93NUMPY" + bytes(version) + size + text + data
+
+
+def _descr(shape: str = "(3,)", descr: str = "'<f8'") -> str:
+    return f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}"
+
+
+INVALID = {
+    "empty": b"",
+    "magic": b"NUMPY",
+    "version": _npy(_descr(), bytes(24), (9, 9)),
+    "short": _npy(_descr(), bytes(23)),
+    "long": _npy(_descr(), bytes(25)),
+    "objects": _npy(_descr(descr="'|O'"), bytes(24)),
+    "code": _npy("__import__('os').getpid()"),
+    "negative": _npy(_descr("(-3,)"), bytes(24)),
+    "huge": _npy(_descr(f"({2**62}, {2**62})"), bytes(24)),
+    "huge and empty": _npy(_descr(f"(0, {2**62}, {2**62})")),
+    "nested": _npy("(" * 5000),
+    "nested minus": _npy("-" * 9000 + "1"),
+    "large header": _npy(_descr() + " " * 20_000, bytes(24)),
+    "claimed header": b"\x93NUMPY\x02\x00\xff\xff\xff\xff{}",
+    "descr": _npy(_descr(descr="'<q9'"), bytes(24)),
+    "dtype of fields": _npy(_descr(descr="[('a', '<f8'), ('a', '<f8')]"), bytes(48)),
+}
+
+
+@pytest.mark.parametrize("case", INVALID)
+@pytest.mark.parametrize("archive", [False, True])
+def test_invalid_headers_are_refused(tmp_path: Path, case: str, archive: bool) -> None:
+    path = tmp_path / ("x.npz" if archive else "x.npy")
+    path.write_bytes(INVALID[case])
+    if archive:
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("x.npy", INVALID[case])
+    assert not check(path)
+
+
+def test_numbers_of_ml_dtypes_are_raw_records_in_numpy_files(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones(3, ml_dtypes.bfloat16))  # NumPy writes them as |V2
+    assert zc.load(tmp_path / "x.npy").tensors["x"].dtype == "V2"
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_generated_archives_are_read_or_refused(tmp_path: Path, save: Any) -> None:
+    stream = io.BytesIO()
+    save(stream, **arrays())
+    path = tmp_path / "x.npz"
+    for (seed,) in sampled(20, range(2000)):
+        path.write_bytes(mutated(stream.getvalue(), seed))
+        check(path)
+
+
+def test_generated_npy_files_are_read_or_refused(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    np.save(stream, arrays()["c"])
+    path = tmp_path / "x.npy"
+    for (seed,) in sampled(20, range(2000)):
+        path.write_bytes(mutated(stream.getvalue(), seed))
+        check(path)
+
+
+def test_members_of_an_archive_lie_within_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez(path, a=np.arange(100.0))
+    data = path.read_bytes()
+    start = data.rindex(b"PK\x01\x02")
+    cut = data[:500] + data[start:]  # the central directory names more bytes than the file has
+    path.write_bytes(cut)
+    assert not check(path)
+
+
+def test_a_compressed_member_that_claims_more_than_deflate_can_hold_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, a=np.zeros(1 << 16))
+    assert check(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as file:
+        file.writestr("x.npy", _npy(_descr(), bytes(24)))
+    assert not check(path)

@@ -1,0 +1,351 @@
+"""``load``: values, types, aliases, lifetimes and options of the lazy mapping."""
+
+from __future__ import annotations
+
+import gc
+import json
+import multiprocessing
+import os
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.weight_files import NAMES, dtype_of, model, write
+
+import zerocopy as zc
+from zerocopy.protocols.array_interface import address
+from zerocopy.weights import block
+
+TARGETS = ("numpy", "torch", "jax", "tensorflow")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return write(tmp_path / "model.safetensors", model(), metadata={"format": "pt"})
+
+
+def values(array: object) -> np.ndarray:
+    return zc.convert(array, "numpy").astype("float64")
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_all_tensors_have_their_values_in_each_target(path: str, to: str) -> None:
+    weights = zc.load(path, to=to)
+    read = weights.read()
+    assert list(read) == list(weights) == list(model())
+    for name, expected in model().items():
+        assert zc.convert(read[name], "numpy").dtype == expected.dtype
+        assert (values(read[name]) == expected.astype("float64")).all()
+        assert (values(weights[name]) == expected.astype("float64")).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_type_of_the_format_has_its_dtype(tmp_path: Path, name: str) -> None:
+    array = np.array([0, 1, 1, 0], dtype_of(name))
+    path = write(tmp_path / "x.safetensors", {"x": array})
+    loaded = zc.load(path)["x"]
+    assert loaded.dtype == array.dtype
+    assert loaded.tobytes() == array.tobytes()
+
+
+def test_headers_are_known_without_reading_tensors(path: str) -> None:
+    weights = zc.load(path, to="torch")
+    assert len(weights) == 3
+    assert "layer.bias" in weights
+    assert "absent" not in weights
+    tensor = weights.tensors["layer.weight"]
+    assert (tensor.dtype, tensor.shape, tensor.nbytes, tensor.file) == ("bfloat16", (16, 32), 1024, path)
+    assert weights.metadata == {"format": "pt"}
+    assert weights.nbytes == sum(array.nbytes for array in model().values())
+    assert repr(weights) == f"<zerocopy.Weights: {path} with 3 tensors of 3.1 KiB, to='torch'>"
+
+
+def test_an_absent_name_is_a_key_error_with_the_nearest_name(path: str) -> None:
+    with pytest.raises(KeyError, match=r"no tensor 'layer\.wieght'; did you mean 'layer\.weight'"):
+        zc.load(path)["layer.wieght"]
+    assert zc.load(path).get("absent") is None
+
+
+@pytest.mark.parametrize(("multiple", "aliases"), [(64, True), (8, False)])
+def test_jax_aliases_aligned_tensors_and_one_block_has_the_others(
+    tmp_path: Path, multiple: int, aliases: bool
+) -> None:
+    tensors = model()
+    path = tmp_path / "model.safetensors"
+    write(path, tensors, multiple=multiple)
+    if not aliases:  # one more character in the header moves all tensors
+        write(path, tensors, multiple=64, metadata={})
+        data = path.read_bytes()
+        length = int.from_bytes(data[:8], "little") + 8
+        path.write_bytes(length.to_bytes(8, "little") + data[8 : 8 + length - 8] + b" " * 8 + data[length:])
+    weights = zc.load(str(path), to="jax")
+    plan = weights.explain()
+    assert plan.zero_copy is aliases
+    assert plan.copied_bytes == (0 if aliases else weights.nbytes)
+    assert all(leaf.zero_copy is aliases for leaf in plan.leaves.values())
+    read = weights.read()
+    assert zc.shares_memory(weights, read) is aliases
+    places = [array.unsafe_buffer_pointer() for array in read.values()]
+    assert all(place % 64 == 0 for place in places)
+    if not aliases:
+        (reason,) = plan.leaves["['layer.bias']"].reasons
+        assert reason.code == "misaligned"
+        assert reason.remedy.startswith(f"zerocopy align {path}")
+        assert max(places) - min(places) < weights.nbytes  # in one block
+        with pytest.raises(zc.CopyRequiredError, match=f"zerocopy align {path}"):
+            zc.load(str(path), to="jax", copy=False)["layer.bias"]
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+def test_aliases_are_at_the_addresses_of_one_mapping(path: str, to: str) -> None:
+    weights = zc.load(path, to=to, copy=False)
+    first, again = (values_at(weights["embed.weight"]) for _ in range(2))
+    bias = values_at(weights["layer.bias"])
+    assert first == again
+    tensors = weights.tensors
+    assert bias - first == tensors["layer.bias"].offset - tensors["embed.weight"].offset
+    assert weights.explain().zero_copy
+    assert zc.explain(weights, to).zero_copy
+    assert zc.shares_memory(weights, zc.convert(weights, to))
+
+
+def values_at(array: object) -> int:
+    return address(zc.convert(array, "numpy"))
+
+
+def test_numpy_arrays_are_read_only_and_writable_copies_only_pages(path: str) -> None:
+    before = Path(path).read_bytes()
+    with pytest.raises(ValueError, match="read-only"):
+        zc.load(path)["layer.bias"][:] = 1
+    weights = zc.load(path, writable=True)
+    array = weights["layer.bias"]
+    array[:] = 7
+    assert (weights["layer.bias"] == 7).all()  # the same pages
+    assert (zc.load(path)["layer.bias"] == model()["layer.bias"]).all()
+    assert Path(path).read_bytes() == before
+
+
+def test_a_write_to_a_tensor_of_torch_changes_this_process_alone(path: str) -> None:
+    before = Path(path).read_bytes()
+    weights = zc.load(path, to="torch")
+    assert "for this process alone" in weights.explain().leaves["['layer.bias']"].warnings[0]
+    weights["layer.bias"].zero_()
+    assert not weights["layer.bias"].any()
+    assert Path(path).read_bytes() == before
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
+def test_copies_do_not_alias_the_mapping(path: str, to: str) -> None:
+    weights = zc.load(path, to=to, copy=True)
+    read = weights.read()
+    assert not zc.shares_memory(weights, read)
+    assert weights.explain().copied_bytes == weights.nbytes
+    os.truncate(path, 0)  # the copies stay readable
+    for name, expected in model().items():
+        assert (values(read[name]) == expected.astype("float64")).all()
+
+
+def test_the_block_is_read_by_threads_in_parts(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block, "_CHUNK", 100)
+    read = zc.load(path, copy=True).read()
+    assert all((values(read[name]) == array.astype("float64")).all() for name, array in model().items())
+
+
+def test_a_cast_is_that_of_convert(path: str) -> None:
+    array = zc.load(path, to="torch", dtype="float32")["layer.weight"]
+    assert str(array.dtype) == "torch.float32"
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
+def test_results_keep_the_file_alive(path: str, to: str) -> None:
+    weights = zc.load(path, to=to)
+    read = weights.read()
+    del weights
+    os.unlink(path)
+    gc.collect()
+    for name, expected in model().items():
+        assert (values(read[name]) == expected.astype("float64")).all()
+
+
+def test_dropping_all_results_closes_the_files(path: str) -> None:
+    def opened() -> int:
+        names = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+        return sum(os.path.exists(name) and os.readlink(name) == path for name in names)
+
+    read = zc.load(path).read()
+    assert opened() > 0
+    del read
+    gc.collect()
+    assert opened() == 0
+
+
+def test_a_file_that_is_cut_off_or_changed_is_refused_at_the_next_access(path: str) -> None:
+    size = os.path.getsize(path)
+    for change in (lambda: os.truncate(path, size - 1), lambda: os.utime(path, ns=(0, 0))):
+        weights = zc.load(path)
+        change()
+        with pytest.raises(zc.ReadError, match="was changed after it was opened") as caught:
+            weights["embed.weight"]
+        assert caught.value.code == "changed-file"
+        assert caught.value.file == path
+        write(Path(path), model(), metadata={"format": "pt"})
+
+
+def test_a_file_that_is_replaced_by_a_rename_keeps_its_values(path: str, tmp_path: Path) -> None:
+    weights = zc.load(path)
+    other = write(tmp_path / "other", {"x": np.zeros(1)})
+    os.replace(other, path)
+    assert (weights["layer.bias"] == model()["layer.bias"]).all()
+    assert list(zc.load(path)) == ["x"]
+
+
+def test_threads_get_the_same_mapping(path: str) -> None:
+    weights = zc.load(path)
+    with ThreadPoolExecutor(8) as pool:
+        arrays = list(pool.map(lambda _: weights["embed.weight"], range(64)))
+    assert len({address(array) for array in arrays}) == 1
+
+
+def _child(weights: object, queue: object) -> None:
+    queue.put({name: float(array.astype("float64").sum()) for name, array in weights.items()})
+
+
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
+def test_another_process_reads_the_same_file(path: str, method: str) -> None:
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    weights = zc.load(path)
+    weights["layer.bias"]
+    process = context.Process(target=_child, args=(weights, queue))
+    process.start()
+    sums = queue.get(timeout=60)
+    process.join()
+    assert sums == {name: float(array.astype("float64").sum()) for name, array in model().items()}
+
+
+def test_a_pickle_names_the_file(path: str) -> None:
+    data = pickle.dumps(zc.load(path, to="torch", copy=True))
+    assert len(data) < 500
+    restored = pickle.loads(data)
+    assert restored.to == "torch"
+    assert restored.explain().copied_bytes == restored.nbytes
+
+
+def test_several_files_are_one_mapping(tmp_path: Path) -> None:
+    first = write(tmp_path / "1.safetensors", {"a": np.ones(3)}, metadata={"x": "1"})
+    second = write(tmp_path / "2.safetensors", {"b": np.zeros(2)})
+    weights = zc.load([first, Path(second)])
+    assert list(weights) == ["a", "b"]
+    assert weights.metadata == {"x": "1"}
+    with pytest.raises(zc.ReadError, match="the tensor 'a' is also in"):
+        zc.load([first, first])
+
+
+def test_an_index_names_the_tensors_of_its_shards(tmp_path: Path) -> None:
+    write(tmp_path / "m-1.safetensors", {"a": np.ones(3), "unlisted": np.ones(1)})
+    write(tmp_path / "m-2.safetensors", {"b": np.zeros(2)})
+    index = tmp_path / "m.safetensors.index.json"
+    places = {"b": "m-2.safetensors", "a": "m-1.safetensors"}
+    index.write_text(json.dumps({"metadata": {"total_size": 40}, "weight_map": places}))
+    weights = zc.load(index, to="torch")
+    assert list(weights) == ["b", "a"]
+    assert weights.metadata == {"total_size": 40}
+    assert weights["a"].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("places", "match"),
+    [
+        ({"a": "../m.safetensors"}, "not a file in its folder"),
+        ({"a": "/etc/passwd"}, "not a file in its folder"),
+        ({"a": ".."}, "not a file in its folder"),
+        ({"a": 3}, "not a file in its folder"),
+        ({"a": "m\0.safetensors"}, "not a file in its folder"),
+        ({"a": "absent.safetensors"}, "does not exist"),
+        ({"b": "m.safetensors"}, "does not have it"),
+        (["m.safetensors"], "no weight_map"),
+    ],
+)
+def test_an_index_that_is_not_valid_is_refused(tmp_path: Path, places: object, match: str) -> None:
+    write(tmp_path / "m.safetensors", {"a": np.ones(3)})
+    index = tmp_path / "m.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    with pytest.raises(zc.ReadError, match=match):
+        zc.load(index)
+
+
+def test_tensors_without_elements_and_of_no_dimension(tmp_path: Path) -> None:
+    tensors = {"scalar": np.array(3.0, "f4"), "empty": np.zeros((0, 3), "i8"), "none": np.zeros(0, "u1")}
+    path = write(tmp_path / "x.safetensors", tensors)
+    for to in ("numpy", "torch", "jax"):
+        with zc_x64(to):
+            read = zc.load(path, to=to).read()
+        assert {name: tuple(array.shape) for name, array in read.items()} == {
+            name: array.shape for name, array in tensors.items()
+        }
+    assert float(read["scalar"]) == 3
+
+
+def zc_x64(to: str):
+    import contextlib
+
+    if to != "jax":
+        return contextlib.nullcontext()
+    import jax
+
+    return jax.enable_x64(True)
+
+
+def test_a_file_without_tensors_is_an_empty_mapping(tmp_path: Path) -> None:
+    weights = zc.load(write(tmp_path / "x.safetensors", {}))
+    assert dict(weights) == {}
+    assert weights.read() == {}
+    assert weights.explain().leaves == {}
+
+
+@pytest.mark.parametrize("name", ["F4", "F6_E2M3"])
+def test_packed_types_are_bytes_with_their_name(tmp_path: Path, name: str) -> None:
+    from helpers.weight_files import file_of
+
+    path = tmp_path / "x.safetensors"
+    nbytes = 4 if name == "F4" else 6
+    header = {"x": {"dtype": name, "shape": [2, 4], "data_offsets": [0, nbytes]}}
+    path.write_bytes(file_of(header, bytes(range(nbytes))))
+    weights = zc.load(path, to="torch")
+    tensor = weights.tensors["x"]
+    assert (tensor.packed, tensor.packed_shape, tensor.dtype) == (name, (2, 4), "uint8")
+    assert weights["x"].tolist() == [[*range(nbytes // 2)], [*range(nbytes // 2, nbytes)]]
+    assert f"the bytes of {name}" in weights.explain().leaves["['x']"].warnings[-1]
+
+
+def test_the_library_reads_and_writes_the_same_files(tmp_path: Path) -> None:
+    library = pytest.importorskip("safetensors.torch")
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    tensors = {f"t{i}": torch.rand(i, 3, generator=generator).to(torch.bfloat16) for i in range(1, 9)}
+    path = str(tmp_path / "x.safetensors")
+    library.save_file(tensors, path, metadata={"a": "b"})
+    read = zc.load(path, to="torch").read()
+    assert set(read) == set(tensors)
+    assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())
+    ours = write(tmp_path / "y.safetensors", model())
+    assert all(
+        (values(array) == values(model()[name])).all() for name, array in library.load_file(ours).items()
+    )
+
+
+def test_targets_and_options_are_checked_before_files_are_opened(path: str) -> None:
+    with pytest.raises(zc.UnknownFrameworkError):
+        zc.load(path, to="tpu")
+    with pytest.raises(ValueError, match="copy is True, False or None"):
+        zc.load(path, copy=1)
+
+
+def test_a_refusal_names_the_tensor_and_the_call(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.safetensors", {"x": np.array([1, 2**40])})
+    with pytest.raises(zc.LossyConversionError, match=r"load\('.*x\.safetensors', to='torch'\)\['x'\]"):
+        zc.load(path, to="torch", dtype="int32")["x"]

@@ -1,0 +1,235 @@
+"""``WeightFile``: one file of tensors, mapped privately; ``Tensor``: the place of one tensor in it."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import platform
+import stat
+import sys
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zerocopy import forks
+from zerocopy.dtype import by_name, to_numpy
+from zerocopy.errors import FrameworkNotInstalledError
+from zerocopy.loading.errors import ReadError
+
+Array = NDArray[Any]
+
+#: Headers are read up to this size, which is also the limit of the safetensors library.
+MAX_HEADER = 100_000_000
+#: NumPy 1 has arrays of at most 32 dimensions.
+_MAX_NDIM = 32
+_MAX_BYTES = 1 << 62
+#: mmap(2): a private mapping does not reserve memory for all of its pages, so that a file can exceed the
+#: memory of the machine. Python has the constant since 3.13.
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0)
+if sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64"):
+    _NO_RESERVE = _NO_RESERVE or 0x4000
+
+DAMAGED = "download or write the file again; it is damaged, cut off or not of this format"
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """The place and type of one tensor in a file.
+
+    Attributes
+    ----------
+    name : str
+    dtype : numpy.dtype
+        The type of the loaded elements: a type of NumPy or ml_dtypes.
+    shape : tuple of int
+    file : str
+        The path of the file that holds it.
+    offset : int
+        The first byte in the file; -1 if the bytes are compressed, and then no array aliases them.
+    packed : str
+        The file's name of a type that NumPy lacks, such as ``"Q4_K"``, else empty. The tensor is then
+        an array of uint8 with the stored bytes.
+    packed_shape : tuple of int
+        The shape in elements of the type `packed`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Tensor("w", np.dtype("float32"), (2, 3), "model.safetensors", 128).nbytes
+    24
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    file: str
+    offset: int
+    packed: str = ""
+    packed_shape: tuple[int, ...] = ()
+    order: str = field(default="C", repr=False)
+    #: Reads compressed bytes.
+    read: Callable[[], Array] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes of the loaded array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class WeightFile:
+    """An open file of tensors.
+
+    The mapping is private: the first write to a page copies the page for this process. Frameworks without
+    read-only arrays can then write to it; the file does not change, and the write does not fault.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            # Opening a pipe would wait for a writer.
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                raise self.error("it is not a regular file", "pass the path of a file")
+            self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+        except FileNotFoundError as error:
+            fix = "pass the path of an existing file"
+            raise self.error("the file does not exist", fix, "missing-file") from error
+        except (OSError, ValueError) as error:
+            if isinstance(error, ReadError):
+                raise
+            why = f"opening it raised {type(error).__name__}: {error}"
+            raise self.error(why, "pass the path of a file that this process can read") from error
+        weakref.finalize(self, os.close, self._fd).atexit = False
+        status = os.fstat(self._fd)
+        self.size, self._changed = status.st_size, status.st_mtime_ns
+        self._lock = forks.lock()
+
+    def error(self, why: str, fix: str = DAMAGED, code: str = "") -> ReadError:
+        """Return the error for this file."""
+        return ReadError(f"load({self.path!r})", why, fix, code=code, file=self.path)
+
+    def check(self) -> None:
+        """Raise `ReadError` if the file was changed or cut off since it was opened.
+
+        Reading a page of a mapping past the end of its file would end the process (SIGBUS).
+        """
+        status = os.fstat(self._fd)
+        if (status.st_size, status.st_mtime_ns) != (self.size, self._changed):
+            why = f"the file was changed after it was opened: it had {self.size:,} bytes, and has "
+            why += f"{status.st_size:,}"
+            fix = "load it again; replace a file by renaming another to its name, which keeps the old one"
+            raise self.error(why, fix, "changed-file")
+
+    def read_bytes(self, offset: int, count: int) -> bytes:
+        """Return bytes of the file.
+
+        Raises
+        ------
+        ReadError
+            The file ends before them, or cannot be read.
+        """
+        if count > self.size - offset:
+            raise self.error(f"it has {self.size:,} bytes, and needs {offset + count:,}")
+        memory = bytearray(count)
+        self.read_into(memoryview(memory), offset)
+        return bytes(memory)
+
+    def read_into(self, memory: memoryview, offset: int) -> None:
+        """Read bytes from `offset` until the memory is full, which no change of the file interrupts."""
+        done = 0
+        while done < len(memory):
+            try:
+                count = self._read(memory[done:], offset + done)
+            except OSError as error:
+                raise self.error(f"reading it raised {error}", "check the disk, or copy the file") from error
+            if not count:
+                raise self.error(f"it ends before byte {offset + len(memory):,}", code="changed-file")
+            done += count
+
+    def _read(self, memory: memoryview, offset: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self._fd, [memory], offset)
+        with self._lock:  # Windows has no reads at an offset
+            os.lseek(self._fd, offset, os.SEEK_SET)
+            data = os.read(self._fd, len(memory))
+        memory[: len(data)] = data
+        return len(data)
+
+    @cached_property
+    def _map(self) -> mmap.mmap:
+        with self._lock:
+            known = self.__dict__.get("_map")
+            return self._new_map() if known is None else known
+
+    def _new_map(self) -> mmap.mmap:
+        try:
+            if not _NO_RESERVE:
+                return mmap.mmap(self._fd, self.size, access=mmap.ACCESS_COPY)
+            flags, access = mmap.MAP_PRIVATE | _NO_RESERVE, mmap.PROT_READ | mmap.PROT_WRITE
+            return mmap.mmap(self._fd, self.size, flags, access)
+        except (OSError, ValueError) as error:
+            fix = "raise the limit with ulimit -v, or copy the file to a local disk"
+            raise self.error(f"the system does not map it: {error}", fix) from error
+
+    def array(self, tensor: Tensor, writable: bool) -> Array:
+        """Return a tensor as an array over the mapping, which it keeps; a compressed tensor is read.
+
+        Raises
+        ------
+        ReadError
+            The file has changed since it was opened, or a tensor of booleans has other bytes than 0 and 1.
+        """
+        self.check()
+        if tensor.read is not None:
+            array = tensor.read()
+        elif tensor.nbytes == 0:
+            array = np.empty(tensor.shape, tensor.dtype)
+        else:
+            order: Any = tensor.order
+            array = np.ndarray(tensor.shape, tensor.dtype, self._map, tensor.offset, order=order)
+            array.flags.writeable = writable
+        if tensor.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            why = f"the tensor {tensor.name!r} of booleans has a byte other than 0 and 1"
+            raise self.error(why, code="invalid-booleans")
+        return array
+
+
+def element_type(name: str, path: str) -> np.dtype[Any]:
+    """Return NumPy's dtype of a name, such as ``"bfloat16"``, which ml_dtypes adds."""
+    dtype = to_numpy(by_name(name))
+    if dtype is None:
+        why = f"it has tensors of {name}, a type that NumPy has with ml_dtypes only"
+        raise FrameworkNotInstalledError(f"load({path!r})", why, "pip install ml_dtypes")
+    return dtype.newbyteorder("<") if dtype.isbuiltin == 1 else dtype
+
+
+def check_shape(shape: Any, itemsize: int) -> str:
+    """Return why an array cannot have a shape, or an empty text."""
+    if type(shape) not in (list, tuple) or any(type(n) is not int or n < 0 for n in shape):
+        return "its shape is not a list of numbers of at least 0"
+    if len(shape) > _MAX_NDIM:
+        return f"it has {len(shape)} dimensions, more than the {_MAX_NDIM} of an array"
+    # NumPy counts the bytes of an empty array as if its dimensions of 0 were 1.
+    if math.prod(n or 1 for n in shape) * max(itemsize, 1) >= _MAX_BYTES:
+        return "its shape has too many elements"
+    return ""
+
+
+def packed_shape(shape: tuple[int, ...], elements: int, nbytes: int) -> tuple[int, ...] | None:
+    """Return the shape in bytes of a tensor whose rows are blocks of `elements` in `nbytes` bytes each.
+
+    None if the blocks do not divide a row.
+
+    Examples
+    --------
+    >>> packed_shape((2, 64), 32, 18), packed_shape((2, 5), 2, 1)
+    ((2, 36), None)
+    """
+    if not shape or shape[-1] % elements:
+        return None
+    return (*shape[:-1], shape[-1] // elements * nbytes)

@@ -1,0 +1,146 @@
+"""``load``: files of weights as a lazy mapping."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from zerocopy import registry
+from zerocopy._engine.options import Like, Target, check_options
+from zerocopy._engine.target import resolve
+from zerocopy.errors.tracebacks import public
+from zerocopy.loading.errors import ReadError
+from zerocopy.weights import npy, safetensors
+from zerocopy.weights.file import MAX_HEADER, Tensor, WeightFile
+from zerocopy.weights.mapping import Weights
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+_Header = tuple[list[Tensor], dict[str, Any]]
+_INDEX = ".json"
+#: The reader of each suffix.
+_READERS: dict[str, Callable[[WeightFile], _Header]] = {
+    ".safetensors": safetensors.read,
+    ".npy": npy.read,
+    ".npz": npy.read_archive,
+}
+
+
+@public
+def load(
+    path: str | PathLike[str] | Sequence[str | PathLike[str]],
+    to: Target | Like = "numpy",
+    *,
+    device: Any = None,
+    copy: bool | None = None,
+    stream: Any = None,
+    writable: bool | None = None,
+    dtype: Any = None,
+) -> Weights:
+    """Return the tensors of files of weights as a lazy mapping, converted when they are used.
+
+    Parameters
+    ----------
+    path : str, path or sequence of them
+        A file of safetensors, ``.npy`` or ``.npz``, an index of shards
+        (``*.index.json``), or several files whose tensors have different names.
+    to : str, module or type
+        The target, as for :func:`zerocopy.convert`.
+    device, copy, stream, writable, dtype : optional
+        The options of :func:`zerocopy.convert`, for each tensor. ``writable=True`` copies nothing: a write
+        copies the page for this process, and the file does not change.
+
+    Returns
+    -------
+    Weights
+        A mapping of names. ``weights[name]`` is one tensor in the target framework, ``weights.read()`` a
+        dict of all, ``weights.explain()`` the plan. Only the headers have been read.
+
+    Raises
+    ------
+    ReadError
+        A file does not exist, is not of a known format, or has an invalid header.
+    UnknownFrameworkError
+        `to` is not a known framework.
+    FrameworkNotInstalledError
+        A file has a type of ml_dtypes, such as bfloat16, which is not installed.
+
+    Notes
+    -----
+    The files are mapped privately. A tensor aliases the mapping where the target accepts its alignment, and
+    is copied otherwise. NumPy's arrays are read-only, as are those of other frameworks that have read-only
+    arrays. A write to any other array, such as one of torch, changes it for this process alone.
+
+    Each access checks that the file has its size and time of change. A file that is cut off afterwards ends
+    the process when a result reads the missing pages (SIGBUS); ``copy=True`` avoids this.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, zerocopy as zc
+    >>> path = tempfile.mkdtemp() + "/weights.npy"
+    >>> np.save(path, np.arange(3.0))
+    >>> zc.load(path, to="numpy")["weights"]
+    array([0., 1., 2.])
+    """
+    options = {"device": device, "copy": copy, "stream": stream, "writable": writable, "dtype": dtype}
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    return load_paths([os.fspath(each) for each in paths], to, check_options("load", options))
+
+
+def load_paths(paths: Sequence[str], to: Any, options: dict[str, Any]) -> Weights:
+    """Return the weights in files; pickles of `Weights` name this function."""
+    if registry.find(to) is None:
+        resolve(to, paths)  # raises for a name that is not known
+    if not paths:
+        raise ReadError("load([])", "the list has no paths", "pass the path of a file", code="no-files")
+    sources: dict[str, tuple[WeightFile, Tensor]] = {}
+    metadata: dict[str, Any] = {}
+    for path in paths:
+        read = _read_index if path.endswith(_INDEX) else _read_file
+        tensors, own = read(path)
+        for file, tensor in tensors:
+            if tensor.name in sources:
+                first = sources[tensor.name][1].file
+                why = f"the tensor {tensor.name!r:.200} is also in {first}"
+                raise file.error(why, "load the files separately", "duplicate-names")
+            sources[tensor.name] = (file, tensor)
+        metadata.update(own)
+    return Weights(list(sources.values()), metadata, to, options, paths, load_paths)
+
+
+_Sources = tuple[list[tuple[WeightFile, Tensor]], dict[str, Any]]
+
+
+def _read_file(path: str) -> _Sources:
+    file = WeightFile(path)
+    reader = _READERS.get(os.path.splitext(path)[1])
+    if reader is None:
+        known = ", ".join([*_READERS, "*.index.json"])
+        raise file.error("its name has no known suffix", f"rename it: load reads {known}")
+    tensors, metadata = reader(file)
+    return [(file, tensor) for tensor in tensors], metadata
+
+
+def _read_index(path: str) -> _Sources:
+    """Return the tensors that an index of shards names, in the order of its names."""
+    index = WeightFile(path)
+    content = safetensors.parse_json(index, index.read_bytes(0, min(index.size, MAX_HEADER + 1)))
+    places, metadata = content.get("weight_map"), content.get("metadata") or {}
+    if type(places) is not dict or type(metadata) is not dict:
+        raise index.error("it has no weight_map of the names of tensors to files")
+    shards: dict[str, dict[str, tuple[WeightFile, Tensor]]] = {}
+    ordered = []
+    for name, shard in places.items():
+        # An index may come from the internet: it names files of its own folder, and no other paths.
+        if type(shard) is not str or shard in ("", ".", "..") or set(shard) & set("/\\:\0"):
+            raise index.error(f"its weight_map names {shard!r:.200}, which is not a file in its folder")
+        if shard not in shards:
+            tensors, own = _read_file(os.path.join(os.path.dirname(path), shard))
+            shards[shard] = {tensor.name: (file, tensor) for file, tensor in tensors}
+            metadata = {**own, **metadata}
+        if name not in shards[shard]:
+            raise index.error(f"its weight_map names {name!r:.200} in {shard}, which does not have it")
+        ordered.append(shards[shard][name])
+    return ordered, metadata

@@ -1,0 +1,219 @@
+"""``Weights``: the lazy mapping that ``load`` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+from zerocopy._engine.convert import convert
+from zerocopy._engine.explain import explain
+from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
+from zerocopy.errors.tracebacks import public
+from zerocopy.formatting import format_bytes, format_count, printable
+from zerocopy.plan import Plan
+from zerocopy.protocols.array_interface import ALIGNMENT, address
+from zerocopy.weights.block import read_block
+from zerocopy.weights.file import Array, Tensor, WeightFile
+
+#: The format of which the command writes an aligned copy, and the fix that names it.
+_ALIGNED = ".safetensors"
+_ALIGN = "zerocopy align {path} writes a copy of the file in which it is aliased"
+
+
+class Weights(Mapping[str, Any]):
+    """The tensors of files of weights by their names; :func:`zerocopy.load` returns it.
+
+    A tensor is converted each time that it is taken: ``weights["name"]``. `read` converts several in one
+    pass. Keys, `tensors` and `metadata` come from the headers of the files.
+
+    Attributes
+    ----------
+    to : str, module or type
+        The target of the conversions.
+    tensors : mapping of str to Tensor
+        For each name: ``dtype``, ``shape``, ``nbytes``, ``file``, ``offset``, and ``packed``, the name of
+        a type that is loaded as bytes.
+    metadata : dict
+        The metadata of the files.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, zerocopy as zc
+    >>> path = tempfile.mkdtemp() + "/model.npz"
+    >>> np.savez(path, w=np.ones((2, 3), "float32"), b=np.zeros(3, "float32"))
+    >>> weights = zc.load(path, to="numpy")
+    >>> list(weights), weights.tensors["w"].shape, weights["b"]
+    (['w', 'b'], (2, 3), array([0., 0., 0.], dtype=float32))
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[tuple[WeightFile, Tensor]],
+        metadata: Mapping[str, Any],
+        to: Any,
+        options: Mapping[str, Any],
+        paths: Sequence[str],
+        reload: Callable[..., Weights],
+    ) -> None:
+        self._sources = {tensor.name: (file, tensor) for file, tensor in sources}
+        self.tensors: Mapping[str, Tensor] = MappingProxyType({t.name: t for _, t in sources})
+        self.metadata, self.to = dict(metadata), to
+        self._options, self._paths, self._reload = dict(options), tuple(paths), reload
+        self._writable = self._options.get("writable") is True
+        self._is_copied: dict[Any, bool] = {}  # whether convert copies tensors of one dtype and alignment
+
+    def __getitem__(self, name: str) -> Any:
+        return self.read([name])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._sources
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # Mapping's would read the tensors
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes of all tensors."""
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
+    @public
+    def read(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+        """Return tensors in the target framework.
+
+        Parameters
+        ----------
+        names : iterable of str, optional
+            Default: all.
+
+        Returns
+        -------
+        dict of str to array
+            Arrays that alias the mapping keep it. Those that the target can only alias at a multiple of
+            64 bytes, and all of them with ``copy=True``, are read in parallel into one block of memory,
+            which each of them keeps.
+
+        Raises
+        ------
+        KeyError
+            A name is not that of a tensor.
+        ReadError
+            A file has changed since it was opened, or cannot be read.
+        ZeroCopyError
+            As :func:`zerocopy.convert`.
+        """
+        arrays = self._arrays(names)
+        options, copied = (
+            self._options,
+            [name for name, array in arrays.items() if self._is_read(name, array)],
+        )
+        converted = {}
+        if copied:
+            blocks = read_block([self._sources[name] for name in copied])
+            of_block = {name: value for name, value in options.items() if name != "copy"}
+            converted = {
+                name: self._convert(name, block, of_block) for name, block in zip(copied, blocks, strict=True)
+            }
+        return {
+            name: converted[name] if name in converted else self._convert(name, array, options)
+            for name, array in arrays.items()
+        }
+
+    @public
+    def explain(self, names: Iterable[str] | None = None) -> Plan:
+        """Describe how `read` would give tensors: which are aliased, which are copied, and why.
+
+        Parameters
+        ----------
+        names : iterable of str, optional
+            Default: all.
+
+        Returns
+        -------
+        Plan
+            ``leaves`` has the plan of each tensor by its path, such as ``"['name']"``.
+
+        Raises
+        ------
+        KeyError, ReadError
+            As `read`.
+        """
+        arrays = self._arrays(names)
+        plan = explain(arrays, self.to, **{"leaves": "keep", **self._options})
+        plan.source = self._summary(len(arrays))
+        for name, leaf in zip(arrays, plan.leaves.values(), strict=True):
+            tensor = self.tensors[name]
+            if leaf.warnings:  # a write to an alias of read-only memory
+                leaf.warnings = ("a write to the result changes it for this process alone, and not the file",)
+            if tensor.packed:
+                leaf.warnings += (f"it has the bytes of {tensor.packed}, a type that NumPy lacks",)
+            if leaf.possible and tensor.file.endswith(_ALIGNED):
+                leaf.reasons = tuple(_with_align(reason, tensor.file) for reason in leaf.reasons)
+        return plan
+
+    def __zerocopy_open__(self, target: str = "") -> dict[str, Array]:
+        """Return the tensors as arrays over the mappings; ``convert`` calls it."""
+        return self._arrays(None)
+
+    def __reduce__(self) -> Any:
+        return self._reload, (self._paths, self.to, self._options)
+
+    def __repr__(self) -> str:
+        return printable(f"<zerocopy.Weights: {self._summary(len(self))}, to={self.to!r}>")
+
+    def _summary(self, count: int) -> str:
+        name = self._paths[0] if len(self._paths) == 1 else format_count(len(self._paths), "file")
+        return f"{name} with {format_count(count, 'tensor')} of {format_bytes(self.nbytes)}"
+
+    def _arrays(self, names: Iterable[str] | None) -> dict[str, Array]:
+        arrays = {}
+        for name in self._sources if names is None else names:
+            if name not in self._sources:
+                near = get_close_matches(str(name), self._sources, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise KeyError(f"{self._paths[0]} has no tensor {name!r}{hint}")
+            file, tensor = self._sources[name]
+            arrays[name] = file.array(tensor, self._writable)
+        return arrays
+
+    def _convert(self, name: str, array: Array, options: Mapping[str, Any]) -> Any:
+        try:
+            return convert(array, self.to, **options)
+        except ZeroCopyError as error:
+            path = self.tensors[name].file
+            if isinstance(error, CopyRequiredError):
+                remedy = f"zc.load({path!r}, to={self.to!r}) copies where a copy is needed"
+                if path.endswith(_ALIGNED):
+                    remedy = f"{_ALIGN.format(path=path)}; or {remedy}"
+                error.with_context(remedy=remedy)
+            raise error.with_context(asked=f"load({path!r}, to={self.to!r})[{name!r}]") from error.__cause__
+
+    def _is_read(self, name: str, array: Array) -> bool:
+        """Whether a tensor is read into a block, because the target would copy it from the mapping."""
+        tensor, options = self.tensors[name], self._options
+        if tensor.offset < 0 or not array.size or options.get("copy") is False or "dtype" in options:
+            return False
+        key = (array.dtype, address(array) % ALIGNMENT, array.ndim > 0, tensor.order)
+        known = self._is_copied.get(key)
+        if known is None:
+            plan = explain(array, self.to, **options)
+            codes = {reason.code for reason in plan.reasons}
+            known = plan.possible and codes in (
+                {"misaligned"},
+                {"copy-requested"},
+                {"misaligned", "copy-requested"},
+            )
+            self._is_copied[key] = known
+        return known
+
+
+def _with_align(reason: Reason, path: str) -> Reason:
+    if reason.code != "misaligned":
+        return reason
+    return Reason(reason.why, _ALIGN.format(path=path), code=reason.code)
