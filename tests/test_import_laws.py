@@ -187,6 +187,7 @@ LAYERS: dict[str, set[str]] = {
         # `doctor` tries it.
         "shared",
         "tables",
+        "weights",
         "zerocopy",
     },
     "__main__": {"cli"},

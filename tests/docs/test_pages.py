@@ -25,7 +25,7 @@ FENCE = re.compile(r"^```(\S*)[ \t]*(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 # Its blocks are separate files: test_registry runs the first three, and a test below the others.
 OWN_TEST = {"adding-a-framework.md"}
 #: Packages that a page needs besides those of all pages.
-NEEDS = {"labelled.md": ("xarray", "dask")}
+NEEDS = {"labelled.md": ("xarray", "dask"), "weights.md": ("safetensors",)}
 
 RUNNER = """
 import doctest, sys

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: The file of each command, in which the command has its own name.
 _COMMANDS = {
+    "align": "align",
     "audit": "audit_command",
     "doctor": "doctor",
     "matrix": "matrix",

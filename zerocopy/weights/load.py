@@ -123,24 +123,43 @@ def _read_file(path: str) -> _Sources:
     return [(file, tensor) for tensor in tensors], metadata
 
 
-def _read_index(path: str) -> _Sources:
-    """Return the tensors that an index of shards names, in the order of its names."""
+def shards(path: str) -> list[str]:
+    """Return the paths of the files that an index names.
+
+    Raises
+    ------
+    ReadError
+        The index is not valid.
+    """
+    _, places, _ = _index(path)
+    return list(dict.fromkeys(os.path.join(os.path.dirname(path), name) for name in places.values()))
+
+
+def _index(path: str) -> tuple[WeightFile, dict[str, str], dict[str, Any]]:
+    """Return an index with the file of each tensor, and its metadata."""
     index = WeightFile(path)
     content = safetensors.parse_json(index, index.read_bytes(0, min(index.size, MAX_HEADER + 1)))
     places, metadata = content.get("weight_map"), content.get("metadata") or {}
     if type(places) is not dict or type(metadata) is not dict:
         raise index.error("it has no weight_map of the names of tensors to files")
-    shards: dict[str, dict[str, tuple[WeightFile, Tensor]]] = {}
+    for name in places.values():
+        # An index may come from the internet: it names files of its own folder, and no other paths.
+        if type(name) is not str or name in ("", ".", "..") or set(name) & set("/\\:\0"):
+            raise index.error(f"its weight_map names {name!r:.200}, which is not a file in its folder")
+    return index, places, metadata
+
+
+def _read_index(path: str) -> _Sources:
+    """Return the tensors that an index of shards names, in the order of its names."""
+    index, places, metadata = _index(path)
+    opened: dict[str, dict[str, tuple[WeightFile, Tensor]]] = {}
     ordered = []
     for name, shard in places.items():
-        # An index may come from the internet: it names files of its own folder, and no other paths.
-        if type(shard) is not str or shard in ("", ".", "..") or set(shard) & set("/\\:\0"):
-            raise index.error(f"its weight_map names {shard!r:.200}, which is not a file in its folder")
-        if shard not in shards:
+        if shard not in opened:
             tensors, own = _read_file(os.path.join(os.path.dirname(path), shard))
-            shards[shard] = {tensor.name: (file, tensor) for file, tensor in tensors}
+            opened[shard] = {tensor.name: (file, tensor) for file, tensor in tensors}
             metadata = {**own, **metadata}
-        if name not in shards[shard]:
+        if name not in opened[shard]:
             raise index.error(f"its weight_map names {name!r:.200} in {shard}, which does not have it")
-        ordered.append(shards[shard][name])
+        ordered.append(opened[shard][name])
     return ordered, metadata

@@ -43,6 +43,9 @@ _DTYPES = {
 #: Types smaller than a byte, which are packed: bits of an element.
 _PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 
+#: Tensors that `align` adds to fill gaps; they are not among those of the model.
+PADDING = "zerocopy.padding."
+
 
 def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
     """Return the tensors in the order of their bytes, and the metadata.
@@ -72,7 +75,7 @@ def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
         end += tensor.nbytes
     if end != file.size:
         raise file.error(f"its tensors end at byte {end:,}, and the file at {file.size:,}")
-    return tensors, metadata
+    return [tensor for tensor in tensors if not tensor.name.startswith(PADDING)], metadata
 
 
 def parse_json(file: WeightFile, data: bytes) -> dict[str, Any]:
