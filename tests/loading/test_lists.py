@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import zerocopy as zc
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
+dataset = pytest.importorskip("pyarrow.dataset").dataset
 
 VALUES = np.arange(300.0, dtype="f4").reshape(100, 3)
 
@@ -41,19 +43,38 @@ def test_batches_of_lists(file: Path, to: str, options: dict[str, Any]) -> None:
     assert np.array_equal(made[np.argsort(made[:, 0])], VALUES)
 
 
-def test_a_batch_with_another_length_is_refused() -> None:
-    table = pa.table({"e": [[1.0, 2.0]] * 4 + [[1.0, 2.0, 3.0]] * 4})
-    batches = iter(zc.loader(table, to="numpy", batch=4))
-    assert next(batches)["e"].shape == (4, 2)
-    with pytest.raises(
-        zc.UnsupportedConversionError, match=r"shape \(3,\), and those of the first \(2,\)"
-    ) as caught:
-        next(batches)
-    assert caught.value.asked.startswith("loader(")
-    with pytest.raises(zc.UnsupportedConversionError, match="different lengths") as caught:
-        list(zc.loader(table, to="numpy", batch=6))
-    assert caught.value.asked.startswith("loader(")
-    assert 'zc.loader(source, "numpy", lists="pad", batch=6)' in caught.value.calls
+def refused(source: Any, message: str, **options: Any) -> None:
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        list(zc.loader(source, to="numpy", **options))
+    assert message in str(caught.value)
+    assert (caught.value.asked[:7], caught.value.code) == ("loader(", "list-lengths")
+    (call,) = caught.value.calls
+    assert list(eval(call, {"zc": zc, "source": source}))
+
+
+def test_a_list_of_another_length_is_refused_with_its_place(tmp_path: Path) -> None:
+    two, three = [1.0, 2.0], [1.0, 2.0, 3.0]
+    path = tmp_path / "e.parquet"
+    pq.write_table(pa.table({"e": [two] * 7 + [None, three, two]}), path, row_group_size=3)
+    other = "has length 3, and those before have 2"
+    refused(path, f"column 'e': the list in {path}, row group 2, row 2, {other}", batch=4, nulls=0)
+    stream = dataset(pa.table({"e": [two] * 4 + [three] * 2}).to_batches(max_chunksize=4))
+    refused(stream, "record batch 1, row 0, has shape (3,), and those before have (2,)", batch=2)
+    inner = pa.table({"e": [[[1], [2]], [[3], [4, 5]]]})
+    with pytest.raises(zc.UnsupportedConversionError, match="row 0, or a later one, has inner lists"):
+        list(zc.loader(inner, to="numpy"))
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.large_list(pa.int64()), pa.list_view(pa.int64())])
+@pytest.mark.parametrize("shuffle", [False, 4])
+def test_null_rows_and_kinds_of_lists(kind: Any, shuffle: Any) -> None:
+    rows = [[1, 2], None, [3, None], *[[k, k] for k in range(7)]]
+    table = pa.concat_tables([pa.table({"e": pa.array(part, kind)}) for part in (rows[:3], rows[3:])])
+    batches = zc.loader(table, to="numpy", batch=4, nulls=-1, shuffle=shuffle)
+    made = sorted(row for batch in pickle.loads(pickle.dumps(batches)) for row in batch["e"].tolist())
+    assert made == sorted(
+        [[-1, -1] if row is None else [-1 if x is None else x for x in row] for row in rows]
+    )
 
 
 def test_padded_batches_have_the_length_of_their_longest_list() -> None:

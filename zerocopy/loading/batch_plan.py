@@ -10,18 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zerocopy._engine.plan_for import plan_for
-from zerocopy._engine.target import resolve, text
-from zerocopy.describe import describe
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy._engine.target import resolve
+from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.buffers import empty_columns
 from zerocopy.loading.dataset import DecodedRows
 from zerocopy.loading.device import DeviceCopies, device_copies
+from zerocopy.loading.lists import has_lists
 from zerocopy.loading.options import LoaderOptions, in_terms_of_loader, opening
 from zerocopy.plan import Plan
 from zerocopy.source import Array
-from zerocopy.tables.column import Table
-from zerocopy.tables.lists import LISTS
-from zerocopy.tables.result import Encoded, Masked, rebuild, result_leaves
+from zerocopy.tables.result import Encoded, Masked, rebuild
 
 
 class Field(NamedTuple):
@@ -128,48 +126,6 @@ class SharedCategories:
         return batch
 
 
-class OneShape:
-    """Converts batches of tables whose columns of lists have one length, which the first batch decides."""
-
-    def __init__(self, convert: Callable[[Any], Any], options: LoaderOptions) -> None:
-        self._convert, self._options = convert, options
-        self._shapes: list[tuple[str, tuple[int, ...]]] | None = None
-
-    def __call__(self, content: Any) -> Any:
-        """Return a batch.
-
-        Raises
-        ------
-        UnsupportedConversionError
-            Its lists have another length than those of the first batch.
-        """
-        with in_terms_of_loader(self._options):
-            batch = self._convert(content)
-        shapes = [(path, tuple(leaf.shape[1:])) for path, leaf in result_leaves(batch)]
-        if self._shapes is None:
-            self._shapes = shapes
-        for (path, shape), (_, first) in zip(shapes, self._shapes, strict=True):
-            if shape != first:
-                with in_terms_of_loader(self._options):
-                    name = f"column {path[1:-1]}" if path else "the column"
-                    raise UnsupportedConversionError(
-                        f"convert(a batch, to={text(self._options.to)})",
-                        f"{name}: the lists of this batch have shape {shape}, and those of the first {first}",
-                        'pass lists="pad", which pads the lists of each batch to one length',
-                        code="list-lengths",
-                    )
-        return batch
-
-
-def has_lists(content: Any) -> bool:
-    """Whether a table has columns of lists, whose length is known only after rows have been read."""
-    described = describe(content, None, True)
-    if not isinstance(described, Table):
-        return False
-    fields = [column.field for column in described.columns if column.field is not None]
-    return any(part.kind in LISTS for field in fields for part in field.walk())
-
-
 def has_fixed_rows(tree: Any, inner: bool = False) -> bool:
     """Whether each row has the same number of bytes: no text, no lists.
 
@@ -245,17 +201,13 @@ class BatchPlan:
         self._to_host = plan_for(content, "numpy", **options.decoding)
         self.explain_host: Callable[[Any], Plan] = self._to_host.explain
         tree = self._to_host(content)
-        are_dense = options.lists == "dense" or (options.lists is None and not options.is_encoded)
-        lists = has_lists(content)
-        if has_fixed_rows(tree) and not lists:
+        if has_fixed_rows(tree) and not has_lists(content):
             self.template = Template(tree, in_order=self.is_matrix)
             self._result = self.template.with_constants(self._to_leaf)
             self.copies = device_copies(options, self.template.pitch, len(self.template.fields))
             return
         if options.is_encoded:
             self.to_target = SharedCategories(converter, empty)
-        if lists and are_dense:
-            self.to_target = OneShape(self.to_target, options)
 
     @property
     def fields(self) -> tuple[Any, ...]:

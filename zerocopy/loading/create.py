@@ -11,6 +11,7 @@ from zerocopy._engine.target import is_named, of_object
 from zerocopy.errors.tracebacks import public
 from zerocopy.framework import while_forks_wait
 from zerocopy.loading.dictionaries import encode_source
+from zerocopy.loading.lists import with_one_length
 from zerocopy.loading.loader import Loader, loader_class
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.opening import open_source
@@ -163,5 +164,5 @@ def loader(
 
 
 def _create(source: Any, options: LoaderOptions) -> Loader:
-    opened = encode_source(open_source(source, options), options)
+    opened = with_one_length(encode_source(open_source(source, options), options), options)
     return loader_class(options.to)(opened, options, opened.empty())

@@ -79,6 +79,11 @@ class Dataset(_Rows):
         """
         raise NotImplementedError
 
+    def locate(self, index: int, row: int) -> str:
+        """Return the name of a row of a group in messages."""
+        group = self.groups[index]
+        return f"{group if group.file else f'{self.name}, {group}'}, row {row:,}"
+
     def empty(self) -> Any:
         """Return the columns without rows: a table, or a dict of arrays."""
         if self.schema is None:
@@ -143,6 +148,10 @@ class DerivedDataset(_Derived, Dataset):
     def read(self, index: int) -> Any:
         group = self.groups[index]
         return self._change(self._source.read(index), str(group) if group.file else f"{self.name}, {group}")
+
+    def locate(self, index: int, row: int) -> str:
+        place: str = self._source.locate(index, row)
+        return place
 
     def close(self) -> None:
         self._source.close()

@@ -1,0 +1,165 @@
+"""Columns of lists in ``loader``: all lists have the length of the first ones, and become lists of that size.
+
+Arrow takes rows of a fixed size six times as fast as rows with offsets: 20,000 x 768 in 9 ms instead of 52.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from zerocopy._engine.fixes import arguments
+from zerocopy._engine.target import resolve, text
+from zerocopy.describe import describe
+from zerocopy.errors import UnsupportedConversionError
+from zerocopy.loading.dataset import Dataset, DerivedDataset, DerivedStream, Stream, close_iterator
+from zerocopy.loading.options import LoaderOptions, in_terms_of_loader
+from zerocopy.tables.column import Table
+from zerocopy.tables.lists import LISTS, tensors_of
+
+Locate = Callable[[int], str]
+
+
+def has_lists(content: Any) -> bool:
+    """Whether a table has columns of lists, whose length is known only after rows have been read."""
+    described = describe(content, None, True)
+    if not isinstance(described, Table):
+        return False
+    fields = [column.field for column in described.columns if column.field is not None]
+    return any(part.kind in LISTS for field in fields for part in field.walk())
+
+
+def with_one_length(source: Dataset | Stream, options: LoaderOptions) -> Dataset | Stream:
+    """Return a source whose columns of lists have one length, if the target's batches need that."""
+    are_dense = options.lists == "dense" or (options.lists is None and not options.is_encoded)
+    is_read = source.schema is not None and options.decode is None
+    if not (are_dense and is_read and resolve(options.to).kind == "tensor" and has_lists(source.empty())):
+        return source
+    change = OneLength(options)
+    return ListStream(source, change) if isinstance(source, Stream) else ListDataset(source, change)
+
+
+class ListDataset(DerivedDataset):
+    """A dataset whose columns of lists have one length."""
+
+    def __init__(self, source: Dataset, change: OneLength) -> None:
+        super().__init__(source, source.schema, _unchanged)
+        self._lists = change
+
+    def read(self, index: int) -> Any:
+        return self._lists(self._source.read(index), partial(self._source.locate, index))
+
+
+class ListStream(DerivedStream):
+    """A stream whose columns of lists have one length."""
+
+    def __init__(self, source: Stream, change: OneLength) -> None:
+        super().__init__(source, source.schema, _unchanged)
+        self._lists = change
+
+    def batches(self) -> Iterator[Any]:
+        tables = self._source.batches()
+        try:
+            for number, table in enumerate(tables):
+                yield self._lists(table, partial(_located, f"{self.name}, record batch {number}"))
+        finally:
+            close_iterator(tables)
+
+
+class OneLength:
+    """Makes lists of a fixed size of the columns of lists of a table; the first table decides the sizes."""
+
+    def __init__(self, options: LoaderOptions) -> None:
+        self._options = options
+        #: By the column's label.
+        self._shapes: dict[str, tuple[int, ...]] = {}
+
+    def __call__(self, table: Any, locate: Locate) -> Any:
+        """Return the table; ``locate(row)`` names a row in messages.
+
+        Raises
+        ------
+        UnsupportedConversionError
+            A list has another length than the first one.
+        """
+        for place, field in enumerate(table.schema):
+            column = table.column(place)
+            if not hasattr(field.type, "value_type") or not has_lists(table.select([place]).slice(0, 0)):
+                continue
+            row = 0
+            for chunk in column.chunks:
+                self._check(field.name, chunk, lambda k, row=row: locate(row + k))  # type: ignore[misc]
+                row += len(chunk)
+            kind = _fixed(field.type, self._shapes.get(field.name, ()))
+            if kind is not None:
+                table = table.set_column(place, field.with_type(kind), column.cast(kind))
+        return table
+
+    def _check(self, label: str, chunk: Any, locate: Locate) -> None:
+        """Check that the lists of a column have the shape of the first one."""
+        if chunk.null_count == len(chunk) and label in self._shapes:
+            return  # no list has a length
+        described = describe(chunk)
+        assert isinstance(described, Table)
+        try:
+            shape = tensors_of(described.columns[0]).shape
+        except UnsupportedConversionError as error:
+            if error.code != "list-lengths":
+                raise
+            row, why = _first_other(chunk)
+            self._refuse(label, locate(row), why)
+        first = self._shapes.setdefault(label, shape)
+        if shape != first:
+            self._refuse(label, locate(0), f"has shape {shape}, and those before have {first}")
+
+    def _refuse(self, label: str, place: str, why: str) -> None:
+        with in_terms_of_loader(self._options):
+            raise self._error(label, place, why)
+
+    def _error(self, label: str, place: str, why: str) -> UnsupportedConversionError:
+        target = text(self._options.to).replace("'", '"')
+        call = f"zc.convert(x, {target}{arguments({**self._options.conversion, 'lists': 'pad'})})"
+        error = UnsupportedConversionError(
+            f"convert(a batch, to={text(self._options.to)})",
+            f"column {label!r}: the list in {place}, {why}",
+            f"{call} pads the lists of each batch to one length",
+            code="list-lengths",
+        )
+        error.calls = (call,)
+        return error
+
+
+def _located(place: str, row: int) -> str:
+    return f"{place}, row {row:,}"
+
+
+def _unchanged(rows: Any, place: str) -> Any:
+    return rows
+
+
+def _first_other(chunk: Any) -> tuple[int, str]:
+    """Return the first row whose list has another length than the first list, and how it differs."""
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(chunk).drop_null().to_numpy()
+    others = (lengths != lengths[0]).nonzero()[0]
+    if not len(others):
+        return 0, "or a later one, has inner lists of different lengths"
+    present = pc.is_valid(chunk).to_numpy(zero_copy_only=False).nonzero()[0]
+    return int(present[others[0]]), f"has length {lengths[others[0]]:,}, and those before have {lengths[0]:,}"
+
+
+def _fixed(kind: Any, shape: tuple[int, ...]) -> Any:
+    """Return a type with lists of these sizes; None if Arrow cannot cast to it."""
+    import pyarrow as pa
+
+    levels = []
+    for _ in shape:
+        levels.append(kind)
+        kind = kind.value_type
+    for level, size in zip(reversed(levels), reversed(shape), strict=True):
+        if "view" in type(level).__name__.lower():
+            return None  # pyarrow 26 refuses views; their batches are converted as they are
+        kind = pa.list_(level.value_field.with_type(kind), size)
+    return kind if shape else None
