@@ -11,7 +11,7 @@ from zerocopy._engine.options import Like, Target, check_options
 from zerocopy._engine.target import resolve
 from zerocopy.errors.tracebacks import public
 from zerocopy.loading.errors import ReadError
-from zerocopy.weights import npy, safetensors
+from zerocopy.weights import gguf, npy, safetensors
 from zerocopy.weights.file import MAX_HEADER, Tensor, WeightFile
 from zerocopy.weights.mapping import Weights
 
@@ -23,6 +23,7 @@ _INDEX = ".json"
 #: The reader of each suffix.
 _READERS: dict[str, Callable[[WeightFile], _Header]] = {
     ".safetensors": safetensors.read,
+    ".gguf": gguf.read,
     ".npy": npy.read,
     ".npz": npy.read_archive,
 }
@@ -44,7 +45,7 @@ def load(
     Parameters
     ----------
     path : str, path or sequence of them
-        A file of safetensors, ``.npy`` or ``.npz``, an index of shards
+        A file of safetensors, GGUF, ``.npy`` or ``.npz``, an index of shards
         (``*.index.json``), or several files whose tensors have different names.
     to : str, module or type
         The target, as for :func:`zerocopy.convert`.
