@@ -17,7 +17,7 @@ from helpers.lying_segments import attempt, handle_of, memfd
 from helpers.paths import ROOT
 
 import zerocopy as zc
-from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
+from zerocopy.shared.handle import INDEXED, MAPPING, SMALL, TABLE, Handle
 from zerocopy.shared.segment import HEAD
 
 
@@ -26,7 +26,9 @@ def test_the_files_of_these_tests_are_accepted_as_they_are() -> None:
         assert not attempt(handle_of(fd)).any()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("flags", [0, SMALL, INDEXED, TABLE | INDEXED, SMALL | INDEXED])
+@pytest.mark.parametrize(
+    "flags", [0, SMALL, INDEXED, TABLE | INDEXED, SMALL | INDEXED, MAPPING, MAPPING | INDEXED]
+)
 def test_memory_without_seals(flags: int) -> None:
     """Its owner could shrink it, which ends readers by SIGBUS."""
     for seals in (0, fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW, fcntl.F_SEAL_WRITE):
@@ -34,7 +36,9 @@ def test_memory_without_seals(flags: int) -> None:
             assert attempt(handle_of(fd, flags=flags)) is zc.HandleAccessError
 
 
-@pytest.mark.parametrize("flags", [0, SMALL, INDEXED, TABLE | INDEXED, SMALL | INDEXED])
+@pytest.mark.parametrize(
+    "flags", [0, SMALL, INDEXED, TABLE | INDEXED, SMALL | INDEXED, MAPPING, MAPPING | INDEXED]
+)
 @pytest.mark.parametrize("size", [0, 8, 16, 4096, 5000, 1 << 40, 1 << 60, (1 << 63) - 1])
 def test_sizes_that_lie(size: int, flags: int) -> None:
     """Sparse files of any size take no memory here, and bytes past the end are refused."""
@@ -50,7 +54,9 @@ def test_sizes_that_lie(size: int, flags: int) -> None:
             assert count == 800 or not isinstance(outcome, np.ndarray)
 
 
-@pytest.mark.parametrize("flags", [INDEXED, TABLE | INDEXED, SMALL | INDEXED, SMALL | TABLE | INDEXED])
+@pytest.mark.parametrize(
+    "flags", [INDEXED, TABLE | INDEXED, SMALL | INDEXED, SMALL | TABLE | INDEXED, MAPPING | INDEXED]
+)
 def test_indexes_that_lie(flags: int) -> None:
     rng = np.random.default_rng(1)
     special = [0, 1, 2, 0xFFFF_FFFF, 0x7FFF_FFFF, 60, 100]

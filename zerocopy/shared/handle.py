@@ -10,7 +10,7 @@ import errno
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -174,6 +174,8 @@ SMALL = 2
 INDEXED = 4
 #: The array is in CUDA memory; the data is its `zerocopy.shared.cuda.exporting.Descriptor`.
 DEVICE = 8
+#: The object is a mapping of names to arrays.
+MAPPING = 16
 #: The most bytes of a small block's data. Copying 64 KiB takes less time than mapping a segment.
 LARGEST_SMALL = 64 * 1024
 UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
@@ -187,7 +189,7 @@ class Handle(NamedTuple):
     location : Location
         Its block.
     flags : int
-        `TABLE`, `SMALL`, `INDEXED` and `DEVICE`.
+        `TABLE`, `SMALL`, `INDEXED`, `DEVICE` and `MAPPING`.
     first, length : int
         The first byte of its data in the segment, and the size of its data in bytes.
     nbytes : int
@@ -235,7 +237,7 @@ def parse(data: bytes) -> Handle:
         raise _invalid(f"its {len(data):,} bytes do not match the length in it")
     if zlib.crc32(data) != _RESIDUE:
         raise _invalid("its checksum does not match: it was damaged on the way")
-    if flags & ~(TABLE | SMALL | INDEXED | DEVICE):
+    if flags & ~(TABLE | SMALL | INDEXED | DEVICE | MAPPING):
         raise _invalid(f"its flags {flags:#x} are unknown")
     return Handle(Location._make(fields[5:-2]), flags, first, length, nbytes, data[_FIELDS.size : end])
 
@@ -289,6 +291,50 @@ def unpack_index(data: bytes | memoryview) -> tuple[bytes, list[Location], list[
     if any(block != SAME_BLOCK and block >= blocks for block, _, _ in parts):
         raise _damaged()
     return header, places, parts
+
+
+_LENGTHS = struct.Struct("<II")
+_NAMES = b"ZCSN"
+
+
+def pack_names(headers: Mapping[str, bytes]) -> bytes:
+    """Return the names and headers of the arrays of a mapping as one header."""
+    parts = [_NAMES]
+    for name, header in headers.items():
+        encoded = name.encode()
+        parts += [_LENGTHS.pack(len(encoded), len(header)), encoded, header]
+    return b"".join(parts)
+
+
+def unpack_names(data: bytes) -> dict[str, bytes]:
+    """Return the headers by their names.
+
+    Raises
+    ------
+    HandleFormatError
+        The bytes are not such a header, end within a field, or have a name that is not UTF-8.
+
+    Examples
+    --------
+    >>> unpack_names(pack_names({"a": b"1", "b": b""}))
+    {'a': b'1', 'b': b''}
+    """
+    if data[: len(_NAMES)] != _NAMES:
+        raise _damaged()
+    headers, at = {}, len(_NAMES)
+    while at < len(data):
+        if len(data) - at < _LENGTHS.size:
+            raise _damaged()
+        name, header = _LENGTHS.unpack_from(data, at)
+        at += _LENGTHS.size
+        if len(data) - at < name + header:
+            raise _damaged()
+        try:
+            headers[data[at : at + name].decode()] = data[at + name : at + name + header]
+        except UnicodeDecodeError as error:
+            raise _damaged() from error
+        at += name + header
+    return headers
 
 
 def _damaged() -> HandleFormatError:

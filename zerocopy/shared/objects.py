@@ -12,8 +12,8 @@ from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
 from zerocopy.framework import Framework
 from zerocopy.shared.errors import StaleHandleError
-from zerocopy.shared.handle import DEVICE, TABLE, Handle, parse
-from zerocopy.shared.reading import framework_of, open_array, open_table
+from zerocopy.shared.handle import DEVICE, MAPPING, TABLE, Handle, parse
+from zerocopy.shared.reading import framework_of, open_array, open_mapping, open_table
 from zerocopy.shared.segment import handles
 from zerocopy.source import Source, type_name
 from zerocopy.tables.column import Table
@@ -173,6 +173,21 @@ class SharedTable(Shared):
         return open_table(self.handle, target)
 
 
+class SharedMapping(Shared):
+    """Arrays in shared memory by their names: those of weights."""
+
+    __slots__ = ()
+
+    @property
+    def framework(self) -> str:
+        """The ``to`` that restores the arrays."""
+        return "numpy"
+
+    def __zerocopy_open__(self, target: str = "") -> Any:
+        """Return a dict of the arrays over the memory, read-only; ``convert`` calls it."""
+        return open_mapping(self.handle)
+
+
 class SharedDeviceArray(Shared):
     """An array in CUDA memory."""
 
@@ -190,6 +205,8 @@ def restore(data: bytes) -> Shared:
     handle = parse(data)
     if handle.flags & DEVICE:
         return SharedDeviceArray(handle)
+    if handle.flags & MAPPING:
+        return SharedMapping(handle)
     return (SharedTable if handle.flags & TABLE else SharedArray)(handle)
 
 
@@ -200,7 +217,7 @@ class SharedFramework(Framework):
     root_modules: tuple[str, ...] = ("zerocopy",)
 
     def owns(self, cls: type) -> bool:
-        return issubclass(cls, Shared)
+        return issubclass(cls, Shared) and not issubclass(cls, SharedMapping)
 
     def source(self, obj: Any) -> Source:
         opened = obj.__zerocopy_open__()

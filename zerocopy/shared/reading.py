@@ -37,6 +37,7 @@ from zerocopy.shared.handle import (
     broker_number,
     host_id,
     unpack_index,
+    unpack_names,
 )
 from zerocopy.shared.linux import fcntl
 from zerocopy.shared.segment import HEAD, MAGIC, Array, FileMapping, mappings
@@ -315,6 +316,18 @@ def open_table(handle: Handle, target: str = "") -> Any:
     header, frames = _frames(handle)
     own = bool(target) and header_framework(header).partition(".")[0] == target
     return from_frames(header, frames, None if own or needs_own_framework(header) else "pyarrow")
+
+
+def open_mapping(handle: Handle) -> dict[str, Any]:
+    """Return the arrays of a handle by their names: read-only ndarrays over the memory, which they keep."""
+    header, frames = _frames(handle)
+    headers = unpack_names(header)
+    if len(headers) != len(frames):
+        raise HandleFormatError("", f"it has {len(headers):,} names for {len(frames):,} arrays", UNCHANGED)
+    return {
+        name: from_frames(own, [frame], "numpy")
+        for (name, own), frame in zip(headers.items(), frames, strict=True)
+    }
 
 
 def open_frames(handle: Handle) -> tuple[bytes, list[Array]]:

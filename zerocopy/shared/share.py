@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
+from zerocopy.describe import opened
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import warn
@@ -21,14 +22,16 @@ from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import (
     INDEXED,
     LARGEST_SMALL,
+    MAPPING,
     SAME_BLOCK,
     SMALL,
     TABLE,
     Handle,
     index_bytes,
     pack_index,
+    pack_names,
 )
-from zerocopy.shared.objects import Shared, SharedArray, SharedDeviceArray, SharedTable
+from zerocopy.shared.objects import Shared, SharedArray, SharedDeviceArray, SharedMapping, SharedTable
 from zerocopy.shared.reading import addresses
 from zerocopy.shared.segment import Array
 from zerocopy.shared.segment_file import VARIABLE, broker_directory
@@ -37,6 +40,9 @@ from zerocopy.shared.segment_file import VARIABLE, broker_directory
 _ALIGNMENT = 64
 #: The longest header of an array in its handle, which then has less than 256 bytes as a pickle.
 _SHORT = 96
+
+#: The class of a shared object of each kind.
+_CLASSES = {0: SharedArray, TABLE: SharedTable, MAPPING: SharedMapping}
 
 _configured = 0  # the process that has read the environment variable of the broker
 
@@ -48,7 +54,8 @@ def share(obj: Any) -> Shared:
     Parameters
     ----------
     obj : object
-        An array in host memory or in CUDA memory, or a table or column in host memory, of any framework.
+        An array in host memory or in CUDA memory, or a table or column in host memory, of any framework; or
+        the result of :func:`zerocopy.load`, whose readers get a dict of its tensors.
 
     Returns
     -------
@@ -105,6 +112,9 @@ def share(obj: Any) -> Shared:
 
 
 def _share(obj: Any) -> Shared:
+    tensors = opened(obj)
+    if tensors is not obj and type(tensors) is dict:
+        return _share_mapping(tensors)
     try:
         split = to_frames(obj)
     except UnsupportedConversionError as error:
@@ -118,6 +128,13 @@ def _share(obj: Any) -> Shared:
     name = "" if framework is None else framework.name
     handle, export, copied = share_array(obj, name, large_blocks)
     return SharedDeviceArray(handle, export, copied)
+
+
+def _share_mapping(tensors: dict[str, Any]) -> Shared:
+    """Share the tensors of weights in one block, each at a multiple of 64 bytes."""
+    parts = {name: to_frames(array) for name, array in tensors.items()}
+    header = pack_names({name: bytes(part.header) for name, part in parts.items()})
+    return share_buffers([part.frames[0] for part in parts.values()], header, MAPPING)
 
 
 def _configure() -> None:
@@ -167,7 +184,7 @@ def share_frames(split: Frames, hand_on: bool = True) -> Shared:
     is_array = kind_of(split.header) == ARRAY
     if is_array and len(split.header) <= _SHORT:
         return _share_array(split, hand_on)
-    shared = share_buffers(split.frames, split.header, not is_array, hand_on)
+    shared = share_buffers(split.frames, split.header, 0 if is_array else TABLE, hand_on)
     shared.copied_bytes = max(shared.copied_bytes, split.copied_bytes)
     return shared
 
@@ -186,7 +203,7 @@ def _share_array(split: Frames, hand_on: bool) -> Shared:
 
 
 def share_buffers(
-    frames: Sequence[Array], header: bytes = b"", table: bool = False, hand_on: bool = True
+    frames: Sequence[Array], header: bytes = b"", kind: int = 0, hand_on: bool = True
 ) -> Shared:
     """Share buffers in one block, behind an index; :func:`zerocopy.shared.reading.open_frames` opens them.
 
@@ -211,10 +228,9 @@ def share_buffers(
     packed = pack_index(header, [owner.own_location() for owner in owners], entries)
     block, flags = _allocate(at, [(0, np.frombuffer(packed, np.uint8)), *written])
     nbytes = sum(frame.nbytes for frame in frames)
-    kind = TABLE if table else 0
     handle = Handle(block.own_location(), flags | INDEXED | kind, block.data, at, nbytes, b"")
     copied = sum(frame.nbytes for _, frame in written)
-    return (SharedTable if table else SharedArray)(handle, (block, *owners), copied)
+    return _CLASSES[kind](handle, (block, *owners), copied)
 
 
 def _owner(frame: Array, hand_on: bool) -> tuple[Any, int]:
