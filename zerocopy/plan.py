@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.formatting import printable
+
+#: Leaves that a plan shows one by one; of more, those with one text are shown once.
+_MOST_LEAVES = 32
 
 
 class _Deferred:
@@ -142,11 +145,10 @@ class Plan(_Deferred):
             if reason.remedy:
                 lines.append(f"  fix: {reason.remedy}")
         lines += [f"  warning: {warning}" for warning in self.warnings]
-        for path, leaf in self.leaves.items():
-            lines += [
-                f"  {path}: {line}" if i == 0 else f"  {line}"
-                for i, line in enumerate(str(leaf).splitlines())
-            ]
+        for paths, text in _alike(self.leaves):
+            more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+            first, *rest = text.splitlines()
+            lines += [f"  {paths[0]}{more}: {first}", *[f"  {line}" for line in rest]]
         return printable("\n".join(lines), "\n")
 
     def _repr_html_(self) -> str:
@@ -196,6 +198,15 @@ class Plan(_Deferred):
         if self.unread:
             return "known after it has been read"
         return "nothing to copy (zero-size)"
+
+
+def _alike(leaves: dict[str, Plan]) -> Iterator[tuple[list[str], str]]:
+    """Return paths and text of each leaf; of many leaves, those that differ in the path alone are one."""
+    texts = {path: str(leaf) for path, leaf in leaves.items()}
+    by_rest: dict[str, list[str]] = {}
+    for path, text in texts.items():
+        by_rest.setdefault(text.replace(path, "") if len(texts) > _MOST_LEAVES else path, []).append(path)
+    return ((paths, texts[paths[0]]) for paths in by_rest.values())
 
 
 def _unpickled(values: dict[str, Any]) -> Plan:

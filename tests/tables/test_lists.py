@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -197,6 +199,29 @@ def test_nulls_in_lists_of_one_length(data: Any, size: int) -> None:
         assert mask.tolist() == hidden
 
 
+def follow(call: str, names: dict[str, Any]) -> Any:
+    """Return the value of a call; of a refused one, that of the first fix, and so on."""
+    for _ in range(4):
+        *statements, code = call.split("; ")
+        exec("; ".join(statements), names)
+        try:
+            return eval(code, names)
+        except zc.ZeroCopyError as error:
+            call = error.calls[0]
+    raise AssertionError(call)
+
+
+@pytest.mark.parametrize("to", TENSORS)
+def test_the_errors_lead_from_a_file_of_pandas_to_its_matrix(to: str, tmp_path: Path) -> None:
+    pd, pq = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "items.parquet"
+    pd.DataFrame({"id": range(3), "emb": list(np.array(ROWS, "f4"))}).to_parquet(path)
+    readers = [pd.read_parquet, pl.read_parquet, pl.scan_parquet, pq.read_table, pq.ParquetFile, str]
+    for x in (path, *(read(path) for read in readers), duckdb.read_parquet(str(path))):
+        made = follow(f'zc.convert(x, "{to}", layout="matrix")', {"zc": zc, "x": x})
+        assert zc.convert(made, "numpy").tolist() == ROWS, x
+
+
 def test_lists_of_lists() -> None:
     rows = [[[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]]]
     for kind in (None, pa.list_(pa.list_(pa.int64(), 2)), pa.list_(pa.large_list(pa.int64()), 3)):
@@ -249,6 +274,19 @@ def test_a_matrix_becomes_lists_with_offsets(to: str) -> None:
         assert zc.shares_memory(matrix, table)
     cube = zc.convert({"e": np.arange(12).reshape(2, 3, 2)}, "pyarrow", lists="variable")
     assert cube["e"].to_pylist() == np.arange(12).reshape(2, 3, 2).tolist()
+
+
+@pytest.mark.parametrize("to", ["polars", "pandas", "pyarrow.Table"])
+def test_explain_of_a_wide_matrix_names_the_column_of_vectors(to: str) -> None:
+    x = np.zeros((3, 65), "f4")
+    plan = zc.explain(x, to)
+    assert "65 columns" not in str(zc.explain(x[:, :64], to).warnings)
+    (call,) = re.findall(r"65 columns; (.*\)) makes", " ".join(plan.warnings))
+    made = eval(call, {"zc": zc, "x": x})
+    assert zc.convert(made, "numpy", layout="matrix").shape == x.shape
+    if to == "polars":
+        assert "['column_0'] and 64 more: ['column_0'] -> polars: copies 12 bytes" in str(plan)
+        assert len(str(plan).splitlines()) < 10
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from inspect import getattr_static
+from pathlib import PurePath
 from types import GetSetDescriptorType, NoneType
 from typing import Any
 
@@ -220,6 +221,11 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
         remedy, fixes = "", (Fix("{x}.to_pylist()", "gives Python objects", alone=True),)
     elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
         remedy, fixes = "", (Fix("{x}.to_numpy()"),)
+    elif hasattr(type(obj), "read_row_groups"):  # pyarrow.parquet.ParquetFile
+        remedy, fixes = "", (Fix("{x}.read()", "reads the file"),)
+    elif isinstance(obj, (str, PurePath)) and str(obj).endswith((".parquet", ".pq")):
+        read = Fix("pyarrow.parquet.read_table({x})", "reads the file", before="import pyarrow.parquet")
+        remedy, fixes = "", (read,)
     elif hasattr(type(obj), "state_dict") and hasattr(type(obj), "named_parameters"):  # a torch.nn.Module
         remedy, fixes = "", (Fix("{x}.state_dict()", "converts its parameters as a dict"),)
     elif hasattr(type(obj), "keys"):  # groups in files

@@ -94,7 +94,8 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
         fixes: tuple[Fix, ...] = (_COLUMNS,)
         if isinstance(tree, TensorLeaf):
             shape = tree.source.view.shape[1:]
-            why = f"it is a column of tensors of shape {shape}, and a matrix has two dimensions"
+            kind = f"tensors of shape {shape}" if any(shape) else "lists"  # of a query that has not run
+            why = f"it is a column of {kind}, and a matrix has two dimensions"
             if len(shape) == 1:
                 fixes = (Fix(options={"columns": [label]}, effect="takes it alone"), _COLUMNS)
         elif request.options.nulls is not None and isinstance(tree, Masked):

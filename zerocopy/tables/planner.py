@@ -22,6 +22,8 @@ from zerocopy.tables.options import DEFAULTS, Options, Request
 from zerocopy.tables.summary import copy_required, run
 from zerocopy.tables.tensor_table import table_of_tensor
 
+#: Columns of a 2-D tensor that are more likely the elements of vectors.
+_WIDE = 64
 #: The feature that a framework lacks if ``Framework.options`` does not have the option.
 _LACKING = {"index": "labels of rows", "connection": "connections"}
 
@@ -139,7 +141,11 @@ def _as_table(description: Source | Table, request: Request) -> Table:
         why = f"{target.name} has no names for columns"
         fixes = [Fix(options=dict.fromkeys(request.options.explicit))]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
-    return table_of_tensor(description, names)
+    table = table_of_tensor(description, names)
+    if len(table.columns) > _WIDE:
+        call = f'zc.convert({{"emb": x}}, "{target.name}")'
+        table.warnings = (f"it has {len(table.columns):,} columns; {call} makes one column of its rows",)
+    return table
 
 
 def _keeps_columns(request: Request) -> bool:
