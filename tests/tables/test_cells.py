@@ -138,6 +138,30 @@ def test_the_first_row_that_differs_is_named(make: Callable[..., Any], cells: An
     assert zc.convert(frame, "torch", columns=["b"])["b"].tolist() == [*range(len(cells))]
 
 
+@MAKE
+@pytest.mark.parametrize("cells", [[VECTOR, VECTOR[:2], None], [[0.0, 1, 2], [0.0, 1], None]], ids=str)
+def test_cells_of_different_lengths_are_padded_or_ragged(make: Callable[..., Any], cells: Any) -> None:
+    column = make(*cells)
+    padded = zc.convert(column, "torch", lists="pad", pad=9, nulls=7)
+    assert padded.tolist() == [[0, 1, 2], [0, 1, 9], [7, 7, 7]]
+    values, mask = zc.convert(column, "numpy", lists="pad", max_length=2, nulls="mask")
+    assert (values[:2].tolist(), mask.tolist()) == ([[0, 1]] * 2, [[False] * 2] * 2 + [[True] * 2])
+    frame = pd.DataFrame({"a": column[:2], "b": [1, 2]})
+    ragged = zc.convert(frame, "numpy", lists="ragged")["a"]
+    assert (ragged.values.tolist(), ragged.offsets.tolist()) == ([0, 1, 2, 0, 1], [0, 3, 5])
+    plan = zc.explain(frame, "numpy", lists="pad")
+    assert plan.copied_bytes
+    with pytest.raises(zc.CopyRequiredError):
+        zc.convert(frame, "numpy", lists="ragged", copy=False)
+
+
+def test_cells_of_one_length_keep_their_dtype_when_padded() -> None:
+    cube = series(np.ones((2, 3), "i2"), np.zeros((2, 3), "i2"))
+    assert zc.convert(cube, "numpy", lists="pad").shape == (2, 2, 3)
+    assert zc.convert(series(VECTOR, VECTOR[:2]), "numpy", lists="pad").dtype == VECTOR.dtype
+    assert zc.convert(pd.Series([1.0, 2.0]), "numpy", lists="pad").tolist() == [1, 2]
+
+
 @pytest.mark.parametrize(
     "cells",
     [["a", VECTOR], [3.0, VECTOR], [VECTOR, "a"], [["a"], ["b"]], [{}, {}], [[1, None], [2, 3]]],

@@ -18,11 +18,10 @@ from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols import python_numbers
-from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables.column import Column, RefusedColumn, Table
-from zerocopy.tables.hub import loaded_hub
+from zerocopy.tables.hub import new_memory
 from zerocopy.tables.tensor_column import Marks, TensorColumn
 
 if TYPE_CHECKING:
@@ -31,19 +30,21 @@ if TYPE_CHECKING:
 #: Types of missing values, by name: pandas need not be imported.
 MISSING = ("NoneType", "NAType", "NaTType")
 _LISTS = frozenset((list, tuple))
-#: From this size on, in bytes, NumPy's allocator gets fresh pages from the kernel.
-_LARGE = 1 << 22
 _AS_LISTS = Fix(action="objects", alone=True, effect="gives Python objects")
 _AS_OBJECTS = Fix(action="objects", alone=True, effect="gives one array for each row")
 _COMPUTED = Reason("missing cells are objects, and a mask of them is computed", code="computed-mask")
-_ENCODED = Fix(options={"encode": True}, effect="gives their values with their offsets")
+_LENGTHS = [
+    Fix(options={"lists": "pad"}, effect="pads them to one length"),
+    Fix(options={"lists": "ragged"}, effect="gives their values with their offsets"),
+]
 
 
 def dense(table: Table, request: Request | None = None) -> Table:
     """Return the table with tensors in place of the columns whose cells are arrays or lists of numbers."""
     if request is not None and _is_unchanged(table, request):
         return table
-    columns = [column.dense() for column in table.columns]
+    keeps_lists = request is not None and request.options.lists in ("pad", "ragged")
+    columns = [column.as_lists() if keeps_lists else column.dense() for column in table.columns]
     if all(new is old for new, old in zip(columns, table.columns, strict=True)):
         return table
     return replace(table, columns=columns, obj=None)
@@ -117,11 +118,11 @@ def _of_arrays(name: str, cells: list[Array], first: int) -> Source | None:
         raise _differs("dtype", cells, first, "mixed-types", [_stack(np.result_type(*dtypes))])
     if len(set(map(attrgetter("shape"), cells))) > 1:
         flat = set(map(attrgetter("ndim"), cells)) == {1}
-        raise _differs("shape", cells, first, "list-lengths", [_ENCODED] if flat else [])
+        raise _differs("shape", cells, first, "list-lengths", _LENGTHS if flat else [])
     rows, inner, own = len(cells), cells[first].shape, cells[first].dtype
 
     def host() -> Array:
-        out = _empty((rows, *inner), dtype.storage)
+        out = new_memory((rows, *inner), dtype.storage)
         np.concatenate(cells, out=out.view(own).reshape(rows * inner[0], *inner[1:]))
         return out
 
@@ -140,7 +141,7 @@ def _of_lists(name: str, cells: list[Any], first: int) -> Source | None:
     if len(set(sizes)) > 1:
         place = next(i for i, size in enumerate(sizes) if size != sizes[first])
         why = _rows_differ("length", place, sizes[place], first, sizes[first])
-        raise UnsupportedConversionError("", why, code="list-lengths", fixes=[_ENCODED, _AS_LISTS])
+        raise UnsupportedConversionError("", why, code="list-lengths", fixes=[*_LENGTHS, _AS_LISTS])
     try:
         array = python_numbers.as_array(cells)
     except ZeroCopyError as error:
@@ -162,15 +163,6 @@ def _rows_differ(what: str, place: int, value: Any, first: int, expected: Any) -
 
 def _stack(common: np.dtype[Any]) -> Fix:
     return Fix("numpy.stack({x})", f"makes all of them {common}", action="stack-cells")
-
-
-def _empty(shape: tuple[int, ...], storage: np.dtype[Any]) -> Array:
-    """Return uninitialised memory from the allocator that is faster."""
-    hub = loaded_hub() if np.prod(shape) * storage.itemsize >= _LARGE else None
-    if hub is None:
-        return aligned_empty(shape, storage)
-    memory: Array = hub.memory(int(np.prod(shape)) * storage.itemsize).view(storage).reshape(shape)
-    return memory
 
 
 # -- Arrow's lists ------------------------------------------------------------------------

@@ -166,6 +166,16 @@ class Column:
         """
         return self
 
+    def as_lists(self) -> Column:
+        """Return the column for ``lists="pad"`` and ``"ragged"``: Python objects as Arrow's lists of numbers.
+
+        Returns
+        -------
+        Column
+            The column itself, or as `dense` returns it, if it does not hold vectors or lists as objects.
+        """
+        return self
+
     def text(self) -> Source:
         """Return the bytes that `offsets` refer to.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import decimal
 import numbers
@@ -21,6 +22,7 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.cells import MISSING
 from zerocopy.tables.column import Column
 from zerocopy.tables.hub import hub
+from zerocopy.tables.lists import LISTS
 
 #: Python types that have one Arrow type in common; the first entry that fits counts.
 _FAMILIES: tuple[tuple[str, tuple[type, ...]], ...] = (
@@ -59,7 +61,7 @@ class ObjectColumn(ArrowColumn):
     def __init__(self, name: str, length: int, load: Callable[[], Array], refusal: Reason) -> None:
         self.name = name
         self.length = length
-        self.refusal: Reason = refusal
+        self.refusal: Reason | None = refusal
         self.reasons: tuple[Reason, ...] = (_OTHER_FORM,)
         self._objects = load
 
@@ -92,6 +94,16 @@ class ObjectColumn(ArrowColumn):
             return self
         reasons = tuple(reason for reason in self.reasons if reason is not _OTHER_FORM)
         return cells.tensor_of(self.name, objects, reasons) or self
+
+    def as_lists(self) -> Column:
+        objects = self._objects()
+        if objects.dtype.kind != "O" or not set(map(type, objects)) & {np.ndarray, list, tuple}:
+            return self
+        if self.field is None or self.field.kind not in LISTS:
+            return self.dense()
+        column = copy.copy(self)
+        column.refusal = None
+        return column
 
     @property
     def nbytes(self) -> int:
