@@ -266,7 +266,7 @@ def test_a_failing_copy_function_frees_the_memory():
         lambda: memory_route(EXPORTER, IMPORTER, dtype=(1,)),
         lambda: core.NDArrayExporter(1),
         lambda: core.NDArrayImporter(1),
-        lambda: core.BufferExporter(1),
+        lambda: core.BufferExporter(1, 2),
         lambda: core.IdentityRoute(1),
         lambda: core.FirstExporter(EXPORTER, None),
         lambda: core.ExchangeExporter(None),

@@ -10,6 +10,7 @@ from zerocopy._engine.target import may_be_compound, resolve
 from zerocopy.casting.parse import parse_dtype
 from zerocopy.errors import ZeroCopyError
 from zerocopy.framework import Framework, identity
+from zerocopy.protocols.producer import compiled_exporter
 
 Route = Callable[[Any], Any]
 
@@ -17,7 +18,7 @@ Route = Callable[[Any], Any]
 class Parts(NamedTuple):
     """The parts of a route: the frameworks, and their functions by form."""
 
-    source: Framework
+    source: Framework | None  # None: a type without a framework file
     target: Framework
     exporters: dict[str, Route]
     importers: dict[str, Route]
@@ -36,10 +37,11 @@ class Parts(NamedTuple):
 
 def find_parts(obj: Any, to: Any) -> Parts | None:
     """Return the parts of a route for objects of this type; None if no route is possible."""
-    target, source = registry.find(to) or resolve(to), registry.by_type(type(obj))
+    target, cls = registry.find(to) or resolve(to), type(obj)
+    source = registry.by_type(cls)
     if source is None:
-        return None
-    cls = type(obj)
+        native = compiled_exporter(obj), target.fast_importers().get("native")
+        return None if None in native else Parts(None, target, {}, {}, False, *native)
     owned = target.owns(cls)
     if owned and not target.is_native(obj):
         return None

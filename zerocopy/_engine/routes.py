@@ -208,7 +208,7 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
         return None if options else _opening_route(parts, to)
     if "columns" in parts.exporters and target.kind == "tensor":
         return _columns_route(parts, to, options)
-    between_tables = target.tables and source.tables
+    between_tables = target.tables and source is not None and source.tables
     if not options:
         return _table_route(parts) if between_tables else _plain_route(parts, host_only=False)
     if between_tables or not options.keys() <= {"copy", "device"} or not is_routable(target, options):
@@ -315,6 +315,7 @@ def _kept_route(obj: Any, to: Any, options: Mapping[str, Any]) -> Route:
 def _table_route(parts: Parts) -> Route:
     """Return the route between two table frameworks: the planned conversion, without the plan."""
     source, target = parts.source, parts.target
+    assert source is not None
     exporter, importer = parts.exporters.get("arrow"), parts.importers.get("arrow")
 
     def route(obj: Any) -> Any:

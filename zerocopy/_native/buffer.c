@@ -88,6 +88,11 @@ set_strides(const Py_buffer *view, Memory *out)
     return true;
 }
 
+typedef struct {
+    Exporter base;
+    bool takes_booleans; /* whether all bytes of booleans are 0 or 1 */
+} BufferExporter;
+
 /* Describes the memory of a buffer, which a HeldBuffer keeps. */
 static int
 run_buffer(Exporter *self, PyObject *obj, Memory *out)
@@ -102,6 +107,7 @@ run_buffer(Exporter *self, PyObject *obj, Memory *out)
     if (UNLIKELY(PyObject_GetBuffer(obj, &held->view, PyBUF_FORMAT | PyBUF_STRIDES) < 0 || view->buf == NULL ||
                  view->ndim > MAX_NDIM || view->suboffsets != NULL ||
                  !dtype_of_format(view->format, view->itemsize, &out->dtype) ||
+                 (out->dtype.code == kDLBool && !((BufferExporter *)self)->takes_booleans) ||
                  (uintptr_t)view->buf % (uintptr_t)view->itemsize || !set_strides(view, out))) {
         Py_DECREF(held);
         return -1;
@@ -121,16 +127,18 @@ buffer_exporter_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
-/* Takes no arguments. */
+/* Parses (booleans=True). */
 static PyObject *
 buffer_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, ":BufferExporter")) {
+    int takes_booleans = 1;
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "|p:BufferExporter", &takes_booleans)) {
         return NULL;
     }
-    Exporter *self = PyObject_New(Exporter, type);
+    BufferExporter *self = PyObject_New(BufferExporter, type);
     if (self != NULL) {
-        self->run = run_buffer;
+        self->base.run = run_buffer;
+        self->takes_booleans = takes_booleans;
     }
     return (PyObject *)self;
 }
@@ -138,9 +146,10 @@ buffer_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 static PyTypeObject BufferExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.BufferExporter",
-    .tp_doc = "BufferExporter(): objects with the buffer protocol and a numeric format.",
+    .tp_doc = "BufferExporter(booleans=True): objects with the buffer protocol and a numeric format; False refuses "
+              "booleans, whose bytes may be other than 0 and 1.",
     .tp_base = &ExporterType,
-    .tp_basicsize = sizeof(Exporter),
+    .tp_basicsize = sizeof(BufferExporter),
     .tp_dealloc = buffer_exporter_dealloc,
     .tp_new = buffer_exporter_new,
     .tp_flags = Py_TPFLAGS_DEFAULT,

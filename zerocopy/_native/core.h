@@ -105,6 +105,9 @@ typedef struct {
     DLManagedTensorVersioned *versioned;
     DLManagedTensor *legacy;
     bool owner_is_result; /* whether `owner` is an ndarray of exactly this memory, made for this conversion */
+    /* The consumed capsule of `versioned` or `legacy` and its borrowed producer, while the slow path may need them:
+       memory_release returns the struct to the capsule. Otherwise NULL. */
+    PyObject *capsule, *producer;
     /* Copies of an object's strides and shape, which another thread or code that an importer calls may free by
        setting the object's shape. */
     int64_t own_strides[MAX_NDIM];
@@ -118,6 +121,7 @@ memory_init(Memory *memory)
     memory->versioned = NULL;
     memory->legacy = NULL;
     memory->owner_is_result = false;
+    memory->capsule = NULL;
 }
 
 /* Drops the owner and keeps the current exception. An importer that fails calls it. */
@@ -125,6 +129,8 @@ void memory_release(Memory *memory);
 /* Fills a Memory from an unconsumed DLPack capsule, and consumes the capsule. Steals `capsule`, which may be
    NULL with an exception set. Returns -1 unless the capsule describes a valid block of host memory. */
 int memory_from_capsule(PyObject *capsule, Memory *out);
+/* As memory_from_capsule, for a struct without a capsule; takes it, also on failure. */
+int memory_from_versioned(DLManagedTensorVersioned *versioned, Memory *out);
 /* Whether shape and strides (in elements) describe row-major memory; dimensions of size 1 do not count. */
 bool memory_is_row_major(const Memory *memory);
 /* Whether some order of the dimensions is row-major: no gaps, no overlaps, no negative strides. */
@@ -150,6 +156,15 @@ PyObject *managed_tensor_capsule(Memory *memory);
 /* Returns a Python object that releases what keeps `memory` alive: its owner, or an object around its DLPack
    struct. Takes the ownership. */
 PyObject *memory_take_owner(Memory *memory);
+
+/* ---- producer.c: producers without a framework file, some of which have one capsule only ---- */
+
+/* Keeps the capsule of a producer that a route has refused, for the slow path. Steals `capsule`. */
+void keep_spare_capsule(PyObject *producer, PyObject *capsule);
+/* Drops the capsule that this thread keeps. */
+void drop_spare_capsule(void);
+/* Whether an exporter requests capsules that the slow path cannot request again. */
+bool is_producer_exporter(const PyObject *exporter);
 
 /* ---- dtype.c: NumPy's dtypes and DLPack's data types ---- */
 
@@ -184,6 +199,11 @@ int export_ndarray(PyObject *array, Memory *out);
 /* Returns an ndarray that aliases `memory`; takes its owner, also on failure. */
 PyObject *import_ndarray(Memory *memory);
 
+/* ---- exchange.c ---- */
+
+/* Returns the table of a capsule of DLPack's C exchange API, or NULL with an exception. */
+const DLPackExchangeAPI *exchange_api_of(PyObject *capsule);
+
 /* ---- exporters and importers: Python objects with a C function each ---- */
 
 typedef struct Exporter Exporter;
@@ -216,6 +236,7 @@ struct Route {
     PyObject *fallback; /* another route or a Python function, called with the object if `run` fails; or NULL */
     /* As `run`, and adds the bytes of the result to this thread's Outcome; recorded routes call it. */
     PyObject *(*counted)(Route *self, PyObject *obj);
+    bool asks_once; /* whether trees leave the object to the slow path, which does not repeat a request */
 };
 
 extern PyTypeObject RouteType; /* abstract base */
@@ -325,6 +346,7 @@ int add_dtypes(PyObject *module);
 int add_owner(PyObject *module);
 int add_exporters(PyObject *module);
 int add_buffer_exporter(PyObject *module);
+int add_producer_exporter(PyObject *module);
 int add_exchange(PyObject *module);
 int add_importers(PyObject *module);
 int add_routes(PyObject *module);

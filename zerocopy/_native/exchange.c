@@ -195,9 +195,8 @@ run_exchange(Exporter *self, PyObject *obj, Memory *out)
     return 0;
 }
 
-/* Returns the API of a capsule, or NULL with an exception. */
-static const DLPackExchangeAPI *
-api_of(PyObject *capsule)
+const DLPackExchangeAPI *
+exchange_api_of(PyObject *capsule)
 {
     const DLPackExchangeAPI *api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
     if (api != NULL && api->header.version.major != 1) {
@@ -234,7 +233,7 @@ exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
                                      &fix)) {
         return NULL;
     }
-    const DLPackExchangeAPI *api = api_of(capsule);
+    const DLPackExchangeAPI *api = exchange_api_of(capsule);
     if (api == NULL) {
         return NULL;
     }
@@ -347,7 +346,7 @@ exchange_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         dtype_set_parse(pairs, &dtypes) < 0) {
         return NULL;
     }
-    const DLPackExchangeAPI *api = api_of(capsule);
+    const DLPackExchangeAPI *api = exchange_api_of(capsule);
     ExchangeImporter *self = api == NULL ? NULL : PyObject_New(ExchangeImporter, type);
     if (self != NULL) {
         self->base.check = check_exchange;

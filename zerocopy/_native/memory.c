@@ -12,8 +12,14 @@ memory_release(Memory *memory)
     PyObject *owner = memory->owner;
     DLManagedTensorVersioned *versioned = memory->versioned;
     DLManagedTensor *legacy = memory->legacy;
+    PyObject *capsule = memory->capsule, *producer = memory->producer;
     memory_init(memory); /* before a deleter runs */
     Py_XDECREF(owner);
+    if (capsule != NULL && PyCapsule_SetName(capsule, versioned != NULL ? "dltensor_versioned" : "dltensor") == 0) {
+        keep_spare_capsule(producer, capsule);
+        versioned = NULL;
+        legacy = NULL;
+    }
     if (versioned != NULL && versioned->deleter != NULL) {
         versioned->deleter(versioned);
     }
@@ -112,6 +118,31 @@ is_valid(const DLTensor *tensor)
     return has_valid_addresses(tensor, size);
 }
 
+/* Copies the fields of the struct's tensor. */
+static int
+fill(const DLTensor *tensor, Memory *out)
+{
+    out->data = (char *)tensor->data + tensor->byte_offset;
+    out->ndim = tensor->ndim;
+    out->shape = tensor->shape;
+    out->strides = tensor->strides;
+    out->dtype = tensor->dtype;
+    return 0;
+}
+
+int
+memory_from_versioned(DLManagedTensorVersioned *versioned, Memory *out)
+{
+    memory_init(out);
+    out->versioned = versioned;
+    if (versioned->version.major != 1 || !is_valid(&versioned->dl_tensor)) { /* others may have another layout */
+        memory_release(out);
+        return -1;
+    }
+    out->readonly = (versioned->flags & DLPACK_FLAG_READ_ONLY) != 0;
+    return fill(&versioned->dl_tensor, out);
+}
+
 int
 memory_from_capsule(PyObject *capsule, Memory *out)
 {
@@ -142,12 +173,7 @@ memory_from_capsule(PyObject *capsule, Memory *out)
         return -1;
     }
     Py_DECREF(capsule);
-    out->data = (char *)tensor->data + tensor->byte_offset;
-    out->ndim = tensor->ndim;
-    out->shape = tensor->shape;
-    out->strides = tensor->strides;
-    out->dtype = tensor->dtype;
-    return 0;
+    return fill(tensor, out);
 }
 
 /* ---- managed tensors ---- */

@@ -33,9 +33,7 @@ export_ndarray(PyObject *obj, Memory *out)
     out->ndim = ndim;
     out->shape = out->own_shape;
     out->readonly = !(flags & NPY_ARRAY_WRITEABLE);
-    out->versioned = NULL;
-    out->legacy = NULL;
-    out->owner_is_result = false;
+    memory_init(out);
     out->owner = Py_NewRef(obj);
     return 0;
 }

@@ -152,6 +152,7 @@ recorded_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (self != NULL) {
         self->base.run = run_recorded;
         self->base.counted = run_recorded;
+        self->base.asks_once = ((Route *)inner)->asks_once;
         self->base.fallback = NULL; /* run_inner() calls that of `inner` */
         self->inner = (Route *)Py_NewRef(inner);
         self->pair = Py_NewRef(pair);

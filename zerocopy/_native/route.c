@@ -113,6 +113,7 @@ identity_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (self != NULL) {
         self->run = run_identity;
         self->counted = run_identity;
+        self->asks_once = false;
         self->fallback = NULL;
     }
     return (PyObject *)self;
@@ -151,6 +152,7 @@ call_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (self != NULL) {
         self->run = run_nothing;
         self->counted = run_nothing;
+        self->asks_once = false;
         self->fallback = function == Py_None ? NULL : Py_NewRef(function);
     }
     return (PyObject *)self;
@@ -213,6 +215,7 @@ deliver(const Delivery *delivery, Memory *memory, bool *is_copied)
             memory_release(memory);
             return NULL;
         }
+        Py_CLEAR(memory->capsule);
         if (copy_memory(memory) < 0) {
             return NULL;
         }
@@ -227,6 +230,7 @@ deliver(const Delivery *delivery, Memory *memory, bool *is_copied)
     if (delivery->marks_readonly && delivery->writable == OPTION_FALSE) {
         memory->readonly = true;
     }
+    Py_CLEAR(memory->capsule);
     return importer->run(importer, memory);
 }
 
@@ -353,6 +357,7 @@ memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     }
     self->base.run = run_memory;
     self->base.counted = run_counted_memory;
+    self->base.asks_once = is_producer_exporter(exporter);
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     self->exporter = (Exporter *)Py_NewRef(exporter);
     self->delivery = delivery;

@@ -125,6 +125,7 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
     memset((char *)self + sizeof(PyObject), 0, sizeof(TableRoute) - sizeof(PyObject));
     self->base.run = run;
     self->base.counted = counted;
+    self->base.asks_once = false;
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     self->exporter = (TableExporter *)Py_NewRef(exporter);
     if (delivery_init(&self->delivery, importer, is_mutable, marks_readonly, copy, writable, dtype) < 0 ||

@@ -28,7 +28,7 @@ convert_leaf(PyObject *obj, Walk *walk)
         Py_XSETREF(walk->key.type, (PyTypeObject *)Py_NewRef(type));
         Py_XSETREF(walk->route, (Route *)Py_XNewRef(find_route(&walk->key)));
     }
-    return UNLIKELY(walk->route == NULL) ? NULL : route_run(walk->route, obj);
+    return UNLIKELY(walk->route == NULL || walk->route->asks_once) ? NULL : route_run(walk->route, obj);
 }
 
 /* Whether an object is a Python number, which is kept among other leaves. */
@@ -178,6 +178,7 @@ tree_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     }
     self->base.run = run_tree;
     self->base.counted = run_tree; /* its leaves have recorded routes of their own */
+    self->base.asks_once = false;
     self->base.fallback = NULL;
     self->key = (RouteKey){.to = to};
     self->key.flags = (unsigned)(option_flag(copy) << COPY_SHIFT | option_flag(writable) << WRITABLE_SHIFT);

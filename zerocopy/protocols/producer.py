@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy._native import core
 from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import SUBBYTE_NAMES, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
@@ -26,7 +27,7 @@ from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
 
 # NumPy imports versioned capsules from 2.1 on, and passes no stream for host memory.
-_VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+_MAX_VERSION = dlpack.MAX_VERSION if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
 
 _COPIES = Reason("the exporter returns a copy", "export a view from the producer", code="exporter-copies")
 _BOOLEANS = {
@@ -74,6 +75,36 @@ def describe(obj: Any) -> Source | None:
         return _cuda_array_interface(obj, interface)
     interface = _interface(obj, "__array_interface__")
     return None if interface is None else _array_interface(obj, interface)
+
+
+def compiled_exporter(obj: Any) -> Any:
+    """Return the compiled exporter of an object's type without a framework file; None if there is none.
+
+    It serves all objects of the type: it refuses what only :func:`describe` can judge, such as other devices,
+    copies and booleans. The object was converted before, so it is not a container.
+    """
+    cls = type(obj)
+    if core is None or hasattr(cls, "__zerocopy_open__"):
+        return None
+    if hasattr(cls, "__dlpack__"):
+        return core.ProducerExporter(_exchange_api(cls), _MAX_VERSION)
+    # Statically: a property may convert another producer.
+    on_device, on_host = (getattr_static(obj, name, None) is not None for name in _INTERFACES)
+    if on_device or any(hasattr(cls, name) for name in _METHODS):
+        return None
+    if on_host:
+        return core.ArrayExporter(_alias_of_interface)
+    # Other instances could have an interface, which comes before the buffer.
+    has_attributes = cls.__dictoffset__ != 0 or hasattr(cls, "__getattr__")
+    return None if has_attributes else core.BufferExporter(False)
+
+
+def _exchange_api(cls: type) -> Any:
+    """Return the capsule of a type's C exchange API (DLPack 1.3); None if a subclass overrides the method."""
+    for base in cls.__mro__:
+        if "__dlpack__" in vars(base):
+            return vars(base).get("__dlpack_c_exchange_api__")
+    return None
 
 
 def is_arrow(obj: Any) -> bool:
@@ -180,6 +211,19 @@ def _array_interface(obj: Any, interface: Any) -> Source:
         if array_interface.address(again) != source.view.ptr:
             source.reasons = (*source.reasons, _COPIES)
     return source
+
+
+def _alias_of_interface(obj: Any) -> Array:
+    """Return the array of an interface with an address; raise for what :func:`describe` has to judge."""
+    interface = obj.__array_interface__
+    data = interface.get("data") if type(interface) is dict else None
+    if type(data) is not tuple or hasattr(obj, "__cuda_array_interface__"):
+        raise ValueError("not the address of host memory")
+    array = np.asarray(_Interface(interface, obj))
+    if array.dtype.kind == "b":
+        raise ValueError("booleans may have bytes other than 0 and 1")
+    check_layout("", data[0], array.shape, array.strides, array.itemsize)
+    return array
 
 
 def _of_interface(obj: Any, interface: Any) -> Array:
@@ -306,7 +350,9 @@ def _dlpack(obj: Any) -> Source:
         # CUDA graph (cudaErrorStreamCaptureImplicit).
         view = _whole_bytes(dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj, device))
         return Source(type_name(obj), view, _not_on_host, "dlpack", obj=obj, producer=obj)
-    capsule = dlpack.request(obj, max_version=dlpack.MAX_VERSION if _VERSIONED else None)
+    capsule = core.take_capsule(obj) if core is not None else None  # that a route has requested and refused
+    if capsule is None:
+        capsule = dlpack.request(obj, max_version=_MAX_VERSION)
     view = _whole_bytes(dlpack.read(capsule, obj, device))
     reasons: tuple[Reason, ...] = ()
     if dlpack.is_copy(capsule):  # DLPACK_FLAG_BITMASK_IS_COPIED: not the producer's own memory

@@ -1,0 +1,264 @@
+"""Types without a framework file have compiled routes, which give what the slow path gives."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.native_core import exported, require_core
+
+import zerocopy as zc
+from zerocopy._engine.convert import convert_slowly
+from zerocopy._engine.routes import NO_ROUTE, routes_of
+from zerocopy.protocols import array_interface, producer
+
+require_core()
+
+
+class Producer:
+    """A producer of an array's capsules, which counts the requests."""
+
+    def __init__(self, source: np.ndarray[Any, Any], device: Any = (1, 0)) -> None:
+        self.source, self.device, self.calls = source, device, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.calls += 1
+        return self.source.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.device
+
+
+class Legacy(Producer):
+    """A producer older than DLPack 1.0."""
+
+    def __dlpack__(self, stream: Any = None) -> Any:
+        return super().__dlpack__()
+
+
+class Interface:
+    """A producer of NumPy's array interface, as an attribute of each instance."""
+
+    def __init__(self, source: np.ndarray[Any, Any]) -> None:
+        self.source, self.__array_interface__ = source, source.__array_interface__
+
+
+#: Makes an object of a type without a framework file over an array.
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "DLPack": Producer,
+    "DLPack 0.8": Legacy,
+    "array interface": Interface,
+    "buffer": lambda x: memoryview(x),
+}
+
+
+OPTIONS: list[dict[str, Any]] = [{}, {"copy": False}, {"copy": True}, {"writable": True}, {"device": "cpu"}]
+
+
+def sources() -> list[np.ndarray[Any, Any]]:
+    """Arrays that each route takes, and others that only the slow path judges."""
+    read_only = np.arange(64, dtype="i4")
+    read_only.flags.writeable = False
+    plain = [np.arange(64).astype(dtype) for dtype in ("i1", "u1", "i4", "f4", "c8", "u8", "?", ">i2")]
+    others = np.array([0, 2], np.uint8).view(np.bool_)
+    shaped = [
+        np.arange(128, dtype="i4")[::2],
+        np.ones((3, 4), "f4").T,
+        np.ones((0, 2), "f4"),
+        np.array(2.5, "f4"),
+    ]
+    return [
+        *plain,
+        *shaped,
+        np.arange(9, dtype="f4")[::-1],
+        np.zeros(9, "u1")[1:].view("f4"),
+        others,
+        read_only,
+    ]
+
+
+def aligned(count: int) -> np.ndarray[Any, Any]:
+    """Return an array that every target aliases."""
+    return np.asarray(array_interface.aligned_copy(np.arange(count, dtype="f4")))
+
+
+def outcome(convert: Callable[..., Any], obj: Any, source: Any, to: str, options: dict[str, Any]) -> Any:
+    """Return the values of a result and whether it aliases, or the code of the error."""
+    try:
+        result = convert(obj, to, options)
+    except zc.ZeroCopyError as error:
+        return error.code
+    values = zc.convert(result, "numpy")
+    return (
+        type(result),
+        values.dtype,
+        values.tolist(),
+        zc.shares_memory(values, source),
+        zc.view(result).readonly,
+    )
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "pyarrow", "jax", "tensorflow"])
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_the_slow_path_is_the_oracle(make: Callable[[Any], Any], to: str) -> None:
+    pytest.importorskip(to)
+    fast = lambda obj, to, options: zc.convert(obj, to, **options)  # noqa: E731
+    for options in OPTIONS:
+        fast(make(aligned(64)), to, options)
+        assert routes_of(to, options)[type(make(np.arange(4)))] is not NO_ROUTE
+        for source in sources():
+            results = [outcome(call, make(source), source, to, options) for call in (convert_slowly, fast)]
+            assert results[0] == results[1], (options, source)
+
+
+@pytest.mark.parametrize("device", [(2, 0), (1, 1), (3, 0), (1,), None, (1, 2**70), ("cpu", 0)])
+def test_a_device_that_is_not_the_host_is_left_to_the_slow_path(device: Any) -> None:
+    zc.convert(Producer(np.arange(3)), "numpy")
+    with pytest.raises(zc.ZeroCopyError) as error:
+        zc.convert(Producer(np.arange(3), device), "numpy")
+    assert error.value.code
+
+
+def test_a_refused_capsule_is_the_one_that_the_slow_path_imports() -> None:
+    """The route requests the capsule; its booleans have to be read, which the slow path does."""
+    for flags in (0, 2):  # 2: IS_COPIED
+        source = exported(np.arange(8, dtype=np.uint8), version=(1, 1), code=6, bits=8, flags=flags)
+        obj = Producer(np.arange(3))
+        zc.convert(obj, "numpy")
+        obj.source = type("Once", (), {"__dlpack__": lambda self, s=source, **options: s.capsule()})()
+        obj.calls = 0
+        assert zc.convert(obj, "numpy").tolist() == [False] + [True] * 7
+        assert obj.calls == 1
+
+
+def test_no_capsule_is_kept_after_the_conversion() -> None:
+    zc.convert(Producer(np.arange(3)), "numpy")
+    data = np.array([True, False])
+    alive = weakref.ref(data)
+    zc.convert(Producer(data), "numpy", copy=True)
+    zc.convert([Producer(np.arange(3)), {"a": Producer(data)}], "numpy", copy=True)
+    del data
+    gc.collect()
+    assert alive() is None
+
+
+def test_each_leaf_of_a_tree_is_asked_once() -> None:
+    for second in (np.arange(3), np.array([True, False])):
+        tree = [Producer(np.arange(2)), {"a": Producer(second)}]
+        zc.convert(tree, "numpy")
+        calls = [tree[0].calls, tree[1]["a"].calls]  # type: ignore[attr-defined,index]
+        assert calls == [1, 1]
+
+
+class _Table(ctypes.Structure):
+    """``DLPackExchangeAPI`` of DLPack 1.3."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("export", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))),
+        ("others", ctypes.c_void_p * 3),
+    )
+
+
+def _exchange_type(sources: list[Any], major: int = 1) -> type:
+    """Return a type whose C exchange API exports the last one of `sources`, or fails without one."""
+
+    @_Table._fields_[4][1]
+    def export(obj: Any, out: Any) -> int:
+        if not sources:
+            return -1
+        out[0] = ctypes.addressof(sources[-1].managed)
+        return 0
+
+    table = _Table(major, 3, None, None, export)
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    capsule = new(("PyCapsule_New", ctypes.pythonapi))(ctypes.addressof(table), b"dlpack_exchange_api", None)
+    methods = {
+        "__dlpack__": lambda self, **options: sources[-1].capsule(),
+        "__dlpack_device__": lambda self: (1, 0),
+        "__dlpack_c_exchange_api__": capsule,
+        "held": table,
+    }
+    return type("Exchanged", (), methods)
+
+
+def test_a_type_with_the_c_exchange_api_is_read_through_it() -> None:
+    sources: list[Any] = []
+    cls = _exchange_type(sources)
+    memory = np.arange(6, dtype="f4")
+    for flags, alive in ((0, 0), (1, 1), (0, 2)):
+        sources.append(exported(memory, version=(1, 1), flags=flags))
+        result = zc.convert(cls(), "numpy", copy=False)
+        assert (result.tolist(), result.flags.writeable) == (memory.tolist(), not flags)
+        # The first conversion imports a capsule; later ones take the struct of the table.
+        assert (len(sources[-1].capsules), sources[-1].deleted) == (alive == 0, 0)
+        del result
+        sources[-1].drop()
+        assert sources[-1].deleted == 1
+
+
+def test_structs_that_the_core_refuses_are_released_once() -> None:
+    sources: list[Any] = [exported(np.arange(6, dtype="f4"), version=(1, 1))]
+    cls = _exchange_type(sources)
+    zc.convert(cls(), "numpy")
+    wrong = {"version": (2, 0)}, {"version": (1, 0), "bits": 7}, {"version": (1, 0), "device_type": 99}
+    for fields in wrong:
+        sources.append(exported(np.arange(6, dtype="f4"), **fields))
+        with pytest.raises(zc.ZeroCopyError):
+            zc.convert(cls(), "numpy")
+        sources[-1].drop()
+        assert sources[-1].deleted == 2  # of the table, and of the capsule that the slow path requests
+    boolean = exported(np.array([0, 1, 3], "u1"), version=(1, 1), code=6)
+    sources.append(boolean)
+    assert zc.convert(cls(), "numpy").tolist() == [False, True, True]
+
+
+def test_a_subclass_that_overrides_the_method_has_no_exchange_api() -> None:
+    base = _exchange_type([exported(np.arange(6, dtype="f4"), version=(1, 1))])
+    overrides = type(
+        "Overrides", (base,), {"__dlpack__": lambda self, **options: np.arange(3).__dlpack__(**options)}
+    )
+    assert producer._exchange_api(base) is producer._exchange_api(type("Inherits", (base,), {}))
+    assert producer._exchange_api(overrides) is None
+    for _ in range(2):
+        assert zc.convert(overrides(), "numpy").tolist() == [0, 1, 2]
+
+
+def test_an_exchange_api_of_another_version_is_not_used() -> None:
+    cls = _exchange_type([exported(np.arange(3, dtype="f4"), version=(1, 1))], major=2)
+    for _ in range(2):
+        assert zc.convert(cls(), "numpy").tolist() == [0, 1, 2]
+
+
+def test_an_instance_with_an_interface_is_not_read_as_a_buffer() -> None:
+    """The interface comes first, so types whose instances can have one have no route for their buffer."""
+
+    class Bytes(bytearray):
+        pass
+
+    zc.convert(Bytes(b"abcd"), "numpy")
+    obj = Bytes(b"abcd")
+    obj.__array_interface__ = np.arange(3).__array_interface__  # type: ignore[attr-defined]
+    assert zc.convert(obj, "numpy").tolist() == [0, 1, 2]
+
+
+def test_a_released_buffer_and_an_exported_one() -> None:
+    view = memoryview(array.array("d", [1.0, 2.0]))
+    for _ in range(2):
+        result = zc.convert(view, "numpy")
+    with pytest.raises(BufferError):
+        view.release()
+    del result
+    gc.collect()
+    view.release()
+    with pytest.raises(zc.ZeroCopyError, match="released"):
+        zc.convert(view, "numpy")

@@ -1,0 +1,198 @@
+/* ProducerExporter: objects of types without a framework file, by DLPack's methods or its C exchange API. */
+#include "core.h"
+
+typedef struct {
+    Exporter base;
+    /* type.__dlpack_c_exchange_api__ and its table; NULL for types with Python methods only. */
+    PyObject *capsule;
+    const DLPackExchangeAPI *api;
+    PyObject *dlpack, *device; /* the names of the methods */
+    PyObject *keywords;        /* ("max_version",) */
+    PyObject *version;         /* the highest version of a capsule; NULL for a legacy one */
+} ProducerExporter;
+
+/* The capsule of a producer that a route on this thread has refused. Some producers have one capsule only. */
+static _Thread_local PyObject *spare_producer = NULL, *spare_capsule = NULL;
+
+void
+drop_spare_capsule(void)
+{
+    PyObject *producer = spare_producer, *capsule = spare_capsule;
+    spare_producer = NULL; /* before a deleter runs */
+    spare_capsule = NULL;
+    Py_XDECREF(producer);
+    Py_XDECREF(capsule);
+}
+
+void
+keep_spare_capsule(PyObject *producer, PyObject *capsule)
+{
+    Py_INCREF(producer);
+    drop_spare_capsule();
+    spare_producer = producer;
+    spare_capsule = capsule;
+}
+
+/* Returns the spare capsule of a producer, or NULL without an exception. */
+static PyObject *
+take_spare_capsule(PyObject *producer)
+{
+    if (LIKELY(spare_producer != producer)) {
+        return NULL;
+    }
+    PyObject *capsule = Py_NewRef(spare_capsule);
+    drop_spare_capsule();
+    return capsule;
+}
+
+/* Whether __dlpack_device__() returns the first host device. An exporter whose report differs from its capsule is
+   refused by the slow path. */
+static bool
+reports_host(const ProducerExporter *exporter, PyObject *obj)
+{
+    PyObject *arguments[2] = {NULL, obj};
+    PyObject *pair = PyObject_VectorcallMethod(exporter->device, arguments + 1,
+                                               1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    bool is_host = pair != NULL && PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2 &&
+                   PyLong_Check(PyTuple_GET_ITEM(pair, 0)) && PyLong_Check(PyTuple_GET_ITEM(pair, 1)) &&
+                   PyLong_AsLong(PyTuple_GET_ITEM(pair, 0)) == kDLCPU &&
+                   PyLong_AsLong(PyTuple_GET_ITEM(pair, 1)) == 0;
+    Py_XDECREF(pair);
+    return is_host && !PyErr_Occurred(); /* PyLong_AsLong may raise OverflowError */
+}
+
+/* Returns the capsule of an object; producers older than DLPack 1.0 raise TypeError for max_version. */
+static PyObject *
+request_capsule(const ProducerExporter *exporter, PyObject *obj)
+{
+    PyObject *capsule = take_spare_capsule(obj);
+    if (UNLIKELY(capsule != NULL)) {
+        return capsule;
+    }
+    PyObject *arguments[3] = {NULL, obj, exporter->version};
+    size_t count = 1 | PY_VECTORCALL_ARGUMENTS_OFFSET;
+    if (LIKELY(exporter->version != NULL)) {
+        capsule = PyObject_VectorcallMethod(exporter->dlpack, arguments + 1, count, exporter->keywords);
+        if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_TypeError) || !clear_error()) {
+            return capsule;
+        }
+    }
+    return PyObject_VectorcallMethod(exporter->dlpack, arguments + 1, count, NULL);
+}
+
+/* Describes the memory of an object; -1 for what the slow path has to judge: other devices, copies, and booleans,
+   whose bytes it reads. */
+static int
+run_producer(Exporter *self, PyObject *obj, Memory *out)
+{
+    const ProducerExporter *exporter = (const ProducerExporter *)self;
+    int status;
+    if (exporter->api != NULL) {
+        DLManagedTensorVersioned *versioned = NULL;
+        status = exporter->api->managed_tensor_from_py_object_no_sync(obj, &versioned) == 0 && versioned != NULL
+                     ? memory_from_versioned(versioned, out)
+                     : -1;
+    }
+    else {
+        PyObject *capsule = reports_host(exporter, obj) ? request_capsule(exporter, obj) : NULL;
+        status = memory_from_capsule(Py_XNewRef(capsule), out);
+        if (LIKELY(status == 0)) {
+            out->capsule = capsule;
+            out->producer = obj;
+        }
+        else if (capsule != NULL) {
+            keep_spare_capsule(obj, capsule);
+        }
+    }
+    if (UNLIKELY(status < 0)) {
+        return -1;
+    }
+    const DLTensor *tensor = out->versioned != NULL ? &out->versioned->dl_tensor : &out->legacy->dl_tensor;
+    bool is_copy = out->versioned != NULL && (out->versioned->flags & DLPACK_FLAG_IS_COPIED) != 0;
+    if (UNLIKELY(is_copy || tensor->device.device_id != 0 || out->dtype.code == kDLBool)) {
+        memory_release(out);
+        return -1;
+    }
+    return 0;
+}
+
+/* Frees an exporter. */
+static void
+producer_exporter_dealloc(PyObject *self)
+{
+    ProducerExporter *exporter = (ProducerExporter *)self;
+    Py_XDECREF(exporter->capsule);
+    Py_XDECREF(exporter->dlpack);
+    Py_XDECREF(exporter->device);
+    Py_XDECREF(exporter->keywords);
+    Py_XDECREF(exporter->version);
+    PyObject_Free(self);
+}
+
+bool
+is_producer_exporter(const PyObject *exporter)
+{
+    return ((const Exporter *)exporter)->run == run_producer && ((const ProducerExporter *)exporter)->api == NULL;
+}
+
+/* Parses (api, version). */
+static PyObject *
+producer_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *capsule, *version;
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "OO:ProducerExporter", &capsule, &version)) {
+        return NULL;
+    }
+    const DLPackExchangeAPI *api = capsule == Py_None ? NULL : exchange_api_of(capsule);
+    if (api == NULL) { /* also another version, or not a capsule: __dlpack__ serves */
+        PyErr_Clear();
+        capsule = Py_None;
+    }
+    ProducerExporter *self = PyObject_New(ProducerExporter, type);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->base.run = run_producer;
+    self->capsule = Py_NewRef(capsule);
+    self->api = api;
+    self->dlpack = PyUnicode_InternFromString("__dlpack__");
+    self->device = PyUnicode_InternFromString("__dlpack_device__");
+    self->keywords = Py_BuildValue("(s)", "max_version");
+    self->version = Py_XNewRef(unless_none(version));
+    if (self->dlpack == NULL || self->device == NULL || self->keywords == NULL) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject ProducerExporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.ProducerExporter",
+    .tp_doc = "ProducerExporter(api, version): objects with __dlpack__, from which it requests this version of "
+              "capsules, or None; or with the capsule `api` of __dlpack_c_exchange_api__, or None.",
+    .tp_base = &ExporterType,
+    .tp_basicsize = sizeof(ProducerExporter),
+    .tp_dealloc = producer_exporter_dealloc,
+    .tp_new = producer_exporter_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* take_capsule(producer): the capsule that a route on this thread has requested and refused, or None. */
+static PyObject *
+take_capsule(PyObject *module, PyObject *producer)
+{
+    PyObject *capsule = take_spare_capsule(producer);
+    return capsule != NULL ? capsule : Py_NewRef(Py_None);
+}
+
+static PyMethodDef methods[] = {
+    {"take_capsule", take_capsule, METH_O,
+     "take_capsule(producer): return the capsule that a route on this thread has requested and refused, or None."},
+    {NULL, NULL, 0, NULL},
+};
+
+int
+add_producer_exporter(PyObject *module)
+{
+    return PyModule_AddType(module, &ProducerExporterType) < 0 ? -1 : PyModule_AddFunctions(module, methods);
+}
