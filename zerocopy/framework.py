@@ -411,6 +411,10 @@ class Framework:
         """Return a schema's `metadata`, with its entry `name` adapted to the columns `labels`."""
         return metadata
 
+    def is_tensor_type(self, extension: str) -> bool:
+        """Whether tensors hold the storage of one of the framework's Arrow extension types, by its name."""
+        return False
+
     def from_table(self, table: Table) -> Any:
         """Return a table over `table`: it aliases columns without `column_reasons`, and keeps them alive."""
         raise lacking(self.name, "from_table")

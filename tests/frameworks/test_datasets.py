@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import doctest
 import gc
 import json
+import re
 import weakref
 
 import numpy as np
 import pytest
 from helpers.pasting import pasted
+from helpers.paths import ROOT
 
 import zerocopy as zc
 
@@ -29,6 +32,53 @@ def shuffled():
     x = numbers().select([2, 0, 1, 3])
     assert x._indices is not None
     return x
+
+
+# -- lists and arrays --
+
+
+def arrays(*rows, shape=(2, 3), dtype="float32"):
+    feature = getattr(datasets, f"Array{len(shape)}D")(shape, dtype)
+    return datasets.Dataset.from_dict({"a": list(rows)}, features=datasets.Features({"a": feature}))
+
+
+def test_lists_of_one_length_are_a_tensor() -> None:
+    x = datasets.Dataset.from_dict({"e": [[1.0, 2.0], [3.0, 4.0]]})
+    for result in (zc.convert(x, "torch", copy=False)["e"], zc.convert(x, "torch", layout="matrix")):
+        assert result.tolist() == [[1, 2], [3, 4]]
+        assert zc.shares_memory(x, result)
+    assert zc.convert(x.select([1, 0]), "torch")["e"].tolist() == [[3, 4], [1, 2]]
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 2), (1, 2, 3, 2), (1, 1, 2, 3, 2)])
+def test_arrays_are_tensors(shape: tuple[int, ...]) -> None:
+    values = np.arange(2 * np.prod(shape), dtype="f4").reshape(2, *shape)
+    x = arrays(*values.tolist(), shape=shape)
+    result = zc.convert(x, "torch", copy=False)["a"]
+    assert np.array_equal(result.numpy(), values)
+    assert zc.explain(x, "torch").zero_copy
+    assert np.array_equal(zc.convert(x["a"], "numpy"), values)
+    assert zc.convert(x, "numpy", dtype="float64")["a"].dtype == np.float64
+    assert zc.convert(x, "pyarrow").schema.field("a").type.extension_name.startswith("datasets")
+    (batch,) = zc.loader(x, "numpy", batch=2)
+    assert np.array_equal(batch["a"], values)
+
+
+def test_arrays_with_nulls_and_of_different_lengths() -> None:
+    rows = np.ones((2, 3)).tolist(), None
+    assert zc.convert(arrays(*rows), "numpy", nulls=7)["a"].tolist() == [rows[0], [[7] * 3] * 2]
+    x = arrays(np.ones((2, 3)).tolist(), np.ones((1, 3)).tolist(), shape=(None, 3))
+    with pytest.raises(zc.UnsupportedConversionError, match="row 1 has 1, and row 0 has 2") as caught:
+        zc.convert(x, "numpy")
+    assert pasted(caught.value.calls[0], {"x": x, "zc": zc})["a"].shape == (2, 2, 3)
+
+
+def test_the_example_of_the_page_runs() -> None:
+    """The other examples run where all frameworks but datasets are installed."""
+    page = (ROOT / "docs" / "embeddings.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python no-run\n(>>> import datasets.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    test = doctest.DocTestParser().get_doctest(block, {}, "embeddings.md", None, None)
+    assert doctest.DocTestRunner().run(test).failed == 0
 
 
 # -- as a source ------------------------------------------------------------------

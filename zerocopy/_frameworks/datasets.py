@@ -59,6 +59,8 @@ _LACKS = {
 }
 #: Extension types that are features: JSON, and arrays of several dimensions.
 _OWN = ("arrow.json", "datasets.features.")
+#: Those of the features ``Array2D`` to ``Array5D``, which store nested lists.
+_ARRAYS = re.compile(r"datasets\.features\.features\.Array[2-5]DExtensionType")
 #: Time zones that datasets can parse in the name of a type (``string_to_arrow``).
 _ZONE = re.compile(r"[\w/+\-:]*", re.ASCII)
 
@@ -210,6 +212,9 @@ class Datasets(Framework):
                 raise
             return {}
         return {_FEATURES: json.dumps({"info": {"features": features}}).encode()}
+
+    def is_tensor_type(self, extension: str) -> bool:
+        return _ARRAYS.fullmatch(extension) is not None
 
     def from_table(self, table: Table) -> Any:
         self.table_reasons(table)  # the fast path has not called it

@@ -196,6 +196,22 @@ static PyTypeObject TreeRouteType = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
+/* Returns the one type of all items of a list or tuple; NULL without an exception if they have several or none. */
+static PyObject *
+one_type(PyObject *obj)
+{
+#ifdef Py_GIL_DISABLED
+    return NULL; /* another thread can change the list */
+#else
+    PyObject *const *items = PySequence_Fast_ITEMS(obj);
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(obj), same = 0;
+    while (same < count && Py_TYPE(items[same]) == Py_TYPE(items[0])) {
+        same++;
+    }
+    return count == 0 || same < count ? NULL : Py_NewRef(Py_TYPE(items[0]));
+#endif
+}
+
 /* item_types(items): the set of the types of the items of a list or tuple. */
 static PyObject *
 item_types(PyObject *module, PyObject *obj)
@@ -203,6 +219,15 @@ item_types(PyObject *module, PyObject *obj)
     if (!PyList_Check(obj) && !PyTuple_Check(obj)) {
         PyErr_SetString(PyExc_TypeError, "item_types takes a list or a tuple");
         return NULL;
+    }
+    PyObject *type = one_type(obj);
+    if (type != NULL) {
+        PyObject *result = PySet_New(NULL);
+        if (result != NULL && PySet_Add(result, type) < 0) {
+            Py_CLEAR(result);
+        }
+        Py_DECREF(type);
+        return result;
     }
     /* A hash of a metaclass can change the list meanwhile. */
     PyObject *items = PySequence_Tuple(obj), *types = items == NULL ? NULL : PySet_New(NULL), *last = NULL;

@@ -84,9 +84,9 @@ class OneLength:
             A list has another length than the first one.
         """
         for place, field in enumerate(table.schema):
-            column = table.column(place)
             if not hasattr(field.type, "value_type") or not has_lists(table.select([place]).slice(0, 0)):
                 continue
+            column, field = _storage(table.column(place), field)
             row = 0
             for chunk in column.chunks:
                 self._check(field.name, chunk, lambda k, row=row: locate(row + k))  # type: ignore[misc]
@@ -128,6 +128,16 @@ class OneLength:
         )
         error.calls = (call,)
         return error
+
+
+def _storage(column: Any, field: Any) -> tuple[Any, Any]:
+    """Return a column and its field without an extension type, such as that of an array of `datasets`."""
+    import pyarrow as pa
+
+    if not isinstance(field.type, pa.BaseExtensionType):
+        return column, field
+    kind = field.type.storage_type
+    return pa.chunked_array([chunk.storage for chunk in column.chunks], kind), field.with_type(kind)
 
 
 def _located(place: str, row: int) -> str:

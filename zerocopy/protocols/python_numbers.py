@@ -71,6 +71,26 @@ def _has_numbers(items: Sequence[Any], parents: tuple[int, ...]) -> bool | None:
     return answer
 
 
+def scan(obj: Sequence[Any]) -> tuple[set[type], tuple[int, ...]] | None:
+    """Return the types of the numbers and the shape, read once; None for lists that differ, or other items.
+
+    Examples
+    --------
+    >>> scan([(1, 2), [3, 4]]), scan([[1], [2, 3]])
+    (({<class 'int'>}, (2, 2)), None)
+    """
+    level: list[Any] = [obj]
+    shape: list[int] = []
+    while len(shape) < _DEEPEST:
+        sizes = set(map(len, level))
+        shape.append(sizes.pop())
+        types = set(chain.from_iterable(map(item_types, level)))
+        if sizes or types <= NUMBERS or not types <= _LISTS:
+            break
+        level = list(chain.from_iterable(level))
+    return (types, tuple(shape)) if types and types <= NUMBERS and not sizes else None
+
+
 def describe(obj: Sequence[Any], name: str = "") -> Source:
     """Describe a list for which `is_array` is true; its values are copied here.
 
@@ -97,11 +117,14 @@ def describe_column(obj: Sequence[Any]) -> Source:
         raise error.with_context(remedy="; or ".join(map(str, error.fixes))) from error.__cause__
 
 
-def as_array(obj: Sequence[Any]) -> Array:
-    """Return the numbers as an array of bool, int64, float64 or complex128; raise as `describe`."""
+def as_array(obj: Sequence[Any], scanned: tuple[set[type], tuple[int, ...]] | None = None) -> Array:
+    """Return the numbers as an array of bool, int64, float64 or complex128; raise as `describe`.
+
+    `scanned` is the result of `scan`, if the caller has it.
+    """
     import numpy as np
 
-    types, shape = _types(obj)
+    types, shape = scanned or scan(obj) or _types(obj)
     if bool in types and len(types) > 1:
         why = "it has booleans among numbers, and an array has one type"
         fixes = [Fix("numpy.array({x})", "makes numbers of them"), _KEEP]

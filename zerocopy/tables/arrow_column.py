@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from zerocopy import registry
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
@@ -85,6 +87,18 @@ class ArrowColumn(Column):
 
     def _read(self) -> Sequence[Memory]:
         return self._load()
+
+    def dense(self) -> Column:
+        name = self.field.extension
+        owner = registry.by_metadata_key(name.partition(".")[0].encode()) if name else None
+        if owner is None or not owner.is_tensor_type(name):
+            return self
+        column = copy.copy(self)
+        column.field = self.field.storage
+        return column
+
+    def as_lists(self) -> Column:
+        return self.dense()
 
     def arrow(self) -> Any:
         assert self._arrow is not None

@@ -135,7 +135,8 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
 
 def _of_lists(name: str, cells: list[Any], first: int) -> Source | None:
     """Describe lists of numbers of one length; refuse those that differ."""
-    if not python_numbers.is_array(cells):
+    scanned = python_numbers.scan(cells)
+    if scanned is None and not python_numbers.is_array(cells):
         return None
     sizes = list(map(len, cells))
     if len(set(sizes)) > 1:
@@ -143,7 +144,7 @@ def _of_lists(name: str, cells: list[Any], first: int) -> Source | None:
         why = _rows_differ("length", place, sizes[place], first, sizes[first])
         raise UnsupportedConversionError("", why, code="list-lengths", fixes=[*_LENGTHS, _AS_LISTS])
     try:
-        array = python_numbers.as_array(cells)
+        array = python_numbers.as_array(cells, scanned)
     except ZeroCopyError as error:
         error.fixes = (_AS_LISTS,)
         raise error.with_context(why=f"its cells are not one array: {error.why}", remedy="") from None
