@@ -137,6 +137,19 @@ def test_a_refused_capsule_is_the_one_that_the_slow_path_imports() -> None:
         assert obj.calls == 1
 
 
+def test_negative_strides_over_one_element_are_no_reversal() -> None:
+    pytest.importorskip("torch")
+    memory = np.arange(4, dtype="i2")
+    zc.convert(Producer(memory), "torch")
+    for version in (None, (1, 1)):
+        source = exported(memory, version=version, shape=(1, 1, 2), strides=(-2, -2, 1))
+        obj = Producer(source)  # type: ignore[arg-type]
+        source.__dlpack__ = lambda source=source, **options: source.capsule()  # type: ignore[attr-defined]
+        result = zc.convert(obj, "torch", copy=False)
+        assert result.tolist() == [[[0, 1]]]
+        assert zc.shares_memory(result, memory)
+
+
 def test_no_capsule_is_kept_after_the_conversion() -> None:
     zc.convert(Producer(np.arange(3)), "numpy")
     data = np.array([True, False])

@@ -292,8 +292,9 @@ import_exchange(Importer *self, Memory *memory)
 {
     const ExchangeImporter *importer = (const ExchangeImporter *)self;
     DLManagedTensorVersioned *versioned;
-    /* A source's struct without strides is replaced by a ManagedTensor, which has them. */
-    if (memory->versioned != NULL && memory->strides != NULL) {
+    /* A source's struct without strides, or with others, is replaced by a ManagedTensor. */
+    if (memory->versioned != NULL && memory->strides != NULL &&
+        memory->strides == memory->versioned->dl_tensor.strides) {
         versioned = memory->versioned;
         memory->versioned = NULL;
     }

@@ -80,6 +80,21 @@ request_capsule(const ProducerExporter *exporter, PyObject *obj)
     return PyObject_VectorcallMethod(exporter->dlpack, arguments + 1, count, NULL);
 }
 
+/* Replaces negative strides over one element, which importers would take for reversed memory. */
+static void
+replace_unused_strides(Memory *memory)
+{
+    bool is_negative = false;
+    for (int i = 0; memory->strides != NULL && i < memory->ndim; i++) {
+        bool is_unused = memory->shape[i] == 1;
+        is_negative |= is_unused && memory->strides[i] < 0;
+        memory->own_strides[i] = is_unused ? 1 : memory->strides[i];
+    }
+    if (UNLIKELY(is_negative)) {
+        memory->strides = memory->own_strides;
+    }
+}
+
 /* Describes the memory of an object; -1 for what the slow path has to judge: other devices, copies, and booleans,
    whose bytes it reads. */
 static int
@@ -113,6 +128,7 @@ run_producer(Exporter *self, PyObject *obj, Memory *out)
         memory_release(out);
         return -1;
     }
+    replace_unused_strides(out);
     return 0;
 }
 
