@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from benchmarks.suite import Case, Goal, Section, Settings, Task, median
-from benchmarks.tables.contest import Method, Question, tensors
+from benchmarks.suite import Case, Goal, Section, median
+from benchmarks.tables.contest import Method, Question, tasks, tensors
 from benchmarks.tables.data import COLUMNS, ROWS, floats
 
 LOOP, LIBRARIES = 1.2, 0.01  # goals relative to their times
@@ -109,11 +109,6 @@ def questions(rows: int = ROWS) -> list[Question]:
     ]
 
 
-def tasks(settings: Settings) -> list[Task]:
-    """Return a task for each source and target."""
-    return [Task(q.name, partial(q.run, settings)) for q in questions() if q.wanted(settings)]
-
-
 def goals(cases: Sequence[Case]) -> list[Goal]:
     """Compare zerocopy with the loop over DLPack, and with libraries."""
     judged = []
@@ -142,7 +137,7 @@ SECTIONS = (
     Section(
         "columns",
         f"{ROWS:,} rows x {COLUMNS} columns of float64, to a dict of tensors",
-        tasks,
+        partial(tasks, questions),
         "rivals",
         goals,
     ),

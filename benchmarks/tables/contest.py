@@ -6,20 +6,20 @@ import ast
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.suite import Case, Entry, Settings
+from benchmarks.suite import Case, Entry, Settings, Task
 from benchmarks.tables.data import MAKERS, MODULES, aliases, installed, namespace, spans, spans_of_frame, x64
 from benchmarks.timing import Raised, Statement, measure
 
 Array = np.ndarray[Any, Any]
 
 #: Libraries by the names that need them: a method whose library is missing is left out.
-_NEEDS = {"d": "polars", "df": "pandas", "dn": "pandas", "rel": "duckdb"} | {
-    f"ds_{form}": "datasets" for form in ("torch", "numpy", "jax")
-}
+_NEEDS = {"d": "polars", "df": "pandas", "dn": "pandas", "rel": "duckdb"}
+_NEEDS |= dict.fromkeys(("ds", "ds_torch", "ds_numpy", "ds_jax"), "datasets")
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,11 @@ class Question:
         refused = differ(converted, ours)
         memory = spans(table) + (spans_of_frame(names["dn"]) if "dn" in method.names() else [])
         return refused, "" if refused else _copies(converted, memory)
+
+
+def tasks(questions: Callable[[], Sequence[Question]], settings: Settings) -> list[Task]:
+    """Return a task for each question whose frameworks are installed and wanted."""
+    return [Task(q.name, partial(q.run, settings)) for q in questions() if q.wanted(settings)]
 
 
 def tensors(result: Mapping[str, Any]) -> dict[str, Any]:

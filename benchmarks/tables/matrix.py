@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.conversion.inputs import NOISE
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.tables.contest import Method, Question, array
+from benchmarks.tables.contest import Method, Question, array, tasks
 from benchmarks.tables.data import COLUMNS, ROWS, block, floats, installed, namespace, x64
 from benchmarks.timing import Statement, measure
 
@@ -63,11 +63,6 @@ def questions(rows: int = ROWS) -> list[Question]:
         for source, name, methods in (("pyarrow", "t", _PYARROW), ("polars", "d", _POLARS))
         for (target, order), listed in methods.items()
     ]
-
-
-def tasks(settings: Settings) -> list[Task]:
-    """Return a task for each source, target and order."""
-    return [Task(q.name, partial(q.run, settings)) for q in questions() if q.wanted(settings)]
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
@@ -148,7 +143,13 @@ def _block_goals(cases: Sequence[Case]) -> list[Goal]:
 
 
 SECTIONS = (
-    Section("matrix", f"{ROWS:,} rows x {COLUMNS} columns of float64, to one matrix", tasks, "rivals", goals),
+    Section(
+        "matrix",
+        f"{ROWS:,} rows x {COLUMNS} columns of float64, to one matrix",
+        partial(tasks, questions),
+        "rivals",
+        goals,
+    ),
     Section(
         "block",
         f"the same with {COLUMNS} columns in one allocation: no bytes are copied",

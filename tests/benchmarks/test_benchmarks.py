@@ -16,7 +16,7 @@ from benchmarks.layout.contest import differs_from_columns, differs_from_records
 from benchmarks.layout.data import LAYOUTS, records
 from benchmarks.results import Results, read
 from benchmarks.suite import Case, Entry, Settings, load
-from benchmarks.tables import columns, flights, frames, matrix
+from benchmarks.tables import columns, flights, frames, lists, matrix
 from benchmarks.tables.contest import differ
 from benchmarks.tables.data import block, flights as flights_table, floats, installed, x64
 from benchmarks.timing import Pace, Statement, Timing, _block, measure
@@ -31,7 +31,12 @@ def table_methods():
             marks=pytest.mark.full if number % 4 else (),
         )
         for number, question in enumerate(
-            [*columns.questions(1000), *matrix.questions(1000), *flights.questions()]
+            [
+                *columns.questions(1000),
+                *matrix.questions(1000),
+                *flights.questions(),
+                *lists.questions(200, 20),
+            ]
         )
         for i, method in enumerate(question.methods)
     ]

@@ -20,6 +20,7 @@ from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, on_device
 from zerocopy.tables.column import Column
+from zerocopy.tables.hub import new_memory
 
 _BOOL = by_name("bool")
 BITS = Reason(
@@ -248,7 +249,7 @@ class ArrowColumn(Column):
             return self._alias(ptr + chunk.offset * width if ptr else 0, (chunk.length, *shape), dtype, chunk)
 
         def host() -> Array:
-            out = np.empty((self.length, *shape), dtype.storage)
+            out = new_memory((self.length, *shape), dtype.storage)
             row = 0
             for chunk in self.chunks:
                 ptr = chunk.buffers[buffer] + chunk.offset * width
