@@ -110,11 +110,11 @@ MODULES = [
 
 
 @pytest.mark.parametrize("name", ["zerocopy", *MODULES])
-def test_docstring_examples_run(name: str) -> None:
+def test_docstring_examples_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     module = importlib.import_module(name)
     if b">>>" in Path(module.__file__).read_bytes():
         result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
-        assert result.failed == 0
+        assert result.failed == 0, capsys.readouterr().out
 
 
 def test_examples_of_convert_run() -> None:

@@ -119,6 +119,7 @@ def test_every_dtype_is_converted_or_refused(pair):
 
 
 def test_copy_has_no_goal_of_sizes():
+    pytest.importorskip("torch")
     settings = Settings(("numpy", "torch"), sizes=(4096,), pace=BRIEF.pace)
     names = [task.name for task in inputs.size_tasks(settings)]
     assert names == ["from numpy", "a copy", "from torch"]
@@ -258,6 +259,7 @@ def test_conversion_gpu_results_become_a_page(tmp_path):
 
 
 def test_conversion_results_become_a_page(tmp_path):
+    pytest.importorskip("torch")
     from benchmarks.page import page
 
     suite = load("conversion")

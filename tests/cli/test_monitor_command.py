@@ -224,6 +224,7 @@ def test_rows_are_written_to_standard_output(recorded: str) -> None:
 
 
 def test_csv_and_prometheus_are_written_together(recorded: str, tmp_path: Path) -> None:
+    pytest.importorskip("prometheus_client")
     files = ["--csv", str(tmp_path / "a.csv"), "--prometheus", str(tmp_path / "a.prom")]
     assert invoke(*files, "--count", "2", "--every", "0.1").exit_code == 0
     assert len((tmp_path / "a.csv").read_text().split("\n")) == 4

@@ -150,6 +150,7 @@ def test_sighup_of_the_kernel_is_passed_on() -> None:
 
 
 def test_a_signal_to_end_closes_the_page_too(start: Callable[..., subprocess.Popen[str]]) -> None:
+    pytest.importorskip("bokeh")
     process = start("--serve", "--keep", "--", "-c", WAITING)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def test_copy_to_jax_is_finished_when_convert_returns() -> None:
 def test_read_only_memory_is_aliased_by_jax() -> None:
     x = sample("f4", (64,))
     x.flags.writeable = False
-    with pytest.raises(BufferError):
+    with pytest.raises(BufferError) if jax.__version_info__ < (0, 12) else nullcontext():
         jax.dlpack.from_dlpack(x)
     for _ in range(2):
         assert zc.shares_memory(x, zc.convert(x, to="jax", copy=False))

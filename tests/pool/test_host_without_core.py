@@ -26,7 +26,7 @@ for n in sizes:
     del dirty
     assert not np.zeros(n, np.uint8).any()
 grown = np.arange(1000)
-grown.resize(10**6)
+grown.resize(10**6, refcheck=False)  # Python 3.14 counts fewer references
 assert grown.sum() == 499500
 print(mode.restore() != "", data_handler._handler().allocator.ctx)
 del before, held

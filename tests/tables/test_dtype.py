@@ -240,7 +240,7 @@ def test_streams_are_cast_when_they_are_read(target: str) -> None:
 
 def test_a_mixed_matrix_error_names_the_cast() -> None:
     x = pa.table({"a": [1.5], "b": [1]})
-    plan = zc.explain(x, "torch", layout="matrix")
+    plan = zc.explain(x, "numpy", layout="matrix")
     assert pasted(plan.error.calls[0], {"zc": zc, "x": x}).tolist() == [[1.5, 1.0]]
 
 

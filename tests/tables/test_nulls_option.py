@@ -72,9 +72,9 @@ def test_nulls_applies_to_what_the_source_counts_as_missing(source: str, to: str
 def test_nan_is_the_value_without_nulls_and_with_nan(source: str) -> None:
     data = SOURCES[source][0]()
     for nulls in (None, "nan"):
-        plan = zc.explain(data, "torch", nulls=nulls)
+        plan = zc.explain(data, "numpy", nulls=nulls)
         assert plan.zero_copy
-        result = zc.convert(data, "torch", nulls=nulls, copy=False)
+        result = zc.convert(data, "numpy", nulls=nulls, copy=False)
         assert zc.shares_memory(result["x"], data["x"].to_numpy(copy=False) if source != "numpy" else data)
 
 

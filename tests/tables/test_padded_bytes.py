@@ -87,7 +87,7 @@ def test_bytes_that_do_not_fit_their_old_type_are_refused(value: bytes) -> None:
 
 def test_tensors_get_the_bytes_with_the_padding_as_an_alias() -> None:
     values = np.array(VALUES, "S6")
-    plan = zc.explain({"a": values}, "torch", encode=True)
+    plan = zc.explain({"a": values}, "numpy", encode=True)
     assert plan.zero_copy
     encoded = zc.convert({"a": values}, "numpy", encode=True)["a"]
     assert encoded.values.shape == (len(VALUES), 6)
