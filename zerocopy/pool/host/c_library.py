@@ -249,7 +249,6 @@ def heap() -> tuple[int, int, int]:
     library().free(text)
     parts = _TOTALS.findall(xml[xml.rfind("</heap>") :])
     totals = {(tag, kind): int(number) for tag, kind, number in parts}
-    free = (
-        totals.get(("total", "fast"), 0) + totals["total", "rest"]
-    )  # glibc of Debian sid has no fast blocks
+    # glibc 2.43 has no fast blocks.
+    free = totals.get(("total", "fast"), 0) + totals["total", "rest"]
     return max(0, totals["system", "current"] - free), free, totals["system", "max"]
