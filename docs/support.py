@@ -70,7 +70,9 @@ def _runs() -> Iterator[list[str]]:
 
 def _guards() -> Iterator[list[str]]:
     for guard in table()["guards"]:
-        yield [guard["package"], guard["versions"], guard["effect"], f"`{guard['file']}`"]
+        both = guard["both"]
+        sides = f"`{both.rpartition(':')[2]}`" if isinstance(both, str) else f"runs {', '.join(both)}"
+        yield [guard["package"], guard["versions"], guard["effect"], f"`{guard['file']}`", sides]
 
 
 def _join(names: Iterable[str]) -> str:

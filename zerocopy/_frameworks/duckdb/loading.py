@@ -33,8 +33,7 @@ class Loading(LoadingHook):
 
 def _batches(relation: Any) -> Iterator[Any]:
     """Run the query; its connection is busy until the last batch has been read."""
-    make_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-    reader = make_reader(_ROWS)
+    reader = relation.to_arrow_reader(_ROWS)
     try:
         for batch in reader:
             columns = zip(batch.schema.names, batch.columns, strict=True)

@@ -1,0 +1,243 @@
+"""Both sides of each guard by version: without the branch for a version, the results are the same.
+
+A program forces the side of other versions before the first conversion. zerocopy/_frameworks/versions.toml
+names the test of each guard, or the runs that have each of its sides.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.paths import ROOT
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy.cli.support import table
+from zerocopy.protocols import array_interface, producer
+
+#: Converts arrays to a framework and back, twice each: by the slow path, then by the fast path.
+ROUND_TRIPS = """
+import numpy as np, zerocopy as zc
+from zerocopy.protocols.array_interface import aligned_copy
+
+def outcome(obj, **options):
+    try: result = zc.convert(obj, **options)
+    except zc.ZeroCopyError as error: return None, error.code
+    view = zc.view(result)
+    strides = view.strides if view.size else ()
+    return result, (str(view.dtype), view.shape, strides, zc.shares_memory(obj, result))
+
+NAMES = "float32", "float16", "int16", "uint8", "complex64", "bool", "float64"
+
+def round_trips(to, names=NAMES):
+    for name in names:
+        for shape in ((), (5,), (2, 3), (0, 4)):
+            x = aligned_copy(np.arange(int(np.prod(shape))).reshape(shape).astype(name))
+            for copy in (None, None, True, False):
+                there, about = outcome(x, to=to, copy=copy)
+                print(name, shape, copy, about)
+                for again in () if there is None else (None, None, False):
+                    back, about = outcome(there, to="numpy", copy=again)
+                    print("back", again, about, None if back is None else back.tolist())
+"""
+
+#: For each guard of a framework: how to force the other side, and what shows which side ran.
+FRAMEWORKS = {
+    "jax": (
+        "from zerocopy._frameworks.jax import capsules; capsules._KNOWN = (0, 0), (0, 0)",
+        "import jax; jax.config.update('jax_enable_x64', True)",
+        "capsules._import.arguments != () and capsules._export is not type(jax.numpy.zeros(())).__dlpack__",
+    ),
+    "tensorflow": (
+        "from zerocopy._frameworks.tensorflow import fast_path; fast_path._KNOWN = (0, 0), (0, 0)",
+        "import tensorflow",
+        "fast_path.capsule_exporter(tensorflow) is not tensorflow.experimental.dlpack.to_dlpack",
+    ),
+    "torch": (
+        "torch.__version__ = '2.8.0'",
+        "import torch",
+        "torch_.capsule_importer(torch) is not torch.utils.dlpack.from_dlpack",
+    ),
+    "torch without its exchange API": (
+        "native._KNOWN = (0, 0), (0, 0)",
+        "import torch; from zerocopy._frameworks.torch import native",
+        "native.importer(torch) is not None",
+    ),
+    "torch with NumPy 1.23": (
+        "from zerocopy.protocols import dlpack; dlpack.NUMPY_DELETER_IS_SAFE = False",
+        "import torch",
+        "'capsule' in registry.by_name('torch').fast_exporters(torch.Tensor)",
+    ),
+}
+#: Types that NumPy lacks and ml_dtypes adds to it.
+NARROW = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+NAMES = """
+from zerocopy import registry
+from zerocopy._native import core
+import zerocopy._frameworks.torch as torch_
+from zerocopy._frameworks.jax import capsules
+from zerocopy._frameworks.tensorflow import fast_path
+"""
+
+
+@pytest.mark.parametrize("guard", FRAMEWORKS)
+def test_other_versions_of_a_framework_give_the_same_results(guard: str, run_warm: Any) -> None:
+    name = guard.partition(" ")[0]
+    pytest.importorskip(name)
+    force, setup, shows = FRAMEWORKS[guard]
+    outputs = []
+    for forced in (False, True):
+        code = [NAMES, setup, force if forced else "", ROUND_TRIPS, f"round_trips({name!r})"]
+        if forced or "exchange" not in guard or zc._native.core is not None:
+            code += [f"assert ({shows}) is {not forced}, 'the other side ran'"]
+        process = run_warm("\n".join(code))
+        assert process.returncode == 0, process.stderr
+        outputs.append(process.stdout.splitlines())
+    assert len(outputs[0]) > 300
+    assert outputs[0] == outputs[1]
+
+
+@pytest.mark.skipif(not hasattr(np.dtypes, "register_dlpack_dtype"), reason="NumPy before 2.5")
+@pytest.mark.parametrize("name", ["jax", "torch", "tensorflow"])
+def test_types_that_ml_dtypes_registers_give_the_same_results(name: str, run_warm: Any) -> None:
+    """NumPy 2.5 exports bfloat16 and float8 by DLPack once registered, which ml_dtypes 0.6 omits."""
+    pytest.importorskip(name)
+    outputs = []
+    for registered in (False, True):
+        code = f"""
+            import ml_dtypes, numpy as np, {name}
+            from zerocopy.dtype import by_name
+            for name in {NARROW}:
+                dtype = np.dtype(getattr(ml_dtypes, name))
+                if {registered}:
+                    np.dtypes.register_dlpack_dtype((by_name(name).code, 8 * dtype.itemsize), dtype)
+                    assert np.from_dlpack(np.ones(2, dtype)).dtype == dtype
+        """
+        process = run_warm(
+            "\n".join([textwrap.dedent(code), ROUND_TRIPS, f"round_trips({name!r}, {NARROW})"])
+        )
+        assert process.returncode == 0, process.stderr
+        outputs.append(process.stdout.splitlines())
+    assert len(outputs[0]) > 40
+    assert outputs[0] == outputs[1]
+
+
+def test_the_arrays_of_a_frame_are_the_same_with_other_versions_of_pandas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"i": [1, 2], "f": [0.5, 1.5], "s": ["a", None], "t": pd.to_datetime(["2020"] * 2)})
+    before = zc.convert(frame, "pyarrow"), zc.convert(frame[["i", "f"]], "numpy")
+    monkeypatch.setattr(pd, "__version__", "4.0.0")
+    monkeypatch.setattr(pd.DataFrame, "_iter_column_arrays", None)  # not called
+    after = zc.convert(frame, "pyarrow"), zc.convert(frame[["i", "f"]], "numpy")
+    assert after[0].equals(before[0])
+    for name, array in after[1].items():
+        assert array.tolist() == before[1][name].tolist()
+        assert zc.shares_memory(array, before[1][name])
+
+
+def test_numpy_is_asked_for_versioned_capsules_from_2_1_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    array, requests = np.arange(6.0).reshape(2, 3), []
+
+    class Exporter:
+        def __dlpack__(self, **options: Any) -> Any:
+            requests.append(options.get("max_version"))
+            return array.__dlpack__(**(options if producer._VERSIONED else {}))
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return array.__dlpack_device__()
+
+    for versioned in {producer._VERSIONED, False}:
+        monkeypatch.setattr(producer, "_VERSIONED", versioned)
+        result = zc.convert(Exporter(), "numpy")
+        assert result.tolist() == array.tolist()
+        assert zc.shares_memory(result, array)
+        assert (requests[0] is not None) is versioned
+        requests.clear()
+
+
+def test_arrays_have_as_many_dimensions_as_numpy_allows() -> None:
+    assert np.zeros((1,) * array_interface.MAX_NDIM).ndim == array_interface.MAX_NDIM
+    with pytest.raises(ValueError, match="dimension"):
+        np.zeros((1,) * (array_interface.MAX_NDIM + 1))
+
+
+@pytest.mark.parametrize(("version", "package"), [("1.26.4", "numpy.core"), ("2.0.0", "numpy._core")])
+def test_the_compiled_module_of_numpy_is_found(
+    version: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zerocopy.pool.host import data_handler
+
+    monkeypatch.setattr(data_handler, "_numpy_version", lambda: version)
+    monkeypatch.setattr(data_handler, "import_module", lambda name: name)
+    assert data_handler._module() == f"{package}._multiarray_umath"
+
+
+@pytest.mark.parametrize(("version", "known"), [("1.31.0", False), ("1.32.0", True)])
+def test_onnxruntime_has_float8_from_1_32_on(
+    version: str, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    framework: Any = registry.by_name("onnxruntime")
+    monkeypatch.setattr(type(framework), "module", lambda self: SimpleNamespace(__version__=version))
+    assert ("float8_e5m2" in framework._names()) is known
+
+
+@pytest.mark.parametrize(
+    ("version", "before", "name"),
+    [
+        ("2.8.1", {}, "PYTORCH_CUDA_ALLOC_CONF"),
+        ("2.9.0", {}, "PYTORCH_ALLOC_CONF"),
+        ("2.9.0", {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}, "PYTORCH_CUDA_ALLOC_CONF"),
+        ("", {}, "PYTORCH_ALLOC_CONF"),
+    ],
+)
+def test_torch_reads_the_variable_that_selects_its_allocator(
+    version: str, before: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zerocopy._frameworks.torch import pool
+
+    monkeypatch.setattr(pool, "_version", lambda: version)
+    hook: Any = object.__new__(pool.Pool)
+    value = ",".join([*before.values(), "backend:cudaMallocAsync"])
+    assert hook.allocator_env(SimpleNamespace(uses_rmm=False), before) == {name: value}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memfd_create")
+def test_mappings_are_the_same_with_a_second_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Python 3.13, mmap duplicates the descriptor of a file that it maps."""
+    from zerocopy.shared import segment
+
+    for options in ({}, segment._OPTIONS):
+        monkeypatch.setattr(segment, "_OPTIONS", options)
+        mapped = segment.mapped_memfd("zerocopy-test", 4096)
+        mapped[:3] = b"abc"
+        assert mapped[:3] == b"abc"
+        assert mapped.has_descriptor()
+
+
+def test_annotations_may_name_absent_modules() -> None:
+    """From Python 3.14 on, ``inspect.signature`` evaluates annotations by default."""
+    function: dict[str, Callable[..., Any]] = {}
+    future = "from __future__ import annotations\n" if sys.version_info < (3, 14) else ""
+    code = f"{future}def same(x: absent.Array) -> absent.Array: return x"
+    exec(compile(code, "<test>", "exec", dont_inherit=True), function)
+    assert zc.accepts("numpy")(function["same"])(np.ones(2)).tolist() == [1, 1]
+
+
+def test_each_guard_names_its_test_or_its_runs() -> None:
+    runs = table()["runs"]
+    for guard in table()["guards"]:
+        sides = guard["both"]
+        if isinstance(sides, str):
+            path, _, name = sides.partition("::")
+            assert f"def {name}(" in (ROOT / "tests" / path).read_text(encoding="utf-8"), guard
+        else:
+            assert len(sides) >= 2
+            assert {*sides} <= {*runs}, guard
