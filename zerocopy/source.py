@@ -22,6 +22,8 @@ Array = np.ndarray[Any, Any]
 #: ``versioned``: a DLPack 1.x capsule without negative strides.
 #: ``aligned``: as ``capsule``, and 64-byte aligned.
 #: ``columns``: for a table, a list of pairs (name, column) whose columns have their own routes.
+#: ``matrix``: for a table whose values lie in one matrix of numbers, an ndarray that aliases it and has one
+#: column for each of the table's. An exporter raises ValueError for any other table.
 #: ``arrow``: a ``pyarrow.Table`` of numbers without nulls: one chunk per column, unique non-empty
 #: names, no metadata. An exporter raises ValueError for any other table.
 #: ``native``: with the compiled core, an ``Exporter`` or ``Importer`` (C objects) instead of a function.
@@ -32,7 +34,7 @@ Array = np.ndarray[Any, Any]
 #: strides, as a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy
 #: capsule``, which orders the producer's work before that of `stream` (DLPack, Python specification).
 FORMS = (
-    *("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "arrow"),
+    *("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "matrix", "arrow"),
     *("native", "native_table", "native_lists", "handle", "cuda"),
 )
 

@@ -25,6 +25,8 @@ def compile_route(parts: Parts, options: Mapping[str, Any], route: Route | None)
     compiled = None
     if parts.native_table is not None and parts.target.kind == "tensor":
         compiled = _compile_table(parts, options, route)
+    elif "matrix" in parts.exporters and "layout" in options:
+        compiled = _compile_matrix(parts, options, route)
     else:
         # A polars series of numbers, or of lists: the first route refuses lists.
         route = _compile_lists(parts, options, route) or route
@@ -62,6 +64,16 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
     columns = None if labels is None else tuple(labels)
     kind = core.TableRoute if layout is None else core.MatrixRoute
     return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), columns=columns)
+
+
+def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
+    """Return a compiled route from a table whose values lie in one matrix, or None."""
+    others = {name: value for name, value in options.items() if name != "layout"}
+    fits = options["layout"] in ("matrix", "matrix:C") and parts.target.kind == "tensor"
+    if not fits or parts.native_importer is None or not is_routable(parts.target, others):
+        return None
+    exporter = core.ArrayExporter(parts.exporters["matrix"])
+    return core.MemoryRoute(exporter, parts.native_importer, **_delivery(parts, others, route))
 
 
 def _compile_lists(parts: Parts, options: Mapping[str, Any], fallback: Route | None) -> Any:

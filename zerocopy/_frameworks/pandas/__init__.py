@@ -18,6 +18,7 @@ from zerocopy._frameworks.pandas.columns import (
     frame_table,
     index_column,
     is_default,
+    matrix,
     plain,
     versioned,
 )
@@ -128,7 +129,12 @@ class Pandas(Framework):
                     raise ValueError("not the default index: use the slow path")
                 return list(frame.items())
 
-            return {"columns": columns}
+            def block(frame: Any) -> Array:
+                if not is_default(frame.index, default):
+                    raise ValueError("not the default index: use the slow path")
+                return matrix(frame)
+
+            return {"columns": columns, "matrix": block}
         return {}
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:

@@ -84,6 +84,18 @@ def plain(series: Any) -> Array:
     return array
 
 
+def matrix(frame: Any) -> Array:
+    """Return the one block of a frame of plain numbers as a read-only matrix; raise for any other frame."""
+    # to_numpy() copies several blocks: the private attribute alone tells how many there are.
+    if len(getattr(getattr(frame, "_mgr", None), "blocks", ())) != 1:
+        raise ValueError("not one block: use the slow path")
+    array: Array = frame.to_numpy(copy=False)
+    if array.dtype.num not in _NUMBERS_OF_NUMPY or not array.dtype.isnative or array.base is None:
+        raise ValueError("not plain numbers: use the slow path")
+    array.flags.writeable = False  # a view of pandas' memory: see `plain`
+    return array
+
+
 def versioned(series: Any) -> Any:
     """Return a series of plain numbers as a DLPack 1.x capsule, which is marked read-only."""
     if type(series.dtype).__module__ != "numpy.dtypes":

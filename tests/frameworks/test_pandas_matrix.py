@@ -1,0 +1,85 @@
+"""Frames of one block as one matrix: the route gives what the plan gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zerocopy as zc
+from zerocopy._engine.convert import convert_slowly
+
+pd = pytest.importorskip("pandas")
+
+
+def _frame(values: Any, **options: Any) -> Any:
+    return pd.DataFrame(values, **options)
+
+
+def _frames() -> dict[str, Any]:
+    values = np.arange(12.0).reshape(4, 3)
+    plain = _frame(values, columns=list("abc"))
+    other = _frame({"a": [1.0, 2.0], "b": [3.0, np.nan]})
+    with_attribute = _frame(values)
+    with_attribute["d"] = 1.0
+    return {
+        "a matrix": plain,
+        "column-major": _frame(np.asfortranarray(values)),
+        "its own copy": plain.copy(),
+        "columns in another order": plain[["c", "a"]],
+        "a slice of rows": plain.iloc[1:3].reset_index(drop=True),
+        "every second column": plain.iloc[:, ::2],
+        "NaN": other,
+        "integers": _frame({"a": [1, 2], "b": [3, 4]}),
+        "booleans": _frame({"a": [True, False], "b": [False, False]}),
+        "no rows": plain.iloc[:0],
+        "no columns": plain[[]],
+        "one column": plain[["b"]],
+        "two labels alike": _frame(values, columns=["a", "a", "b"]),
+        "labels of numbers": _frame(values),
+        "two blocks of one type": with_attribute,
+        "two types": _frame({"a": [1, 2], "b": [1.5, 2.5]}),
+        "text": _frame({"a": ["x", "y"]}),
+        "times": _frame({"a": pd.to_datetime(["2020-01-01", "2021-01-01"])}),
+        "objects": _frame({"a": [1, None]}, dtype=object),
+        "nullable": _frame({"a": [1, 2]}, dtype="Int64"),
+        "Arrow": _frame({"a": [1, 2]}).convert_dtypes(dtype_backend="pyarrow"),
+        "an index": plain.set_axis(list("wxyz")),
+        "a named index": plain.rename_axis("row"),
+    }
+
+
+def _outcome(convert: Any, frame: Any, to: str, options: dict[str, Any]) -> Any:
+    try:
+        result = convert(frame, to, options)
+    except zc.ZeroCopyError as error:
+        return error.code
+    values = zc.convert(result, "numpy")
+    memory = [frame[label].to_numpy(copy=False) for label in frame.columns[:1] if frame.columns.is_unique]
+    is_alias = any(column.dtype != object and zc.shares_memory(values, column) for column in memory)
+    return values.dtype, values.tolist(), values.shape, is_alias, values.flags.writeable
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
+def test_the_plan_is_the_oracle_of_the_route(to: str) -> None:
+    pytest.importorskip(to)
+    fast = lambda obj, to, options: zc.convert(obj, to, **options)  # noqa: E731
+    for more in ({}, {"copy": True}, {"copy": False}, {"writable": True}, {"dtype": "float64"}):
+        options = {"layout": "matrix", **more}
+        fast(_frame(np.zeros((2, 2))), to, {"layout": "matrix"})
+        for name, frame in _frames().items():
+            results = [_outcome(call, frame, to, options) for call in (convert_slowly, fast)]
+            np.testing.assert_equal(results[1], results[0], f"{name} {options}")
+
+
+def test_a_write_to_the_frame_does_not_reach_a_matrix_unseen() -> None:
+    """pandas writes in place to a block that no other frame shares; the alias is read-only on our side."""
+    frame = _frame(np.zeros((3, 2)), columns=["a", "b"])
+    for _ in range(2):
+        matrix = zc.convert(frame, "numpy", layout="matrix")
+        assert not matrix.flags.writeable
+        assert zc.shares_memory(matrix, frame["b"].to_numpy(copy=False))
+    kept = zc.convert(frame, "numpy", layout="matrix", copy=True)
+    frame.iloc[0, 0] = 7
+    assert kept[0, 0] == 0
