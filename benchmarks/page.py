@@ -42,6 +42,7 @@ PAGES = {
     "bridge": "bridge-benchmarks.md",
     "functions": "functions-benchmarks.md",
     "sparse": "sparse-benchmarks.md",
+    "weights": "weights-benchmarks.md",
 }
 
 #: Descriptions of the GPU pages in ``docs/index.md``.

@@ -27,6 +27,7 @@ SUITES = {
     "bridge": "benchmarks.bridge",
     "functions": "benchmarks.functions",
     "sparse": "benchmarks.sparse",
+    "weights": "benchmarks.weights",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one

@@ -106,6 +106,7 @@ LAYERS: dict[str, set[str]] = {
         "protocols",
         "registry",
         "tables",
+        "weights",
     },
     # Files of weights: a lazy mapping of their tensors.
     "weights": NOUNS | {"_engine", "forks", "formatting", "loading", "protocols", "registry"},

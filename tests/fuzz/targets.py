@@ -1,15 +1,18 @@
 """What is fuzzed: each target reads bytes as one input of a reader, and has seeds made from valid objects.
 
 ``read`` raises for a bug and returns for all other inputs. The inputs, and the checks of results, are those
-of ``tests.native.fuzz``, ``helpers.hostile``, ``helpers.frame_samples`` and ``tests/shared/faults/fuzz.py``.
+of ``tests.native.fuzz``, ``helpers.hostile``, ``helpers.frame_samples``, ``helpers.weight_files`` and
+``tests/shared/faults/fuzz.py``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -185,6 +188,41 @@ class Indexes:
             self._attempt(self._handle_of(fd, 4096, len(content[: 1 << 15]), flags))
 
 
+class WeightFiles:
+    """Files of weights: the first byte chooses the format, and the others are the file."""
+
+    suffixes = (".safetensors", ".gguf", ".npy", ".npz")
+
+    def __init__(self) -> None:
+        from helpers import weight_files
+
+        self._files = weight_files
+        self._folder = tempfile.TemporaryDirectory()
+
+    def seeds(self) -> Iterator[bytes]:
+        import numpy as np
+
+        arrays = {"a": np.arange(6, dtype="f4").reshape(2, 3), "b": np.array([True, False])}
+        yield b"\0" + self._files.safetensors_bytes(arrays, {"format": "pt"})
+        tensors = {"x": ((2, 3), 0, bytes(24)), "q": ((2, 32), 8, bytes(68))}
+        pairs = {"n": self._files.number(4, "I", 3), "t": b"\x08\0\0\0" + self._files.text("a")}
+        yield b"\1" + self._files.gguf_bytes(tensors, pairs)
+        for way, save in ((2, np.save), (3, np.savez), (3, np.savez_compressed)):
+            stream = io.BytesIO()
+            save(stream, arrays["a"])
+            yield bytes([way]) + stream.getvalue()
+
+    def read(self, data: bytes) -> None:
+        suffix = self.suffixes[(data or b"\0")[0] % len(self.suffixes)]
+        path = Path(self._folder.name) / f"x{suffix}"
+        path.write_bytes(data[1:])
+        self._files.check(path)
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._folder.cleanup()
+
+
 TARGETS: dict[str, Callable[[], Any]] = {
     "core": Core,
     "capsules": Capsules,
@@ -193,4 +231,5 @@ TARGETS: dict[str, Callable[[], Any]] = {
     "frames": Headers,
     "handles": Handles,
     "indexes": Indexes,
+    "weights": WeightFiles,
 }

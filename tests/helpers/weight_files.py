@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,35 @@ def safetensors_bytes(
 def write(path: Path, tensors: Mapping[str, np.ndarray], **options: Any) -> str:
     path.write_bytes(safetensors_bytes(tensors, **options))
     return str(path)
+
+
+def text(value: str | bytes, order: str = "<") -> bytes:
+    data = value.encode() if isinstance(value, str) else value
+    return struct.pack(order + "Q", len(data)) + data
+
+
+def number(kind: int, form: str, value: Any) -> bytes:
+    return struct.pack("<I" + form, kind, value)
+
+
+def gguf_bytes(
+    tensors: Mapping[str, tuple[tuple[int, ...], int, bytes]],
+    metadata: Mapping[str, bytes] | None = None,
+    alignment: int = 32,
+    version: int = 3,
+    order: str = "<",
+) -> bytes:
+    """Return a file with tensors of a shape, a type and bytes."""
+    pairs = dict(metadata or {})
+    head = b"GGUF" + struct.pack(order + "IQQ", version, len(tensors), len(pairs))
+    head += b"".join(text(key, order) + value for key, value in pairs.items())
+    data = b""
+    for name, (shape, kind, content) in tensors.items():
+        data += bytes(-len(data) % alignment)
+        head += text(name, order) + struct.pack(f"{order}I{len(shape)}Q", len(shape), *shape[::-1])
+        head += struct.pack(order + "IQ", kind, len(data))
+        data += content
+    return head + bytes(-len(head) % alignment) + data
 
 
 def model() -> dict[str, np.ndarray]:

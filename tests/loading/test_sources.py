@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 from pathlib import Path
@@ -155,9 +156,22 @@ def test_batches_of_a_mapped_file_alias_the_map(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.arange(10.0), names=np.array(["a"] * 10))
     (batch,) = zc.loader(tmp_path / "a.npz", to="numpy", columns=["x"])
     base: Any = batch["x"]
-    while base.base is not None and not isinstance(base, np.memmap):
+    while isinstance(base, np.ndarray):
+        assert not base.flags.writeable
         base = base.base
-    assert isinstance(base, np.memmap)
+    assert isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+def test_a_write_to_a_batch_of_a_mapped_file_changes_this_process_alone(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / name
+    (np.save if name == "a.npy" else np.savez)(path, np.arange(10.0))
+    before = path.read_bytes()
+    (batch,) = zc.loader(path, to="torch")
+    (tensor,) = batch.values()
+    tensor.zero_()  # a mapping without write access would end the process
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

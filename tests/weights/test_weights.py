@@ -349,3 +349,20 @@ def test_a_refusal_names_the_tensor_and_the_call(tmp_path: Path) -> None:
     path = write(tmp_path / "x.safetensors", {"x": np.array([1, 2**40])})
     with pytest.raises(zc.LossyConversionError, match=r"load\('.*x\.safetensors', to='torch'\)\['x'\]"):
         zc.load(path, to="torch", dtype="int32")["x"]
+
+
+def test_a_module_is_a_target_and_its_name_is_in_the_pickle(path: str) -> None:
+    import torch
+
+    weights = zc.load(path, to=torch)
+    assert weights.to == "torch"
+    assert pickle.loads(pickle.dumps(weights))["layer.bias"].dtype == torch.float16
+
+
+def test_a_type_of_ml_dtypes_without_it_names_the_package(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from zerocopy.weights import file
+
+    to_numpy = file.to_numpy
+    monkeypatch.setattr(file, "to_numpy", lambda dtype: None if dtype.name == "bfloat16" else to_numpy(dtype))
+    with pytest.raises(zc.FrameworkNotInstalledError, match="pip install ml_dtypes"):
+        zc.load(path)

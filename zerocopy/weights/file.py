@@ -11,7 +11,6 @@ import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -108,6 +107,9 @@ class WeightFile:
         status = os.fstat(self._fd)
         self.size, self._changed = status.st_size, status.st_mtime_ns
         self._lock = forks.lock()
+        self._map: mmap.mmap | None = None
+        if not self.size:
+            raise self.error("the file is empty: 0 bytes", "remove it, or write it again")
 
     def error(self, why: str, fix: str = DAMAGED, code: str = "") -> ReadError:
         """Return the error for this file."""
@@ -160,11 +162,13 @@ class WeightFile:
         memory[: len(data)] = data
         return len(data)
 
-    @cached_property
-    def _map(self) -> mmap.mmap:
-        with self._lock:
-            known = self.__dict__.get("_map")
-            return self._new_map() if known is None else known
+    @property
+    def _memory(self) -> mmap.mmap:
+        """The mapping, made at the first use and then shared by all arrays of the file."""
+        if self._map is None:
+            with self._lock:
+                self._map = self._map or self._new_map()
+        return self._map
 
     def _new_map(self) -> mmap.mmap:
         try:
@@ -179,19 +183,20 @@ class WeightFile:
     def array(self, tensor: Tensor, writable: bool) -> Array:
         """Return a tensor as an array over the mapping, which it keeps; a compressed tensor is read.
 
+        The caller has called `check`.
+
         Raises
         ------
         ReadError
-            The file has changed since it was opened, or a tensor of booleans has other bytes than 0 and 1.
+            A tensor of booleans has other bytes than 0 and 1, or the bytes cannot be read.
         """
-        self.check()
         if tensor.read is not None:
             array = tensor.read()
         elif tensor.nbytes == 0:
             array = np.empty(tensor.shape, tensor.dtype)
         else:
             order: Any = tensor.order
-            array = np.ndarray(tensor.shape, tensor.dtype, self._map, tensor.offset, order=order)
+            array = np.ndarray(tensor.shape, tensor.dtype, self._memory, tensor.offset, order=order)
             array.flags.writeable = writable
         if tensor.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             why = f"the tensor {tensor.name!r} of booleans has a byte other than 0 and 1"
@@ -210,12 +215,16 @@ def element_type(name: str, path: str) -> np.dtype[Any]:
 
 def check_shape(shape: Any, itemsize: int) -> str:
     """Return why an array cannot have a shape, or an empty text."""
-    if type(shape) not in (list, tuple) or any(type(n) is not int or n < 0 for n in shape):
-        return "its shape is not a list of numbers of at least 0"
+    if type(shape) not in (list, tuple):
+        return "its shape is not a list"
     if len(shape) > _MAX_NDIM:
         return f"it has {len(shape)} dimensions, more than the {_MAX_NDIM} of an array"
-    # NumPy counts the bytes of an empty array as if its dimensions of 0 were 1.
-    if math.prod(n or 1 for n in shape) * max(itemsize, 1) >= _MAX_BYTES:
+    nbytes = itemsize or 1
+    for count in shape:
+        if type(count) is not int or count < 0:
+            return "its shape has a dimension that is not a number of at least 0"
+        nbytes *= count or 1  # NumPy counts the bytes of an empty array so
+    if nbytes >= _MAX_BYTES:
         return "its shape has too many elements"
     return ""
 

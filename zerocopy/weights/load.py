@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
-from zerocopy._engine.options import Like, Target, check_options
+from zerocopy._engine.options import Target, check_options
 from zerocopy._engine.target import resolve
 from zerocopy.errors.tracebacks import public
 from zerocopy.loading.errors import ReadError
@@ -32,7 +33,7 @@ _READERS: dict[str, Callable[[WeightFile], _Header]] = {
 @public
 def load(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
-    to: Target | Like = "numpy",
+    to: Target = "numpy",
     *,
     device: Any = None,
     copy: bool | None = None,
@@ -92,8 +93,9 @@ def load(
 
 def load_paths(paths: Sequence[str], to: Any, options: dict[str, Any]) -> Weights:
     """Return the weights in files; pickles of `Weights` name this function."""
-    if registry.find(to) is None:
-        resolve(to, paths)  # raises for a name that is not known
+    framework = registry.find(to) or resolve(to, paths)
+    if isinstance(to, ModuleType):
+        to = framework.name  # a pickle cannot have a module
     if not paths:
         raise ReadError("load([])", "the list has no paths", "pass the path of a file", code="no-files")
     sources: dict[str, tuple[WeightFile, Tensor]] = {}
@@ -116,10 +118,11 @@ _Sources = tuple[list[tuple[WeightFile, Tensor]], dict[str, Any]]
 
 def _read_file(path: str) -> _Sources:
     file = WeightFile(path)
-    reader = _READERS.get(os.path.splitext(path)[1])
+    reader = _READERS.get(os.path.splitext(path)[1].lower())
     if reader is None:
         known = ", ".join([*_READERS, "*.index.json"])
-        raise file.error("its name has no known suffix", f"rename it: load reads {known}")
+        fix = f"rename it: load reads {known}; for a checkpoint of torch, "
+        raise file.error("its name has no known suffix", fix + "zc.convert(torch.load(path, mmap=True), to)")
     tensors, metadata = reader(file)
     return [(file, tensor) for tensor in tensors], metadata
 

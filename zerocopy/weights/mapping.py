@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -146,7 +146,7 @@ class Weights(Mapping[str, Any]):
         """
         arrays = self._arrays(names)
         plan = explain(arrays, self.to, **{"leaves": "keep", **self._options})
-        plan.source = self._summary(len(arrays))
+        plan.source = self._summary(arrays)
         for name, leaf in zip(arrays, plan.leaves.values(), strict=True):
             tensor = self.tensors[name]
             if leaf.warnings:  # a write to an alias of read-only memory
@@ -165,15 +165,19 @@ class Weights(Mapping[str, Any]):
         return self._reload, (self._paths, self.to, self._options)
 
     def __repr__(self) -> str:
-        return printable(f"<zerocopy.Weights: {self._summary(len(self))}, to={self.to!r}>")
+        return printable(f"<zerocopy.Weights: {self._summary(self._sources)}, to={self.to!r}>")
 
-    def _summary(self, count: int) -> str:
+    def _summary(self, names: Collection[str]) -> str:
         name = self._paths[0] if len(self._paths) == 1 else format_count(len(self._paths), "file")
-        return f"{name} with {format_count(count, 'tensor')} of {format_bytes(self.nbytes)}"
+        nbytes = sum(self.tensors[each].nbytes for each in names)
+        return f"{name} with {format_count(len(names), 'tensor')} of {format_bytes(nbytes)}"
 
     def _arrays(self, names: Iterable[str] | None) -> dict[str, Array]:
         arrays = {}
-        for name in self._sources if names is None else names:
+        names = list(self._sources if names is None else names)
+        for file in {self._sources[name][0] for name in names if name in self._sources}:
+            file.check()
+        for name in names:
             if name not in self._sources:
                 near = get_close_matches(str(name), self._sources, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -66,7 +66,7 @@ def _member(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo)
     with _errors(file), archive.open(member) as stream:
         tensor, end = _tensor(file, stream, name)
     if end != member.file_size:
-        raise file.error(f"its member {name!r:.200} has {member.file_size:,} bytes, and needs {end:,}")
+        raise file.error(f"its member {name!r:.200} has {member.file_size:,} bytes; its header needs {end:,}")
     if member.compress_type == zipfile.ZIP_STORED:
         local = file.read_bytes(member.header_offset, _LOCAL)
         # The local header has a name and an extra field of its own lengths.

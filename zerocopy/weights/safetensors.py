@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from zerocopy.dtype import by_name
+from zerocopy.loading.errors import ReadError
 from zerocopy.weights.file import (
     MAX_HEADER,
     Tensor,
@@ -21,27 +24,35 @@ from zerocopy.weights.file import (
     packed_shape,
 )
 
-#: The names of the format, with those of NumPy and ml_dtypes.
-_DTYPES = {
+
+class _Element(NamedTuple):
+    """A type of the format: its name in NumPy and ml_dtypes, its bits, and the elements that share bytes."""
+
+    name: str
+    bits: int
+    group: int = 0
+
+
+_NAMES = {
     "BOOL": "bool",
-    **{
-        f"{kind}{bits}": f"{name}{bits}"
-        for bits in (8, 16, 32, 64)
-        for kind, name in (("I", "int"), ("U", "uint"))
-    },
     "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2": "float8_e5m2",
     "F8_E8M0": "float8_e8m0fnu",
     "F8_E4M3FNUZ": "float8_e4m3fnuz",
     "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "BF16": "bfloat16",
-    "F16": "float16",
-    "F32": "float32",
-    "F64": "float64",
     "C64": "complex64",
+    **{
+        f"{kind}{bits}": f"{name}{bits}"
+        for bits in (8, 16, 32, 64)
+        for kind, name in (("I", "int"), ("U", "uint"))
+    },
+    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
 }
-#: Types smaller than a byte, which are packed: bits of an element.
-_PACKED = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+_ELEMENTS = {kind: _Element(name, by_name(name).bits) for kind, name in _NAMES.items()}
+#: Types smaller than a byte, which are packed.
+_ELEMENTS |= {"F4": _Element("", 4, 2), "F6_E2M3": _Element("", 6, 4), "F6_E3M2": _Element("", 6, 4)}
+_PLACE = itemgetter(0, 1)
 
 #: Tensors that `align` adds to fill gaps; they are not among those of the model.
 PADDING = "zerocopy.padding."
@@ -65,17 +76,16 @@ def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
     if type(metadata) is not dict or not all(type(value) is str for value in metadata.values()):
         raise file.error("the __metadata__ of its header is not a mapping of text to text")
     start = 8 + length
-    tensors = [_tensor(file, name, entry, start) for name, entry in header.items()]
-    tensors.sort(key=lambda tensor: (tensor.offset, tensor.nbytes))
-    end = start
-    for tensor in tensors:
-        if tensor.offset != end:
-            relation = "overlaps the one before it" if tensor.offset < end else "has a gap before it"
+    placed = sorted([_tensor(file, name, entry, start) for name, entry in header.items()], key=_PLACE)
+    last = start
+    for first, end, tensor in placed:
+        if first != last:
+            relation = "overlaps the one before it" if first < last else "has a gap before it"
             raise file.error(f"the tensor {tensor.name!r:.200} {relation}")
-        end += tensor.nbytes
-    if end != file.size:
-        raise file.error(f"its tensors end at byte {end:,}, and the file at {file.size:,}")
-    return [tensor for tensor in tensors if not tensor.name.startswith(PADDING)], metadata
+        last = end
+    if last != file.size:
+        raise file.error(f"its tensors end at byte {last:,}, and the file at {file.size:,}")
+    return [tensor for _, _, tensor in placed if not tensor.name.startswith(PADDING)], metadata
 
 
 def parse_json(file: WeightFile, data: bytes) -> dict[str, Any]:
@@ -104,31 +114,32 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _tensor(file: WeightFile, name: str, entry: Any, start: int) -> Tensor:
-    """Return one tensor of the header."""
-
-    def refuse(why: str) -> Exception:
-        return file.error(f"the tensor {name!r:.200}: {why}")
-
-    if type(entry) is not dict or not entry.keys() >= {"dtype", "shape", "data_offsets"}:
-        raise refuse("its entry lacks dtype, shape or data_offsets")
-    kind, offsets = entry["dtype"], entry["data_offsets"]
-    if type(kind) is not str or (kind not in _DTYPES and kind not in _PACKED):
-        raise refuse(f"its dtype is {kind!r:.40}, which the format does not have")
-    if type(offsets) is not list or len(offsets) != 2 or not all(type(n) is int for n in offsets):
-        raise refuse("its data_offsets are not two numbers")
-    first, end = offsets
-    if not 0 <= first <= end <= file.size - start:
-        raise refuse(f"its bytes {first} to {end} are not in the file's {file.size - start:,}")
-    dtype = np.dtype("uint8") if kind in _PACKED else element_type(_DTYPES[kind], file.path)
-    if why := check_shape(entry["shape"], dtype.itemsize):
-        raise refuse(why)
-    shape = tuple(entry["shape"])
-    bits = math.prod(shape) * _PACKED.get(kind, 8 * dtype.itemsize)
+def _tensor(file: WeightFile, name: str, entry: Any, start: int) -> tuple[int, int, Tensor]:
+    """Return the first byte of one tensor of the header, the byte at its end, and the tensor."""
+    try:
+        kind, shape, (first, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        element = _ELEMENTS[kind]
+    except (KeyError, TypeError, ValueError):
+        why = "its entry lacks dtype, shape or two data_offsets, or its dtype is not one of the format"
+        raise _refused(file, name, why) from None
+    if not (type(first) is type(end) is int and 0 <= first <= end <= file.size - start):
+        raise _refused(file, name, f"its data_offsets {first!r:.40} to {end!r:.40} are not within the file")
+    if why := check_shape(shape, 1):
+        raise _refused(file, name, why)
+    shape = tuple(shape)
+    bits = math.prod(shape) * element.bits
     if bits != 8 * (end - first):
-        raise refuse(f"its dtype and shape need {bits / 8:,} bytes, and it has {end - first:,}")
-    if kind not in _PACKED:
-        return Tensor(name, dtype, shape, file.path, start + first)
-    elements, nbytes = (2, 1) if kind == "F4" else (4, 3)
-    as_bytes = packed_shape(shape, elements, nbytes) or (end - first,)
-    return Tensor(name, dtype, as_bytes, file.path, start + first, kind, shape)
+        raise _refused(file, name, f"its dtype and shape need {bits / 8:,} bytes, and it has {end - first:,}")
+    place = start + first
+    if not element.group:
+        return (
+            place,
+            start + end,
+            Tensor(name, element_type(element.name, file.path), shape, file.path, place),
+        )
+    as_bytes = packed_shape(shape, element.group, element.group * element.bits // 8) or (end - first,)
+    return place, start + end, Tensor(name, np.dtype("uint8"), as_bytes, file.path, place, kind, shape)
+
+
+def _refused(file: WeightFile, name: str, why: str) -> ReadError:
+    return file.error(f"the tensor {name!r:.200}: {why}")

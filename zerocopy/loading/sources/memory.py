@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
-import zipfile
 from collections.abc import Hashable, Mapping
 from functools import partial
 from itertools import accumulate
@@ -23,6 +21,8 @@ from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.source import Array
 from zerocopy.tables.hub import hub
+from zerocopy.weights import npy
+from zerocopy.weights.file import WeightFile
 
 #: Most rows of a group, so that the first batch does not wait for the whole table.
 GROUP_ROWS = 1 << 17
@@ -154,40 +154,16 @@ def open_numpy_file(files: Files, options: LoaderOptions) -> Dataset:
         fix = 'load arrays yourself: {"x": numpy.load("x.npy", mmap_mode="r"), "y": ...}'
         raise ReadError(files.asked, why, fix, code="several-files", file=path)
     name = os.path.basename(path)
-    with files.reading(0, library="NumPy"):
-        if path.endswith(".npz"):
-            with zipfile.ZipFile(path) as archive:
-                arrays: dict[Hashable, Array] = {
-                    member.filename.removesuffix(".npy"): _mapped(path, archive, member)
-                    for member in archive.infolist()
-                }
-        else:
-            arrays = fields_of(np.lib.format.open_memmap(path, mode="r"), os.path.splitext(name)[0])
+    try:
+        opened = WeightFile(path)
+        tensors, _ = (npy.read_archive if path.endswith(".npz") else npy.read)(opened)
+        arrays: dict[Hashable, Array] = {each.name: opened.array(each, writable=False) for each in tensors}
+    except ReadError as error:
+        raise error.with_context(asked=f"reading {path}") from error.__cause__
+    if path.endswith(".npy"):
+        ((stem, array),) = arrays.items()
+        arrays = fields_of(array, str(stem))
     return _NumpyFile(open_arrays(arrays, options, name), files)
-
-
-def _mapped(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
-    """Return an array of an archive: a memory map if it is not compressed."""
-    with archive.open(member) as stream:
-        version = np.lib.format.read_magic(stream)
-        header = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        shape, in_fortran_order, dtype = header(stream)
-        size = stream.tell() + math.prod(shape) * dtype.itemsize
-        if size != member.file_size and not dtype.hasobject:
-            raise ValueError(f"{member.filename} has {member.file_size:,} bytes; its header needs {size:,}")
-        if member.compress_type != zipfile.ZIP_STORED or dtype.hasobject or 0 in shape or not shape:
-            stream.seek(0)
-            array: Array = np.lib.format.read_array(stream, allow_pickle=False)
-            return array
-        start = stream.tell()
-    with open(path, "rb") as file:
-        # The local header has a name and extra data of its own lengths (APPNOTE.TXT 4.3.7).
-        file.seek(member.header_offset + 26)
-        sizes = np.frombuffer(file.read(4), "<u2")
-    offset = member.header_offset + 30 + int(sizes.sum()) + start
-    return np.memmap(path, dtype, "r", offset, shape, "F" if in_fortran_order else "C")
 
 
 class _NumpyFile(DerivedDataset):

@@ -1,0 +1,207 @@
+"""The time to the first tensor, to all tensors and to their sums, and the peak of memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import zerocopy as zc
+from benchmarks.children import environment
+from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
+from benchmarks.tables.data import installed
+from benchmarks.timing import Statement, measure
+
+LIBRARY, OURS = "library", "load"
+ALL, SUMS, FIRST = "all tensors", "all tensors and their sums", "first tensor"
+LIMIT = 0.8
+COPIED, PEAK = "bytes copied", "peak memory"
+COUNT, COLUMNS = 300, 1024
+NBYTES, QUICK_NBYTES = 512 << 20, 16 << 20
+
+
+class Files(NamedTuple):
+    """Paths of one model: tensors at multiples of 8 bytes, of 64 bytes, and an ``.npz`` archive."""
+
+    plain: str
+    aligned: str
+    archive: str
+
+
+class Question(NamedTuple):
+    """The statements of the library and of ``load``, which give the same; the modules that they import."""
+
+    library: str
+    ours: str
+    imports: str
+
+
+def questions(settings: Settings) -> dict[str, Question]:
+    """Return the questions by their names."""
+    made = {}
+    for target, library in (("torch", "torch"), ("jax", "flax"), ("numpy", "numpy")):
+        if not settings.wants(target) or not installed(target, "safetensors"):
+            continue
+        imports = f"import {target}, safetensors.{library}\nload_file = safetensors.{library}.load_file"
+        files = {"": "plain"} if target != "jax" else {"": "plain", " from an aligned file": "aligned"}
+        for suffix, file in files.items():
+            read, loaded = f"load({file}, to={target!r}).read()", f"load_file({file})"
+            made[f"{target}{suffix}: {ALL}"] = Question(loaded, read, imports)
+            made[f"{target}{suffix}: {SUMS}"] = Question(f"sums({loaded})", f"sums({read})", imports)
+        kind = {"torch": "pt", "jax": "flax", "numpy": "np"}[target]
+        first = f"first(plain, {kind!r})", f"load(plain, to={target!r})['t7']"
+        made[f"{target}: {FIRST}"] = Question(*first, imports)
+    if settings.wants("numpy"):
+        archive = "dict(numpy.load(archive))", "load(archive).read()"
+        made[f"numpy from an .npz file: {ALL}"] = Question(*archive, "import numpy")
+    return made
+
+
+def sums(tensors: dict[str, Any]) -> float:
+    """Return the sum of all elements, which reads all memory."""
+    return sum(float(tensor.sum()) for tensor in tensors.values())
+
+
+def first(path: str, kind: str) -> Any:
+    """Return one tensor by the library."""
+    from safetensors import safe_open
+
+    with safe_open(path, kind) as file:
+        return file.get_tensor("t7")
+
+
+@contextmanager
+def written(nbytes: int) -> Iterator[Files]:
+    """Write the files, and remove them at the end."""
+    from zerocopy.weights.align import align
+
+    rows = max(1, nbytes // COUNT // COLUMNS // 4)
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory(prefix="zerocopy-weights-") as folder:
+        files = Files(*(str(Path(folder) / name) for name in ("m.safetensors", "a.safetensors", "m.npz")))
+        tensors = {f"t{i}": rng.random((rows, COLUMNS), np.float32) for i in range(COUNT)}
+        np.savez(files.archive, **tensors)  # type: ignore[arg-type]
+        size, header = rows * COLUMNS * 4, {}
+        for i, name in enumerate(tensors):
+            header[name] = {
+                "dtype": "F32",
+                "shape": [rows, COLUMNS],
+                "data_offsets": [i * size, (i + 1) * size],
+            }
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 64)  # with the 8 bytes of its length, 8 bytes off
+        with open(files.plain, "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            file.writelines(tensor.tobytes() for tensor in tensors.values())
+        align(files.plain, files.aligned)
+        yield files
+
+
+def names_of(files: Files, question: Question) -> dict[str, Any]:
+    """Return the names that the statements of a question use."""
+    names: dict[str, Any] = {**files._asdict(), "load": zc.load, "sums": sums, "first": first}
+    exec(question.imports, names)
+    return names
+
+
+def _size(settings: Settings) -> int:
+    return QUICK_NBYTES if settings.quick else NBYTES
+
+
+def time_tasks(settings: Settings) -> list[Task]:
+    """Return one task: all questions are about the same files."""
+    return [Task("all questions", partial(run, settings), seconds=20)] if questions(settings) else []
+
+
+def run(settings: Settings, nbytes: int = 0) -> list[Case]:
+    """Time the library and ``load`` in turns."""
+    cases = []
+    with written(nbytes or _size(settings)) as files:
+        for name, question in questions(settings).items():
+            names = names_of(files, question)
+            statements = {LIBRARY: Statement(question.library, names), OURS: Statement(question.ours, names)}
+            timings = measure(statements, settings.pace)
+            entries = [
+                Entry(LIBRARY, "library", timings.get(LIBRARY)),
+                Entry(OURS, "ours", timings.get(OURS)),
+            ]
+            to = name.partition(":")[0].split()[0]
+            path = files.aligned if "aligned" in name else files.archive if ".npz" in name else files.plain
+            wanted = ["t7"] if FIRST in name else None
+            plan = zc.load(path, to=to).explain(wanted)
+            cases.append(Case(name, entries, figures={COPIED: float(plan.copied_bytes)}))
+    return cases
+
+
+def judge(cases: Sequence[Case]) -> list[Goal]:
+    """Judge the time to all tensors of torch, and the bytes that JAX copies from an aligned file."""
+    goals = []
+    for case in cases:
+        times = {entry.label: median(entry) for entry in case.timed()}
+        if case.name == f"torch: {ALL}" and times.keys() == {LIBRARY, OURS}:
+            goals.append(
+                Goal("at most 0.8x of load_file", case.name, times[OURS] / times[LIBRARY], LIMIT, "x")
+            )
+        if case.name == f"jax from an aligned file: {ALL}":
+            goals.append(Goal("no bytes copied", case.name, case.figures[COPIED], 0.0, "bytes"))
+    return goals
+
+
+# -- memory -----------------------------------------------------------------------------------
+
+_CHILD = """
+import json, os, sys
+from benchmarks.machine import peak, reset_peak, resident
+from benchmarks.weights.loading import Files, Question, names_of
+files, question, statement = Files(*json.loads(sys.argv[1])), Question(*json.loads(sys.argv[2])), sys.argv[3]
+names = names_of(files, question)
+before = resident() if reset_peak() else 0
+result = eval(statement, names)
+print(peak() - before, flush=True)
+os._exit(0)  # the end of the interpreter is not measured
+"""
+
+
+def memory_tasks(settings: Settings) -> list[Task]:
+    """Return one task on Linux, where the peak is counted in KiB."""
+    if not sys.platform.startswith("linux") or not questions(settings):
+        return []
+    return [Task("all questions", partial(peaks, settings), seconds=30)]
+
+
+def peaks(settings: Settings, nbytes: int = 0) -> list[Case]:
+    """Return the growth of the peak of resident memory in a fresh process, pages of the file included."""
+    cases = []
+    with written(nbytes or _size(settings)) as files:
+        for name, question in questions(settings).items():
+            if SUMS in name:
+                figures = {
+                    f"{PEAK}, {LIBRARY}": _peak(files, question, question.library),
+                    f"{PEAK}, {OURS}": _peak(files, question, question.ours),
+                }
+                cases.append(Case(name, figures=figures))
+    return cases
+
+
+def _peak(files: Files, question: Question, statement: str) -> float:
+    command = [sys.executable, "-c", _CHILD, json.dumps(files), json.dumps(question), statement]
+    completed = subprocess.run(
+        command, env=environment(), stdout=subprocess.PIPE, text=True, check=True, timeout=300
+    )
+    return float(completed.stdout)
+
+
+SECTIONS = (
+    Section("loading", "tensors of a safetensors file in each framework", time_tasks, goals=judge),
+    Section(
+        "memory", "peak memory of a process that reads all tensors", memory_tasks, "figures", quick=False
+    ),
+)
