@@ -63,6 +63,9 @@ class Tables:
             _new_capsule(ctypes.addressof(table.chunk), b"arrow_array", None),
         )
         self.route = core.TableRoute(core.TableExporter(pair), core.NDArrayImporter(), True, True)
+        self.column_route = core.MatrixRoute(
+            core.TableExporter(pair), core.NDArrayImporter(), True, True, copy=False
+        )
 
     def _release(self, address: int, cls: Any, name: str, children: Any) -> None:
         self.released[name] += 1
@@ -77,8 +80,10 @@ class Tables:
         self.released.clear()
         valid, expected = self._build(read)
         description = self._describe()
+        # A column of lists takes the route of a matrix of one column.
+        is_column = len(expected) == 1 and next(iter(expected.values())).ndim == 2 and read.below(2) == 1
         try:
-            result = self.route(self)
+            result = dict.fromkeys(expected, self.column_route(self)) if is_column else self.route(self)
         except (BufferError, UnicodeDecodeError):
             result = None
         assert (result is not None) is valid, f"{'taken' if result is not None else 'refused'}: {description}"

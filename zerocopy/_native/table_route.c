@@ -9,23 +9,12 @@ deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArra
     Memory memory;
     for (int64_t i = 0; result != NULL && i < plan->count; i++) {
         const PlannedColumn *column = &plan->columns[i];
-        memory.owner = NULL;
-        if (LIKELY(column->kind == NUMBERS)) { /* arrow_chunk_fits has checked it */
-            memory_init(&memory);
-            memory.data = arrow_column_data(chunk, column);
-            memory.ndim = 1;
-            memory.readonly = true;
-            memory.dtype = column->dtype;
-            memory.shape = &chunk->length;
-            memory.strides = NULL;
-            memory.owner = arrow_column_owner(chunk, column);
+        PyObject *made = NULL;
+        if (arrow_column_memory(chunk, column, &memory) &&
+            (memory.owner = arrow_column_owner(chunk, column)) != NULL) {
+            made = is_counted ? deliver_counted(&route->delivery, &memory)
+                              : deliver_memory(&route->delivery, &memory);
         }
-        else if (arrow_column_memory(chunk, column, &memory)) {
-            memory.owner = arrow_column_owner(chunk, column);
-        }
-        PyObject *made = memory.owner == NULL ? NULL
-                         : is_counted         ? deliver_counted(&route->delivery, &memory)
-                                              : deliver_memory(&route->delivery, &memory);
         if (made == NULL || PyDict_SetItem(result, column->label, made) < 0) {
             Py_CLEAR(result);
         }
