@@ -216,6 +216,8 @@ class Tables:
         field, column, part = self.fields[i], self.columns[i], read.pick([self.chunk, self.columns[i]])
         if which == 0:
             text = read.pick(_ODD_FORMATS)
+            if text in ("+l", "+w:2") and field.n_children:
+                text = "+s"  # the memory of lists of one kind can be that of another kind too
             field.format = None if text is None else text.encode()
         elif which == 1:
             field.name = self.fields[(i + 1) % count].name if count > 1 else read.pick([b"\xff", b"\xc3"])
@@ -235,6 +237,7 @@ class Tables:
             part.n_children = read.pick([-1, _MOST + 1, 2**62])
         elif which == 9:
             column.buffers[1] = read.pick([None, 2**62, 2**64 - 8, 2**56])
+            return column.n_buffers == 1  # lists of a fixed size have no such buffer
         elif which == 10:
             self.column_pointers[i] = None
         else:
