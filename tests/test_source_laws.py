@@ -63,6 +63,24 @@ def test_no_module_is_called_utils() -> None:
     assert not {path.stem for path in FILES} & {"util", "utils", "helpers", "common", "misc"}
 
 
+def untyped_attributes(cls: ast.ClassDef) -> set[str]:
+    """Return the public attributes whose only assignments are of several values at once."""
+    nodes = list(ast.walk(cls))
+    typed = {ast.unparse(node.target) for node in nodes if isinstance(node, ast.AnnAssign)}
+    targets = [target for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+    parts = [ast.unparse(part) for target in targets if isinstance(target, ast.Tuple) for part in target.elts]
+    names = {part.removeprefix("self.") for part in parts if re.match(r"self\.[a-z]\w*$", part)}
+    return names - typed - {name.removeprefix("self.") for name in typed}
+
+
+def test_public_attributes_have_a_known_type() -> None:
+    """pyright does not know the type of ``a`` in ``self.a, self.b = ...``: annotate or assign it alone."""
+    public = [path for path in FILES if not re.search(r"\b_[a-z]+/", relative(path))]
+    classes = [node for path in public for node in ast.walk(parse(path)) if isinstance(node, ast.ClassDef)]
+    untyped = {node.name: names for node in classes if (names := untyped_attributes(node))}
+    assert not {name: names for name, names in untyped.items() if not name.startswith("_")}
+
+
 def test_no_file_makes_executable_memory() -> None:
     """Native code is C that a compiler builds, not machine code written by hand."""
     names = ("PROT_EXEC", "mprotect")

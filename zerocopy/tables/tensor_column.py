@@ -86,7 +86,8 @@ class TensorColumn(Column):
         self.changes: bool = not source.view.readonly and not source.reasons
         self._mask, self._categories = mask, categories
         if mask is None:  # set here, because a cached property takes a lock before Python 3.12
-            self.nulls, self.null_count = None, 0
+            self.nulls = None
+            self.null_count = 0
 
     @classmethod
     def masked(cls, values: Source, mask: Source) -> TensorColumn:

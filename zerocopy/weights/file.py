@@ -105,7 +105,8 @@ class WeightFile:
             raise self.error(why, "pass the path of a file that this process can read") from error
         weakref.finalize(self, os.close, self._fd).atexit = False
         status = os.fstat(self._fd)
-        self.size, self._changed = status.st_size, status.st_mtime_ns
+        self.size: int = status.st_size
+        self._changed = status.st_mtime_ns
         self._lock = forks.lock()
         self._map: mmap.mmap | None = None
         if not self.size:

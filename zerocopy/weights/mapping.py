@@ -59,7 +59,8 @@ class Weights(Mapping[str, Any]):
     ) -> None:
         self._sources = {tensor.name: (file, tensor) for file, tensor in sources}
         self.tensors: Mapping[str, Tensor] = MappingProxyType({t.name: t for _, t in sources})
-        self.metadata, self.to = dict(metadata), to
+        self.metadata: dict[str, Any] = dict(metadata)
+        self.to: Any = to
         self._options, self._paths, self._reload = dict(options), tuple(paths), reload
         self._writable = self._options.get("writable") is True
         self._is_copied: dict[Any, bool] = {}  # whether convert copies tensors of one dtype and alignment
@@ -76,7 +77,10 @@ class Weights(Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         return name in self._sources
 
-    __eq__, __hash__ = object.__eq__, object.__hash__  # Mapping's would read the tensors
+    def __eq__(self, other: object) -> bool:  # Mapping's would read the tensors
+        return object.__eq__(self, other)
+
+    __hash__ = object.__hash__
 
     @property
     def nbytes(self) -> int:
