@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import gc
 import json
 import re
@@ -76,9 +75,8 @@ def test_arrays_with_nulls_and_of_different_lengths() -> None:
 def test_the_example_of_the_page_runs() -> None:
     """The other examples run where all frameworks but datasets are installed."""
     page = (ROOT / "docs" / "embeddings.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python no-run\n(>>> import datasets.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    test = doctest.DocTestParser().get_doctest(block, {}, "embeddings.md", None, None)
-    assert doctest.DocTestRunner().run(test).failed == 0
+    (block,) = re.findall(r"^```python no-run\n(import datasets.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    exec(compile(block, "embeddings.md", "exec"), {})
 
 
 # -- as a source ------------------------------------------------------------------
