@@ -158,6 +158,7 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
     from zerocopy.registry import FrameworkInfo, Frameworks
     from zerocopy.shared.objects import Shared
     from zerocopy.tables.result import Encoded
+    from zerocopy.weights.mapping import Weights
 
     memory = SimpleNamespace(closed=False, missing_device=None)
     hostile = {
@@ -167,6 +168,7 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
         "_memory": memory,
         "__init__": lambda self: None,
     }
+    yield "weights/mapping.py Weights", lambda: repr(Weights([], {}, HOSTILE, {}, [HOSTILE], zc.load))
     yield "pool/pool.py Pool", lambda: repr(type("Hostile", (Pool,), hostile)())
     names = {
         "framework": HOSTILE,
