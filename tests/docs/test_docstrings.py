@@ -38,7 +38,7 @@ RESULT_CLASSES = {
     "pool.limits.PoolInUseError": limits.PoolInUseError,
 }
 #: Classes that users do not instantiate.
-NOT_CALLED = {"Shared", "Pool", "Framework", *RESULT_CLASSES}
+NOT_CALLED = {"Shared", "Pool", "Weights", "Framework", *RESULT_CLASSES}
 #: First words that say what a hook of `Framework` returns.
 RESULTS = ("Return", "Whether", "Describe", "Import", "Check")
 
