@@ -412,7 +412,7 @@ class Framework:
         return metadata
 
     def is_tensor_type(self, extension: str) -> bool:
-        """Whether tensors hold the storage of one of the framework's Arrow extension types, by its name."""
+        """Whether tensors hold the storage of `extension`, the name of an Arrow type of the framework."""
         return False
 
     def from_table(self, table: Table) -> Any:
