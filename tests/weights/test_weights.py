@@ -98,6 +98,22 @@ def test_jax_aliases_aligned_tensors_and_one_block_has_the_others(
             zc.load(str(path), to="jax", copy=False)["layer.bias"]
 
 
+@pytest.mark.parametrize("to", [*TARGETS, "pyarrow.Tensor"])
+@pytest.mark.parametrize("options", [{}, {"copy": True}, {"writable": True}, {"dtype": "float32"}])
+def test_the_plan_of_each_tensor_is_what_happens(tmp_path: Path, to: str, options: dict[str, bool]) -> None:
+    tensors = {**model(), "odd": np.ones(3, "float32"), "scalar": np.array(1.0, "float32")}
+    weights = zc.load(write(tmp_path / "m.safetensors", tensors), to=to, **options)
+    mapped = zc.convert(weights, "numpy")
+    for name in tensors:
+        (plan,) = weights.explain([name]).leaves.values()
+        if not plan.possible:
+            with pytest.raises(type(plan.error)):
+                weights[name]
+            continue
+        assert plan.zero_copy is zc.shares_memory(mapped[name], weights[name]), (name, str(plan))
+        assert plan.zero_copy is zc.shares_memory(mapped[name], weights.read([name])[name]), (name, str(plan))
+
+
 @pytest.mark.parametrize("to", ["numpy", "torch"])
 def test_aliases_are_at_the_addresses_of_one_mapping(path: str, to: str) -> None:
     weights = zc.load(path, to=to, copy=False)
@@ -343,6 +359,18 @@ def test_targets_and_options_are_checked_before_files_are_opened(path: str) -> N
         zc.load(path, to="tpu")
     with pytest.raises(ValueError, match="copy is True, False or None"):
         zc.load(path, copy=1)
+
+
+def test_the_fix_of_a_refusal_loads_the_array_that_it_names_x(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = write(tmp_path / "x.safetensors", {"x": np.ones((2, 2), dtype_of("bfloat16"))})
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.load(path, to="pyarrow.Tensor")["x"]
+    assert caught.value.remedy.startswith(f"x = zc.load({path!r})['x']; zc.convert(x, ")
+    load, call = caught.value.calls[0].split("; ")
+    names = {"zc": zc}
+    exec(load, names)
+    assert eval(call, names).shape == (2, 2)
 
 
 def test_a_refusal_names_the_tensor_and_the_call(tmp_path: Path) -> None:

@@ -200,6 +200,10 @@ class Weights(Mapping[str, Any]):
                 if path.endswith(_ALIGNED):
                     remedy = f"{_ALIGN.format(path=path)}; or {remedy}"
                 error.with_context(remedy=remedy)
+            elif error.calls:  # they name the array x
+                first = f"x = zc.load({path!r})[{name!r}]; "
+                error.calls = tuple(first + call for call in error.calls)
+                error.with_context(remedy=first + error.remedy)
             raise error.with_context(asked=f"load({path!r}, to={self.to!r})[{name!r}]") from error.__cause__
 
     def _is_read(self, name: str, array: Array) -> bool:
