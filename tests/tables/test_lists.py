@@ -311,12 +311,16 @@ def test_a_value_that_the_elements_cannot_hold_is_refused() -> None:
 
 def test_offsets_that_go_down_are_refused() -> None:
     kind, elements = pa.list_(pa.int64()), [pa.array(range(6))]
-    for offsets in ([0, 4, 2, 6], [0, 2, 0, 2]):
+    # The differences of the last two overflow: all are 2**30, or 2**30 and 2**31 - 1.
+    wrapped = [0, 2**30, -(2**31), -(2**30), 0], [0, 2**30, -(2**30) - 1, 3]
+    for offsets in ([0, 4, 2, 6], [0, 2, 0, 2], *wrapped):
         buffers = [None, pa.py_buffer(np.array(offsets, "i4"))]
-        table = pa.table({"e": pa.ListArray.from_buffers(kind, 3, buffers, children=elements)})
+        column = pa.ListArray.from_buffers(kind, len(offsets) - 1, buffers, children=elements)
         for lists in ("dense", "pad"):
-            with pytest.raises(zc.UnsupportedConversionError, match="offsets go down"):
-                zc.convert(table, "numpy", lists=lists)
+            for x in (column, pa.table({"e": column})):
+                for to in ("numpy", "torch"):
+                    with pytest.raises(zc.UnsupportedConversionError, match="offsets go down"):
+                        zc.convert(x, to, lists=lists)
 
 
 def test_views_outside_the_elements_are_refused() -> None:

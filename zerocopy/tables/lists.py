@@ -54,11 +54,15 @@ REFUSED = Lists()
 
 
 class Rows(NamedTuple):
-    """Where the lists of a column are in its items, of which the first used one is number 0."""
+    """Where the lists of a column are in its items, of which the first used one is number 0.
+
+    `size` is the length of all lists; -1 if they differ.
+    """
 
     starts: Array
     lengths: Array
     items: Column
+    size: int
 
     @property
     def in_order(self) -> bool:
@@ -108,12 +112,19 @@ def rows_of(column: Column) -> Rows:
     else:
         starts, lengths = offsets[:-1], offsets[1:] - offsets[:-1]
         first, stop = int(offsets[0]), int(offsets[-1])  # the importer of the memory has checked these
-    if int(lengths.min()) < 0:
-        row = int((lengths < 0).argmax())
-        raise UnsupportedConversionError(
-            "", f"its offsets go down at [{row + 1}]", _BUILD, code="invalid-offsets"
-        )
-    return Rows(starts - first if first else starts, lengths, column.items(first, stop - first))
+    size = int(lengths[0])
+    is_list = column.field.kind == "list"
+    fits = not is_list or size * len(lengths) == stop - first
+    has_one_length = fits and size >= 0 and bool((lengths == size).all())
+    if not has_one_length:
+        # A difference can overflow, so that offsets that go down have positive lengths.
+        down = offsets[1:] < offsets[:-1] if is_list else lengths < 0
+        if down.any():
+            row = int(down.argmax())
+            why = f"its offsets go down at [{row + 1}]"
+            raise UnsupportedConversionError("", why, _BUILD, code="invalid-offsets")
+    items = column.items(first, stop - first)
+    return Rows(starts - first if first else starts, lengths, items, size if has_one_length else -1)
 
 
 def tensors_of(column: Column, is_inner: bool = False) -> Tensors:
@@ -146,8 +157,8 @@ def _one_length(column: Column, is_outer: bool) -> tuple[int, Column, tuple[Arra
     if not column.length:
         return 0, column.items(0, 0), None
     rows = rows_of(column)
-    size = int(rows.lengths[0])
-    if bool((rows.lengths == size).all()):
+    size = rows.size
+    if size >= 0:
         if column.field is not None and (column.field.kind == "list" or rows.in_order):
             return size, rows.items, None
         if is_outer:
@@ -208,7 +219,7 @@ class Padded:
             rows = rows_of(column)
         else:
             none = np.zeros(0, np.int64)
-            rows = Rows(none, none, column.items(0, 0))
+            rows = Rows(none, none, column.items(0, 0), 0)
         lengths = rows.lengths.astype(np.int64)
         if column.null_count:
             lengths[on_device.fetch(column.mask())] = 0
