@@ -26,6 +26,7 @@ Array = np.ndarray[Any, Any]
 #: column for each of the table's. An exporter raises ValueError for any other table.
 #: ``arrow``: a ``pyarrow.Table`` of numbers without nulls: one chunk per column, unique non-empty
 #: names, no metadata. An exporter raises ValueError for any other table.
+#: ``arrays``: for a table, as an importer: a list of pairs (name, one-dimensional ndarray).
 #: ``native``: with the compiled core, an ``Exporter`` or ``Importer`` (C objects) instead of a function.
 #: ``native_table``: with the compiled core, a ``TableExporter``, through Arrow's C data interface.
 #: ``native_lists``: the same for a column of lists, as a table of it alone; it raises for other columns.
@@ -34,7 +35,7 @@ Array = np.ndarray[Any, Any]
 #: strides, as a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy
 #: capsule``, which orders the producer's work before that of `stream` (DLPack, Python specification).
 FORMS = (
-    *("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "matrix", "arrow"),
+    *("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "matrix", "arrow", "arrays"),
     *("native", "native_table", "native_lists", "handle", "cuda"),
 )
 

@@ -117,6 +117,9 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
             declare_dtypes()  # the conversion may have imported ml_dtypes
         return None if known is NO_ROUTE else known
     try:
+        if type(obj) is dict:
+            route = _dict_route(to, given)
+            return None if route is None else store(route, dict, to, given, before)
         parts = find_parts(obj, to)
         if parts is None:
             return None  # not remembered: a framework can own the type later
@@ -139,6 +142,15 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
         ) from error
     stored = store(NO_ROUTE if route is None else route, type(obj), to, given, before)
     return None if route is None else stored
+
+
+def _dict_route(to: Any, options: Mapping[str, Any]) -> Route | None:
+    """Return the route of dicts of arrays to a table framework, or None; recorded calls have none."""
+    if core is None or options or recording.counters is not None:
+        return None
+    from zerocopy._engine.dict_route import make_route  # it imports pyarrow's part of the tables
+
+    return make_route(to, lambda name: routes_of(name, {}), lambda obj, name: _kept_route(obj, name, {}))
 
 
 def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:

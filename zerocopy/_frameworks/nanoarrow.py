@@ -6,7 +6,7 @@ offset of a sliced struct.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -125,6 +125,22 @@ class Nanoarrow(Framework):
         return unread_table(obj, name, field, read)
 
     # -- target ---------------------------------------------------------------
+
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        if self.form is not None:
+            return {}
+        wrap, arrow = self.module().Array, hub().fast_importers()
+        if "ndarray" not in arrow:
+            return {}  # an old pyarrow, without from_dlpack
+        array, flat = arrow["ndarray"], hub().module().Array
+
+        def ndarray(source: Any) -> Any:
+            values = array(source)
+            if not isinstance(values, flat):
+                raise ValueError("more than one dimension: the slow path decides")
+            return wrap(values)
+
+        return {"ndarray": ndarray, "arrow": wrap}
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()

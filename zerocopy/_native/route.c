@@ -296,8 +296,12 @@ static ALWAYS_INLINE PyObject *
 export_and_deliver(const MemoryRoute *route, PyObject *obj, bool is_counted)
 {
     Memory memory;
+    Outcome before = is_counted ? *current_outcome() : (Outcome){0};
     if (UNLIKELY(route->exporter->run(route->exporter, obj, &memory) < 0)) {
         return NULL;
+    }
+    if (is_counted) { /* without the conversions of a producer's methods */
+        *current_outcome() = before;
     }
     if (route->is_owned) {
         bool unchanged = is_unchanged(&route->delivery, &memory);

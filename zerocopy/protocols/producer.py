@@ -96,7 +96,7 @@ def compiled_exporter(obj: Any) -> Any:
         return core.ArrayExporter(_alias_of_interface)
     # Other instances could have an interface, which comes before the buffer.
     has_attributes = cls.__dictoffset__ != 0 or hasattr(cls, "__getattr__")
-    return None if has_attributes else core.BufferExporter(False)
+    return core.BufferExporter(False) if exports_arrays(obj) and not has_attributes else None
 
 
 def _exchange_api(cls: type) -> Any:

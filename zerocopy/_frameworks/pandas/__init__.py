@@ -39,6 +39,7 @@ from zerocopy._frameworks.pandas.values import (
 from zerocopy.dtype import from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
+from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
 from zerocopy.tables.cells import dense
 from zerocopy.tables.column import Column, Table
@@ -161,7 +162,17 @@ class Pandas(Framework):
             columns = zip(whole.column_names, whole.columns, strict=True)
             return frame({name: arrow(column) for name, column in columns}, copy=False)
 
-        return {"ndarray": ndarray, "arrow": table}
+        def arrays(pairs: list[tuple[str, Array]]) -> Any:
+            for _, array in pairs:
+                numbers = array.dtype.kind in "iuf" and array.dtype.isbuiltin == 1 and array.dtype.isnative
+                if array.ndim != 1 or not (numbers and array.flags.forc and array.flags.aligned):
+                    raise ValueError("not plain numbers: use the slow path")
+            two = [array for _, array in pairs[:2] if array.base is not None]
+            if len(two) == 2 and abs(address(two[0]) - address(two[1])) <= 2 * two[0].nbytes:
+                raise ValueError("they may be columns of one matrix, which becomes one block")
+            return frame(dict(pairs), copy=False)
+
+        return {"ndarray": ndarray, "arrow": table, "arrays": arrays}
 
     # -- target ---------------------------------------------------------------
 
