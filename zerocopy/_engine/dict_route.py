@@ -15,7 +15,9 @@ from zerocopy.tables.hub import NAME as HUB, hub
 Route = Callable[[Any], Any]
 
 
-def make_route(to: Any, routes_of: Callable[[str], Mapping[type, Route]], keep: Route) -> Route | None:
+def make_route(
+    to: Any, routes_of: Callable[[str], Mapping[type, Route]], keep: Callable[[Any, str], Route]
+) -> Route | None:
     """Return the route of dicts to a target, or None if it has no such tables.
 
     Parameters
