@@ -394,3 +394,23 @@ def test_a_type_of_ml_dtypes_without_it_names_the_package(path: str, monkeypatch
     monkeypatch.setattr(file, "to_numpy", lambda dtype: None if dtype.name == "bfloat16" else to_numpy(dtype))
     with pytest.raises(zc.FrameworkNotInstalledError, match="pip install ml_dtypes"):
         zc.load(path)
+
+
+def test_a_recording_counts_the_bytes_that_are_copied_and_why(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    path = write(
+        tmp_path / "m.safetensors",
+        {"a": np.ones(16, "f4"), "odd": np.ones(3, "f4"), "b": np.ones(8, "f4")},
+        multiple=64,
+    )
+    weights = zc.load(path, to="jax")
+    plan = weights.explain()
+    assert plan.copied_bytes == 32
+    with zc.monitor.record() as recording:
+        weights.read()
+    rows = recording.rows
+    assert sum(row.copied_bytes for row in rows) == 32
+    assert sum(row.aliased_bytes for row in rows) == plan.aliased_bytes == 76
+    assert {row.file for row in rows} == {__file__}
+    (copied,) = [row for row in rows if row.copied_bytes]
+    assert copied.why.startswith("JAX requires memory aligned to 64 bytes")

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
+from zerocopy._engine import recording
 from zerocopy._engine.convert import convert
 from zerocopy._engine.explain import explain
 from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
@@ -209,6 +210,9 @@ class Weights(Mapping[str, Any]):
     def _is_read(self, name: str, array: Array) -> bool:
         """Whether a tensor is read into a block, because the target would copy it from the mapping."""
         tensor, options = self.tensors[name], self._options
+        # A recording counts the copies that `convert` makes, with their reasons.
+        if recording.counters is not None:
+            return False
         if tensor.offset < 0 or not array.size or options.get("copy") is False or "dtype" in options:
             return False
         key = (array.dtype, address(array) % ALIGNMENT, array.ndim > 0, tensor.order)
