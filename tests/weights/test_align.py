@@ -64,6 +64,15 @@ def test_the_copy_has_the_same_tensors_at_multiples_of_64_bytes(tmp_path: Path, 
     assert all(leaf.zero_copy or at == "['none']" for at, leaf in weights.explain(model()).leaves.items())
 
 
+@pytest.mark.parametrize("to", ["jax", "tensorflow"])
+def test_frameworks_that_need_alignment_alias_the_copy(tmp_path: Path, to: str) -> None:
+    path, output = write(tmp_path / "m.safetensors", odd()), str(tmp_path / "n.safetensors")
+    align(path, output, pad=True)
+    weights = zc.load(output, to=to, copy=False)
+    for name, tensor in weights.read([*model(), "scale", "half"]).items():
+        assert zc.convert(tensor, "numpy").tobytes() == odd()[name].tobytes()
+
+
 def test_the_library_reads_the_copy(tmp_path: Path) -> None:
     library = pytest.importorskip("safetensors.numpy")
     path = write(tmp_path / "m.safetensors", {name: a for name, a in odd().items() if name != "half"})

@@ -102,6 +102,17 @@ def test_generated_files_are_read_or_refused(tmp_path: Path) -> None:
     assert valid < 1000
 
 
+def test_generated_indexes_are_read_or_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"m-{name}.safetensors").write_bytes(safetensors_bytes({name: np.arange(3)}))
+    places = {name: f"m-{name}.safetensors" for name in ("a", "b")}
+    original = json.dumps({"metadata": {"total_size": 48}, "weight_map": places}).encode()
+    path = tmp_path / "m.index.json"
+    for (seed,) in sampled(20, range(2000)):
+        path.write_bytes(mutated(original, seed))
+        check(path)
+
+
 def test_booleans_have_bytes_0_and_1(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(file_of({"x": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}}, b"\1\2"))
@@ -123,6 +134,19 @@ def test_paths_that_are_not_files_of_weights_are_refused(tmp_path: Path, case: s
     with pytest.raises(zc.ReadError) as caught:
         zc.load(given)
     assert caught.value.remedy
+
+
+def test_a_limit_of_the_system_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import errno
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(file_of({}))
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(zc.ReadError, match="ulimit -n"):
+        zc.load(path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads all files")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 import os
@@ -102,7 +103,10 @@ class WeightFile:
             if isinstance(error, ReadError):
                 raise
             why = f"opening it raised {type(error).__name__}: {error}"
-            raise self.error(why, "pass the path of a file that this process can read") from error
+            fix = "pass the path of a file that this process can read"
+            if getattr(error, "errno", 0) in (errno.EMFILE, errno.ENFILE):
+                fix = "raise the limit with ulimit -n, or drop other results of load"
+            raise self.error(why, fix) from error
         weakref.finalize(self, os.close, self._fd).atexit = False
         status = os.fstat(self._fd)
         self.size: int = status.st_size
