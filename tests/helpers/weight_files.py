@@ -132,7 +132,6 @@ def check(path: Path) -> bool:
         weights = zc.load(path, to="numpy")
         read = weights.read()
     except zc.ReadError as error:
-        assert os.path.dirname(error.file) == os.path.dirname(path) or "\0" in error.file
         return not str(error)
     for name, array in read.items():
         tensor = weights.tensors[name]
