@@ -9,6 +9,7 @@ import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from helpers.weight_files import NAMES, dtype_of, model, write
 
 import zerocopy as zc
 from zerocopy.protocols.array_interface import address
-from zerocopy.weights import block
+from zerocopy.weights import block, file
 
 TARGETS = ("numpy", "torch", "jax", "tensorflow")
 
@@ -250,6 +251,28 @@ def test_a_pickle_names_the_file(path: str) -> None:
     assert restored.explain().copied_bytes == restored.nbytes
 
 
+def test_a_pickle_of_a_relative_path_is_opened_in_another_folder(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(os.path.dirname(path))
+    data = pickle.dumps(zc.load(os.path.basename(path)))
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert list(pickle.loads(data)) == list(model())
+
+
+def test_a_descriptor_that_the_program_closed_is_a_read_error(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(fd: int) -> os.stat_result:
+        raise OSError(9, "Bad file descriptor")
+
+    weights = zc.load(path)
+    monkeypatch.setattr(file, "os", SimpleNamespace(fstat=closed))
+    with pytest.raises(zc.ReadError, match="Bad file descriptor"):
+        weights["layer.bias"]
+
+
 def test_several_files_are_one_mapping(tmp_path: Path) -> None:
     first = write(tmp_path / "1.safetensors", {"a": np.ones(3)}, metadata={"x": "1"})
     second = write(tmp_path / "2.safetensors", {"b": np.zeros(2)})
@@ -388,8 +411,6 @@ def test_a_module_is_a_target_and_its_name_is_in_the_pickle(path: str) -> None:
 
 
 def test_a_type_of_ml_dtypes_without_it_names_the_package(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from zerocopy.weights import file
-
     to_numpy = file.to_numpy
     monkeypatch.setattr(file, "to_numpy", lambda dtype: None if dtype.name == "bfloat16" else to_numpy(dtype))
     with pytest.raises(zc.FrameworkNotInstalledError, match="pip install ml_dtypes"):

@@ -125,7 +125,10 @@ class WeightFile:
 
         Reading a page of a mapping past the end of its file would end the process (SIGBUS).
         """
-        status = os.fstat(self._fd)
+        try:
+            status = os.fstat(self._fd)
+        except OSError as error:  # a network disk is gone, or the program has closed all descriptors
+            raise self.error(f"the open file raised {error}", "load it again", "changed-file") from error
         if (status.st_size, status.st_mtime_ns) != (self.size, self._changed):
             why = f"the file was changed after it was opened: it had {self.size:,} bytes, and has "
             why += f"{status.st_size:,}"

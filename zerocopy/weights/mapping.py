@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -167,7 +168,8 @@ class Weights(Mapping[str, Any]):
         return self._arrays(None)
 
     def __reduce__(self) -> Any:
-        return self._reload, (self._paths, self.to, self._options)
+        paths = [os.path.abspath(path) for path in self._paths]  # of any working directory
+        return self._reload, (paths, self.to, self._options)
 
     def __repr__(self) -> str:
         return printable(f"<zerocopy.Weights: {self._summary(self._sources)}, to={self.to!r}>")
