@@ -11,8 +11,7 @@ import stat
 import sys
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +37,7 @@ if sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64"):
 DAMAGED = "download or write the file again; it is damaged, cut off or not of this format"
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
+class Tensor(NamedTuple):
     """The place and type of one tensor in a file.
 
     Attributes
@@ -57,6 +55,10 @@ class Tensor:
         an array of uint8 with the stored bytes.
     packed_shape : tuple of int
         The shape in elements of the type `packed`.
+    order : str
+        ``"F"`` for an array of NumPy in column-major order, else ``"C"``.
+    read : callable or None
+        Reads compressed bytes.
 
     Examples
     --------
@@ -72,9 +74,8 @@ class Tensor:
     offset: int
     packed: str = ""
     packed_shape: tuple[int, ...] = ()
-    order: str = field(default="C", repr=False)
-    #: Reads compressed bytes.
-    read: Callable[[], Array] | None = field(default=None, repr=False, compare=False)
+    order: str = "C"
+    read: Callable[[], Array] | None = None
 
     @property
     def nbytes(self) -> int:

@@ -110,7 +110,7 @@ def load_paths(paths: Sequence[str], to: Any, options: dict[str, Any]) -> Weight
                 raise file.error(why, "load the files separately", "duplicate-names")
             sources[tensor.name] = (file, tensor)
         metadata.update(own)
-    return Weights(list(sources.values()), metadata, to, options, paths, load_paths)
+    return Weights(sources, metadata, to, options, paths, load_paths)
 
 
 _Sources = tuple[list[tuple[WeightFile, Tensor]], dict[str, Any]]

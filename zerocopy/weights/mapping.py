@@ -52,15 +52,15 @@ class Weights(Mapping[str, Any]):
 
     def __init__(
         self,
-        sources: Sequence[tuple[WeightFile, Tensor]],
+        sources: dict[str, tuple[WeightFile, Tensor]],
         metadata: Mapping[str, Any],
         to: Any,
         options: Mapping[str, Any],
         paths: Sequence[str],
         reload: Callable[..., Weights],
     ) -> None:
-        self._sources = {tensor.name: (file, tensor) for file, tensor in sources}
-        self.tensors: Mapping[str, Tensor] = MappingProxyType({t.name: t for _, t in sources})
+        self._sources = sources
+        self.tensors: Mapping[str, Tensor] = MappingProxyType({n: t for n, (_, t) in sources.items()})
         self.metadata: dict[str, Any] = dict(metadata)
         self.to: Any = to
         self._options, self._paths, self._reload = dict(options), tuple(paths), reload
