@@ -31,6 +31,8 @@ def serve() -> dict:
     for name in MODULES:
         if importlib.util.find_spec(name.partition(".")[0]) is not None:
             importlib.import_module(name)
+    if "polars" in sys.modules and sys.modules["polars"].__version__.startswith("2.0."):
+        atexit._clear()  # in a forked child, the exit handler of polars 2.0.0 never returns
     gc.collect()
     # The frameworks' objects are never freed: at the end, some of them would close standard output.
     for obj in gc.get_objects():
