@@ -49,6 +49,7 @@ def assert_same(path: str, other: str) -> None:
 
 @pytest.mark.parametrize("pad", [False, True])
 def test_the_copy_has_the_same_tensors_at_multiples_of_64_bytes(tmp_path: Path, pad: bool) -> None:
+    pytest.importorskip("jax")
     path = write(tmp_path / "m.safetensors", odd(), metadata={"format": "pt"})
     output = str(tmp_path / "n.safetensors")
     report = align(path, output, pad)
@@ -115,6 +116,7 @@ def test_the_command_names_the_copy_and_counts_tensors(tmp_path: Path) -> None:
 
 
 def test_the_shards_of_an_index_are_aligned_into_a_folder(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
     write(tmp_path / "1.safetensors", {"a": np.ones(16)})
     write(tmp_path / "2.safetensors", {"b": np.ones(16)})
     index = tmp_path / "m.safetensors.index.json"

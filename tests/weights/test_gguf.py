@@ -63,6 +63,7 @@ def test_metadata_are_python_values(tmp_path: Path) -> None:
 
 
 def test_quantized_tensors_name_their_type(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     path = tmp_path / "m.gguf"
     path.write_bytes(model())
     weights = zc.load(path, to="torch")
@@ -75,6 +76,7 @@ def test_quantized_tensors_name_their_type(tmp_path: Path) -> None:
 
 
 def test_a_file_with_an_alignment_of_64_is_aliased_by_jax(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
     path = tmp_path / "m.gguf"
     tensors = {name: ((2, 3), TYPES["float32"], array_of("float32").tobytes()) for name in "ab"}
     path.write_bytes(gguf_bytes(tensors, {"general.alignment": number(4, "I", 64)}, 64))
@@ -84,6 +86,7 @@ def test_a_file_with_an_alignment_of_64_is_aliased_by_jax(tmp_path: Path) -> Non
 
 
 def test_big_endian_files_have_swapped_arrays(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     path = tmp_path / "m.gguf"
     content = array_of("float32").astype(">f4").tobytes()
     path.write_bytes(gguf_bytes({"x": ((2, 3), 0, content)}, order=">"))

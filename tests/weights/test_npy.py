@@ -55,6 +55,7 @@ def test_stored_members_alias_and_compressed_ones_are_read(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_an_npy_file_has_one_array_with_the_name_of_the_file(tmp_path: Path, order: Any) -> None:
+    pytest.importorskip("jax")
     expected = np.array(np.arange(6.0).reshape(2, 3), order=order)
     np.save(tmp_path / "emb.npy", expected)
     weights = zc.load(tmp_path / "emb.npy", to="jax", dtype="float32")
@@ -66,6 +67,7 @@ def test_an_npy_file_has_one_array_with_the_name_of_the_file(tmp_path: Path, ord
 
 
 def test_an_aligned_npy_file_is_aliased_by_jax(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
     np.save(tmp_path / "x.npy", np.arange(16, dtype="f4"))  # NumPy aligns the array to 64 bytes
     weights = zc.load(tmp_path / "x.npy", to="jax", copy=False)
     assert zc.shares_memory(weights, weights["x"])

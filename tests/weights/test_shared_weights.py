@@ -49,6 +49,7 @@ def test_readers_get_a_dict_of_aliases(tmp_path: Path, tensors, to: str) -> None
 
 
 def test_results_of_one_process_share_memory(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     shared = zc.share(zc.load(write(tmp_path / "m.safetensors", large())))
     assert zc.shares_memory(shared, zc.convert(shared, "torch"))
     assert not zc.convert(shared, "numpy")["big"].flags.writeable
