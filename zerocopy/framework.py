@@ -68,7 +68,8 @@ class Framework:
         The import name, which ``to=`` takes; other names that people write, such as ``"np"``, for which an
         error suggests `name`.
     kind : str
-        ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays.
+        ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays,
+        ``"source"`` for objects that are converted, of a library that is neither a target nor listed.
     types : tuple of str
         Attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
     forms : tuple of str

@@ -126,7 +126,7 @@ def register(framework: Framework) -> None:
     Parameters
     ----------
     framework : Framework
-        An instance of a subclass; ``to=`` then takes its ``name``.
+        An instance of a subclass; ``to=`` then takes its ``name``, unless its ``kind`` is ``"source"``.
 
     Raises
     ------
@@ -149,13 +149,6 @@ def register(framework: Framework) -> None:
         clear()
 
 
-def add_source(framework: Framework) -> None:
-    """Add a framework whose objects are converted, and which is neither a target nor listed."""
-    with _lock:
-        for root in framework.root_modules:
-            _by_root.setdefault(root, []).append(framework)
-
-
 def on_change(clear: Any) -> None:
     """Call `clear` whenever a framework is added or replaced, to drop cached routes."""
     _listeners.append(clear)
@@ -168,10 +161,13 @@ def _add(framework: Framework) -> None:
             if old in owners:
                 owners.remove(old)
     for root in framework.root_modules or (framework.name,):
-        _by_root.setdefault(root, []).append(framework)
+        owners = _by_root.setdefault(root, [])
+        if framework not in owners:
+            owners.append(framework)
     # Last, because a forked child continues with the tables as they are: a framework that `_known`
     # lacks is loaded again.
-    _known[framework.name] = framework
+    if framework.kind != "source":
+        _known[framework.name] = framework
     _by_type.clear()
     _by_lasting_type.clear()
     _variants.clear()
@@ -301,6 +297,12 @@ def by_type(cls: type) -> Framework | None:
     if framework is not None:
         (_by_lasting_type if _lasts(cls) else _by_type)[cls] = framework
     return framework
+
+
+def target_of(cls: type) -> Framework | None:
+    """Return the framework that owns a type, if it is a target."""
+    framework = by_type(cls)
+    return None if framework is None or framework.kind == "source" else framework
 
 
 def _lasts(cls: type) -> bool:

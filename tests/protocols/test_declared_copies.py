@@ -119,22 +119,6 @@ def test_booleans_of_one_bit_values_are_aliased() -> None:
     assert y.tolist() == [True, True, True]
 
 
-def test_images_of_pillow() -> None:
-    image = pytest.importorskip("PIL.Image").new("1", (16, 2), 1)
-    plan = zc.explain(image, to="numpy")
-    assert plan.copied_bytes == 32
-    result = zc.convert(image, to="numpy")
-    assert result.view(np.uint8).max() == 1
-    grey = pytest.importorskip("PIL.Image").new("L", (16, 2), 200)
-    plan = zc.explain(grey, to="torch") if _has("torch") else zc.explain(grey, to="numpy")
-    assert "copy" in plan.reasons[0].why
-    for x, values in ((grey, [[200] * 16] * 2), (image, [[True] * 16] * 2)):
-        with pytest.raises(zc.CopyRequiredError) as caught:
-            zc.convert(x, to="numpy", copy=False)
-        assert pasted(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}).tolist() == values
-        assert zc.convert(x, to="numpy").tolist() == values
-
-
 def test_datasets_of_h5py_and_zarr(tmp_path) -> None:
     h5py, values = pytest.importorskip("h5py"), np.arange(6.0).reshape(2, 3)
     with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -152,19 +136,3 @@ def _check_declared_copy(x: object, values: np.ndarray) -> None:
         zc.convert(x, to="numpy", copy=False)
     np.testing.assert_array_equal(pasted(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}), values)
     np.testing.assert_array_equal(zc.convert(x, to="numpy"), values)
-
-
-def _has(name: str) -> bool:
-    return zc.frameworks()[name].installed
-
-
-@pytest.mark.parametrize("copy", [None, True])
-@pytest.mark.parametrize("mode", ["L", "RGB", "1", "F"])
-def test_images_of_pillow_can_be_written_to(mode: str, copy: bool | None) -> None:
-    """Their interface exports bytes, which are read-only."""
-    image = pytest.importorskip("PIL.Image").new(mode, (3, 2))
-    result = zc.convert(image, "numpy", writable=True, copy=copy)
-    assert result.flags.writeable
-    result[...] = 1
-    assert result.all()
-    assert not np.asarray(image).any()

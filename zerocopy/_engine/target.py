@@ -61,8 +61,8 @@ def of_object(to: Any, obj: Any, options: Mapping[str, Any]) -> tuple[Any, dict[
     UnknownFrameworkError
         No framework has such objects, or the arguments were swapped.
     """
-    framework = registry.by_type(type(to))
-    if framework is None or registry.find(framework.name) is None or (is_named(obj) and _find(obj)):
+    framework = registry.target_of(type(to))
+    if framework is None or (is_named(obj) and _find(obj)):
         raise _not_a_target(to, obj)
     own = _of_type(type(to))
     # The type of a table selects one of several forms. A tensor's name reuses the routes of ``to="torch"``.
@@ -172,7 +172,7 @@ def _of_type(cls: type) -> Framework | None:
 def _owner(cls: type) -> Framework | None:
     """Return the framework of a type, if it is imported: a type that a user passes exists."""
     for framework in registry.by_root(cls):
-        if framework.name not in sys.modules:
+        if framework.kind == "source" or framework.name not in sys.modules:
             continue
         try:
             if framework.owns(cls):

@@ -85,7 +85,7 @@ def to_frames(obj: Any) -> Frames:
     True
     """
     cls = type(obj)
-    framework = registry.by_type(cls)
+    framework = registry.target_of(cls)
     if framework is not None and not framework.tables:
         return _array(obj, framework)
     with translated_errors(lambda: _asked(obj)):

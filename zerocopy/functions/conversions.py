@@ -215,7 +215,7 @@ class Conversions:
             return UNCHANGED
         if self.returns != "same":
             return ResultConversion(self.returns, self.back_options)
-        caller = framework_of(type(leaves[0].array)) if leaves else None
+        caller = registry.target_of(type(leaves[0].array)) if leaves else None
         if caller is None:
             return UNCHANGED
         leaf = leaves[0]
@@ -239,7 +239,7 @@ class Conversions:
             return UNCHANGED
         if self.returns != "same":
             return ResultConversion(self.returns, self.back_options)
-        caller = framework_of(cls)
+        caller = registry.target_of(cls)
         if caller is None or caller.name == self.target.name.partition(".")[0]:
             return UNCHANGED
         return ResultConversion(caller.name, self.back_options)
@@ -379,15 +379,9 @@ def _is_number(array: Any) -> bool:
     return getattr(array, "shape", None) == ()
 
 
-def framework_of(cls: type) -> Framework | None:
-    """Return the framework that owns a type, if it is a target of ``convert``."""
-    framework = registry.by_type(cls)
-    return None if framework is None or registry.find(framework.name) is None else framework
-
-
 def has_labels(cls: type) -> bool:
     """Whether objects of a type can have labels: those of frameworks with tables."""
-    framework = framework_of(cls)
+    framework = registry.target_of(cls)
     return framework is not None and framework.tables
 
 

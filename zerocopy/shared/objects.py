@@ -214,6 +214,7 @@ class SharedFramework(Framework):
     """Makes `Shared` objects sources of ``convert``, ``explain`` and ``view``; it is not a target."""
 
     name = "zerocopy"
+    kind = "source"
     root_modules: tuple[str, ...] = ("zerocopy",)
 
     def owns(self, cls: type) -> bool:
@@ -237,4 +238,4 @@ class SharedFramework(Framework):
         return {"handle": cls.__zerocopy_open__}  # type: ignore[attr-defined]
 
 
-registry.add_source(SharedFramework())
+registry.register(SharedFramework())

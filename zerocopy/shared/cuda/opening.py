@@ -159,6 +159,7 @@ class OpenedArrays(Framework):
     """Makes opened arrays sources of ``convert``, with the types that the interface lacks."""
 
     name = "zerocopy.cuda"
+    kind = "source"
     root_modules: tuple[str, ...] = ("zerocopy",)
 
     def owns(self, cls: type) -> bool:
@@ -170,7 +171,7 @@ class OpenedArrays(Framework):
         return source
 
 
-registry.add_source(OpenedArrays())
+registry.register(OpenedArrays())
 
 
 def _not_on_host() -> Any:
