@@ -240,6 +240,7 @@ def test_exceptions_are_those_of_the_framework() -> None:
         "np.array([None])",
     ],
 )
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of Python 3.13, for torch
 def test_arguments_of_any_type(argument: str) -> None:
     """Generators, unhashable objects and those that raise are passed on: the outcome is the same."""
 

@@ -386,24 +386,25 @@ def test_a_broker_of_another_user_is_not_asked(folder: bool, monkeypatch: pytest
     try:
         if folder:
             monkeypatch.setenv("ZEROCOPY_BROKER", str(place))
-        location = zc.share(X).handle.location._replace(broker=5)
+        location = zc.share(X).handle.location
         down, up, asked = os.pipe(), os.pipe(), os.pipe()
         child = os.fork()
         if not child:
             os.setresuid(65534, 65534, 65534)
-            with bound(broker_address(host_id(), 5, str(place) if folder else None)) as listener:
+            with bound(broker_address(host_id(), os.getpid(), str(place) if folder else None)) as listener:
                 os.write(up[1], b"x")
                 os.read(down[0], 1)
                 listener.setblocking(False)
                 peer, _ = listener.accept()
                 os.write(asked[1], b"+" + peer.recv(100))
             os._exit(0)
-        os.read(up[0], 1)
-        assert request_segment(location) is None
+        os.close(up[1])
+        assert os.read(up[0], 1) == b"x"  # nothing, if the child has failed
+        assert request_segment(location._replace(broker=child)) is None
         os.write(down[1], b"x")
         assert os.read(asked[0], 100) == b"+"  # it connected, and sent nothing
         assert os.waitpid(child, 0)[1] == 0
-        for fd in (*down, *up, *asked):
+        for fd in (*down, up[0], *asked):
             os.close(fd)
     finally:
         shutil.rmtree(place)
