@@ -311,6 +311,19 @@ def test_interface_over_one_buffer_is_aliased() -> None:
     assert zc.shares_memory(source, zc.convert(source, "numpy"))
 
 
+def test_fix_for_a_umat_of_opencv() -> None:
+    class UMat:
+        def get(self) -> np.ndarray:
+            return VALUES
+
+        def isSubmatrix(self) -> bool:
+            return False
+
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.convert(UMat(), "numpy")
+    assert caught.value.calls == ('zc.convert(x.get(), "numpy")',)
+
+
 def test_sequence_names_its_values() -> None:
     class Rows:
         def __len__(self) -> int:

@@ -272,6 +272,8 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
         remedy, fixes = "", (read,)
     elif hasattr(type(obj), "state_dict") and hasattr(type(obj), "named_parameters"):  # a torch.nn.Module
         remedy, fixes = "", (Fix("{x}.state_dict()", "converts its parameters as a dict"),)
+    elif hasattr(type(obj), "isSubmatrix"):  # cv2.UMat, which may be on a device of OpenCL
+        remedy, fixes = "", (Fix("{x}.get()", "copies it to a numpy.ndarray"),)
     elif hasattr(type(obj), "keys"):  # groups in files
         item = "[name]" if hasattr(type(obj), "__getitem__") else ".get_tensor(name)"  # safetensors.safe_open
         remedy, fixes = "", (Fix(f"{{{{name: {{x}}{item} for name in {{x}}.keys()}}}}"),)
