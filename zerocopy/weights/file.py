@@ -6,9 +6,7 @@ import errno
 import math
 import mmap
 import os
-import platform
 import stat
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,6 +18,7 @@ from zerocopy import forks
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.errors import FrameworkNotInstalledError
 from zerocopy.loading.errors import ReadError
+from zerocopy.protocols.private_map import private_map
 
 Array = NDArray[Any]
 
@@ -28,11 +27,6 @@ MAX_HEADER = 100_000_000
 #: NumPy 1 has arrays of at most 32 dimensions.
 _MAX_NDIM = 32
 _MAX_BYTES = 1 << 62
-#: mmap(2): a private mapping does not reserve memory for all of its pages, so that a file can exceed the
-#: memory of the machine. Python has the constant since 3.13.
-_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0)
-if sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64"):
-    _NO_RESERVE = _NO_RESERVE or 0x4000
 
 DAMAGED = "download or write the file again; it is damaged, cut off or not of this format"
 
@@ -181,10 +175,7 @@ class WeightFile:
 
     def _new_map(self) -> mmap.mmap:
         try:
-            if not _NO_RESERVE:
-                return mmap.mmap(self._fd, self.size, access=mmap.ACCESS_COPY)
-            flags, access = mmap.MAP_PRIVATE | _NO_RESERVE, mmap.PROT_READ | mmap.PROT_WRITE
-            return mmap.mmap(self._fd, self.size, flags, access)
+            return private_map(self._fd, self.size)
         except (OSError, ValueError) as error:
             fix = "raise the limit with ulimit -v, or copy the file to a local disk"
             raise self.error(f"the system does not map it: {error}", fix) from error
