@@ -69,7 +69,7 @@ def corrupt(path: str, row_group: int) -> None:
         ("zero.npy", "unreadable-file", "the file is empty: 0 bytes"),
         ("text.parquet", "unreadable-file", "Parquet magic bytes not found"),
         ("text.feather", "unreadable-file", "pyarrow raised"),
-        ("text.npz", "unreadable-file", "File is not a zip file"),
+        ("text.npz", "unreadable-file", "it begins as text"),
         ("short.parquet", "unreadable-file", "Parquet"),
         ("objects.npy", "unreadable-file", "has Python objects"),
         ("mixed", "several-formats", "csv, parquet"),

@@ -106,7 +106,7 @@ def test_the_command_names_the_copy_and_counts_tensors(tmp_path: Path) -> None:
     result = invoke(path)
     copy = tmp_path / "m.aligned.safetensors"
     assert result.exit_code == 0
-    assert result.output.startswith(f"{copy}: 5 of 8 tensors start at a multiple of 64 bytes (")
+    assert result.output.startswith(f"{copy}:\n  5 of 8 tensors start at a multiple of 64 bytes (")
     assert "21 B do not: --pad aligns them" in result.output
     assert_same(path, str(copy))
     again = invoke(path)
@@ -163,3 +163,9 @@ def test_a_copy_that_differs_is_removed(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(zc.ReadError, match="the aligned copy differs in the tensor"):
         align(path, str(tmp_path / "n.safetensors"))
     assert os.listdir(tmp_path) == ["m.safetensors"]
+
+
+def test_a_folder_that_does_not_exist_is_named_without_a_temporary_name(tmp_path: Path) -> None:
+    result = invoke(write(tmp_path / "m.safetensors", odd()), "-o", tmp_path / "none" / "x")
+    assert result.exit_code == 1
+    assert f"pass -o with an existing folder that you can write to: '{tmp_path}/none/x'" in result.output

@@ -23,7 +23,9 @@ _SUFFIX = ".safetensors"
     help="The copy, or a folder for the copies of several files. Default: FILE.aligned.safetensors.",
 )
 @click.option(
-    "--pad", is_flag=True, help="Fill gaps with tensors named zerocopy.padding.N, so that all start so."
+    "--pad",
+    is_flag=True,
+    help="Align all tensors: tensors of zeros, named zerocopy.padding.N, fill the gaps between them.",
 )
 @click.option("--force", is_flag=True, help="Replace existing files.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
@@ -45,7 +47,7 @@ def align(output: str | None, pad: bool, force: bool, files: tuple[str, ...]) ->
                     printable(f"{target} exists; pass --force to replace it, or -o with another name")
                 )
         for path, target in pairs:
-            click.echo(printable(f"{target}: {_text(align_file(path, target, pad))}"))
+            click.echo(f"{printable(target)}:\n  {_text(align_file(path, target, pad))}")
         for path, target in pairs_of_indexes:
             if os.path.abspath(path) != os.path.abspath(target):
                 shutil.copyfile(path, target)
@@ -69,4 +71,4 @@ def _text(report: Alignment) -> str:
     text = f"{report.after:,} of {report.tensors:,} tensors start at a multiple of 64 bytes"
     text += f" ({report.before:,} before)"
     rest = report.nbytes - report.aligned_bytes
-    return text + (f"; {format_bytes(rest)} do not: --pad aligns them" if rest else "")
+    return text + (f"\n  {format_bytes(rest)} do not: --pad aligns them" if rest else "")

@@ -132,7 +132,8 @@ class ZeroCopyError(Exception):
         self, asked: str, why: str, remedy: str = "", *, code: str = "", fixes: Sequence[Fix] = ()
     ) -> None:
         remedy = remedy or "; or ".join(map(str, fixes))
-        super().__init__(asked, why, remedy)
+        # OSError's __init__ would take the parts as errno, strerror and filename.
+        Exception.__init__(self, asked, why, remedy)
         self.asked: str = asked
         self.why: str = why
         self.remedy: str = remedy

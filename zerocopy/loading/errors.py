@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno as codes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.exporter_errors import is_error
@@ -39,17 +41,25 @@ class ReadError(ZeroCopyError, OSError):
     row_group : int or None
         Number of the row group in the file; None for the whole file.
 
+    Notes
+    -----
+    A file that does not exist raises `MissingFileError`, which is also a `FileNotFoundError`.
+
     Examples
     --------
     >>> import zerocopy as zc
     >>> zc.loader("missing.parquet", to="numpy", batch=2)
     Traceback (most recent call last):
         ...
-    zerocopy.loading.errors.ReadError: loader('missing.parquet'): the file does not exist.
+    zerocopy.loading.errors.MissingFileError: loader('missing.parquet'): the file does not exist.
       To fix: pass an existing path, a glob such as "data/*.parquet", or a URL
     """
 
     code = "unreadable-file"
+    # Attributes of Python: a pickle of the error lacks those of OSError.
+    errno: int | None = None
+    strerror: str | None = None
+    filename: Any = None
 
     def __init__(
         self,
@@ -62,8 +72,26 @@ class ReadError(ZeroCopyError, OSError):
         row_group: int | None = None,
     ) -> None:
         super().__init__(asked, why, remedy, code=code)
+        self.strerror, self.filename = why, file or None
         self.file = file
         self.row_group = row_group
+
+
+class MissingFileError(ReadError, FileNotFoundError):
+    """A file does not exist, or no file matches a pattern.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> try:
+    ...     zc.load("missing.safetensors")
+    ... except FileNotFoundError as error:
+    ...     print(error.filename)
+    missing.safetensors
+    """
+
+    code = "missing-file"
+    errno = codes.ENOENT
 
 
 @contextmanager

@@ -68,7 +68,11 @@ def align(path: str, output: str, pad: bool = False) -> Alignment:
     ordered = sorted(tensors, key=_order)
     entries = _entries(original, ordered, pad)
     folder, name = os.path.split(output)
-    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder or ".")
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder or ".")
+    except OSError as error:  # its text has the temporary name
+        why = f"{error.strerror}; pass -o with an existing folder that you can write to"
+        raise OSError(error.errno, why, output) from error
     try:
         with os.fdopen(handle, "wb") as file:
             _write(file, original, ordered, entries, metadata)

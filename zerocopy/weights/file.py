@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import math
 import mmap
 import os
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from zerocopy import forks
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.errors import FrameworkNotInstalledError
-from zerocopy.loading.errors import ReadError
+from zerocopy.loading.errors import MissingFileError, ReadError
 from zerocopy.protocols.private_map import private_map
 
 Array = NDArray[Any]
@@ -93,7 +94,9 @@ class WeightFile:
             self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
         except FileNotFoundError as error:
             fix = "pass the path of an existing file"
-            raise self.error("the file does not exist", fix, "missing-file") from error
+            if glob.has_magic(path):
+                fix = f"pass the paths that a pattern matches: zc.load(sorted(glob.glob({path!r})))"
+            raise MissingFileError(self.asked, "the file does not exist", fix, file=path) from error
         except (OSError, ValueError) as error:
             if isinstance(error, ReadError):
                 raise
@@ -113,7 +116,12 @@ class WeightFile:
 
     def error(self, why: str, fix: str = DAMAGED, code: str = "") -> ReadError:
         """Return the error for this file."""
-        return ReadError(f"load({self.path!r})", why, fix, code=code, file=self.path)
+        return ReadError(self.asked, why, fix, code=code, file=self.path)
+
+    @property
+    def asked(self) -> str:
+        """The call, for errors."""
+        return f"load({self.path!r})"
 
     def check(self) -> None:
         """Raise `ReadError` if the file was changed or cut off since it was opened.

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.weights.file import MAX_HEADER, Tensor, WeightFile, check_shape, element_type, packed_shape
+from zerocopy.weights.mistaken import not_of_format
 
 _PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64"}
 _PLAIN[30] = "bfloat16"
@@ -64,7 +65,7 @@ def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
     """
     header = _Header(file)
     if header.take(4) != b"GGUF":
-        raise file.error("it does not start with GGUF")
+        raise not_of_format(file, "a GGUF file", "it does not start with GGUF")
     version = header.number("I")
     if version > 0xFFFF:  # of a machine with the other byte order
         header.order = ">"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
 from zerocopy._engine.options import Target, check_options
 from zerocopy._engine.target import resolve
+from zerocopy.errors import UnsupportedConversionError
 from zerocopy.errors.tracebacks import public
-from zerocopy.loading.errors import ReadError
+from zerocopy.loading.errors import MissingFileError, ReadError
+from zerocopy.source import type_name
 from zerocopy.weights import gguf, npy, safetensors
 from zerocopy.weights.file import MAX_HEADER, Tensor, WeightFile
 from zerocopy.weights.mapping import Weights
@@ -62,8 +64,12 @@ def load(
 
     Raises
     ------
+    MissingFileError
+        A file does not exist; it is also a FileNotFoundError.
+    UnsupportedConversionError
+        `path` is not a path or a sequence of paths; it is also a TypeError.
     ReadError
-        A file does not exist, is not of a known format, or has an invalid header.
+        A file is not of a known format, or has an invalid header.
     UnknownFrameworkError
         `to` is not a known framework.
     FrameworkNotInstalledError
@@ -87,8 +93,22 @@ def load(
     array([0., 1., 2.])
     """
     options = {"device": device, "copy": copy, "stream": stream, "writable": writable, "dtype": dtype}
-    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    return load_paths([os.fspath(each) for each in paths], to, check_options("load", options))
+    return load_paths(_paths(path), to, check_options("load", options))
+
+
+def _paths(given: Any) -> list[str]:
+    """Return the paths that a caller passed as one or several."""
+    # An open file can be iterated over too.
+    is_one = isinstance(given, (str, os.PathLike)) or hasattr(given, "read")
+    paths = list(given) if isinstance(given, Iterable) and not is_one else [given]
+    texts = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in paths]
+    for text in texts:
+        if not isinstance(text, str):
+            name = type_name(given)
+            why = f"{name} is not a path" if text is given else f"{type_name(text)} in {name} is not a path"
+            fix = 'pass a path, or a list of paths: zc.load("model.safetensors")'
+            raise UnsupportedConversionError(f"load({name})", why, fix)
+    return texts
 
 
 def load_paths(paths: Sequence[str], to: Any, options: dict[str, Any]) -> Weights:
@@ -122,7 +142,11 @@ def _read_file(path: str) -> _Sources:
     if reader is None:
         known = ", ".join([*_READERS, "*.index.json"])
         fix = f"rename it: load reads {known}; for a checkpoint of torch, "
-        raise file.error("its name has no known suffix", fix + "zc.convert(torch.load(path, mmap=True), to)")
+        fix += f"zc.convert(torch.load({path!r}, mmap=True), to)"
+        if path.endswith((".parquet", ".pq")):
+            fix = f"zc.loader({path!r}, to, batch=1024) reads it in batches; "
+            fix += f"zc.convert(pyarrow.parquet.read_table({path!r}), to) reads all of it"
+        raise file.error("its name has no suffix that load knows", fix)
     tensors, metadata = reader(file)
     return [(file, tensor) for tensor in tensors], metadata
 
@@ -160,7 +184,11 @@ def _read_index(path: str) -> _Sources:
     ordered = []
     for name, shard in places.items():
         if shard not in opened:
-            tensors, own = _read_file(os.path.join(os.path.dirname(path), shard))
+            try:
+                tensors, own = _read_file(os.path.join(os.path.dirname(path), shard))
+            except MissingFileError as error:
+                why = f"{error.why}, and the index {path} names it"
+                raise error.with_context(why=why, remedy="download it to the folder of the index") from None
             opened[shard] = {tensor.name: (file, tensor) for file, tensor in tensors}
             metadata = {**own, **metadata}
         if name not in opened[shard]:

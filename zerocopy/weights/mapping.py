@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,7 @@ from zerocopy.weights.file import Array, Tensor, WeightFile
 #: The format of which the command writes an aligned copy, and the fix that names it.
 _ALIGNED = ".safetensors"
 _ALIGN = "zerocopy align {path} writes a copy of the file in which it is aliased"
+_PAD = _ALIGN.replace("align {path}", "align --pad {path}")
 
 
 class Weights(Mapping[str, Any]):
@@ -75,6 +76,10 @@ class Weights(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._sources)
+
+    def keys(self) -> KeysView[str]:
+        """Return the names; their text has all of them."""
+        return self._sources.keys()
 
     def __contains__(self, name: object) -> bool:
         return name in self._sources
@@ -160,7 +165,7 @@ class Weights(Mapping[str, Any]):
             if tensor.packed:
                 leaf.warnings += (f"it has the bytes of {tensor.packed}, a type that NumPy lacks",)
             if leaf.possible and tensor.file.endswith(_ALIGNED):
-                leaf.reasons = tuple(_with_align(reason, tensor.file) for reason in leaf.reasons)
+                leaf.reasons = tuple(_with_align(reason, tensor) for reason in leaf.reasons)
         return plan
 
     def __zerocopy_open__(self, target: str = "") -> dict[str, Array]:
@@ -175,9 +180,11 @@ class Weights(Mapping[str, Any]):
         return printable(f"<zerocopy.Weights: {self._summary(self._sources)}, to={self.to!r}>")
 
     def _summary(self, names: Collection[str]) -> str:
-        name = self._paths[0] if len(self._paths) == 1 else format_count(len(self._paths), "file")
         nbytes = sum(self.tensors[each].nbytes for each in names)
-        return f"{name} with {format_count(len(names), 'tensor')} of {format_bytes(nbytes)}"
+        return f"{self._files()} with {format_count(len(names), 'tensor')} of {format_bytes(nbytes)}"
+
+    def _files(self) -> str:
+        return self._paths[0] if len(self._paths) == 1 else format_count(len(self._paths), "file")
 
     def _arrays(self, names: Iterable[str] | None) -> dict[str, Array]:
         arrays = {}
@@ -188,7 +195,8 @@ class Weights(Mapping[str, Any]):
             if name not in self._sources:
                 near = get_close_matches(str(name), self._sources, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise KeyError(f"{self._paths[0]} has no tensor {name!r}{hint}")
+                verb = "has" if len(self._paths) == 1 else "have"
+                raise KeyError(f"{self._files()} {verb} no tensor {name!r}{hint}")
             file, tensor = self._sources[name]
             arrays[name] = file.array(tensor, self._writable)
         return arrays
@@ -197,11 +205,12 @@ class Weights(Mapping[str, Any]):
         try:
             return convert(array, self.to, **options)
         except ZeroCopyError as error:
-            path = self.tensors[name].file
+            tensor = self.tensors[name]
+            path = tensor.file
             if isinstance(error, CopyRequiredError):
                 remedy = f"zc.load({path!r}, to={self.to!r}) copies where a copy is needed"
-                if path.endswith(_ALIGNED):
-                    remedy = f"{_ALIGN.format(path=path)}; or {remedy}"
+                if path.endswith(_ALIGNED) and tensor.offset % ALIGNMENT:
+                    remedy = f"{_align(tensor)}; or {remedy}"
                 error.with_context(remedy=remedy)
             elif error.calls:  # they name the array x
                 first = f"x = zc.load({path!r})[{name!r}]; "
@@ -231,7 +240,10 @@ class Weights(Mapping[str, Any]):
         return known
 
 
-def _with_align(reason: Reason, path: str) -> Reason:
-    if reason.code != "misaligned":
-        return reason
-    return Reason(reason.why, _ALIGN.format(path=path), code=reason.code)
+def _align(tensor: Tensor) -> str:
+    """Return the command after which a tensor is aligned: without gaps, those of odd sizes are not."""
+    return (_PAD if tensor.nbytes % ALIGNMENT else _ALIGN).format(path=tensor.file)
+
+
+def _with_align(reason: Reason, tensor: Tensor) -> Reason:
+    return Reason(reason.why, _align(tensor), code=reason.code) if reason.code == "misaligned" else reason

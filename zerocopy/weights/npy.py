@@ -5,6 +5,7 @@ Members that are not compressed are aliased where they lie in the archive; zip h
 
 from __future__ import annotations
 
+import errno
 import io
 import math
 import os
@@ -18,7 +19,9 @@ import numpy as np
 
 from zerocopy.loading.errors import as_read_errors
 from zerocopy.weights.file import DAMAGED, Array, Tensor, WeightFile, check_shape
+from zerocopy.weights.mistaken import not_of_format
 
+_MAGIC = np.lib.format.MAGIC_PREFIX
 #: The largest header that NumPy reads from a file without trust in its origin.
 _LARGEST = 10_000
 #: APPNOTE.TXT 4.3.7: the local header of a member, before its name and its extra field.
@@ -37,6 +40,8 @@ def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
     """
     name = os.path.splitext(os.path.basename(file.path))[0]
     with io.BufferedReader(_Reader(file)) as stream:
+        if stream.peek(len(_MAGIC))[: len(_MAGIC)] != _MAGIC:
+            raise not_of_format(file, "a .npy file", "it does not start with NUMPY")
         tensor, end = _tensor(file, stream, name)
     if end != file.size:
         raise file.error(f"its array ends at byte {end:,}, and the file at {file.size:,}")
@@ -51,6 +56,10 @@ def read_archive(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
     ReadError
         The archive or a header is not valid, or a member is encrypted, or has Python objects.
     """
+    if not zipfile.is_zipfile(io.BufferedReader(_Reader(file))):
+        if file.read_bytes(0, min(2, file.size)) == b"PK":
+            raise file.error("it is a zip archive without its end")
+        raise not_of_format(file, "a .npz file", "it is not a zip archive")
     with _errors(file):
         archive = zipfile.ZipFile(io.BufferedReader(_Reader(file)))
         members = archive.infolist()
@@ -151,7 +160,7 @@ class _Reader(io.RawIOBase):
     def seek(self, offset: int, whence: int = 0) -> int:
         start = (0, self._place, self._open.size)[whence]
         if start + offset < 0:
-            raise ValueError("a position before the file")
+            raise OSError(errno.EINVAL, "a position before the file")
         self._place = start + offset
         return self._place
 

@@ -23,6 +23,7 @@ from zerocopy.weights.file import (
     element_type,
     packed_shape,
 )
+from zerocopy.weights.mistaken import not_of_format
 
 
 class _Element(NamedTuple):
@@ -70,7 +71,8 @@ def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
     """
     length = int.from_bytes(file.read_bytes(0, 8), "little")
     if length > MAX_HEADER:
-        raise file.error(f"its header claims {length:,} bytes, more than the limit of {MAX_HEADER:,}")
+        why = f"its header claims {length:,} bytes, more than the limit of {MAX_HEADER:,}"
+        raise not_of_format(file, "a safetensors file", why)
     header = parse_json(file, file.read_bytes(8, length))
     metadata = header.pop("__metadata__", None) or {}
     if type(metadata) is not dict or not all(type(value) is str for value in metadata.values()):

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
-from zerocopy.loading.errors import ReadError, as_read_errors
+from zerocopy.loading.errors import MissingFileError, ReadError, as_read_errors
 from zerocopy.protocols.exporter_errors import is_error
 
 _FIX = 'pass an existing path, a glob such as "data/*.parquet", or a URL'
@@ -218,7 +218,7 @@ def _find(asked: str, filesystem: Any, path: str) -> tuple[Sequence[Any], Any, s
 
 
 def _missing(asked: str, path: str, why: str) -> ReadError:
-    return ReadError(asked, why, _FIX, code="missing-file", file=path)
+    return MissingFileError(asked, why, _FIX, file=path)
 
 
 def _fits(path: Sequence[str], pattern: Sequence[str]) -> bool:
