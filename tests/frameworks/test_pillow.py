@@ -203,3 +203,14 @@ def test_pillow_is_not_a_target() -> None:
     for target in ("PIL", Image, Image.Image, image_of("L")):
         with pytest.raises(zc.UnknownFrameworkError):
             zc.convert(np.zeros((2, 2), "u1"), target)
+
+
+def test_bridged_functions_keep_images() -> None:
+    """As other objects that are not arrays of a target."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("jax")
+    seen = []
+    bridged = zc.bridge(lambda x, image: seen.append(image) or x + 1, to="torch", source="jax")
+    image = image_of("RGB")
+    assert bridged(torch.ones(2), image).tolist() == [2, 2]
+    assert seen[0] is image

@@ -280,7 +280,7 @@ class Arguments:
         if cls in _PLAIN:
             return obj
         if not issubclass(cls, CONTAINERS):
-            owner = registry.by_type(cls)
+            owner = registry.target_of(cls)
             if owner is self.framework:
                 arrays.append(obj)
                 return ARRAY

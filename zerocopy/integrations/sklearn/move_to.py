@@ -136,7 +136,7 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
 
     def _checked(self, X: Any, reset: bool) -> tuple[Any, bool]:
         """Return the data after scikit-learn's checks, and whether it is a table."""
-        framework = registry.by_type(type(X))
+        framework = registry.target_of(type(X))
         is_table = framework is not None and framework.tables and getattr(X, "ndim", 2) == 2
         is_array = framework is not None and framework.kind != "compound" and framework.name != "numpy"
         if is_table or is_array:
