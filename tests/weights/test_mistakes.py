@@ -88,3 +88,14 @@ def test_the_fix_of_a_tensor_of_an_odd_size_pads(tmp_path: Path) -> None:
     assert reason.remedy.startswith(f"zerocopy align --pad {path} ")
     with pytest.raises(zc.CopyRequiredError, match=f"zerocopy align --pad {path} "):
         zc.load(path, to="jax", copy=False)["b"]
+
+
+def test_the_plan_of_the_weights_is_that_of_explain(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    weights = zc.load(write(tmp_path / "m.safetensors", {"a": np.ones(15, "f4")}, multiple=8), to="jax")
+    assert str(zc.explain(weights, "jax")) == str(weights.explain())
+
+
+def test_convert_of_a_path_of_weights_names_load() -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match=r'zc\.convert\(zc\.load\(x\), "numpy"\)'):
+        zc.convert("model.safetensors", "numpy")

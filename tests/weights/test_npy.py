@@ -163,3 +163,35 @@ def test_a_compressed_member_that_claims_more_than_deflate_can_hold_is_refused(t
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as file:
         file.writestr("x.npy", _npy(_descr(), bytes(24)))
     assert not check(path)
+
+
+def test_the_plan_of_a_compressed_member_inflates_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, a=np.arange(64.0))
+    plan = zc.load(path).explain()
+    leaf = plan.leaves["['a']"]
+    assert (plan.zero_copy, plan.copied_bytes, plan.aliased_bytes) == (False, 512, 0)
+    assert (leaf.reasons[0].code, leaf.steps[0]) == ("compressed", "inflate it into new memory")
+    refused = zc.load(path, copy=False)
+    with pytest.raises(zc.CopyRequiredError, match="compressed") as caught:
+        refused["a"]
+    plan = refused.explain()
+    assert not plan.possible
+    assert str(plan.error) == str(caught.value)
+    exec(caught.value.remedy.partition(" writes")[0], {"numpy": np})
+    assert zc.load(tmp_path / "x.stored.npz", copy=False)["a"].tolist() == list(range(64))
+
+
+def test_the_plan_of_an_unaligned_member_names_its_order(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(
+            "f.npy",
+            _npy(_descr("(2, 3)").replace("False", "True").ljust(1 + len(_descr("(2, 3)"))), bytes(48)),
+        )
+    weights = zc.load(path, to="torch")
+    assert not zc.load(path)["f"].flags.aligned
+    (step,) = weights.explain().leaves["['f']"].steps
+    assert "column-major" in step
+    assert weights["f"].stride() == (1, 2)

@@ -67,7 +67,7 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     call = Call(obj, to, checked, reports=True)
     try:
         call.obj = opened(obj, call.target.name)
-        return _explain_tree(call) if call.is_tree() else resolve(_explain(call), call)
+        return _explain_tree(call, obj) if call.is_tree() else resolve(_explain(call), call)
     except ZeroCopyError as error:
         shorten(error)  # the plan keeps it, and frames would hold both in a reference cycle
         return _refused(error, call)
@@ -119,19 +119,21 @@ def _explain(call: Call) -> Plan:
     return plan
 
 
-def _explain_tree(call: Call) -> Plan:
-    """Return the plan of a container: the sum of its leaves' plans."""
+def _explain_tree(call: Call, obj: Any) -> Plan:
+    """Return the plan of a container, which `obj` is or was opened as: the sum of its leaves' plans."""
     calls = leaf_calls(call.obj, call.options, call.to)
     given = {name: value for name, value in call.options.items() if name != "leaves"}
     # Once for all leaves: they read the whole container.
     of_container = cache(partial(container_calls, call.obj, call.to, given))
     leaves = {path: _explain_leaf(leaf, path, call.to, own, of_container) for path, leaf, own in calls}
+    annotate = getattr(type(obj), "__zerocopy_annotate__", None) if call.obj is not obj else None
+    name = "" if annotate is None else annotate(obj, leaves)
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
     count = sum(not plan.kept for plan in leaves.values())
     return Plan(
-        f"{type(call.obj).__qualname__} with {count} array{'s' if count != 1 else ''}",
+        name or f"{type(call.obj).__qualname__} with {count} array{'s' if count != 1 else ''}",
         _name(call.to),
         possible=not errors,
         zero_copy=not errors and shares and copied == 0,

@@ -16,6 +16,7 @@ CODES: dict[str, str] = {
     "changed-file": "a file has changed since it was opened",
     "chunks": "the values are in several blocks of memory",
     "column-name": "the target would change the name of a column",
+    "compressed": "the values are compressed in their file",
     "computed-codes": "the codes of words are computed from the text",
     "computed-index": "the index has no memory of its own",
     "computed-mask": "the mask is computed from the values",

@@ -270,6 +270,8 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
     elif isinstance(obj, (str, PurePath)) and str(obj).endswith((".parquet", ".pq")):
         read = Fix("pyarrow.parquet.read_table({x})", "reads the file", before="import pyarrow.parquet")
         remedy, fixes = "", (read,)
+    elif isinstance(obj, (str, PurePath)) and str(obj).endswith((".safetensors", ".gguf", ".npy", ".npz")):
+        remedy, fixes = "", (Fix("zc.load({x})", "maps its tensors"),)
     elif hasattr(type(obj), "state_dict") and hasattr(type(obj), "named_parameters"):  # a torch.nn.Module
         remedy, fixes = "", (Fix("{x}.state_dict()", "converts its parameters as a dict"),)
     elif hasattr(type(obj), "isSubmatrix"):  # cv2.UMat, which may be on a device of OpenCL

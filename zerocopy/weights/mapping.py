@@ -22,6 +22,7 @@ from zerocopy.weights.file import Array, Tensor, WeightFile
 #: The format of which the command writes an aligned copy, and the fix that names it.
 _ALIGNED = ".safetensors"
 _ALIGN = "zerocopy align {path} writes a copy of the file in which it is aliased"
+_COMPRESSED = "the archive's member is compressed, and each use inflates it into new memory"
 _PAD = _ALIGN.replace("align {path}", "align --pad {path}")
 
 
@@ -119,11 +120,14 @@ class Weights(Mapping[str, Any]):
         ZeroCopyError
             As :func:`zerocopy.convert`.
         """
+        names = self._checked(names)
+        options = self._options
+        if options.get("copy") is False:
+            for name in names:
+                if self.tensors[name].read is not None:
+                    raise self._compressed(name)
         arrays = self._arrays(names)
-        options, copied = (
-            self._options,
-            [name for name, array in arrays.items() if self._is_read(name, array)],
-        )
+        copied = [name for name, array in arrays.items() if self._is_read(name, array)]
         converted = {}
         if copied:
             blocks = read_block([self._sources[name] for name in copied])
@@ -155,22 +159,48 @@ class Weights(Mapping[str, Any]):
         KeyError, ReadError
             As `read`.
         """
-        arrays = self._arrays(names)
-        plan = explain(arrays, self.to, **{"leaves": "keep", **self._options})
-        plan.source = self._summary(arrays)
-        for name, leaf in zip(arrays, plan.leaves.values(), strict=True):
-            tensor = self.tensors[name]
+        sources = {name: self._sources[name] for name in self._checked(names)}
+        part = Weights(sources, self.metadata, self.to, self._options, self._paths, self._reload)
+        return explain(part, self.to, **{"leaves": "keep", **self._options})
+
+    def __zerocopy_annotate__(self, leaves: dict[str, Plan]) -> str:
+        """Complete the plans of the tensors, and return a text for all; ``zc.explain`` calls it."""
+        for (name, tensor), leaf in zip(self.tensors.items(), leaves.values(), strict=True):
             if leaf.warnings:  # a write to an alias of read-only memory
                 leaf.warnings = ("a write to the result changes it for this process alone, and not the file",)
             if tensor.packed:
                 leaf.warnings += (f"it has the bytes of {tensor.packed}, a type that NumPy lacks",)
             if leaf.possible and tensor.file.endswith(_ALIGNED):
                 leaf.reasons = tuple(_with_align(reason, tensor) for reason in leaf.reasons)
-        return plan
+            if tensor.order == "F" and _are_read({reason.code for reason in leaf.reasons}):
+                leaf.steps = tuple(step.replace("row-major", "column-major") for step in leaf.steps)
+            if tensor.read is not None and tensor.nbytes and leaf.possible:
+                self._annotate_compressed(name, leaf)
+        return self._summary(self._sources)
+
+    def _annotate_compressed(self, name: str, leaf: Plan) -> None:
+        """Add the memory into which a tensor is inflated to its plan."""
+        error = self._compressed(name)
+        leaf.zero_copy, leaf.aliased_bytes = False, 0
+        if self._options.get("copy") is False:
+            leaf.possible, leaf.copied_bytes, leaf.steps = False, 0, ()
+            leaf.error, leaf.reasons, leaf.warnings = error, (error.reason,), ()
+        else:
+            leaf.copied_bytes += self.tensors[name].nbytes
+            leaf.steps = ("inflate it into new memory", *leaf.steps)
+            leaf.reasons = (Reason(_COMPRESSED, error.remedy, code="compressed"), *leaf.reasons)
+
+    def _compressed(self, name: str) -> CopyRequiredError:
+        """Return the error for a compressed tensor with ``copy=False``."""
+        path = self.tensors[name].file
+        stored = f"{os.path.splitext(path)[0]}.stored.npz"
+        fix = f"numpy.savez({stored!r}, **numpy.load({path!r})) writes a file without compression"
+        asked = f"load({path!r}, to={self.to!r})[{name!r}]"
+        return CopyRequiredError(asked, f"copy=False, but {_COMPRESSED}", fix)
 
     def __zerocopy_open__(self, target: str = "") -> dict[str, Array]:
         """Return the tensors as arrays over the mappings; ``convert`` calls it."""
-        return self._arrays(None)
+        return self._arrays(self._checked(None))
 
     def __reduce__(self) -> Any:
         paths = [os.path.abspath(path) for path in self._paths]  # of any working directory
@@ -186,8 +216,8 @@ class Weights(Mapping[str, Any]):
     def _files(self) -> str:
         return self._paths[0] if len(self._paths) == 1 else format_count(len(self._paths), "file")
 
-    def _arrays(self, names: Iterable[str] | None) -> dict[str, Array]:
-        arrays = {}
+    def _checked(self, names: Iterable[str] | None) -> list[str]:
+        """Return names of tensors, whose files have not changed."""
         names = list(self._sources if names is None else names)
         for file in {self._sources[name][0] for name in names if name in self._sources}:
             file.check()
@@ -197,6 +227,11 @@ class Weights(Mapping[str, Any]):
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 verb = "has" if len(self._paths) == 1 else "have"
                 raise KeyError(f"{self._files()} {verb} no tensor {name!r}{hint}")
+        return names
+
+    def _arrays(self, names: Iterable[str]) -> dict[str, Array]:
+        arrays = {}
+        for name in names:
             file, tensor = self._sources[name]
             arrays[name] = file.array(tensor, self._writable)
         return arrays
@@ -231,13 +266,14 @@ class Weights(Mapping[str, Any]):
         if known is None:
             plan = explain(array, self.to, **options)
             codes = {reason.code for reason in plan.reasons}
-            known = plan.possible and codes in (
-                {"misaligned"},
-                {"copy-requested"},
-                {"misaligned", "copy-requested"},
-            )
+            known = plan.possible and _are_read(codes)
             self._is_copied[key] = known
         return known
+
+
+def _are_read(codes: set[str]) -> bool:
+    """Whether a tensor that is copied for reasons of these codes is read into a block instead."""
+    return bool(codes) and codes <= {"misaligned", "copy-requested"}
 
 
 def _align(tensor: Tensor) -> str:
