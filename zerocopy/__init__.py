@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         LoaderOptionError as LoaderOptionError,
         LoaderPickleError as LoaderPickleError,
         LoaderStateError as LoaderStateError,
+        MissingFileError as MissingFileError,
         ReadError as ReadError,
         UnknownLengthError as UnknownLengthError,
     )
@@ -135,6 +136,7 @@ _HOME = {
     "loader": "loading.create",
     "load": "weights.load",
     "Weights": "weights.mapping",
+    "MissingFileError": "loading.errors",
     "ReadError": "loading.errors",
     "LoaderOptionError": "loading.errors",
     "LoaderStateError": "loading.errors",

@@ -79,7 +79,13 @@ class Weights(Mapping[str, Any]):
         return len(self._sources)
 
     def keys(self) -> KeysView[str]:
-        """Return the names; their text has all of them."""
+        """Return the names, in the order of the files.
+
+        Returns
+        -------
+        KeysView of str
+            A set whose text has the names.
+        """
         return self._sources.keys()
 
     def __contains__(self, name: object) -> bool:
