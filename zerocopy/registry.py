@@ -149,6 +149,12 @@ def register(framework: Framework) -> None:
         clear()
 
 
+def add_source(framework: Framework) -> None:
+    """Add a framework of kind ``"source"`` with the module that defines its types: no route has seen them."""
+    with _lock:
+        _add(framework)
+
+
 def on_change(clear: Any) -> None:
     """Call `clear` whenever a framework is added or replaced, to drop cached routes."""
     _listeners.append(clear)

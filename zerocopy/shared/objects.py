@@ -238,4 +238,4 @@ class SharedFramework(Framework):
         return {"handle": cls.__zerocopy_open__}  # type: ignore[attr-defined]
 
 
-registry.register(SharedFramework())
+registry.add_source(SharedFramework())

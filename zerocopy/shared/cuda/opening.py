@@ -171,7 +171,7 @@ class OpenedArrays(Framework):
         return source
 
 
-registry.register(OpenedArrays())
+registry.add_source(OpenedArrays())
 
 
 def _not_on_host() -> Any:
