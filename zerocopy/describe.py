@@ -217,12 +217,15 @@ def _column(value: Any) -> Column | None:
     if python_numbers.is_array(value):
         return TensorColumn(python_numbers.describe_column(value))
     if isinstance(value, (dict, list, tuple)):
+        # NumPy refuses items of different lengths; Arrow refuses arrays of the other byte order, for example.
+        lengths = {len(item) for item in value if hasattr(type(item), "__len__")}
+        make = "pyarrow.array" if len(lengths) > 1 else "numpy.asarray"
         raise UnsupportedConversionError(
             "",
             f"a {type(value).__qualname__} is not a column",
             "pass an array of its values" if isinstance(value, dict) else "",
             code="not-a-column",
-            fixes=[] if isinstance(value, dict) else [Fix("numpy.asarray({x})")],
+            fixes=[] if isinstance(value, dict) else [Fix(f"{make}({{x}})")],
         )
     described = describe(value, for_table=True)
     if isinstance(described, Table):

@@ -30,7 +30,9 @@ _EXACT = 2**53
 _LONG = 64
 
 _OBJECTS = Reason("Python numbers are objects, and an array stores their values", code="python-objects")
-_ROWS = Fix("[numpy.asarray(row) for row in {x}]", "gives one array for each item")
+#: Options of columns of lists, which single arrays refuse.
+_OF_LISTS = {"lists": None, "pad": None, "max_length": None}
+_ROWS = Fix("[numpy.asarray(row) for row in {x}]", "gives one array for each item", _OF_LISTS)
 _LISTS_OF_ARROW = Fix("pyarrow.array({x})", "gives a column of lists")
 _KEEP = Fix(options={"leaves": "keep"}, effect="keeps it unchanged")
 
@@ -111,9 +113,7 @@ def describe_column(obj: Sequence[Any]) -> Source:
     try:
         return describe(obj)
     except ZeroCopyError as error:
-        error.fixes = tuple(
-            _LISTS_OF_ARROW if fix is _ROWS else fix for fix in error.fixes if fix is not _KEEP
-        )
+        error.fixes = tuple(fix for fix in error.fixes if fix is not _ROWS and fix is not _KEEP)
         raise error.with_context(remedy="; or ".join(map(str, error.fixes))) from error.__cause__
 
 
@@ -171,7 +171,7 @@ def _uneven(level: Sequence[Any], shape: Sequence[int]) -> UnsupportedConversion
         f"its lists differ in length, and an array has one: {_place(0, shape)} has {first:,}, "
         f"and {_place(place, shape)} has {len(level[place]):,}"
     )
-    fixes = [_ROWS, _KEEP] if len(shape) == 1 and _are_flat(level) else [_KEEP]
+    fixes = [_ROWS, _LISTS_OF_ARROW, _KEEP] if len(shape) == 1 and _are_flat(level) else [_KEEP]
     return UnsupportedConversionError("", why, code="list-lengths", fixes=fixes)
 
 
