@@ -49,6 +49,9 @@ def _dicts() -> dict[str, dict[Any, Any]]:
         "lists": {"a": [1, 2], "b": [1.5, 2.5]},
         "a dict": {"a": {"b": x}},
         "Python numbers": {"a": 1, "b": 2},
+        "masked": {"a": np.ma.masked_array([1, 2, 3], [0, 1, 0]), "b": np.arange(3)},
+        "masked, none hidden": {"a": np.ma.masked_array([1, 2, 3]), "b": np.arange(3)},
+        "longdouble": {"a": x.astype("g"), "b": y},
         "the other byte order": {"a": x.astype(">f8"), "b": y},
         "bfloat16": {},
     }

@@ -45,6 +45,9 @@ def _frames() -> dict[str, Any]:
         "objects": _frame({"a": [1, None]}, dtype=object),
         "nullable": _frame({"a": [1, 2]}, dtype="Int64"),
         "Arrow": _frame({"a": [1, 2]}).convert_dtypes(dtype_backend="pyarrow"),
+        "reversed rows": plain.iloc[::-1].reset_index(drop=True),
+        "one row": plain.iloc[:1],
+        "equal rows in one place": _frame(np.broadcast_to(np.arange(3.0), (4, 3)), copy=False),
         "an index": plain.set_axis(list("wxyz")),
         "a named index": plain.rename_axis("row"),
     }
@@ -67,6 +70,9 @@ def test_the_plan_is_the_oracle_of_the_route(to: str) -> None:
     fast = lambda obj, to, options: zc.convert(obj, to, **options)  # noqa: E731
     for more in ({}, {"copy": True}, {"copy": False}, {"writable": True}, {"dtype": "float64"}):
         options = {"layout": "matrix", **more}
+        assert _outcome(
+            fast, _frame(values := np.zeros((2, 2))), to, options | {"layout": "matrix:C"}
+        ) == _outcome(convert_slowly, _frame(values), to, options | {"layout": "matrix:C"})
         fast(_frame(np.zeros((2, 2))), to, {"layout": "matrix"})
         for name, frame in _frames().items():
             results = [_outcome(call, frame, to, options) for call in (convert_slowly, fast)]

@@ -161,6 +161,50 @@ def test_no_capsule_is_kept_after_the_conversion() -> None:
     assert alive() is None
 
 
+class Fails(Producer):
+    """A producer whose second request of a device raises, after a route has its capsule."""
+
+    error: type[BaseException] = RuntimeError
+
+    def __dlpack_device__(self) -> Any:
+        self.asked = getattr(self, "asked", 0) + 1
+        if self.asked == 2:
+            raise self.error("device")
+        return (1, 0)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_refused_capsule_is_dropped_if_the_slow_path_fails(error: type[BaseException]) -> None:
+    zc.convert(Fails(np.arange(3)), "numpy")
+    routes = {"convert": lambda x: zc.convert(x, "numpy"), "plan_for": zc.plan_for(Fails, "numpy")}
+    routes["accepts"] = zc.accepts("numpy")(lambda x: x)
+    for name, call in routes.items():
+        obj = Fails(np.array([True, False]))
+        obj.error = error
+        with pytest.raises((error, zc.ZeroCopyError)):
+            call(obj)
+        alive = weakref.ref(obj.source)
+        obj.source = np.arange(3)
+        gc.collect()
+        assert alive() is None, name
+        assert call(obj).tolist() == [0, 1, 2], name
+
+
+def test_a_destructor_of_a_refused_capsule_does_not_lose_the_exception() -> None:
+    zc.convert(Fails(np.arange(3)), "numpy")
+    for error in (RuntimeError, KeyboardInterrupt):
+        source = exported(np.arange(8, dtype=np.uint8), version=(1, 1), bits=4)
+        obj = Fails(np.arange(3))
+        obj.error = error
+        capsules = [source.capsule()]
+        source.drop()
+        obj.source = type("Once", (), {"__dlpack__": lambda self, c=capsules, **options: c.pop()})()
+        with pytest.raises((error, zc.ZeroCopyError)):
+            zc.convert(obj, "numpy")
+        gc.collect()
+        assert source.deleted == 1
+
+
 def test_each_leaf_of_a_tree_is_asked_once() -> None:
     for second in (np.arange(3), np.array([True, False])):
         tree = [Producer(np.arange(2)), {"a": Producer(second)}]

@@ -69,7 +69,7 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
 def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
     """Return a compiled route from a table whose values lie in one matrix, or None."""
     others = {name: value for name, value in options.items() if name != "layout"}
-    fits = options["layout"] in ("matrix", "matrix:C") and parts.target.kind == "tensor"
+    fits = options["layout"] == "matrix" and parts.target.kind == "tensor"  # an alias can have any order
     if not fits or parts.native_importer is None or not is_routable(parts.target, others):
         return None
     exporter = core.ArrayExporter(parts.exporters["matrix"])

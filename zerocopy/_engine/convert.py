@@ -198,6 +198,14 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
 
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
+    try:
+        return _observed_slowly(obj, to, passed)
+    finally:
+        if core is not None:
+            core.drop_capsule()  # that a route has requested, and the plan did not need
+
+
+def _observed_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     # Other objects are refused below, where the monitor counts refusals.
     if type(to) is not str and not is_named(to) and registry.by_type(type(to)) is not None:
         # Errors of options come first, as in `explain`.

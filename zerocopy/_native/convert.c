@@ -114,7 +114,6 @@ call_slow_function(const Arguments *arguments, PyObject *const *values, PyObject
         result = PyObject_Vectorcall(function, values + 1, 4 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
         Py_DECREF(function);
         Py_DECREF(options);
-        drop_spare_capsule();
     }
     Py_XDECREF(error);
     return result;

@@ -161,8 +161,6 @@ PyObject *memory_take_owner(Memory *memory);
 
 /* Keeps the capsule of a producer that a route has refused, for the slow path. Steals `capsule`. */
 void keep_spare_capsule(PyObject *producer, PyObject *capsule);
-/* Drops the capsule that this thread keeps. */
-void drop_spare_capsule(void);
 /* Whether an exporter requests capsules that the slow path cannot request again. */
 bool is_producer_exporter(const PyObject *exporter);
 

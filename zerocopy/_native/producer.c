@@ -14,14 +14,21 @@ typedef struct {
 /* The capsule of a producer that a route on this thread has refused. Some producers have one capsule only. */
 static _Thread_local PyObject *spare_producer = NULL, *spare_capsule = NULL;
 
-void
+/* Drops the capsule that this thread keeps, and keeps the current exception. */
+static void
 drop_spare_capsule(void)
 {
+    if (LIKELY(spare_producer == NULL)) {
+        return;
+    }
+    PyObject *error, *value, *traceback;
+    PyErr_Fetch(&error, &value, &traceback); /* as in memory_release */
     PyObject *producer = spare_producer, *capsule = spare_capsule;
     spare_producer = NULL; /* before a deleter runs */
     spare_capsule = NULL;
-    Py_XDECREF(producer);
-    Py_XDECREF(capsule);
+    Py_DECREF(producer);
+    Py_DECREF(capsule);
+    PyErr_Restore(error, value, traceback);
 }
 
 void
@@ -201,7 +208,16 @@ take_capsule(PyObject *module, PyObject *producer)
     return capsule != NULL ? capsule : Py_NewRef(Py_None);
 }
 
+/* drop_capsule(): drops that capsule, if there is one. */
+static PyObject *
+drop_capsule(PyObject *module, PyObject *nothing)
+{
+    drop_spare_capsule();
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"drop_capsule", drop_capsule, METH_NOARGS, "drop_capsule(): drop the capsule of take_capsule, if there is one."},
     {"take_capsule", take_capsule, METH_O,
      "take_capsule(producer): return the capsule that a route on this thread has requested and refused, or None."},
     {NULL, NULL, 0, NULL},

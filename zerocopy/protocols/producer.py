@@ -347,6 +347,8 @@ def _swapped(dtype: np.dtype[Any]) -> Reason:
 
 
 def _dlpack(obj: Any) -> Source:
+    # First: an error below must not leave the capsule that a route has requested and refused.
+    capsule = core.take_capsule(obj) if core is not None else None
     device = dlpack.device_of(obj)  # once: it may come from another producer
     if not device.is_host:
         # -1, because a description needs no synchronisation; the conversion requests another capsule
@@ -354,7 +356,6 @@ def _dlpack(obj: Any) -> Source:
         # CUDA graph (cudaErrorStreamCaptureImplicit).
         view = _whole_bytes(dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj, device))
         return Source(type_name(obj), view, _not_on_host, "dlpack", obj=obj, producer=obj)
-    capsule = core.take_capsule(obj) if core is not None else None  # that a route has requested and refused
     if capsule is None:
         capsule = dlpack.request(obj, max_version=_MAX_VERSION)
     view = _whole_bytes(dlpack.read(capsule, obj, device))

@@ -141,6 +141,8 @@ class Pandas(Framework):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         if self.form is not None:
             return {}
+        import numpy as np
+
         from zerocopy.tables.tensor_table import MAX_COLUMNS
 
         pd = self.module()
@@ -164,9 +166,16 @@ class Pandas(Framework):
 
         def arrays(pairs: list[tuple[str, Array]]) -> Any:
             for _, array in pairs:
-                numbers = array.dtype.kind in "iuf" and array.dtype.isbuiltin == 1 and array.dtype.isnative
-                if array.ndim != 1 or not (numbers and array.flags.forc and array.flags.aligned):
-                    raise ValueError("not plain numbers: use the slow path")
+                numbers = array.dtype.kind in "iuf" and from_numpy(array.dtype) is not None
+                if (
+                    type(array) is not np.ndarray
+                    or array.ndim != 1
+                    or not numbers
+                    or array.dtype.isbuiltin != 1
+                ):
+                    raise ValueError("not an array of plain numbers: use the slow path")
+                if not (array.flags.forc and array.flags.aligned):
+                    raise ValueError("needs a copy: use the slow path")
             two = [array for _, array in pairs[:2] if array.base is not None]
             if len(two) == 2 and abs(address(two[0]) - address(two[1])) <= 2 * two[0].nbytes:
                 raise ValueError("they may be columns of one matrix, which becomes one block")
