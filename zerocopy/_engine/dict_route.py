@@ -57,7 +57,7 @@ def make_route(
 
 def _through_arrow(importer: Route | None) -> Route | None:
     """Return a function that makes a table of pairs of name and Arrow array, as an object of the target."""
-    if importer is None:
+    if importer is None or not registry.is_imported(HUB):  # polars, for example, needs no pyarrow
         return None
     make = hub().module().Table.from_arrays  # refuses different lengths, and tensors
 
