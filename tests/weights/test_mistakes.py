@@ -12,6 +12,7 @@ import pytest
 from helpers.weight_files import write
 
 import zerocopy as zc
+from zerocopy.monitor.errors import MonitorFileError
 
 
 def test_a_missing_file_is_a_file_not_found_error_with_its_name() -> None:
@@ -99,3 +100,9 @@ def test_the_plan_of_the_weights_is_that_of_explain(tmp_path: Path) -> None:
 def test_convert_of_a_path_of_weights_names_load() -> None:
     with pytest.raises(zc.UnsupportedConversionError, match=r'zc\.convert\(zc\.load\(x\), "numpy"\)'):
         zc.convert("model.safetensors", "numpy")
+
+
+def test_errors_of_the_system_have_their_reason_and_no_number() -> None:
+    error = MonitorFileError("output", "the disk is full", "free some space")
+    assert (error.errno, error.strerror, error.filename) == (None, "the disk is full", None)
+    assert error.args == ("output", "the disk is full", "free some space")

@@ -134,6 +134,8 @@ class ZeroCopyError(Exception):
         remedy = remedy or "; or ".join(map(str, fixes))
         # OSError's __init__ would take the parts as errno, strerror and filename.
         Exception.__init__(self, asked, why, remedy)
+        if isinstance(self, OSError):
+            setattr(self, "strerror", why)  # noqa: B010 -- mypy would take it for an attribute of this class
         self.asked: str = asked
         self.why: str = why
         self.remedy: str = remedy

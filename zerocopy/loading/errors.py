@@ -72,7 +72,7 @@ class ReadError(ZeroCopyError, OSError):
         row_group: int | None = None,
     ) -> None:
         super().__init__(asked, why, remedy, code=code)
-        self.strerror, self.filename = why, file or None
+        self.filename = file or None
         self.file = file
         self.row_group = row_group
 
