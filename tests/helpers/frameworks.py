@@ -11,7 +11,9 @@ from zerocopy import registry
 @contextmanager
 def registry_restored() -> Iterator[None]:
     """Restore the registered frameworks at the end, and drop cached types and routes if they changed."""
-    registry._load_all()  # a restored registry must not lack a framework that was loaded later
+    # A restored registry must not lack a framework that was loaded later.
+    registry._load_all()
+    import zerocopy.shared.objects  # noqa: F401
     known = dict(registry._known)
     by_root = {root: list(owners) for root, owners in registry._by_root.items()}
     try:

@@ -32,7 +32,7 @@ _SUFFIX = ".safetensors"
 def align(output: str | None, pad: bool, force: bool, files: tuple[str, ...]) -> None:
     """Copy safetensors FILES, or the shards of an index, so that tensors start at multiples of 64 bytes.
 
-    JAX, TensorFlow and ONNX Runtime then use the file's memory without a copy. Names, types, shapes, values
+    Frameworks that require this alignment then use the file without a copy. Names, types, shapes, values
     and metadata stay as they are; the copy is compared with the original. Without --pad, tensors whose size
     is not a multiple of 64 bytes come last, and all of them but the first may start elsewhere.
     """
