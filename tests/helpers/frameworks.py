@@ -14,6 +14,7 @@ def registry_restored() -> Iterator[None]:
     # A restored registry must not lack a framework that was loaded later.
     registry._load_all()
     import zerocopy.shared.objects  # noqa: F401
+
     known = dict(registry._known)
     by_root = {root: list(owners) for root, owners in registry._by_root.items()}
     try:
