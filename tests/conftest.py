@@ -44,6 +44,7 @@ from helpers.warm import WarmProcess
 sys.dont_write_bytecode = False  # pytest's assertions in the tests too
 
 _MANY_MODULES = 50
+_getpid = os.getpid  # some tests replace it
 _PID = os.getpid()
 _file_when_frozen: Path | None = None
 _modules_when_frozen = 0
@@ -51,7 +52,7 @@ _modules_when_frozen = 0
 
 def pytest_runtest_makereport() -> None:
     """End a forked child whose test has raised: it would run the other tests, as another user in some."""
-    if os.getpid() != _PID:
+    if _getpid() != _PID:
         os._exit(1)
 
 

@@ -190,7 +190,7 @@ class Writer:
 
     def _views(self, array: Any) -> None:
         texts = array.buffers()[2:]
-        total = sum(text.size for text in texts)
+        total = sum(text.size for text in texts if text is not None)
         if total > _WIDE_TEXT * len(array) and 2 * self._long_text(array) < total:
             # A slice has the text buffers of the whole column: casting it writes new ones.
             pa = hub().module()
@@ -211,7 +211,8 @@ class Writer:
         return int(sizes[sizes > 12].sum(dtype=np.int64))
 
     def _copied(self, array: Any) -> Any:
-        self.copied_bytes += array.nbytes
+        # Not nbytes: pyarrow 24 reads the missing text buffer of short views that a cast has made.
+        self.copied_bytes += array.get_total_buffer_size()
         return array
 
 
