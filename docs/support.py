@@ -59,7 +59,7 @@ def _tested(name: str) -> list[str]:
     versions = tested(name)
     runs = list(dict.fromkeys(run for names in versions.values() for run in names))
     rows = [table()["runs"][run] for run in runs]
-    pythons = sorted({_minor(row["python"]) for row in rows}, key=_order)
+    pythons = sorted({_minor(row["python"]) for row in rows}, key=lambda each: (_order(each), each))
     return [", ".join(versions), ", ".join(pythons), _join(row["system"] for row in rows), _join(runs)]
 
 
