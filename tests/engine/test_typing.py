@@ -129,7 +129,7 @@ def test_every_target_of_the_stub_exists() -> None:
 
 def test_the_stub_names_every_target() -> None:
     names = literals()
-    for name in registry._builtin_names():
+    for name in registry.frameworks():
         framework = registry.by_name(name)
         forms = [form for form in framework.types if form not in ("ArrayImpl", "EagerTensor")]
         if framework.installed():
