@@ -83,6 +83,8 @@ def _member(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo)
         if start + end > file.size or member.compress_size != end:
             raise file.error(f"its member {name!r:.200} is not within the file")
         return _at(tensor, start + tensor.offset)
+    if member.compress_size > file.size:
+        raise file.error(f"its member {name!r:.200} is not within the file")
     if member.compress_type != zipfile.ZIP_DEFLATED or end > _BEST_RATIO * (member.compress_size + 1):
         raise file.error(f"its member {name!r:.200} has another compression than NumPy writes")
     return _at(tensor, -1, partial(_decompressed, file, archive, member, tensor))
@@ -125,7 +127,21 @@ def _tensor(file: WeightFile, stream: Any, name: str) -> tuple[Tensor, int]:
     return Tensor(name, dtype, tuple(shape), file.path, offset, order=order), end
 
 
+class _Short:
+    """A stream for NumPy's readers of headers, which read the claimed length before they check it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def read(self, count: int) -> bytes:
+        if count > _LARGEST:
+            raise ValueError(f"its header claims {count:,} bytes, more than the limit of {_LARGEST:,}")
+        data: bytes = self._stream.read(count)
+        return data
+
+
 def _header(stream: Any) -> tuple[Any, bool, np.dtype[Any]]:
+    stream = _Short(stream)
     version = np.lib.format.read_magic(stream)
     known = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     known[3, 0] = known[2, 0]  # with names of fields in UTF-8

@@ -76,9 +76,15 @@ class _ArrayColumn(ArrowColumn):
 
     @property
     def nbytes(self) -> int:
-        # pyarrow 24 reads the missing text buffer of short views that a cast has made, and ends the process.
-        has_views = any(part.kind in ("string_view", "binary_view") for part in self.field.walk())
-        return int(self._array.get_total_buffer_size() if has_views else self._array.nbytes)
+        return int(self._array.get_total_buffer_size() if self._may_lack_text() else self._array.nbytes)
+
+    def _may_lack_text(self) -> bool:
+        """Whether views may have no text buffer: pyarrow 24 reads it in nbytes, and ends the process."""
+        parts = list(self.field.walk())
+        if not any(part.kind in ("string_view", "binary_view") for part in parts):
+            return False
+        chunks = self._array.chunks if self._is_chunked else [self._array]
+        return len(parts) > 1 or any(None in chunk.buffers()[2:] for chunk in chunks)
 
     def _read(self) -> list[arrow_c.Memory]:
         field, chunks = self.field, self._array.chunks if self._is_chunked else [self._array]
