@@ -84,7 +84,8 @@ class _ArrayColumn(ArrowColumn):
         if not any(part.kind in ("string_view", "binary_view") for part in parts):
             return False
         chunks = self._array.chunks if self._is_chunked else [self._array]
-        return len(parts) > 1 or any(None in chunk.buffers()[2:] for chunk in chunks)
+        texts = [text for chunk in chunks for text in chunk.buffers()[2:]]
+        return len(parts) > 1 or any(text is None for text in texts)
 
     def _read(self) -> list[arrow_c.Memory]:
         field, chunks = self.field, self._array.chunks if self._is_chunked else [self._array]
