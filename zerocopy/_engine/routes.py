@@ -16,8 +16,15 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine import recording
-from zerocopy._engine.compiled_routes import compile_route, declare_dtypes
-from zerocopy._engine.route_parts import Parts, Route, effective_options, find_parts, is_routable
+from zerocopy._engine.compiled_routes import (
+    Parts,
+    Route,
+    compile_route,
+    declare_dtypes,
+    effective_options,
+    find_parts,
+    is_routable,
+)
 from zerocopy._engine.target import resolve
 from zerocopy._native import core
 from zerocopy.device import HOST
