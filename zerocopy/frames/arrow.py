@@ -211,7 +211,7 @@ class Writer:
         return int(sizes[sizes > 12].sum(dtype=np.int64))
 
     def _copied(self, array: Any) -> Any:
-        # Not nbytes: pyarrow 24 reads the missing text buffer of short views that a cast has made.
+        # Not nbytes: it reads the text buffer that a cast to short views lacks (apache/arrow#49740).
         self.copied_bytes += array.get_total_buffer_size()
         return array
 

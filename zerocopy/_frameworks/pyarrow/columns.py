@@ -50,6 +50,9 @@ def _plain_field(kind: Any, nullable: bool) -> Field:
     return field if nullable else replace(field, nullable=False)
 
 
+_TEXT_VIEWS = ("string_view", "binary_view")
+
+
 def column_of(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
     """Describe an array, chunked or not; its memory is exported when it is read."""
     if not getattr(array, "is_cpu", True):
@@ -60,7 +63,10 @@ def column_of(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
             code="other-device",
         )
     array = checked(pa, array, name)
-    return _ArrayColumn(pa, array, name, field_of_type(of if of is not None else array.type))
+    field = field_of_type(of if of is not None else array.type)
+    if field.kind in _TEXT_VIEWS and not field.extension:
+        array = _without_missing_text(pa, array)
+    return _ArrayColumn(pa, array, name, field)
 
 
 class _ArrayColumn(ArrowColumn):
@@ -76,16 +82,10 @@ class _ArrayColumn(ArrowColumn):
 
     @property
     def nbytes(self) -> int:
-        return int(self._array.get_total_buffer_size() if self._may_lack_text() else self._array.nbytes)
-
-    def _may_lack_text(self) -> bool:
-        """Whether views may have no text buffer: pyarrow 24 reads it in nbytes, and ends the process."""
-        parts = list(self.field.walk())
-        if not any(part.kind in ("string_view", "binary_view") for part in parts):
-            return False
-        chunks = self._array.chunks if self._is_chunked else [self._array]
-        texts = [text for chunk in chunks for text in chunk.buffers()[2:]]
-        return len(parts) > 1 or any(text is None for text in texts)
+        # nbytes reads a text buffer that views inside other types may lack: see `_without_missing_text`.
+        inside = [part.kind for part in self.field.walk()][1:]
+        whole = any(kind in _TEXT_VIEWS for kind in inside)
+        return int(self._array.get_total_buffer_size() if whole else self._array.nbytes)
 
     def _read(self) -> list[arrow_c.Memory]:
         field, chunks = self.field, self._array.chunks if self._is_chunked else [self._array]
@@ -108,6 +108,24 @@ def checked(pa: Any, array: Any, name: str) -> Any:
     except pa.ArrowInvalid:
         return _without_invalid_empties(pa, array, name)
     return array
+
+
+def _without_missing_text(pa: Any, array: Any) -> Any:
+    """Return views of short text without the NULL text buffer of a cast.
+
+    pyarrow reads it in ``nbytes`` and when it exports the array (apache/arrow#49740, present in 24).
+    """
+    chunks, is_whole = list(getattr(array, "chunks", [array])), True
+    for i, chunk in enumerate(chunks):
+        buffers = chunk.buffers()
+        if len(buffers) == 3 and buffers[2] is None:  # the cast makes no more than one
+            chunks[i] = pa.Array.from_buffers(
+                chunk.type, len(chunk), buffers[:2], chunk.null_count, chunk.offset
+            )
+            is_whole = False
+    if is_whole:
+        return array
+    return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]
 
 
 def allocation_of(array: Any, address: int) -> tuple[int, int] | None:
