@@ -218,8 +218,7 @@ def _column(value: Any) -> Column | None:
         return TensorColumn(python_numbers.describe_column(value))
     if isinstance(value, (dict, list, tuple)):
         # NumPy refuses items of different lengths; Arrow refuses arrays of the other byte order, for example.
-        lengths = {len(item) for item in value if hasattr(type(item), "__len__")}
-        make = "pyarrow.array" if len(lengths) > 1 else "numpy.asarray"
+        make = "pyarrow.array" if _differ_in_length(value) else "numpy.asarray"
         raise UnsupportedConversionError(
             "",
             f"a {type(value).__qualname__} is not a column",
@@ -249,6 +248,16 @@ def _column(value: Any) -> Column | None:
             fixes=[Fix("numpy.atleast_1d({x})")],
         )
     return TensorColumn(described)
+
+
+def _differ_in_length(items: Any) -> bool:
+    """Whether some items have another length than others; False if one of them raises, as 0-d arrays do."""
+    try:
+        return len({len(item) for item in items if hasattr(type(item), "__len__")}) > 1
+    except Exception as error:
+        if not is_error(error):
+            raise
+        return False
 
 
 def summarize(description: Source | Table) -> str:

@@ -108,3 +108,12 @@ def test_a_type_of_another_table_framework_keeps_its_own_type() -> None:
         zc.convert(column, "numpy")  # a route to NumPy exists now
         frame = zc.convert({"a": np.arange(2), "b": column}, "pandas")
         assert isinstance(frame["b"].dtype, pd.ArrowDtype)
+
+
+@pytest.mark.parametrize("item", [np.array(1), 1.5, "x", None])
+def test_lists_that_are_no_columns_are_refused_with_a_fix(item: Any) -> None:
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.convert({"a": [item, np.array(2)]}, "pandas")
+    assert caught.value.code == "not-a-column"
+    with pytest.raises(zc.UnsupportedConversionError, match=r"pyarrow\.array\(x\['a'\]\)"):
+        zc.convert({"a": [np.arange(2), np.arange(1)]}, "pandas")

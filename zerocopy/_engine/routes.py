@@ -155,7 +155,7 @@ def _dict_route(to: Any, options: Mapping[str, Any]) -> Route | None:
     """Return the route of dicts of arrays to a table framework, or None; recorded calls have none."""
     if core is None or options or recording.counters is not None:
         return None
-    from zerocopy._engine.dict_route import make_route  # it imports pyarrow's part of the tables
+    from zerocopy._engine.dict_route import make_route  # conversions between arrays need no tables
 
     return make_route(to, lambda name: routes_of(name, {}), lambda obj, name: _kept_route(obj, name, {}))
 

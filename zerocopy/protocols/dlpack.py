@@ -85,7 +85,9 @@ _get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_Get
 def device_of(producer: Any) -> Device:
     """Return the device that ``__dlpack_device__`` reports."""
     asked = f"{_name(producer)}.__dlpack_device__()"
-    if not hasattr(type(producer), "__dlpack_device__") and not hasattr(producer, "__dlpack_device__"):
+    with calling(asked):
+        is_complete = hasattr(producer, "__dlpack_device__")
+    if not is_complete:
         why = f"{_name(producer)} has __dlpack__ and no __dlpack_device__, which DLPack requires"
         raise malformed(asked, why, "add the method; for host memory it returns (1, 0)")
     with calling(asked):

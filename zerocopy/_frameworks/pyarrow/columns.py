@@ -115,15 +115,15 @@ def _without_missing_text(pa: Any, array: Any) -> Any:
 
     pyarrow reads it in ``nbytes`` and when it exports the array (apache/arrow#49740, present in 24).
     """
-    chunks, is_whole = list(getattr(array, "chunks", [array])), True
+    chunks, is_changed = list(getattr(array, "chunks", [array])), False
     for i, chunk in enumerate(chunks):
         buffers = chunk.buffers()
         if len(buffers) == 3 and buffers[2] is None:  # the cast makes no more than one
             chunks[i] = pa.Array.from_buffers(
                 chunk.type, len(chunk), buffers[:2], chunk.null_count, chunk.offset
             )
-            is_whole = False
-    if is_whole:
+            is_changed = True
+    if not is_changed:
         return array
     return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]
 
