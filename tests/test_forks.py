@@ -117,7 +117,7 @@ FREE_OF_FORKS = {
     # It belongs to one call, which reads the metadata of files and does not fork.
     "loading/sources/columnar.py": {"ThreadPoolExecutor"},
     # It belongs to one call of `Weights.read`, which waits for its threads and does not fork.
-    "weights/block.py": {"ThreadPoolExecutor"},
+    "weights/file.py": {"ThreadPoolExecutor"},
     # The thread that waits for it ends before a fork; a child creates another.
     "monitor/session.py": {"Event"},
     # Each belongs to one iterator, which refuses to work in a forked child before it waits.

@@ -17,7 +17,7 @@ from helpers.weight_files import NAMES, dtype_of, model, write
 
 import zerocopy as zc
 from zerocopy.protocols.array_interface import address
-from zerocopy.weights import block, file
+from zerocopy.weights import file
 
 TARGETS = ("numpy", "torch", "jax", "tensorflow")
 
@@ -167,7 +167,7 @@ def test_copies_do_not_alias_the_mapping(path: str, to: str) -> None:
 
 
 def test_the_block_is_read_by_threads_in_parts(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block, "_CHUNK", 100)
+    monkeypatch.setattr(file, "_CHUNK", 100)
     read = zc.load(path, copy=True).read()
     assert all((values(read[name]) == array.astype("float64")).all() for name, array in model().items())
 

@@ -166,8 +166,9 @@ convert_to_matrix(TableRoute *route, PyObject *obj, bool is_counted)
     if (plan != NULL && plan->has_lists) {
         result = plan->count == 1 ? deliver_lists(&route->delivery, &table, plan, is_counted) : NULL;
     }
-    else if (plan != NULL && route->delivery.copy != OPTION_FALSE && has_one_type(plan) && read_chunks(&table, plan, &chunks) &&
-        (chunks.count > 1 || route->delivery.copy == OPTION_TRUE || !may_be_one_array(&chunks.chunks[0], plan))) {
+    else if (plan != NULL && route->delivery.copy != OPTION_FALSE && has_one_type(plan) &&
+             read_chunks(&table, plan, &chunks) &&
+             (chunks.count > 1 || route->delivery.copy == OPTION_TRUE || !may_be_one_array(&chunks.chunks[0], plan))) {
         result = deliver_matrix(&route->delivery, &chunks, plan);
         if (is_counted && result != NULL) {
             current_outcome()->copied += matrix_nbytes(&chunks, plan);

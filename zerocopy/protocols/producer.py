@@ -358,6 +358,8 @@ def _dlpack(obj: Any) -> Source:
         return Source(type_name(obj), view, _not_on_host, "dlpack", obj=obj, producer=obj)
     if capsule is None:
         capsule = dlpack.request(obj, max_version=_MAX_VERSION)
+    else:
+        dlpack.name_of(capsule, obj)  # `request` checks it too
     view = _whole_bytes(dlpack.read(capsule, obj, device))
     reasons: tuple[Reason, ...] = ()
     if dlpack.is_copy(capsule):  # DLPACK_FLAG_BITMASK_IS_COPIED: not the producer's own memory

@@ -16,8 +16,7 @@ from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import format_bytes, format_count, printable
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import ALIGNMENT, address
-from zerocopy.weights.block import read_block
-from zerocopy.weights.file import Array, Tensor, WeightFile
+from zerocopy.weights.file import Array, Tensor, WeightFile, read_block
 
 #: The format of which the command writes an aligned copy, and the fix that names it.
 _ALIGNED = ".safetensors"
