@@ -8,8 +8,8 @@
 ``--write`` uses the newest full results of each suite in ``benchmarks/results/``. Results of
 quick or interrupted runs, and of a part of a suite, do not become pages. Sections that need a GPU
 have separate pages, ``docs/gpu-....md``; for these a part of the suite is enough. Each page gets a
-row in ``docs/index.md``. ``docs/compiled-core.md`` has its prose from ``docs/compiled-core.in`` and its
-tables from the newest results that were measured with the compiled core.
+row in ``docs/measurements.md``. ``docs/compiled-core.md`` has its prose from ``docs/compiled-core.in`` and
+its tables from the newest results that were measured with the compiled core.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PAGES = {
     "weights": "weights-benchmarks.md",
 }
 
-#: Descriptions of the GPU pages in ``docs/index.md``.
+#: Descriptions of the GPU pages in ``docs/measurements.md``.
 ON_GPU = {
     "conversion": "between frameworks of one GPU, and to and from NumPy across the bus",
     "layout": "records to columns and back, compared with a copy on the device",
@@ -241,7 +241,7 @@ def write(folder: Path, docs: Path) -> list[Path]:
         path = compiled_core.newest(folder)
         target.write_text(compiled_core.page(template, path), encoding="utf-8")
         written += [target, *(_picture_of_core(path, docs) if path else [])]
-    index = docs / "index.md"
+    index = docs / "measurements.md"
     if index.exists():
         existing = [suite for suite in ON_GPU if (docs / f"gpu-{PAGES[suite]}").exists()]
         index.write_text(with_gpu_pages(index.read_text(encoding="utf-8"), existing), encoding="utf-8")
@@ -258,7 +258,7 @@ def _picture_of_core(path: Path, docs: Path) -> list[Path]:
 
 
 def with_gpu_pages(index: str, suites: Collection[str]) -> str:
-    """Return docs/index.md with a row for each GPU page, below the suite's CPU page."""
+    """Return docs/measurements.md with a row for each GPU page, below the suite's CPU page."""
     lines = [
         line for line in index.splitlines() if not re.search(r"^\|.*\]\(gpu-[\w-]*benchmarks\.md\)", line)
     ]

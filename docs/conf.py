@@ -1,7 +1,8 @@
 """Configuration of the site: ``python -m sphinx -W -b html docs docs/_build`` (extra ``docs``).
 
-``index.md`` lists the pages; each of its sections with a table becomes a section of the navigation. The
-reference is generated from docstrings, without importing any framework.
+``index.md`` lists the pages; each of its sections with a table becomes a group of the sidebar, with the
+titles of the pages themselves. The pages that ``measurements.md`` lists are below it. The reference is
+generated from docstrings, without importing any framework.
 """
 
 from __future__ import annotations
@@ -94,26 +95,26 @@ INCLUDED = {
 }
 
 
-def add_toctrees_to_index(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Add a toctree for each section of the index, with the pages in its table under the same names.
+#: Pages whose tables list other pages.
+LISTS = {root_doc, "measurements"}
 
-    The page itself has no toctrees, because GitHub would show them as code.
+
+def add_toctrees_to_lists(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Add a toctree for each section of a list of pages, with the pages that its tables link first in a row.
+
+    The pages themselves have no toctrees, because GitHub would show them as code.
     """
-    if docname != root_doc:
+    if docname not in LISTS:
         return
     sections = re.split(r"^## (.+)$", source[0], flags=re.MULTILINE)
     trees = []
-    for caption, text in zip(sections[1::2], sections[2::2], strict=True):
-        links = re.findall(r"(^\| )?\[([^\]]+)\]\(([^)#:]+)\)", _rows(text), flags=re.MULTILINE)
-        pages = [(first, title, INCLUDED.get(page.removeprefix("../"), page)) for first, title, page in links]
-        entries = [f"{title} <{page}>" if first else page for first, title, page in pages]
-        if entries:
-            trees.append("\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *entries, "```"]))
+    for caption, text in zip(["", *sections[1::2]], sections[::2], strict=True):
+        links = re.findall(r"^\| \[[^\]]+\]\(([^)#:]+)\) \|", text, flags=re.MULTILINE)
+        pages = [INCLUDED.get(page.removeprefix("../"), page) for page in links]
+        if pages:
+            options = [":hidden:", f":caption: {caption}" if caption else ""]
+            trees.append("\n".join(["```{toctree}", *filter(None, options), "", *pages, "```"]))
     source[0] = "\n\n".join([source[0], *trees])
-
-
-def _rows(text: str) -> str:
-    return "\n".join(line for line in text.splitlines() if line.startswith("|"))
 
 
 class LinksToFiles(SphinxTransform):
@@ -186,7 +187,7 @@ def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options
 
 def setup(app: Sphinx) -> None:
     """Register the functions above; Sphinx calls it."""
-    app.connect("source-read", add_toctrees_to_index)
+    app.connect("source-read", add_toctrees_to_lists)
     app.connect("autodoc-skip-member", skip_fields)
     app.add_transform(LinksToFiles)
     app.add_transform(Tables)

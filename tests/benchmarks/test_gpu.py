@@ -84,22 +84,22 @@ def test_results_with_more_gpu_sections_precede_newer_ones(tmp_path):
     assert page.newest(tmp_path, gpu=True) == {"conversion": newer}
 
 
-def test_gpu_pages_are_written_and_listed_in_index(tmp_path):
+def test_gpu_pages_are_written_and_listed(tmp_path):
     docs, folder = tmp_path / "docs", tmp_path / "results"
     docs.mkdir()
     folder.mkdir()
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    (docs / "index.md").write_text(page.with_gpu_pages(index, ()), encoding="utf-8")
+    index = (ROOT / "docs" / "measurements.md").read_text(encoding="utf-8")
+    (docs / "measurements.md").write_text(page.with_gpu_pages(index, ()), encoding="utf-8")
     write_gpu_results(folder, "gpu.json", "layout/gpu", "conversion/gpu-bus")
     for _ in range(2):  # a second time adds nothing
         written = page.write(folder, docs)
         assert [path.name for path in written] == ["gpu-benchmarks.md", "gpu-layouts-benchmarks.md"]
-        text = (docs / "index.md").read_text(encoding="utf-8")
+        text = (docs / "measurements.md").read_text(encoding="utf-8")
         assert text.count("(gpu-layouts-benchmarks.md)") == text.count("(gpu-benchmarks.md)") == 1
         assert "(gpu-pool-benchmarks.md)" not in text
         lines = text.splitlines()
         (row,) = (i for i, line in enumerate(lines) if "(layouts-benchmarks.md) | " in line)
-        assert lines[row + 1].startswith("| [Layouts on a GPU](gpu-layouts-benchmarks.md) | ")
+        assert lines[row + 1].startswith("| [Benchmarks of layouts on a GPU](gpu-layouts-benchmarks.md) | ")
     assert page.with_gpu_pages(text, ()) == page.with_gpu_pages(index, ())
 
 
