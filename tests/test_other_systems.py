@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-#: What Windows lacks. Other packages are imported first, because they are built for this system.
+#: What Windows lacks. shutil and other packages are imported first, because they are for this system.
 WITHOUT_POSIX = """
-import os, signal, subprocess, sys
+import os, shutil, signal, subprocess, sys
 from importlib import import_module
 import numpy as np
 for name in ("pyarrow", "click", "rich.console", "rich.progress", "rich.table"):

@@ -129,6 +129,7 @@ def test_grid_in_terminal_has_colours_and_fits(columns: int) -> None:
     import struct
     import termios
 
+    pytest.importorskip("torch")
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     child = subprocess.Popen(

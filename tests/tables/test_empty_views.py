@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ TARGETS = [
     "pyarrow.Table",
     "pyarrow.Array",
     "pyarrow.RecordBatch",
-    "nanoarrow.ArrayStream",
+    *(["nanoarrow.ArrayStream"] if find_spec("nanoarrow") else []),
 ]
 
 
