@@ -48,7 +48,7 @@ def test_the_license_is_the_same_everywhere() -> None:
 def test_a_page_describes_the_version_on_one_screen() -> None:
     assert "(docs/whats-new.md)" in text("CHANGELOG.md").partition("\n### Added")[0]
     page = text("docs/whats-new.md")
-    assert page.startswith(f"# What is in {zerocopy.__version__.rpartition('.')[0]}\n")
+    assert page.startswith(f"# New in {zerocopy.__version__.rpartition('.')[0]}\n")
     assert len(page.splitlines()) <= 45
 
 
