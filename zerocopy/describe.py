@@ -71,14 +71,18 @@ def out_of_memory(asked: str, name: str, error: Exception) -> MemoryError:
 
 
 def opened(obj: Any, target: str = "") -> Any:
-    """Return the object that a handle of shared memory locates, and NumPy's array of a buffer of records.
+    """Return the object that a handle of shared memory locates, NumPy's array of a buffer of records, or the
+    object of another framework that `obj` wraps.
 
     Any other object is returned itself. A table of the framework `target` is restored as its own object.
     """
     open_handle = getattr(type(obj), "__zerocopy_open__", None)
     if open_handle is not None:
         return open_handle(obj, target)
-    records = producer.records_of(obj) if registry.by_type(type(obj)) is None else None
+    framework = registry.by_type(type(obj))
+    if framework is not None:
+        return getattr(obj, framework.unwrap)() if framework.unwrap else obj
+    records = producer.records_of(obj)
     return obj if records is None else records
 
 
@@ -112,6 +116,8 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
             )
         return table
     framework = registry.by_type(type(obj))
+    if framework is not None and framework.unwrap:
+        return describe(getattr(obj, framework.unwrap)(), index, for_table)
     if framework is not None:
         table = framework.table(obj, index)
         return _owned(framework, obj) if table is None else table
@@ -138,6 +144,8 @@ def describe_array(obj: Any) -> Source:
             return python_numbers.describe(obj)
     framework = registry.by_type(type(obj))
     if framework is not None:
+        if framework.unwrap:
+            return describe_array(getattr(obj, framework.unwrap)())
         return _owned(framework, obj)
     source = producer.describe(obj)
     if source is None and producer.is_arrow_array(obj) and not array_method.is_array(type(obj)):

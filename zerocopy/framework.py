@@ -100,6 +100,8 @@ class Framework:
         Options that few targets support, such as ``"connection"``; `from_table` reads ``table.options``.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
+    unwrap : str
+        The method of its objects that returns an object of another framework, if they only wrap one.
 
     Examples
     --------
@@ -140,6 +142,7 @@ class Framework:
     # What users write: options and expressions.
     options: tuple[str, ...] = ()
     actions: Mapping[str, Fix] = {}
+    unwrap: str = ""
 
     _module: ModuleType | None = None
 

@@ -98,6 +98,20 @@ def shuffled_data_set(datasets: Any, folder: Path, table: pa.Table) -> Any:
     return datasets.Dataset(table.take(pa.array(backwards, pa.int64()))).select(backwards)
 
 
+def zarr_arrays(zarr: Any, folder: Path, table: pa.Table) -> dict[str, Any]:
+    root = zarr.create_group(folder / "a.zarr")
+    return {name: root.create_array(name, data=x, chunks=(3,)) for name, x in arrays(table).items()}
+
+
+def hdf5_datasets(h5py: Any, folder: Path, table: pa.Table) -> dict[str, Any]:
+    file = h5py.File(folder / "a.h5", "w")
+    return {name: file.create_dataset(name, data=x, chunks=(3,)) for name, x in arrays(table).items()}
+
+
+def lance_data_set(lance: Any, folder: Path, table: pa.Table) -> Any:
+    return lance.write_dataset(table, str(folder / "a.lance"), max_rows_per_file=4)
+
+
 #: Sources that can be read again.
 MAKERS: dict[str, Make] = {
     "path": parquet,
@@ -138,6 +152,16 @@ MAKERS: dict[str, Make] = {
     ),
     "DuckDB relation": from_framework("duckdb", duckdb_relation),
     "pandas.DataFrame": from_framework("pandas", lambda pd, folder, table: table.to_pandas()),
+    "narwhals over pandas": from_framework(
+        "narwhals", lambda nw, folder, table: nw.from_native(table.to_pandas())
+    ),
+    "narwhals over a query": from_framework(
+        "narwhals",
+        lambda nw, folder, table: nw.from_native(pytest.importorskip("polars").DataFrame(table).lazy()),
+    ),
+    "zarr arrays": from_framework("zarr", zarr_arrays),
+    "h5py datasets in chunks": from_framework("h5py", hdf5_datasets),
+    "lance.LanceDataset": from_framework("lance", lance_data_set),
     "datasets.Dataset": from_framework("datasets", lambda hf, folder, table: hf.Dataset(table)),
     "selected datasets.Dataset": from_framework(
         "datasets",

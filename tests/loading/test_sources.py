@@ -247,6 +247,13 @@ def test_an_exception_of_a_reader_is_the_cause() -> None:
     assert raised.value.code == "producer-raised"
 
 
+def test_a_query_of_polars_is_not_collected_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    pl = pytest.importorskip("polars")
+    query = pl.DataFrame(small_table()).lazy()
+    monkeypatch.setattr(pl.LazyFrame, "collect", None)
+    assert read(query) == EXPECTED
+
+
 def test_a_query_that_fails(tmp_path: Path) -> None:
     duckdb, pl = pytest.importorskip("duckdb"), pytest.importorskip("polars")
     text = pl.LazyFrame({"x": ["1"] * 9 + ["a"]})

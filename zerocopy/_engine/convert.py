@@ -14,7 +14,6 @@ from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree
 from zerocopy._engine.target import is_named, may_be_compound, of_object
 from zerocopy._native import core
-from zerocopy.describe import opened
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import shorten
 from zerocopy.plan import Plan
@@ -224,7 +223,7 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         shorten(error)  # also errors of options, which are Python's TypeError and ValueError
         raise
     try:
-        call.obj = opened(obj, call.target.name)
+        call.open(obj)
         if call.is_tree():
             result = convert_leaves(call.obj, convert, to, options)
             if call.obj is obj and not call.target.tables:

@@ -14,7 +14,6 @@ from zerocopy._engine.memory import shares_memory
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import is_named, may_be_compound, of_object, text
-from zerocopy.describe import opened
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public, shorten
 from zerocopy.plan import Plan
@@ -66,7 +65,7 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
         to, checked = of_object(to, obj, checked)
     call = Call(obj, to, checked, reports=True)
     try:
-        call.obj = opened(obj, call.target.name)
+        call.open(obj)
         return _explain_tree(call, obj) if call.is_tree() else resolve(_explain(call), call)
     except ZeroCopyError as error:
         shorten(error)  # the plan keeps it, and frames would hold both in a reference cycle

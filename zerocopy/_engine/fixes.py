@@ -58,6 +58,8 @@ def compose(error: ZeroCopyError, call: Any) -> None:
     new = [why for why in later if why not in error.why]  # one of several obstacles can remain
     why = "; also, ".join([error.why, *new[:1]])
     error.with_context(why=why, remedy=error.preface + "; or ".join(texts))
+    if call.unwrap:
+        relocate(error, f".{call.unwrap}()")
 
 
 def _obstacles(error: ZeroCopyError) -> list[tuple[Label, Reason]]:
@@ -132,7 +134,7 @@ class _Composer:
         self.target = call.target
         self.to = call.to if isinstance(call.to, str) else self.target.name
         self.obj, self.description, self.cast = call.obj, call.description, call.cast
-        self.framework = _framework(call.obj)
+        self.framework, self.unwrap = _framework(call.obj), call.unwrap
 
     # -- which calls work -----------------------------------------------------
 
@@ -300,6 +302,11 @@ class _Composer:
         usable = [fix for fix in resolved if fix is not None and self.accepts(fix)]
         # Two actions of a framework can have one expression: the first of them is kept.
         kept = list({(f.source, f.before, f.to, repr(f.options)): f for f in usable[::-1]}.values())[::-1]
+        if self.unwrap:
+            inner = f"{{x}}.{self.unwrap}()"
+            kept = [
+                f if f.source == "{x}" else replace(f, source=f.source.replace("{x}", inner)) for f in kept
+            ]
         # The text that a reason makes of its fixes names actions, which no user can call.
         own = "" if kept or reason.remedy == "; or ".join(map(str, reason.fixes)) else reason.remedy
         return Reason(reason.why, own, code=reason.code, fixes=kept)

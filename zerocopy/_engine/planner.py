@@ -14,7 +14,7 @@ from zerocopy._engine.steps import from_host, on_device, to_host
 from zerocopy._engine.target import resolve, text
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
-from zerocopy.describe import describe, describe_columns, out_of_memory, summarize, translated_errors
+from zerocopy.describe import describe, describe_columns, opened, out_of_memory, summarize, translated_errors
 from zerocopy.device import Device, parse_stream, same_memory_space
 from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
@@ -54,6 +54,7 @@ class Call:
         "table_options",
         "target",
         "to",
+        "unwrap",
     )
 
     def __init__(self, obj: Any, to: Any, options: dict[str, Any], reports: bool = False) -> None:
@@ -62,13 +63,19 @@ class Call:
         # Names take no other module: a first conversion runs few files.
         self.target = registry.find(to) or resolve(to, obj)
         self.description: Any = None  # a Source or a Table; None before describe()
-        self._summary = ""
+        self._summary = self.unwrap = ""  # the method of the caller's object that returned `obj`, see `open`
         self.table_options: Any = None  # an Options; checked here, before the object is described
         self.cast: DTypeOption | None = DTypeOption(options["dtype"]) if "dtype" in options else None
         if options and any(name in options for name in TABLE_NAMES):
             from zerocopy.tables.options import Options
 
             self.table_options = Options(**{name: options.get(name) for name in TABLE_NAMES})
+
+    def open(self, obj: Any) -> None:
+        """Set `obj` to the object that a handle locates, or that the caller's object wraps."""
+        self.obj = opened(obj, self.target.name)
+        if self.obj is not obj and (framework := registry.by_type(type(obj))) is not None:
+            self.unwrap = framework.unwrap
 
     @property
     def subject(self) -> str:

@@ -20,6 +20,8 @@ class LoadingHook:
     #: Whether the framework has worker processes; remedies for states and for epochs that new workers repeat.
     has_workers = False
     state_fix = repeat_fix = ""
+    #: Why a copy of a loader cannot read the framework's objects; empty if it can.
+    only_here = ""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
         """Return an object of the framework as rows; None if the loader converts it to Arrow or NumPy.
@@ -27,6 +29,13 @@ class LoadingHook:
         `columns` are the labels of the columns to read, in this order; None for all.
         """
         return None
+
+    def chunk_rows(self, obj: Any) -> int:
+        """Return the rows of a chunk of an array in a file, which is then read by ``obj[low:high]``.
+
+        0: the array is converted at once.
+        """
+        return 0
 
     def decoder(self, files: Any, device: int) -> Dataset | None:
         """Return local `ParquetFiles` as rows that the framework decodes on a CUDA device."""

@@ -17,6 +17,7 @@ from zerocopy.errors import UnsupportedConversionError
 from zerocopy.loading.dataset import Dataset, DerivedDataset, Group, Stream, choose, fitted, slice_rows
 from zerocopy.loading.errors import ReadError
 from zerocopy.loading.options import LoaderOptions, opening
+from zerocopy.loading.sources.chunked import ChunkedArrays, chunk_rows
 from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.source import Array
@@ -68,6 +69,12 @@ class ArrayDataset(Dataset):
         rows: dict[Hashable, Any] = slice_rows(self._arrays, start, start + self.groups[index].rows)
         return rows
 
+    def as_tables(self) -> Dataset:
+        """Return the arrays as the columns of one Arrow table."""
+        return TableDataset(
+            convert({str(label): x for label, x in self._arrays.items()}, "pyarrow"), self.name
+        )
+
     def fingerprint(self) -> str:
         places = sampled(self._rows)
         return digest(
@@ -108,7 +115,8 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
             "loader({})", "the dict has no arrays", 'pass arrays: {"x": x, "y": y}', code="not-an-array"
         )
     columns = {label: _rows_of(label, arrays[label], options) for label in chosen}
-    lengths = {label: len(array) for label, array in columns.items()}
+    is_chunked = any(map(chunk_rows, columns.values()))
+    lengths = {label: array.shape[0] for label, array in columns.items()}
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{label!r} has {count:,}" for label, count in list(lengths.items())[:8])
         why = f"the arrays differ in their number of rows: {listed}"
@@ -116,17 +124,21 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
         raise UnsupportedConversionError(f"loader({name})", why, fix, code="different-lengths")
     of_tables = (options.nulls, options.dtype, options.encode, options.schema)
     needs_table = options.is_matrix or any(option is not None for option in of_tables)
-    if not needs_table and resolve(options.to).kind == "tensor":
-        return ArrayDataset(columns, name)
+    needs_table = needs_table or resolve(options.to).kind != "tensor"
+    opened: Any = ChunkedArrays(columns, name) if is_chunked else ArrayDataset(columns, name)
+    if not needs_table:
+        return opened
     with opening(options, name):
-        table = convert({str(label): array for label, array in columns.items()}, "pyarrow")
-    opened = fitted(TableDataset(table, name), options.columns, options.schema)
+        opened = opened.as_tables()
+    opened = fitted(opened, options.columns, options.schema)
     assert isinstance(opened, Dataset)
     return opened
 
 
 def _rows_of(label: Hashable, value: Any, options: LoaderOptions) -> Array:
-    """Return an array on the host, without a copy where possible."""
+    """Return an array on the host, without a copy where possible; one that is read by chunks unchanged."""
+    if chunk_rows(value) and not value.dtype.hasobject:
+        return value  # type: ignore[no-any-return]
     with opening(options, f"{{{label!r}: ...}}", is_whole=False):
         array: Array = value if isinstance(value, np.ndarray) else convert(value, "numpy")
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:

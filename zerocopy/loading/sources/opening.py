@@ -19,6 +19,7 @@ from zerocopy.loading.errors import LoaderOptionError, ReadError
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources import memory
+from zerocopy.loading.sources.chunked import chunk_rows
 from zerocopy.loading.sources.columnar import IpcFiles, ParquetFiles
 from zerocopy.loading.sources.files import Files, find_files
 from zerocopy.loading.sources.streams import CapsuleStream, FileStream
@@ -120,6 +121,8 @@ def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
                 return memory.TableDataset(convert(source, "pyarrow.Table"), name)
     if hasattr(type(source), "__arrow_c_stream__"):
         return CapsuleStream(source, name)
+    if chunk_rows(source):
+        return memory.open_arrays({"data": source}, options, name)
     if framework is not None:
         with opening(options, name):
             array = convert(source, "numpy")
