@@ -125,12 +125,12 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
     of_tables = (options.nulls, options.dtype, options.encode, options.schema)
     needs_table = options.is_matrix or any(option is not None for option in of_tables)
     needs_table = needs_table or resolve(options.to).kind != "tensor"
-    opened: Any = ChunkedArrays(columns, name) if is_chunked else ArrayDataset(columns, name)
+    arranged = ChunkedArrays(columns, name) if is_chunked else ArrayDataset(columns, name)
     if not needs_table:
-        return opened
+        return arranged
     with opening(options, name):
-        opened = opened.as_tables()
-    opened = fitted(opened, options.columns, options.schema)
+        tables = arranged.as_tables()
+    opened = fitted(tables, options.columns, options.schema)
     assert isinstance(opened, Dataset)
     return opened
 
