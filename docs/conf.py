@@ -36,6 +36,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_copybutton",
+    "docs.figures",
 ]
 root_doc = "index"
 # The first suffix is that of generated pages.

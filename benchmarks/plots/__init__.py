@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plots import core, grid, layouts, loader, pipeline, pool, processes, sizes
+from benchmarks.plots import copies, core, grid, layouts, loader, pipeline, pool, processes, sizes
 from benchmarks.plots.style import save, style_context
 from benchmarks.results import Results
 
@@ -28,15 +28,19 @@ class Picture:
         The sections that it can be drawn from: one of them is enough.
     draw : callable
         ``draw(results) -> matplotlib.figure.Figure``.
+    complete : callable
+        ``complete(results)``: whether results with a time have the other figures that it needs.
     """
 
     name: str
     sections: tuple[str, ...]
     draw: Callable[[Results], Any]
+    complete: Callable[[Results], bool] = lambda results: True
 
     def drawable(self, results: Results) -> bool:
         """Whether one of its sections has a time."""
-        return any(case.timed() for section in self.sections for case in results.cases.get(section, ()))
+        cases = [case for section in self.sections for case in results.cases.get(section, ())]
+        return any(case.timed() for case in cases) and self.complete(results)
 
 
 PICTURES = (
@@ -46,6 +50,7 @@ PICTURES = (
     Picture("layouts", ("layout/to-columns", "layout/to-rows"), layouts.draw),
     Picture("pool", ("pool/recycle", "pool/aligned"), pool.draw),
     Picture("pipeline", ("pipeline/stages",), pipeline.draw),
+    Picture("pipeline-copies", ("pipeline/stages",), copies.draw, copies.drawable),
     Picture("loader", ("loader/order", "loader/shuffle"), loader.draw),
     Picture("processes", ("processes/share",), processes.draw),
     Picture(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.plots import style
@@ -10,29 +9,31 @@ from benchmarks.processes.goals import PROMISES
 from benchmarks.processes.scale import curves
 from benchmarks.results import Results
 
-_ROW = 0.21  # inches
+_ROW, _LANE = 0.4, 0.18  # inches of a row, and rows between the middle and a lane
 _TICKS = (0.001, 0.01, 0.1, 1, 10, 100)
 _PANELS = {"readers": "leases of one segment", "segments": "live segments", "workers": "workers at once"}
 
-#: A row: the question and the framework, today's multiple, and that of zerocopy.
-Row = tuple[str, float, float]
+#: By framework: today's multiple, and that of zerocopy.
+Multiples = dict[str, tuple[float, float]]
 
 
 def draw(results: Results) -> Any:
-    """Draw a row for each exchange and framework: today, and with zerocopy."""
-    rows = list(_rows(results))
-    figure = style.new_figure(_ROW * len(rows) + 1.5)
-    style.reserve(figure, above=0.55, below=0.4)
+    """Draw a row for each exchange with two lanes: today, and with zerocopy."""
+    rows = _rows(results)
+    figure = style.new_figure(_ROW * len(rows) + 1.65)
+    style.reserve(figure, above=0.72, below=0.4)
     axis = figure.subplots()
-    axis.set(xscale="log", ylim=(len(rows) - 0.4, -0.6))
-    for y, (_, today, ours) in enumerate(rows):
-        axis.plot([today, ours], [y, y], color=style.TEXT, alpha=0.5, linewidth=0.8, zorder=2)
-        axis.plot(today, y, "D", color=style.OTHER, markersize=4, zorder=3, label="" if y else "today")
-        axis.plot(ours, y, "o", color=style.OURS, markersize=5, zorder=4, label="" if y else "zerocopy")
-    axis.axvline(1, color=style.TEXT, linewidth=1.4)
-    axis.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=7.5)
-    least, most = axis.get_xlim()
-    ticks = [tick for tick in _TICKS if least <= tick <= most]
+    axis.set(xscale="log", ylim=(len(rows) - 0.5, -0.6))
+    lanes = (("today", style.OTHER, "D", -_LANE), ("zerocopy", style.OURS, "o", _LANE))
+    for y, multiples in enumerate(rows.values()):
+        for lane, (label, color, marker, below) in enumerate(lanes):
+            by_framework = {name: both[lane] for name, both in multiples.items()}
+            _lane(axis, y + below, by_framework, color, marker, "" if y else label)
+    values = [value for multiples in rows.values() for both in multiples.values() for value in both]
+    axis.set_xlim(min(values) / 1.6, max(values) * 1.6)
+    axis.axvline(1, color=style.TEXT, linewidth=1.4, zorder=1)
+    axis.set_yticks(range(len(rows)), [*rows])
+    ticks = [tick for tick in _TICKS if min(values) / 1.6 <= tick <= max(values) * 1.6]
     axis.minorticks_off()
     axis.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
     axis.tick_params(length=0)
@@ -42,16 +43,35 @@ def draw(results: Results) -> Any:
     style.head(
         figure,
         "From one process to another: time as a multiple of a memcpy",
-        "Of the same bytes, in the same run; Dask: of an empty task. Less is better.",
+        "Of the same bytes, in the same run; Dask: of an empty task. Less is better.\n"
+        "From the best framework to the worst, which are named; the page has all.",
     )
     style.footer(figure, results, "torch", "jax", "pyarrow", "distributed", "ray")
     return figure
 
 
-def _rows(results: Results) -> Iterator[Row]:
-    """Yield the cases of goals that compare a time with today's."""
+def _lane(axis: Any, y: float, multiples: dict[str, float], color: str, marker: str, label: str) -> None:
+    """Draw the best and the worst multiple, each with its framework."""
+    best, worst = min(multiples, key=multiples.__getitem__), max(multiples, key=multiples.__getitem__)
+    ends = dict.fromkeys((worst, best))  # one framework: one end
+    points = [multiples[name] for name in ends]
+    axis.plot(points, [y] * len(points), color=color, linewidth=1.2, alpha=0.6, zorder=2)
+    axis.plot(points, [y] * len(points), marker, color=color, markersize=4.5, zorder=3, label=label)
+    text = ", ".join(f"{name} {_short(multiples[name])}" for name in reversed(ends))
+    axis.text(
+        1.02, y, text, transform=axis.get_yaxis_transform(), va="center_baseline", fontsize=8, color=color
+    )
+
+
+def _short(multiple: float) -> str:
+    return f"{multiple:.2g}x" if multiple < 1 else f"{multiple:.{1 if multiple < 9.95 else 0}f}x"
+
+
+def _rows(results: Results) -> dict[str, Multiples]:
+    """Return the multiples of each exchange, from the cases of goals that compare a time with today's."""
     sections = {key: cases for key, cases in results.cases.items() if key.startswith("processes/")}
     cases = [case for section in sections.values() for case in section]
+    rows: dict[str, Multiples] = {}
     for promise in PROMISES:
         if promise.unit != "x":
             continue
@@ -59,7 +79,8 @@ def _rows(results: Results) -> Iterator[Row]:
             today = promise.today(case) if promise.concerns(case) else None
             ours = promise.measure(case) if today else None
             if today and ours and ours > 0:
-                yield case.name, today, ours
+                rows.setdefault(promise.question, {})[case.name.rpartition(", ")[2]] = today, ours
+    return rows
 
 
 def draw_scale(results: Results) -> Any:

@@ -1,6 +1,7 @@
 """Style of all pictures: colours, sizes, footers, files.
 
-A picture has a white background: no grey has a contrast of 4.5:1 with both a white and a dark page.
+An SVG has no background, and two sets of colours: no grey has a contrast of 4.5:1 with both white and dark
+pages. A browser takes the set of the page that shows the picture. A PNG is light.
 """
 
 from __future__ import annotations
@@ -26,6 +27,20 @@ SERIES = ("#1f6fb5", "#b84a00", "#00734f", "#b3478b", "#7048b6", "#8a6500", "#0b
 #: Bars that belong to no category.
 NEUTRAL = "#8a939b"
 
+#: Background of dark pages, and the colours that replace those above on it. Others are legible on both.
+DARK_BACKGROUND = "#14181e"
+DARK = {
+    TEXT: "#c9d1d9",
+    OURS: "#f0883e",
+    **dict(
+        zip(
+            SERIES,
+            ("#6cb6ff", "#f59e4c", "#3fb98b", "#e58bcb", "#b39df3", "#d4a72c", "#3bb8cc", "#aab2ba"),
+            strict=True,
+        )
+    ),
+}
+
 #: Width in inches: 525 points, which a browser shows as 700 pixels, the width of a README.
 WIDTH = 525 / 72
 _DOTS_PER_INCH = 192  # the PNG has two dots for each of those pixels
@@ -39,6 +54,7 @@ _RC = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.edgecolor": TEXT,
+    "axes.facecolor": "none",
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -132,9 +148,24 @@ def save(figure: Any, folder: Path, name: str) -> list[Path]:
     """Write the SVG and the PNG, and return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{name}.{kind}" for kind in ("svg", "png")]
-    figure.savefig(files[0], facecolor=BACKGROUND, metadata={"Date": None})
+    figure.savefig(files[0], facecolor="none", metadata={"Date": None})
+    drawn = files[0].read_text(encoding="utf-8")
+    files[0].write_text(drawn.replace("</style>", f"{dark_rules()}</style>", 1), encoding="utf-8")
     figure.savefig(files[1], facecolor=BACKGROUND, dpi=_DOTS_PER_INCH)
     return files
+
+
+def dark_rules() -> str:
+    """Return the CSS that replaces the colours on dark pages; matplotlib writes colours as inline styles."""
+    rules = [
+        f'[style*="{part}: {light}"] {{{part}: {dark} !important}}'
+        for part in ("fill", "stroke")
+        for light, dark in DARK.items()
+    ]
+    rules.append(f'[style*="stroke: {BACKGROUND}"] {{stroke: {DARK_BACKGROUND} !important}}')
+    # In a tab of its own, too, the picture has the background that its colours are for.
+    scheme = ":root {color-scheme: light dark}\n"
+    return "\n".join([f"\n{scheme}@media (prefers-color-scheme: dark) {{", *rules, "}\n"])
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:
