@@ -420,7 +420,7 @@ def test_producers_without_a_framework_have_no_fast_path(cupy) -> None:
     """Their type does not determine their protocol or device, so each object is described."""
     for bare in (SpeaksDLPack(sample("f4")), SpeaksCAI(data=(POINTER, False), shape=(3,))):
         zc.view(bare)
-        assert routes.find_parts(bare, "cupy") is None
+        assert routes.find_parts(bare, "cupy", {}) is None
 
 
 def test_jax_host_arrays_have_no_cuda_form() -> None:

@@ -111,6 +111,12 @@ TABLE_OPTIONS: list[dict[str, Any]] = [
     {"index": False},
     {"nulls": {"a": 0}},
     {"layout": "matrix", "columns": ["a", "b"]},
+    {"layout": "matrix", "index": False},
+    *({"layout": f"matrix:{order}", "copy": copy} for order in "CF" for copy in (None, True, False)),
+    {"layout": "matrix:F", "columns": ["b", "a"], "dtype": "float64"},
+    {"layout": "matrix:F", "columns": ["b", "a"]},
+    {"index": False, "columns": ["b"], "copy": False},
+    {"index": True},
 ]
 
 
@@ -131,10 +137,13 @@ def tables() -> list[tuple[Any, list[Any]]]:
     ]
     frame = pd.DataFrame(numbers)
     frames = [frame.set_index("c"), frame.iloc[::2], frame.assign(text="x"), frame[["a", "a", "b"]]]
+    block = pd.DataFrame(np.arange(16.0).reshape(8, 2), columns=["a", "b"])
+    blocks = [block.iloc[::2], block.iloc[::-1], pd.DataFrame({"a": np.arange(8.0), "b": np.arange(8.0)})]
     series = pl.DataFrame(numbers)
     return [
         (plain, odd),
         (plain.to_batches()[0], [t.to_batches()[0] for t in odd if t.num_rows and len(t.to_batches()) == 1]),
         (frame, frames),
+        (block, [block.rename_axis("i"), block.set_index([["x"] * 8]), *blocks]),
         (series, [pl.DataFrame(t) for t in odd if len({*t.column_names}) == t.num_columns]),
     ]

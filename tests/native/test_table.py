@@ -86,6 +86,7 @@ class Device:
 values = {
     "columns": [["a", "b"], ["b", "a"], ["a"], [1], [2, "a"], []],
     "layout": ["matrix", "columns"],
+    "index": [True, False],
     "device": [Device(1), Device(2), (1, 0), (2, 0), 1, True, 1.0],
     "dtype": [np.dtype("f4"), np.dtype("i4"), float, "f4"],
 }
@@ -104,6 +105,7 @@ others = {
     "device": [(True, 0), {}],
     "dtype": [{"a": "f4"}],
     "layout": [b"matrix", np.zeros(2)],
+    "index": [0, [1, 2], np.zeros(2), "a"],
 }
 for name, each in others.items():
     for other in each:

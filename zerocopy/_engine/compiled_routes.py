@@ -35,6 +35,7 @@ class Parts(NamedTuple):
     native_table: Any = None  # exporter of tables
     native_lists: Any = None  # exporter of columns of lists
     may_be_ragged: bool = False  # whether such a column becomes a ragged array without lists=
+    exports_no_index: bool = False  # whether index=False changes nothing about the exporters
 
     @property
     def ndarrays(self) -> bool:
@@ -42,8 +43,8 @@ class Parts(NamedTuple):
         return self.exporters.get("ndarray") is identity is self.importers.get("ndarray")
 
 
-def find_parts(obj: Any, to: Any) -> Parts | None:
-    """Return the parts of a route for objects of this type; None if no route is possible."""
+def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
+    """Return the parts of a route for objects of this type and options; None if no route is possible."""
     target, cls = registry.find(to) or resolve(to), type(obj)
     source = registry.by_type(cls)
     if source is None:
@@ -54,16 +55,23 @@ def find_parts(obj: Any, to: Any) -> Parts | None:
         return None
     exporters, importers = source.fast_exporters(cls), target.fast_importers()
     native = exporters.pop("native", None), importers.pop("native", None)
+    own_columns = exporters.pop("own_columns", None)
+    if own_columns is not None and options.get("index") is False:
+        exporters["columns"] = own_columns
+    no_index = target.kind == "tensor" and (own_columns is not None or "native_table" in exporters)
     tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
     may_be_ragged = tables[1] is not None and may_be_compound(cls, target)
-    return Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged)
+    return Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged, no_index)
 
 
 def effective_options(parts: Parts, options: dict[str, Any]) -> dict[str, Any]:
     """Return the options without those that change nothing for objects of the type.
 
-    These are ``layout=`` if the route treats none of them as a table, and ``lists="dense"`` by default.
+    These are ``layout=`` if the route treats none of them as a table, ``lists="dense"`` by default, and
+    ``index=False`` if the parts export tables without labels of rows.
     """
+    if options.get("index") is False and parts.exports_no_index:
+        options = {name: value for name, value in options.items() if name != "index"}
     layout, target = options.get("layout"), parts.target
     arrow = parts.native_table or parts.native_lists
     if options.get("lists") == "dense" and arrow is not None and not parts.may_be_ragged:
@@ -132,22 +140,41 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
     others = {name: value for name, value in options.items() if name not in ("columns", "layout")}
     has_labels = labels is None or _are_labels(labels)
     # A fallback in Python exists for dicts of columns only, not for matrices.
-    fits = has_labels and (route is not None if layout is None else layout in ("matrix", "matrix:C"))
+    fits = has_labels and (route is not None if layout is None else layout.startswith("matrix"))
     if not fits or parts.native_importer is None or not is_routable(parts.target, others):
         return None
     columns = None if labels is None else tuple(labels)
     kind = core.TableRoute if layout is None else core.MatrixRoute
-    return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), columns=columns)
+    options = {"columns": columns, "by_columns": layout == "matrix:F"}
+    return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), **options)
 
 
 def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
     """Return a compiled route from a table whose values lie in one matrix, or None."""
     others = {name: value for name, value in options.items() if name != "layout"}
-    fits = options["layout"] == "matrix" and parts.target.kind == "tensor"  # an alias can have any order
-    if not fits or parts.native_importer is None or not is_routable(parts.target, others):
+    matrix, order = parts.exporters["matrix"], options["layout"].removeprefix("matrix")
+    target = parts.target
+    if parts.native_importer is None or target.kind != "tensor" or not is_routable(target, others):
         return None
-    exporter = core.ArrayExporter(parts.exporters["matrix"])
+    if order == ":F":  # the core's copies are row-major: the slow path makes those by column
+        if others.get("copy"):
+            return None
+        others["copy"] = False
+    exporter = core.ArrayExporter(_in_order(matrix, order[1:]) if order else matrix)
     return core.MemoryRoute(exporter, parts.native_importer, **_delivery(parts, others, route))
+
+
+def _in_order(matrix: Route, order: str) -> Route:
+    """Return an exporter of matrices that raises for those in another memory order than "C" or "F"."""
+
+    def export(table: Any) -> Any:
+        array = matrix(table)
+        flags = array.flags
+        if not (flags.aligned and (flags.c_contiguous if order == "C" else flags.f_contiguous)):
+            raise ValueError("stored in another order: the slow path copies it")
+        return array
+
+    return export
 
 
 def _compile_lists(parts: Parts, options: Mapping[str, Any], fallback: Route | None) -> Any:

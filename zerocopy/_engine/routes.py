@@ -41,7 +41,7 @@ Routes = Mapping[type, Route]
 TABLE: dict[Any, dict[type, Route]] = {}
 
 #: The options that the core's table holds. The others depend on the object, or need the whole plan.
-OPTIONS = frozenset(("copy", "writable", "device", "dtype", "layout", "columns", "lists"))
+OPTIONS = frozenset(("copy", "writable", "device", "dtype", "layout", "columns", "lists", "index"))
 
 #: The routes for options that no table holds.
 NO_ROUTES: Routes = MappingProxyType({})
@@ -74,6 +74,8 @@ def routes_of(to: Any, options: Mapping[str, Any]) -> Routes:
             return NO_ROUTES if options or recording.counters is not None else TABLE.setdefault(to, {})
         if not options.keys() <= OPTIONS or type(options.get("columns", ())) not in (list, tuple):
             return NO_ROUTES
+        if type(options.get("index", True)) is not bool:
+            return NO_ROUTES  # labels of rows: those of each call differ
         routes: Routes = core.Routes(to, **options)
         return routes
     except (LookupError, TypeError) as error:
@@ -127,7 +129,7 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
         if type(obj) is dict:
             route = _dict_route(to, given)
             return None if route is None else store(route, dict, to, given, before)
-        parts = find_parts(obj, to)
+        parts = find_parts(obj, to, given)
         if parts is None:
             return None  # not remembered: a framework can own the type later
         effective = effective_options(parts, given)

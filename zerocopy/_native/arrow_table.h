@@ -81,9 +81,10 @@ typedef struct {
     PyObject *labels; /* list of the chosen columns' labels, or NULL */
     PyObject *wanted; /* dict from label to position, or NULL */
     PyObject *plan;   /* of the last schema, or NULL */
+    int by_columns;   /* of a MatrixRoute: whether each column of the matrix is contiguous */
 } TableRoute;
 
-/* Parses (exporter, importer, mutable, marks_readonly, *, fallback, copy, writable, dtype, columns). */
+/* Parses (exporter, importer, mutable, marks_readonly, *, fallback, copy, writable, dtype, columns, by_columns). */
 PyObject *table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
                            PyObject *(*run)(Route *self, PyObject *obj),
                            PyObject *(*counted)(Route *self, PyObject *obj));

@@ -1,5 +1,6 @@
 /* Routes of layout="matrix": a table whose columns have one type, through Arrow's C data interface, as one
-   row-major array; or a table of one column of lists, whose elements are one already. */
+   array, row-major or with layout="matrix:F" column-major; or a table of one column of lists, whose elements are one
+   already. */
 #include "arrow_table.h"
 #include "rows.h"
 
@@ -66,9 +67,23 @@ has_one_type(const TablePlan *plan)
     return true;
 }
 
-/* Writes the chunks to `out`, one after another; -1 with an exception if there is no memory. */
+/* Writes each column to `out`, one after another. */
+static void
+fill_by_columns(char *out, const Chunks *chunks, const TablePlan *plan)
+{
+    size_t itemsize = plan->columns[0].dtype.bits / 8;
+    for (int64_t i = 0; i < plan->count; i++) {
+        for (int k = 0; k < chunks->count; k++) {
+            size_t nbytes = (size_t)chunks->chunks[k].length * itemsize;
+            memcpy(out, arrow_column_data(&chunks->chunks[k], &plan->columns[i]), nbytes);
+            out += nbytes;
+        }
+    }
+}
+
+/* Writes the rows of the chunks to `out`, one after another; -1 with an exception if there is no memory. */
 static int
-fill(char *out, const Chunks *chunks, const TablePlan *plan)
+fill_by_rows(char *out, const Chunks *chunks, const TablePlan *plan)
 {
     size_t count = (size_t)plan->count, itemsize = plan->columns[0].dtype.bits / 8;
     Column *columns = PyMem_Malloc(count * (size_t)chunks->count * sizeof(Column));
@@ -96,7 +111,7 @@ fill(char *out, const Chunks *chunks, const TablePlan *plan)
 
 /* Makes an object of the target over a new matrix of the chunks; NULL with or without an exception. */
 static PyObject *
-deliver_matrix(const Delivery *delivery, const Chunks *chunks, const TablePlan *plan)
+deliver_matrix(const TableRoute *route, const Chunks *chunks, const TablePlan *plan)
 {
     int64_t shape[2] = {chunks->rows, plan->count};
     npy_intp nbytes = (npy_intp)(shape[0] * shape[1] * (plan->columns[0].dtype.bits / 8)) + ALIGNMENT;
@@ -106,10 +121,6 @@ deliver_matrix(const Delivery *delivery, const Chunks *chunks, const TablePlan *
     }
     uintptr_t address = (uintptr_t)PyArray_DATA((PyArrayObject *)block);
     char *data = (char *)((address + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
-    if (fill(data, chunks, plan) < 0) {
-        Py_DECREF(block);
-        return NULL;
-    }
     Memory memory;
     memory_init(&memory);
     memory.data = data;
@@ -119,7 +130,22 @@ deliver_matrix(const Delivery *delivery, const Chunks *chunks, const TablePlan *
     memory.shape = shape;
     memory.strides = NULL;
     memory.owner = block;
-    Delivery fresh = *delivery;
+    if (route->by_columns) {
+        memory.own_strides[0] = 1;
+        memory.own_strides[1] = chunks->rows;
+        memory.strides = memory.own_strides;
+        if (route->delivery.importer->check(route->delivery.importer, &memory) != IMPORT_ALIASES) {
+            memory.strides = NULL; /* JAX and TensorFlow would copy it again, to row-major memory */
+        }
+    }
+    if (memory.strides != NULL) {
+        fill_by_columns(data, chunks, plan);
+    }
+    else if (fill_by_rows(data, chunks, plan) < 0) {
+        Py_DECREF(block);
+        return NULL;
+    }
+    Delivery fresh = route->delivery;
     fresh.copy = OPTION_FALSE; /* the matrix is a copy; for a target that cannot alias it, the slow path decides */
     return deliver_memory(&fresh, &memory);
 }
@@ -169,7 +195,7 @@ convert_to_matrix(TableRoute *route, PyObject *obj, bool is_counted)
     else if (plan != NULL && route->delivery.copy != OPTION_FALSE && has_one_type(plan) &&
              read_chunks(&table, plan, &chunks) &&
              (chunks.count > 1 || route->delivery.copy == OPTION_TRUE || !may_be_one_array(&chunks.chunks[0], plan))) {
-        result = deliver_matrix(&route->delivery, &chunks, plan);
+        result = deliver_matrix(route, &chunks, plan);
         if (is_counted && result != NULL) {
             current_outcome()->copied += matrix_nbytes(&chunks, plan);
         }
@@ -207,7 +233,7 @@ static PyTypeObject MatrixRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.MatrixRoute",
     .tp_doc = "MatrixRoute(exporter, importer, mutable, marks_readonly, *, fallback=None, copy=None, writable=None, "
-              "dtype=None, columns=None): a table whose columns have one type, copied to one row-major array.",
+              "dtype=None, columns=None, by_columns=False): a table whose columns have one type, copied to one array.",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(TableRoute),
     .tp_dealloc = table_route_dealloc,

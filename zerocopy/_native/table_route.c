@@ -98,13 +98,13 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
                  PyObject *(*run)(Route *self, PyObject *obj), PyObject *(*counted)(Route *self, PyObject *obj))
 {
     static char *names[] = {"",     "",         "mutable", "marks_readonly", "fallback",
-                            "copy", "writable", "dtype",   "columns",        NULL};
+                            "copy", "writable", "dtype",   "columns",        "by_columns", NULL};
     PyObject *exporter, *importer, *fallback = Py_None, *columns = Py_None;
     PyObject *copy = Py_None, *writable = Py_None, *dtype = Py_None;
-    int is_mutable, marks_readonly;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|$OOOOO:Route", names, &TableExporterType,
+    int is_mutable, marks_readonly, by_columns = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|$OOOOOp:Route", names, &TableExporterType,
                                      &exporter, &ImporterType, &importer, &is_mutable, &marks_readonly, &fallback,
-                                     &copy, &writable, &dtype, &columns)) {
+                                     &copy, &writable, &dtype, &columns, &by_columns)) {
         return NULL;
     }
     TableRoute *self = PyObject_New(TableRoute, type);
@@ -117,6 +117,7 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
     self->base.asks_once = false;
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     self->exporter = (TableExporter *)Py_NewRef(exporter);
+    self->by_columns = by_columns;
     if (delivery_init(&self->delivery, importer, is_mutable, marks_readonly, copy, writable, dtype) < 0 ||
         table_labels_parse(columns, &self->wanted) < 0 ||
         (self->wanted != NULL && (self->labels = PyDict_Keys(self->wanted)) == NULL)) {

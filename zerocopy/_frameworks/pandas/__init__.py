@@ -125,17 +125,15 @@ class Pandas(Framework):
         if cls is pd.DataFrame:
             default = pd.RangeIndex
 
+            def own_columns(frame: Any) -> list[tuple[Hashable, Any]]:
+                return list(frame.items())
+
             def columns(frame: Any) -> list[tuple[Hashable, Any]]:
                 if not is_default(frame.index, default):
                     raise ValueError("not the default index: use the slow path")
-                return list(frame.items())
+                return own_columns(frame)
 
-            def block(frame: Any) -> Array:
-                if not is_default(frame.index, default):
-                    raise ValueError("not the default index: use the slow path")
-                return matrix(frame)
-
-            return {"columns": columns, "matrix": block}
+            return {"columns": columns, "own_columns": own_columns, "matrix": matrix}
         return {}
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
