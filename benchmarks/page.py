@@ -43,6 +43,7 @@ PAGES = {
     "functions": "functions-benchmarks.md",
     "sparse": "sparse-benchmarks.md",
     "weights": "weights-benchmarks.md",
+    "grid": "grid-benchmarks.md",
 }
 
 #: Descriptions of the GPU pages in ``docs/measurements.md``.

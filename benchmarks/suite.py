@@ -28,6 +28,7 @@ SUITES = {
     "functions": "benchmarks.functions",
     "sparse": "benchmarks.sparse",
     "weights": "benchmarks.weights",
+    "grid": "benchmarks.grid",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one

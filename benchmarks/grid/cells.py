@@ -1,0 +1,258 @@
+"""The cells: kinds of objects, the pairs of each, and their contest."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+import zerocopy as zc
+from benchmarks.grid import hand
+from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
+from benchmarks.tables.data import MODULES, installed, x64
+from benchmarks.timing import Raised, Statement, measure
+from zerocopy.errors import ZeroCopyError
+from zerocopy.pairs.conversion import sharing
+from zerocopy.protocols.array_interface import aligned_copy
+
+TABLES = ("pandas", "polars", "pyarrow", "duckdb", "nanoarrow")
+ARRAYS = ("numpy", "torch", "jax", "tensorflow")
+MEAN, WORST = 0.8, 1.05
+#: Candidates that are timed: the fastest of a trial.
+TIMED = 3
+
+_NAMES = MODULES | {"jnp": "jax.numpy", "tf": "tensorflow", "na": "nanoarrow"}
+Make = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Objects of one kind.
+
+    Attributes
+    ----------
+    name : str
+    sources, targets : tuple of str
+        Each of them to each other one.
+    make : callable
+        ``make(framework)`` returns the object.
+    code : callable
+        ``code(source, target)`` returns the candidates.
+    options : str
+        Options of ``zc.convert``.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    make: Make
+    code: Callable[[str, str], list[str]]
+    options: str = ""
+
+    def pairs(self, settings: Settings) -> list[tuple[str, str]]:
+        """Return the pairs of installed frameworks that the settings want."""
+        usable = [name for name in (*TABLES, *ARRAYS) if settings.wants(name) and installed(name)]
+        return [(a, b) for a in self.sources for b in self.targets if a != b and a in usable and b in usable]
+
+
+def _values(rows: int, seed: int) -> Any:
+    return aligned_copy(np.random.default_rng(seed).random(rows))
+
+
+def _columns(rows: int, count: int, nulls: bool = False, text: bool = False) -> Any:
+    """Return a pyarrow.Table of float64; with nulls in each third column, and text in each fifth."""
+    import pyarrow as pa
+
+    arrays = []
+    for i in range(count):
+        values = _values(rows, i)
+        if text and i % 5 == 4:
+            words = [None if nulls and j % 11 == 0 else f"row {v:.4f}" for j, v in enumerate(values)]
+            arrays.append(pa.array(words))
+        elif nulls and i % 3 == 0:
+            arrays.append(pa.array(values, mask=np.arange(rows) % 7 == 0))
+        else:
+            arrays.append(pa.array(values))
+    return pa.table(arrays, names=[f"c{i}" for i in range(count)])
+
+
+def _table(framework: str, rows: int, count: int, nulls: bool = False, text: bool = False) -> Any:
+    table = _columns(rows, count, nulls, text)
+    if framework == "pandas":  # as users have it: one block of NumPy's memory, and text
+        return table.to_pandas()
+    if framework == "polars":
+        return import_module("polars").from_arrow(table)
+    return zc.convert(table, framework)
+
+
+def _series(framework: str, nulls: bool = False, text: bool = False) -> Any:
+    (column,) = _columns(1000, 5, nulls, text).select(["c4" if text else "c0"]).columns
+    array = column.chunk(0)
+    return array.to_pandas() if framework == "pandas" else zc.convert(array, framework)
+
+
+def _dict(framework: str, rows: int, count: int) -> Any:
+    return {f"c{i}": zc.convert(_values(rows, i), framework) for i in range(count)}
+
+
+def _matrix(framework: str, rows: int, count: int) -> Any:
+    return zc.convert(aligned_copy(_values(rows * count, 0).reshape(rows, count)), framework)
+
+
+def _kinds() -> Iterator[Kind]:
+    every, single = (*TABLES, *ARRAYS), tuple(name for name in TABLES if name != "duckdb")
+    yield Kind("array of 1,000", ARRAYS, TABLES, lambda f: zc.convert(_values(1000, 0), f), hand.arrays)
+    yield Kind("series of 1,000", single, every, _series, hand.series)
+    nulls = partial(_series, nulls=True)
+    yield Kind("series, nulls", single, TABLES, nulls, hand.series)
+    yield Kind("series, text", single, TABLES, partial(_series, nulls=True, text=True), hand.series)
+    for rows, count in ((1000, 10), (100, 300)):
+        size = f"{rows:,} x {count}"
+        numbers = partial(_table, rows=rows, count=count)
+        yield Kind(f"table {size}", TABLES, TABLES, numbers, hand.tables)
+        mixed = partial(numbers, nulls=True, text=True)
+        yield Kind(f"table {size}, nulls and text", TABLES, TABLES, mixed, hand.tables)
+        yield Kind(f"dict {size}", ARRAYS, TABLES, partial(_dict, rows=rows, count=count), hand.from_dict)
+        yield Kind(
+            f"matrix {size}",
+            ARRAYS,
+            TABLES,
+            partial(_matrix, rows=rows, count=count),
+            hand.from_matrix,
+            ", names=names",
+        )
+        yield Kind(f"table {size} to a dict", TABLES, ARRAYS, numbers, hand.columns)
+        yield Kind(f"table {size} to a matrix", TABLES, ARRAYS, numbers, hand.to_matrix, ', layout="matrix"')
+
+
+KINDS = tuple(_kinds())
+
+
+# -- checks -----------------------------------------------------------------------------
+
+
+def content(result: Any) -> Any:
+    """Return what must be equal: types, labels and values; NaN counts as null, as in pandas."""
+    kind = type(result)
+    if isinstance(result, dict):
+        return {str(name): content(value) for name, value in result.items()}
+    if kind.__module__.partition(".")[0] not in (*TABLES, "_duckdb"):
+        return kind, np.asarray(result)
+    name = getattr(result, "name", None)
+    arrow = zc.convert(result, "pyarrow", copy=None)
+    if hasattr(arrow, "column_names"):
+        return kind, {n: _plain(c) for n, c in zip(arrow.column_names, arrow.columns, strict=True)}
+    return kind, name or "", _plain(arrow)
+
+
+def _plain(array: Any) -> Any:
+    """Return a kind of type and values; the layouts of text in Arrow count as one type."""
+    kind = "text" if "string" in str(array.type) else str(array.type)
+    if kind != "double":
+        return kind, array.to_pylist()
+    values = [x for chunk in getattr(array, "chunks", [array]) for x in chunk.to_pylist()]
+    return kind, np.array([math.nan if x is None else x for x in values])
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two contents are equal."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return (
+            a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        )
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(same(a[name], b[name]) for name in a)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(type(a) is type(b) and a == b)
+
+
+def _shares(x: Any, result: Any) -> float:
+    """Return which part of the result's blocks lies in the source's memory."""
+    try:
+        shared = sharing(x, result)
+    except ZeroCopyError:
+        return 0.0
+    return 0.0 if shared is None else float(shared.whole) + float(shared.some)
+
+
+def _trial(code: str, names: Mapping[str, Any], expected: Any) -> float | str:
+    """Return the least time of some calls in nanoseconds, or why the code is left out."""
+    try:
+        statement = Statement(code, names)
+        if not same(content(statement.value()), expected):
+            return "gives other types or values"
+        loop = statement.loop()
+        return min(loop(range(2), perf_counter_ns) for _ in range(5)) / 2
+    except Exception as error:  # noqa: BLE001 - any error is the result of the check
+        return Raised.of(error).why
+
+
+def contest(kind: Kind, pair: tuple[str, str], settings: Settings) -> list[Case]:
+    """Check the candidates of a cell, and time the fastest of them with zerocopy in turns."""
+    source, target = pair
+    with x64(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = kind.make(source)
+        codes = kind.code(source, target)
+        used = _NAMES.keys() & set(re.findall(r"\w+", " ".join(codes)))
+        modules = [name for name in used if installed(_NAMES[name].partition(".")[0])]
+        names = {name: import_module(_NAMES[name]) for name in modules} | {"zc": zc, "x": x}
+        if "names=" in kind.options:
+            names["names"] = [f"c{i}" for i in range(x.shape[1])]
+        call = f'zc.convert(x, "{target}"{kind.options})'
+        ours = Statement(call, names).value()
+        expected, shares = content(ours), _shares(x, ours)
+        trials = {code: _trial(code, names, expected) for code in codes}
+        able = sorted((t, code) for code, t in trials.items() if not isinstance(t, str))
+        case = Case(f"{source} -> {target}, {kind.name}", [Entry(call)])
+        for _, code in able:
+            copies = _shares(x, Statement(code, names).value()) < shares
+            role, note = ("narrow", "copies") if copies else ("idiom", "")
+            if sum(entry.role == role for entry in case.entries) < TIMED:
+                case.entries.append(Entry(code, role, note=note))
+        case.figures = {"candidates": len(trials), "correct": len(able)}
+        timings = measure({e.label: Statement(e.label, names) for e in case.entries}, settings.pace)
+        for entry in case.entries:
+            entry.timing = timings[entry.label]
+    return [case]
+
+
+def ratio(case: Case) -> float | None:
+    """Return zerocopy's time over that of the fastest code by hand that aliases where zerocopy does."""
+    ours, other = case.fastest("ours"), case.fastest("idiom")
+    return median(ours) / median(other) if ours and other else None
+
+
+def goals(cases: Sequence[Case]) -> list[Goal]:
+    """Judge each cell, and the geometric mean."""
+    ratios = {case.name: value for case in cases if (value := ratio(case)) is not None}
+    judged = [
+        Goal(f"fastest by hand: {WORST}x at most", name, value, WORST, "x") for name, value in ratios.items()
+    ]
+    if ratios:
+        mean = math.exp(math.fsum(map(math.log, ratios.values())) / len(ratios))
+        judged.append(
+            Goal(f"fastest by hand, geometric mean: {MEAN}x at most", f"{len(ratios)} cells", mean, MEAN, "x")
+        )
+    return judged
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """Return a task for each cell."""
+    return [
+        Task(f"{a} -> {b}, {kind.name}", partial(contest, kind, (a, b), settings))
+        for kind in KINDS
+        for a, b in kind.pairs(settings)
+    ]
+
+
+SECTIONS = (Section("cells", "one object of each kind, float64, default options", tasks, "contest", goals),)

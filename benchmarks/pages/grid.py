@@ -1,0 +1,74 @@
+"""The page of the grid of pairs with a table framework."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from benchmarks.formats import format_duration
+from benchmarks.grid.cells import ARRAYS, MEAN, TABLES, WORST, ratio
+from benchmarks.pages.words import table
+from benchmarks.results import read_case
+from benchmarks.suite import Case, median
+
+TITLE = "Benchmarks of pairs with tables"
+ABOUT = (
+    "Each pair in which one side is pandas, polars, pyarrow, DuckDB or nanoarrow: the time of `zc.convert`, "
+    "relative to the fastest correct code by hand."
+)
+
+_METHOD = f"""\
+A candidate is correct if it gives the type, the labels, the types of columns and the values that zerocopy
+gives; NaN counts as null, as in pandas. Each cell compares with the fastest candidate that aliases at least
+the memory that zerocopy aliases; the file of results also has candidates that copy it. `-` is a cell in which
+each candidate copies memory that zerocopy aliases, or gives other values. The goals: a geometric mean of at
+most {MEAN}x, and no cell above {WORST}x.
+"""
+_SHOWN = 40
+
+
+def body(data: dict[str, Any]) -> list[str]:
+    """Return the page after its head."""
+    cases = [read_case(case) for case in data["sections"]["grid/cells"]]
+    kinds: dict[str, list[Case]] = {}
+    for case in cases:
+        kinds.setdefault(case.name.partition(", ")[2], []).append(case)
+    rows = [[name, *_summary(of_kind)] for name, of_kind in (*kinds.items(), ("all", cases))]
+    heads = ["objects", "cells", "geometric mean", "worst", f"above {WORST}x"]
+    parts = [_METHOD, f"## Summary\n\n{table(heads, rows)}\n"]
+    parts += [f"## {name[0].upper()}{name[1:]}\n\n{_matrix(of_kind)}\n" for name, of_kind in kinds.items()]
+    return [*parts, _worst(cases)]
+
+
+def _summary(cases: list[Case]) -> list[str]:
+    ratios = {case.name: value for case in cases if (value := ratio(case)) is not None}
+    if not ratios:
+        return [str(len(cases)), "-", "-", "-"]
+    mean = math.exp(math.fsum(map(math.log, ratios.values())) / len(ratios))
+    name = max(ratios, key=lambda each: ratios[each])
+    above = sum(value > WORST for value in ratios.values())
+    return [str(len(cases)), f"{mean:.2f}x", f"{ratios[name]:.2f}x ({name.partition(',')[0]})", str(above)]
+
+
+def _matrix(cases: list[Case]) -> str:
+    cells = {tuple(case.name.partition(",")[0].split(" -> ")): _cell(case) for case in cases}
+    names = (*TABLES, *ARRAYS)
+    sources, targets = ([n for n in names if any(pair[side] == n for pair in cells)] for side in (0, 1))
+    return table(["from, to", *targets], [[a, *(cells.get((a, b), "") for b in targets)] for a in sources])
+
+
+def _cell(case: Case) -> str:
+    ours, value = case.fastest("ours"), ratio(case)
+    shown = "-" if value is None else f"{value:.2f}x"
+    return "" if ours is None else f"{shown} ({format_duration(median(ours))})"
+
+
+def _worst(cases: list[Case]) -> str:
+    above = [(value, case) for case in cases if (value := ratio(case)) is not None and value > WORST]
+    rows = []
+    for value, case in sorted(above, key=lambda pair: -pair[0])[:_SHOWN]:
+        hand = case.fastest("idiom")
+        assert hand is not None
+        rows.append([case.name, f"{value:.2f}x", format_duration(median(hand)), f"`{hand.label}`"])
+    heads = ["cell", "ratio", "by hand", "code by hand"]
+    return f"## The slowest cells\n\n{table(heads, rows)}" if rows else ""
