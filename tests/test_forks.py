@@ -72,6 +72,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), free())
     assert (completed.returncode, completed.stdout.strip()) == (0, "0 True"), completed.stderr
 
 
+@pytest.mark.hazard("robustness#locks-in-a-child")
 @pytest.mark.parametrize(("kind", "again"), [("lock", True), ("plain_lock", False)])
 def test_lock_is_free_in_child(run_python, kind: str, again: bool) -> None:
     """It is free whether or not a thread held it in the parent; only the re-entrant lock nests."""
@@ -129,6 +130,7 @@ FREE_OF_FORKS = {
 }
 
 
+@pytest.mark.hazard("robustness#locks-in-a-child")
 def test_every_lock_is_created_by_forks() -> None:
     """`forks.lock` and `forks.plain_lock` return locks that are free in a forked child."""
     created: dict[str, set[str]] = {}
@@ -207,6 +209,7 @@ x = np.arange(3.0)
 """
 
 
+@pytest.mark.hazard("robustness#lock-of-an-import")
 def test_child_converts_while_another_thread_imported_the_framework(run_python) -> None:
     completed = run_python(
         SLOW
@@ -233,6 +236,7 @@ importlib.metadata.entry_points = lambda **options: [Point()]
 """
 
 
+@pytest.mark.hazard("robustness#lock-of-an-import")
 def test_child_lists_frameworks_while_another_thread_loaded_a_plugin(run_python) -> None:
     completed = run_python(
         SLOW
@@ -278,6 +282,7 @@ def test_forks_wait_for_every_import_of_a_thread(run_python) -> None:
     assert (completed.returncode, completed.stdout.split()) == (0, []), completed.stderr
 
 
+@pytest.mark.hazard("robustness#plugins-that-call-zerocopy")
 def test_plugin_that_calls_zerocopy_at_its_import_does_not_deadlock(run_python) -> None:
     """One thread imports the plugin, another one its entry point; the plugin registers and converts."""
     completed = run_python(
@@ -305,6 +310,7 @@ print(in_child(lambda: "slow" in zc.frameworks()))
     assert (completed.returncode, completed.stdout.strip()) == (0, "0"), completed.stderr
 
 
+@pytest.mark.hazard("robustness#modules-that-are-being-imported")
 def test_sixteen_threads_make_the_first_import(run_python) -> None:
     """No thread uses the module before its import has finished; lists do not wait for it."""
     completed = run_python(
@@ -357,6 +363,7 @@ def test_sixteen_threads_make_the_first_import_of_numba(run_python, simulator: s
     assert completed.stdout.strip() in expected, completed.stdout
 
 
+@pytest.mark.hazard("robustness#modules-that-are-being-imported")
 def test_frameworks_that_are_being_imported_are_not_used(run_python) -> None:
     """Modules without names, as another thread sees them early in their import."""
     completed = run_python(
@@ -381,6 +388,7 @@ def test_frameworks_that_are_being_imported_are_not_used(run_python) -> None:
     assert completed.returncode == 0, completed.stderr
 
 
+@pytest.mark.hazard("robustness#lock-of-logging")
 def test_a_fork_waits_for_an_import_before_it_takes_the_lock_of_logging(run_python) -> None:
     """The imported module makes a logger while the fork waits; logging is imported after zerocopy."""
     code = """
@@ -448,6 +456,7 @@ for (file, line), name in guarded_containers.registered.items():
 """
 
 
+@pytest.mark.hazard("robustness#containers-in-a-child")
 @pytest.mark.skipif(core is None, reason="without the compiled core, routes are dicts that change in place")
 def test_forked_children_use_no_container_that_another_thread_may_lock(run_python, tmp_path) -> None:
     """Their functions assign new objects: a lock that a thread of the parent holds is never released."""

@@ -302,6 +302,7 @@ def test_wrong_input_exits_2(
         assert completed.stderr.count("\n") == 1
 
 
+@pytest.mark.hazard("untrusted-data#python-objects-in-npy")
 def test_object_arrays_are_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.array([print], object), allow_pickle=True)

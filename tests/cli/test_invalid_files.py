@@ -58,6 +58,7 @@ def crafted(folder: Path, most: int = 1000) -> dict[str, str]:
     return names
 
 
+@pytest.mark.hazard("untrusted-data#arrow-file-with-wrong-content")
 def test_command_exits_2_for_each_kind_of_crafted_arrow_file(
     tmp_path: Path, run_python: Callable[..., Any]
 ) -> None:
@@ -103,6 +104,7 @@ def refused(path: Path, max_bytes: int = MAX_BYTES) -> str:
     return str(caught.value)
 
 
+@pytest.mark.hazard("untrusted-data#files-that-are-not-regular", "untrusted-data#large-files")
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet", ".arrow", ".feather"])
 def test_only_regular_files_of_limited_size_are_opened(tmp_path: Path, suffix: str) -> None:
     pipe = tmp_path / f"pipe{suffix}"
@@ -120,6 +122,7 @@ def test_only_regular_files_of_limited_size_are_opened(tmp_path: Path, suffix: s
     assert "1,099,511,627,776 bytes, more than the limit" in refused(large, datasets.MAX_BYTES)
 
 
+@pytest.mark.hazard("untrusted-data#small-files-with-much-content")
 def test_members_of_an_npz_are_limited_after_decompression(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     np.savez_compressed(path, x=np.zeros(MAX_BYTES), y=np.zeros(3))
@@ -147,6 +150,7 @@ def test_npy_header_with_a_wrong_shape_is_refused(tmp_path: Path, shape: str) ->
     assert str(path) in refused(path)
 
 
+@pytest.mark.hazard("untrusted-data#small-files-with-much-content")
 def test_parquet_file_is_limited_after_decompression(tmp_path: Path) -> None:
     import pyarrow.parquet as parquet
 
@@ -159,6 +163,7 @@ def test_parquet_file_is_limited_after_decompression(tmp_path: Path) -> None:
         assert list(datasets.read(path).columns) == ["x"]
 
 
+@pytest.mark.hazard("untrusted-data#small-files-with-much-content")
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit memory")
 @pytest.mark.parametrize("suffix", ["npy", "npz", "csv", "parquet", "arrow"])
 def test_memory_of_the_process_that_reads_is_limited(tmp_path: Path, suffix: str) -> None:
@@ -182,6 +187,7 @@ def test_memory_of_the_process_that_reads_is_limited(tmp_path: Path, suffix: str
     assert "pass a larger --max-bytes" in message
 
 
+@pytest.mark.hazard("untrusted-data#content-that-ends-its-reader")
 @pytest.mark.parametrize(
     ("program", "how"),
     [("import os; os.abort()", "SIGABRT"), ("raise SystemExit(9)", "exit code 9")],
@@ -206,6 +212,7 @@ def test_modules_in_the_working_directory_are_not_imported(
     assert datasets.load("x.npy").arrays["x"].tolist() == [0, 1, 2]
 
 
+@pytest.mark.hazard("untrusted-data#arrow-file-with-wrong-content")
 def test_parquet_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     import pyarrow.parquet as parquet
 

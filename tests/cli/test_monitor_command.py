@@ -244,6 +244,7 @@ def test_a_closed_pipe_ends_the_rows(start: Callable[..., subprocess.Popen[str]]
     assert errors == "zerocopy monitor: cannot write to standard output: Broken pipe\n"
 
 
+@pytest.mark.hazard("robustness#closed-standard-output")
 @pytest.mark.parametrize("arguments", [["--csv", "-"], ["--prometheus"], ["--once"], ["--once", "--json"]])
 def test_a_standard_output_that_is_closed_is_an_error(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "zerocopy", "monitor", "--count", "1", *arguments]
@@ -324,6 +325,7 @@ def test_the_live_view_ends_and_restores_the_terminal(recorded: str, tmp_path: P
     assert b"Traceback" not in output
 
 
+@pytest.mark.hazard("robustness#killed-live-view")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_killed_live_view_restores_the_terminal(recorded: str, tmp_path: Path, number: int) -> None:
     terminal = InTerminal(tmp_path)

@@ -128,6 +128,7 @@ sys.exit(5)
 """
 
 
+@pytest.mark.hazard("robustness#ctrl-c-twice")
 def test_ctrl_c_in_a_terminal_reaches_the_program_once(tmp_path: Path) -> None:
     """The terminal sends SIGINT to the program too: the monitor does not pass it on."""
     terminal = InTerminal(tmp_path, "--", "-c", COUNTING)
@@ -195,6 +196,7 @@ def test_children_are_in_the_report(tmp_path: Path) -> None:
     assert "child.py:4" in done.stderr
 
 
+@pytest.mark.hazard("robustness#full-disk-of-csv")
 def test_a_full_disk_does_not_end_the_program(tmp_path: Path) -> None:
     """The header fits into the limit of the file, and no row does."""
     code = "import time; time.sleep(1); print('the end')"
@@ -217,6 +219,7 @@ def test_a_closed_pipe_of_the_report_keeps_the_exit_code(tmp_path: Path) -> None
     assert done.returncode == 3
 
 
+@pytest.mark.hazard("robustness#killed-monitor")
 def test_directories_of_killed_monitors_are_removed(
     tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
 ) -> None:

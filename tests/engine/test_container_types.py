@@ -425,6 +425,7 @@ def test_checkpoint_is_a_container_for_table_frameworks_too() -> None:
         assert zc.convert(source, to=target, leaves="keep")["epoch"] == 3
 
 
+@pytest.mark.hazard("producers#mappings-that-cannot-be-rebuilt")
 @pytest.mark.parametrize("groups", [{}, {"g{}": {}}, {"a": {"b": {}}, "c": {}}])
 @pytest.mark.parametrize(
     "wrap", [lambda x: x, lambda x: {"file {0}": x}, lambda x: [x]], ids=["", "dict", "list"]

@@ -86,6 +86,7 @@ def test_an_allocation_does_not_initialise_the_driver_again(monkeypatch) -> None
             assert driver.starts == started > 0
 
 
+@pytest.mark.hazard("robustness#cuda-in-a-child")
 def test_a_forked_child_asks_the_driver_again(monkeypatch) -> None:
     driver = CountingDriver()
     monkeypatch.setattr(cuda_driver, "driver", lambda: driver)

@@ -225,6 +225,7 @@ TABLE_TARGETS = [
 ]
 
 
+@pytest.mark.hazard("producers#device-memory-without-a-relay")
 @pytest.mark.parametrize("producer", [SpeaksDLPack, OldDLPack, SpeaksCAI])
 @pytest.mark.parametrize("to", TABLE_TARGETS)
 def test_device_memory_becomes_a_table_through_a_relay(fake, to: str, producer) -> None:

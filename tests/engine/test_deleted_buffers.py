@@ -69,6 +69,7 @@ print("held")
 """
 
 
+@pytest.mark.hazard("jax#deleted-buffers")
 def test_aliases_outlive_the_deletion_of_their_array(run_warm) -> None:
     process = run_warm(f"EVERY = {sample_size(1, 8)}{PROGRAM}", TARGETS=",".join(TARGETS))
     assert process.returncode == 0, process.stdout[-200:] + process.stderr[-2000:]

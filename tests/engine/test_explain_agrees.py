@@ -80,6 +80,7 @@ def test_explain_agrees_for_columns_and_tables(to: str, shape: str) -> None:
         agree(pa.table({"x": column, "y": pa.array(np.arange(len(column)))}), to, **options)
 
 
+@pytest.mark.hazard("producers#bytes-of-width-0")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("to", [*HOST, *FORMS])
 @pytest.mark.parametrize("edge", EDGES)
@@ -126,6 +127,7 @@ def test_stream_does_not_know_what_it_shares() -> None:
     assert zc.explain(reader, "numpy").shares_memory is None
 
 
+@pytest.mark.hazard("producers#stream-of-one-array-of-views")
 def test_stream_of_one_chunk_of_views_does_not_crash_nanoarrow(run_python) -> None:
     pytest.importorskip("nanoarrow")
     process = run_python(

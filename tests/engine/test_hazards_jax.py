@@ -23,6 +23,7 @@ jax = pytest.importorskip("jax")
 torch = pytest.importorskip("torch")
 
 
+@pytest.mark.hazard("jax#copies-that-alias")
 def test_jax_aliases_with_copy_true() -> None:
     x = sample("f4", (64,))
     assert jax.device_put(x, may_alias=False).unsafe_buffer_pointer() == x.ctypes.data
@@ -34,6 +35,7 @@ def test_jax_aliases_with_copy_true() -> None:
     assert float(copy[0]) != 77
 
 
+@pytest.mark.hazard("jax#silent-copies")
 def test_memory_without_64_byte_alignment_is_copied_for_jax() -> None:
     x = sample("f4", (65,))[1:]
     plan = zc.explain(x, "jax")
@@ -56,11 +58,13 @@ def _refilled(to_jax: Callable[[np.ndarray], Any]) -> int:
     return wrong
 
 
+@pytest.mark.hazard("jax#asynchronous-copies")
 def test_jax_copies_in_the_background() -> None:
     if not _refilled(lambda buffer: jax.numpy.array(buffer)):
         pytest.skip("each copy finished in time: the hazard depends on timing")
 
 
+@pytest.mark.hazard("jax#asynchronous-copies")
 def test_copy_to_jax_is_finished_when_convert_returns() -> None:
     assert _refilled(lambda buffer: zc.convert(buffer, to="jax")) == 0
     assert _refilled(lambda buffer: zc.convert([buffer], to="jax")[0]) == 0
@@ -68,6 +72,7 @@ def test_copy_to_jax_is_finished_when_convert_returns() -> None:
     assert _refilled(lambda buffer: zc.convert(torch.from_numpy(buffer), to="jax")) == 0
 
 
+@pytest.mark.hazard("jax#read-only-memory")
 def test_read_only_memory_is_aliased_by_jax() -> None:
     x = sample("f4", (64,))
     x.flags.writeable = False
@@ -79,6 +84,7 @@ def test_read_only_memory_is_aliased_by_jax() -> None:
     assert not x.flags.writeable
 
 
+@pytest.mark.hazard("jax#read-only-memory")
 def test_donation_does_not_write_into_the_source() -> None:
     memory = sample("f4", (1024,))
     memory.flags.writeable = False
@@ -90,6 +96,7 @@ def test_donation_does_not_write_into_the_source() -> None:
     assert (memory == before).all()
 
 
+@pytest.mark.hazard("jax#layouts")
 def test_memory_with_gaps_is_copied_for_jax() -> None:
     x = sample("f4", (64,))[::2]
     with pytest.raises(jax.errors.JaxRuntimeError):
@@ -98,6 +105,7 @@ def test_memory_with_gaps_is_copied_for_jax() -> None:
     assert "gaps" in zc.explain(x, "jax").reasons[0].why
 
 
+@pytest.mark.hazard("jax#layouts")
 def test_transposed_memory_is_aliased_to_and_from_jax() -> None:
     x = sample("f4", (8, 16)).T
     y = zc.convert(x, to="jax", copy=False)
@@ -109,6 +117,7 @@ def test_transposed_memory_is_aliased_to_and_from_jax() -> None:
         assert not back.flags.writeable
 
 
+@pytest.mark.hazard("jax#silent-truncation")
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "float64", "complex128"])
 def test_the_public_import_does_not_truncate_either(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions of JAX whose private import is not known, such as 0.6, import capsules by the public one."""
@@ -123,6 +132,7 @@ def test_the_public_import_does_not_truncate_either(dtype: str, monkeypatch: pyt
     assert import_(x.__dlpack__()).dtype == dtype
 
 
+@pytest.mark.hazard("jax#silent-truncation")
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "float64", "complex128"])
 def test_64_bit_values_are_refused_by_jax_without_x64(dtype: str) -> None:
     x = aligned([2**40 + 5, 1], dtype)
@@ -139,6 +149,7 @@ def test_64_bit_values_are_refused_by_jax_without_x64(dtype: str) -> None:
     assert zc.convert(zc.convert(x, to="jax"), to="numpy").tolist() == x.tolist()
 
 
+@pytest.mark.hazard("jax#arrays-without-one-block-of-values")
 def test_sharded_arrays_are_gathered(run_warm) -> None:
     process = run_warm(
         """
@@ -162,6 +173,7 @@ def test_sharded_arrays_are_gathered(run_warm) -> None:
     assert process.returncode == 0, process.stderr
 
 
+@pytest.mark.hazard("jax#arrays-without-one-block-of-values")
 def test_deleted_jax_arrays_are_refused() -> None:
     x = jax.numpy.ones(4)
     zc.convert(x, to="numpy")
@@ -171,6 +183,7 @@ def test_deleted_jax_arrays_are_refused() -> None:
             zc.convert(x, to=target)
 
 
+@pytest.mark.hazard("jax#arrays-without-one-block-of-values")
 def test_jax_tracers_are_refused() -> None:
     @jax.jit
     def traced(x):
@@ -182,11 +195,13 @@ def test_jax_tracers_are_refused() -> None:
     traced(jax.numpy.ones(3))
 
 
+@pytest.mark.hazard("jax#arrays-without-one-block-of-values")
 def test_jax_random_keys_are_refused() -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="key_data"):
         zc.convert(jax.random.key(0), to="numpy")
 
 
+@pytest.mark.hazard("jax#jax-without-a-cpu-backend")
 def test_jax_without_a_host_platform_is_refused(run_python) -> None:
     """With JAX_PLATFORMS=cuda JAX has no host arrays; its own error is an assertion without a message."""
     pytest.importorskip("jax")
@@ -207,6 +222,7 @@ def test_jax_without_a_host_platform_is_refused(run_python) -> None:
     assert "JAX_PLATFORMS=cuda,cpu" in process.stdout
 
 
+@pytest.mark.hazard("pandas#unpacked-values-of-jax")
 def test_an_unpacked_array_that_jax_keeps_is_not_an_alias() -> None:
     """JAX 0.11.2 and later keep one array for all calls; its base is not None."""
     import ml_dtypes

@@ -13,6 +13,7 @@ import zerocopy as zc
 pytest.importorskip("torch")
 
 
+@pytest.mark.hazard("numpy#masked-arrays")
 def test_masked_elements_are_refused() -> None:
     x = np.ma.masked_array([1.0, 2.0, 3.0], mask=[False, True, False])
     for target in ("torch", "jax", "tensorflow", "pyarrow"):
@@ -23,6 +24,7 @@ def test_masked_elements_are_refused() -> None:
     assert zc.shares_memory(unmasked, zc.convert(unmasked, to="torch", copy=False))
 
 
+@pytest.mark.hazard("numpy#types-without-a-counterpart-and-scalars")
 @pytest.mark.parametrize(
     ("x", "hint"),
     [
@@ -44,6 +46,7 @@ def test_numpy_types_without_counterpart_are_refused(x: np.ndarray, hint: str) -
         assert hint in caught.value.remedy
 
 
+@pytest.mark.hazard("numpy#types-without-a-counterpart-and-scalars")
 def test_numpy_dates_are_refused_and_encoded() -> None:
     x = np.array(["2020-01-01", "NaT"], "M8[us]")
     with pytest.raises(zc.UnsupportedConversionError, match=r"timestamp\[us\]") as caught:
@@ -54,6 +57,7 @@ def test_numpy_dates_are_refused_and_encoded() -> None:
     assert zc.shares_memory(x.view("i8"), values)
 
 
+@pytest.mark.hazard("numpy#types-without-a-counterpart-and-scalars")
 def test_numpy_scalars_are_copied() -> None:
     x = np.float32(3)
     assert zc.convert(x, to="torch").item() == 3

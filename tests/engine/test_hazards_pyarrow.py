@@ -18,6 +18,7 @@ jax = pytest.importorskip("jax")
 pytest.importorskip("torch")
 
 
+@pytest.mark.hazard("pyarrow#nulls")
 def test_arrow_nulls_are_refused() -> None:
     for x in (pa.array([1, None]), pa.chunked_array([[1], [None]]), pa.array([True, None])):
         for target in ("numpy", "torch"):
@@ -25,6 +26,7 @@ def test_arrow_nulls_are_refused() -> None:
                 zc.convert(x, to=target)
 
 
+@pytest.mark.hazard("pyarrow#packed-booleans")
 def test_arrow_booleans_are_copied_to_bytes() -> None:
     x = pa.array([True, False, True, True] * 5).slice(3, 9)
     for target in ("numpy", "torch", "jax", "tensorflow"):
@@ -34,6 +36,7 @@ def test_arrow_booleans_are_copied_to_bytes() -> None:
         zc.convert(x, to="numpy", copy=False)
 
 
+@pytest.mark.hazard("pyarrow#packed-booleans")
 def test_bool8_is_zero_copy_both_ways() -> None:
     x = aligned([True, False, True])
     column = zc.convert(x, to="pyarrow", copy=False)
@@ -42,6 +45,7 @@ def test_bool8_is_zero_copy_both_ways() -> None:
     assert zc.convert(column.slice(1), to="numpy").tolist() == [False, True]
 
 
+@pytest.mark.hazard("pyarrow#slices-and-chunks")
 def test_arrow_slices_are_aliased_and_chunks_are_copied() -> None:
     x = pa.array(np.arange(10, dtype=np.int32)).slice(3, 4)
     for target in ("numpy", "torch"):
@@ -59,6 +63,7 @@ def test_arrow_slices_are_aliased_and_chunks_are_copied() -> None:
     assert zc.convert(pa.chunked_array([], pa.float32()), to="numpy").shape == (0,)
 
 
+@pytest.mark.hazard("pyarrow#legacy-capsules")
 def test_jax_arrays_are_aliased_by_arrow() -> None:
     x = jax.numpy.arange(8, dtype="int32")
     if hasattr(pa.Array, "from_dlpack"):
@@ -69,6 +74,7 @@ def test_jax_arrays_are_aliased_by_arrow() -> None:
     assert y.buffers()[1].address == x.unsafe_buffer_pointer()
 
 
+@pytest.mark.hazard("pyarrow#other-types-strides-and-array-classes")
 @pytest.mark.parametrize(
     ("x", "hint"),
     [
@@ -87,6 +93,7 @@ def test_arrow_types_without_counterpart_are_refused(x, hint: str) -> None:
     assert hint in caught.value.remedy
 
 
+@pytest.mark.hazard("pyarrow#other-types-strides-and-array-classes")
 def test_arrow_tensors_keep_their_strides() -> None:
     x = sample("f4", (4, 6))[:, ::2]
     y = zc.convert(x, to="pyarrow", copy=False)
@@ -95,6 +102,7 @@ def test_arrow_tensors_keep_their_strides() -> None:
     assert zc.shares_memory(x, zc.convert(y, to="torch", copy=False))
 
 
+@pytest.mark.hazard("pyarrow#other-types-strides-and-array-classes")
 def test_arrow_targets_select_the_type_of_the_result() -> None:
     x = sample("f4", (4, 3))
     column = zc.convert(x, to="pyarrow.FixedShapeTensorArray", copy=False)
@@ -108,6 +116,7 @@ def test_arrow_targets_select_the_type_of_the_result() -> None:
         zc.convert(x, to="pyarrow.Nonsense")
 
 
+@pytest.mark.hazard("pyarrow#packed-booleans")
 def test_boolean_tensors_are_refused_for_arrow() -> None:
     x = aligned([[True, False]])
     assert str(pa.Tensor.from_numpy(x).type) == "uint8"

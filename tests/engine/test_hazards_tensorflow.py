@@ -13,11 +13,13 @@ import zerocopy as zc
 tf = pytest.importorskip("tensorflow")
 
 
+@pytest.mark.hazard("tensorflow#export-of-strings")
 def test_tensorflow_crashes_when_it_exports_strings(run_warm) -> None:
     process = run_warm("import tensorflow as tf; tf.experimental.dlpack.to_dlpack(tf.constant(['a']))")
     assert process.returncode < 0  # a signal
 
 
+@pytest.mark.hazard("tensorflow#misaligned-memory")
 def test_tensorflow_crashes_on_misaligned_memory(run_warm) -> None:
     process = run_warm(
         """
@@ -33,6 +35,7 @@ def test_tensorflow_crashes_on_misaligned_memory(run_warm) -> None:
     assert process.returncode < 0  # a signal
 
 
+@pytest.mark.hazard("tensorflow#export-of-strings", "tensorflow#misaligned-memory")
 def test_tensorflow_hazards_are_guarded(run_warm) -> None:
     process = run_warm(
         """
@@ -61,6 +64,7 @@ def test_tensorflow_hazards_are_guarded(run_warm) -> None:
     assert process.returncode == 0, process.stderr
 
 
+@pytest.mark.hazard("tensorflow#immutable-tensors-exported-as-writable")
 def test_tensorflow_exports_immutable_memory_as_writable() -> None:
     assert tf.constant([1.0]).__array__().flags.writeable
     assert tf.constant([1.0], tf.bfloat16).__array__().flags.writeable
@@ -71,6 +75,7 @@ def test_tensorflow_exports_immutable_memory_as_writable() -> None:
         assert zc.explain(x, "numpy").zero_copy
 
 
+@pytest.mark.hazard("tensorflow#objects-without-dense-numbers")
 @pytest.mark.parametrize(
     "make",
     [
@@ -86,6 +91,7 @@ def test_ragged_sparse_and_string_tensors_are_refused(make) -> None:
     assert caught.value.remedy
 
 
+@pytest.mark.hazard("tensorflow#objects-without-dense-numbers")
 def test_symbolic_tensors_are_refused() -> None:
     @tf.function
     def traced(x):
@@ -96,12 +102,14 @@ def test_symbolic_tensors_are_refused() -> None:
     traced(tf.constant([1.0]))
 
 
+@pytest.mark.hazard("tensorflow#objects-without-dense-numbers")
 def test_tensorflow_variables_are_read() -> None:
     x = tf.Variable([1.0, 2.0])
     assert zc.convert(x, to="numpy").tolist() == [1, 2]
     assert zc.explain(x, "numpy").zero_copy == zc.shares_memory(x, zc.convert(x, to="numpy"))
 
 
+@pytest.mark.hazard("tensorflow#quantized-tensors")
 @pytest.mark.parametrize("name", ["qint8", "quint8", "qint16", "quint16", "qint32"])
 @pytest.mark.parametrize("target", ["numpy", "torch", "jax"])
 def test_quantized_tensors_are_refused_before_and_after_other_tensors(name: str, target: str) -> None:

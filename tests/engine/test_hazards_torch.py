@@ -17,6 +17,7 @@ from zerocopy.framework import version_numbers
 torch = pytest.importorskip("torch")
 
 
+@pytest.mark.hazard("torch#negative-strides")
 def test_torch_aborts_on_negative_strides(run_warm) -> None:
     process = run_warm("import numpy as np, torch; torch.from_dlpack(np.arange(4.)[::-1])")
     if version_numbers(torch.__version__) >= (2, 14):
@@ -25,6 +26,7 @@ def test_torch_aborts_on_negative_strides(run_warm) -> None:
         assert process.returncode < 0  # a signal
 
 
+@pytest.mark.hazard("torch#negative-strides")
 @pytest.mark.parametrize("twice", [False, True])
 def test_negative_strides_reach_torch_as_a_copy(run_warm, twice: bool) -> None:
     process = run_warm(
@@ -47,6 +49,7 @@ def test_negative_strides_reach_torch_as_a_copy(run_warm, twice: bool) -> None:
     assert process.returncode == 0, process.stderr
 
 
+@pytest.mark.hazard("torch#lazy-negation")
 def test_torch_exports_sign_flipped_negative_views() -> None:
     x = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
     assert x.is_neg()
@@ -54,6 +57,7 @@ def test_torch_exports_sign_flipped_negative_views() -> None:
     assert exported.tolist() == [-v for v in x.tolist()]
 
 
+@pytest.mark.hazard("torch#lazy-negation", "robustness#exchange-api-of-torch")
 @pytest.mark.parametrize("target", ["numpy", "jax", "tensorflow", "pyarrow"])
 @pytest.mark.parametrize("lazy", [lambda z: z.conj(), lambda z: z.conj().imag])
 def test_lazy_bits_are_resolved(target: str, lazy) -> None:
@@ -70,6 +74,7 @@ def test_lazy_bits_are_resolved(target: str, lazy) -> None:
     assert not zc.shares_memory(x, zc.convert(x, to=target))
 
 
+@pytest.mark.hazard("torch#gradients", "robustness#exchange-api-of-torch")
 @pytest.mark.parametrize(
     "make", [lambda: torch.ones(3, requires_grad=True), lambda: torch.nn.Parameter(torch.ones(3))]
 )
@@ -84,6 +89,7 @@ def test_gradients_are_refused_and_detach_is_the_remedy(make) -> None:
     assert zc.convert(x, to="torch", copy=True).requires_grad
 
 
+@pytest.mark.hazard("torch#writes-to-immutable-memory")
 @pytest.mark.parametrize("framework", ["numpy", "jax", "tensorflow", "pyarrow"])
 def test_plan_warns_that_torch_can_write_to_immutable_memory(framework: str) -> None:
     memory = sample("f4", (64,))
@@ -101,6 +107,7 @@ def test_plan_warns_that_torch_can_write_to_immutable_memory(framework: str) -> 
     assert memory[0] != 99
 
 
+@pytest.mark.hazard("torch#tensors-without-plain-memory")
 @pytest.mark.parametrize(
     ("make", "why"),
     [
@@ -117,6 +124,7 @@ def test_torch_tensors_without_strided_memory_are_refused(make, why: str) -> Non
             zc.convert(make(), to=target)
 
 
+@pytest.mark.hazard("torch#tensors-without-plain-memory")
 @pytest.mark.filterwarnings("ignore")
 def test_quantized_tensors_are_refused() -> None:
     x = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
@@ -124,6 +132,7 @@ def test_quantized_tensors_are_refused() -> None:
         zc.convert(x, to="numpy")
 
 
+@pytest.mark.hazard("torch#tensors-without-plain-memory")
 def test_torch_subclasses_are_aliased_or_refused() -> None:
     class Named(torch.Tensor):
         pass
@@ -144,6 +153,7 @@ def test_torch_subclasses_are_aliased_or_refused() -> None:
         zc.convert(Wrapper(torch.ones(3)), to="numpy")
 
 
+@pytest.mark.hazard("torch#tensors-without-plain-memory")
 def test_tensors_inside_vmap_are_refused() -> None:
     def traced(x):
         with pytest.raises(zc.UnsupportedConversionError):

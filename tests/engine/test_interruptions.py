@@ -92,6 +92,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.hazard("robustness#exceptions-of-others")
 @pytest.mark.parametrize("to", HOST)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("warm", [False, True], ids=["first call", "second call"])
@@ -126,6 +127,7 @@ def test_an_exception_at_any_place_reaches_the_caller(
             caught = None  # its traceback keeps the objects of an interrupted call alive
 
 
+@pytest.mark.hazard("robustness#exceptions-of-others")
 @pytest.mark.parametrize("to", ["numpy", "torch", "pandas"])
 @pytest.mark.parametrize("make", [lambda act: Producer(sample("f4"), act), Stream, Columns])
 @pytest.mark.parametrize("cls", CLASSES)
@@ -183,6 +185,7 @@ CALLS: dict[str, Any] = {
 }
 
 
+@pytest.mark.hazard("robustness#exceptions-of-others")
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("cls", CLASSES)
 def test_an_exception_of_a_signal_handler_passes_every_part(
@@ -222,6 +225,7 @@ def test_an_exception_of_a_signal_handler_is_not_one_of_the_kernel(
     assert caught.value is error
 
 
+@pytest.mark.hazard("robustness#exceptions-of-others")
 @pytest.mark.parametrize("cls", [TimeoutError, TimedOut, ValueError, RuntimeError, KeyboardInterrupt])
 def test_an_exception_of_another_thread_is_not_one_of_the_producer(cls: Any) -> None:
     with pytest.raises(cls) as caught:

@@ -91,6 +91,7 @@ def run(run_warm, targets: list[str], wrap: str, dtypes: str, options: list[dict
     return {target: int(aliases) for target, aliases in map(str.split, process.stdout.splitlines())}
 
 
+@pytest.mark.hazard("torch#tensors-that-change-their-memory")
 def test_tensor_that_changes_its_memory_leaves_results_intact(run_warm) -> None:
     options: list[dict] = [{}, {"copy": None, "writable": None}]
     aliases = run(run_warm, TARGETS, "t", "(torch.float32, torch.int16)", options)
@@ -103,11 +104,13 @@ def test_bfloat16_tensor_that_changes_its_memory_leaves_results_intact(run_warm)
     assert all(aliases[target] for target in targets), aliases
 
 
+@pytest.mark.hazard("torch#tensors-that-change-their-memory")
 def test_column_that_changes_its_memory_leaves_tables_intact(run_warm) -> None:
     aliases = run(run_warm, TABLES, "{'x': t}", "(torch.float32,)", [{}])
     assert list(aliases) == TABLES
 
 
+@pytest.mark.hazard("torch#tensors-that-change-their-memory", "robustness#resized-storage")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("target", TARGETS)
 def test_storage_of_an_aliased_tensor_is_not_resizable(target: str, dtype) -> None:
@@ -136,6 +139,7 @@ def test_view_keeps_memory_that_a_tensor_gives_up(run_warm) -> None:
     assert process.returncode == 0, process.stderr
 
 
+@pytest.mark.hazard("torch#tensors-that-change-their-memory")
 def test_buffers_that_are_converted_cannot_be_resized(run_warm) -> None:
     """bytearray, array.array, mmap and ndarray refuse, because the result exports their buffer."""
     process = run_warm(
@@ -174,6 +178,7 @@ def test_buffers_that_are_converted_cannot_be_resized(run_warm) -> None:
     assert process.returncode == 0, process.stdout + process.stderr
 
 
+@pytest.mark.hazard("torch#tensors-that-change-their-memory")
 def test_hazard_ctypes_resize_frees_memory_under_a_buffer(run_warm) -> None:
     """ctypes does not count exports of its memory, so no guard is possible (docs/hazards.md)."""
     process = run_warm(

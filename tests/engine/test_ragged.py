@@ -182,6 +182,7 @@ def test_nested_lists(source: str, target: str) -> None:
         assert rows(zc.convert(zc.convert(y, target, copy=True), source)) == DEEP
 
 
+@pytest.mark.hazard("producers#offsets-of-slices")
 @pytest.mark.parametrize("source", ["awkward", "pyarrow"])
 @pytest.mark.parametrize("target", FRAMEWORKS)
 def test_slices_start_at_any_offset(source: str, target: str) -> None:
@@ -228,6 +229,7 @@ def test_empty_arrays(source: str, target: str, lists: int) -> None:
     assert zc.explain(x, target).zero_copy == zc.shares_memory(x, y)
 
 
+@pytest.mark.hazard("producers#invalid-offsets")
 @pytest.mark.parametrize("source", FRAMEWORKS)
 @pytest.mark.parametrize("target", FRAMEWORKS)
 @pytest.mark.parametrize("bad", [[0, 7, 3, 8], [0, 3, 3, 50], [-1, 3, 4, 8], [0, 2**40, 3, 8]], ids=str)
@@ -256,6 +258,7 @@ def test_validate_checks_own_arrays_too(framework: str) -> None:
         zc.convert(x, framework, validate="full")
 
 
+@pytest.mark.hazard("producers#invalid-offsets")
 @pytest.mark.parametrize("offsets", [np.array([0, 7, 3, 8]), np.array([0, 3, 3, 50])], ids=str)
 def test_tensorflow_reads_wrong_rows_through_invalid_offsets(offsets: Any) -> None:
     """The hazard: the rows of the result are not those of the values, without an error."""
@@ -264,6 +267,7 @@ def test_tensorflow_reads_wrong_rows_through_invalid_offsets(offsets: Any) -> No
     assert sum(len(row) for row in x.to_list()) != offsets[-1]
 
 
+@pytest.mark.hazard("producers#invalid-offsets")
 def test_awkward_reads_outside_its_memory_through_invalid_offsets(run_warm: Any) -> None:
     """The hazard: a reduction reads at any offset, and can end the process."""
     pytest.importorskip("awkward")
@@ -382,6 +386,7 @@ def test_dense_targets_have_fixes_that_work() -> None:
             pasted(code, {"x": x, "zc": zc, "awkward": awkward, "torch": torch})
 
 
+@pytest.mark.hazard("producers#list-views-in-order")
 def test_list_views_in_any_order_are_copied_in_order() -> None:
     pytest.importorskip("awkward")
     steps, sizes = pa.array([4, 0, 1], pa.int32()), pa.array([2, 3, 1], pa.int32())

@@ -72,6 +72,7 @@ def _check(call: Callable[[], Any], case: Any) -> None:
         pytest.fail(f"{case}: a raw exception")
 
 
+@pytest.mark.hazard("producers#errors-of-subclasses")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("to", ["numpy", "torch", "pandas", "polars", "polars.Series", "pyarrow"])
 @pytest.mark.parametrize("name", list(_arrays()))
@@ -110,6 +111,7 @@ def test_torch_overrides_that_raise_are_translated(method: str, to: str) -> None
         assert isinstance(caught.value.__cause__, BoomError)
 
 
+@pytest.mark.hazard("torch#an-error-of-a-subclass-turns-functorch-off")
 @pytest.mark.filterwarnings("ignore")  # of the first torch.func.jvp
 def test_errors_of_subclasses_leave_functorch_on() -> None:
     """The frames of torch's functions that make text keep it off, and an error keeps its frames."""

@@ -94,6 +94,7 @@ def test_every_pair_keeps_the_elements(source: str, target: str, form: str, copy
     assert (plan.copied_bytes == 0) == plan.zero_copy
 
 
+@pytest.mark.hazard("producers#constructors-of-scipy")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("index", ["int32", "int64"])
 @pytest.mark.parametrize("form", COMPRESSED)
@@ -189,6 +190,7 @@ def test_flags_of_jax_are_kept(form: str) -> None:
     assert not zc.convert(y, to="scipy").has_sorted_indices
 
 
+@pytest.mark.hazard("producers#padding-of-jax")
 def test_padding_of_jax_is_refused() -> None:
     pytest.importorskip("jax")
     from jax.experimental import sparse
@@ -307,6 +309,7 @@ def unsorted(form: str, dtype: Any, repeated: bool) -> Any:
     return getattr(sp, f"{form}_array")(parts, shape=shape)
 
 
+@pytest.mark.hazard("producers#duplicates-in-torch")
 @pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("dtype", ["uint8", "bool", "int64", "float64", "complex64"])
 @pytest.mark.parametrize(
@@ -347,6 +350,7 @@ def test_an_unsorted_array_with_invalid_pointers_is_refused() -> None:
         zc.convert(x, "torch")
 
 
+@pytest.mark.hazard("producers#duplicates-in-torch")
 def test_torch_computes_other_values_with_duplicates() -> None:
     """The hazard behind the refusal: 1 and 2 in one place are 3 when dense, and 9 when squared."""
     torch = pytest.importorskip("torch")

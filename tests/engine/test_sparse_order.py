@@ -165,6 +165,7 @@ def _with_duplicates(source: str, form: str) -> Any:
     return sparse.BCOO((jax.numpy.asarray(values), jax.numpy.array([[0, 1], [0, 1]])), shape=(2, 2))
 
 
+@pytest.mark.hazard("producers#sums-of-duplicates")
 @pytest.mark.parametrize(
     ("source", "form"),
     [("scipy", "coo"), ("scipy", "csr"), ("torch", "coo"), ("torch", "csr"), ("jax", "coo")],

@@ -2,7 +2,7 @@
 
 A fault changes one line: an operator, a bound, a condition that is always false, a reference that is not
 counted. Each package gets faults in proportion to its lines. faults.json holds the list, and after these
-faults those that were chosen by hand from the guards of docs/hazards.md.
+faults those that were chosen by hand from the guards of docs/hazards/ and docs/robustness.md.
 """
 
 from __future__ import annotations

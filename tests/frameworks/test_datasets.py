@@ -103,6 +103,7 @@ def test_memory_outlives_the_dataset() -> None:
     assert result["x"].tolist() == [1, 2, 3, 4]
 
 
+@pytest.mark.hazard("other-frameworks#indices-of-a-dataset")
 @pytest.mark.parametrize("to", ["numpy", "torch", "pyarrow", "polars"])
 def test_rows_in_the_order_of_indices_are_gathered(to: str) -> None:
     """The hazard: the table of the dataset has all rows, in their first order."""
@@ -129,6 +130,7 @@ def test_indices_are_refused_without_a_copy() -> None:
     assert zc.shares_memory(flat, zc.convert(flat, to="numpy", copy=False))
 
 
+@pytest.mark.hazard("other-frameworks#text-as-views-in-a-dataset")
 def test_text_as_views_is_gathered_too() -> None:
     """pyarrow cannot gather views: datasets' own reader does."""
     table = pa.table({"x": pa.array(["a", "b", "a text longer than a view"], pa.string_view())})
@@ -170,6 +172,7 @@ def test_the_wrapped_table_is_a_table() -> None:
     assert zc.shares_memory(x, zc.convert(x.data, to="pyarrow", copy=False))
 
 
+@pytest.mark.hazard("other-frameworks#mapped-files-of-a-dataset")
 def test_files_in_memory_maps(tmp_path) -> None:
     numbers().save_to_disk(tmp_path)
     x = datasets.load_from_disk(tmp_path)
@@ -242,6 +245,7 @@ def test_arrays_are_aliased() -> None:
     assert x["x"][:] == [0, 7, 2]
 
 
+@pytest.mark.hazard("other-frameworks#fingerprint-of-other-rows")
 def test_the_fingerprint_is_not_that_of_other_rows() -> None:
     """The hazard: metadata keeps the fingerprint of the rows before a filter, and map() caches by it."""
     text = json.dumps({"info": {"features": {"x": {"dtype": "int64", "_type": "Value"}}}, "fingerprint": "f"})
@@ -264,6 +268,7 @@ def test_features_survive_a_round_trip() -> None:
     assert zc.convert(other, to="datasets").features["label"] == datasets.Value("int32")
 
 
+@pytest.mark.hazard("other-frameworks#invalid-metadata-of-a-dataset")
 @pytest.mark.parametrize(
     "text", [b"junk", b"\xff", b"[]", b'{"info": 3}', b'{"info": {"features": {"x": 1}}}']
 )
@@ -273,6 +278,7 @@ def test_invalid_metadata_is_lost_with_a_warning(text: bytes) -> None:
     assert zc.convert(table, to="datasets").features == {"x": datasets.Value("int64")}
 
 
+@pytest.mark.hazard("other-frameworks#lost-metadata-of-a-dataset")
 def test_metadata_of_others_is_lost_with_a_warning() -> None:
     table = pa.table({"x": [1]}).replace_schema_metadata({"k": "v"})
     assert "k" not in str(datasets.Dataset(table).data.schema.metadata)
@@ -306,6 +312,7 @@ NOT_NULL = {
 }
 
 
+@pytest.mark.hazard("other-frameworks#fields-that-forbid-nulls")
 @pytest.mark.parametrize("kind", NOT_NULL.values(), ids=NOT_NULL)
 def test_nested_fields_that_forbid_nulls_are_copied(kind) -> None:
     """The hazard: a cast of datasets copies some of them and aliases others."""
@@ -317,6 +324,7 @@ def test_nested_fields_that_forbid_nulls_are_copied(kind) -> None:
     assert result["x"][:] == [row, row]
 
 
+@pytest.mark.hazard("other-frameworks#fields-that-forbid-nulls")
 def test_a_column_that_forbids_nulls_is_aliased_with_a_warning() -> None:
     schema = pa.schema([pa.field("x", pa.int64(), nullable=False), pa.field("s", pa.string())])
     table = pa.table([pa.array([1, 2]), pa.array(["a", "b"])], schema=schema)
@@ -347,6 +355,7 @@ def test_types_that_it_lacks_are_refused(array) -> None:
     assert zc.convert(table, to="datasets", columns=["y"]).num_rows == len(array)
 
 
+@pytest.mark.hazard("other-frameworks#dataset-without-columns")
 def test_names_and_rows_that_it_cannot_keep_are_refused() -> None:
     twice = pa.table([pa.array([1]), pa.array([2])], names=["x", "x"])
     with pytest.raises(zc.UnsupportedConversionError, match="unique names"):

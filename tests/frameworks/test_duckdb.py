@@ -82,6 +82,7 @@ def test_copy_false_is_refused_before_the_query_runs(con: Any) -> None:
     assert seen == []
 
 
+@pytest.mark.hazard("duckdb#torch-fills-nulls-with-zeros")
 def test_hazard_2_duckdb_turns_nulls_into_zeros(con: Any, numbers: Any) -> None:
     torch = pytest.importorskip("torch")
     naive = numbers.select("even", "third").torch()
@@ -121,6 +122,7 @@ def test_results_in_several_chunks_are_complete(con: Any) -> None:
     assert table["i"].num_chunks == relation.to_arrow_table()["i"].num_chunks
 
 
+@pytest.mark.hazard("duckdb#torch-fills-nulls-with-zeros")
 def test_results_share_no_memory(con: Any) -> None:
     con.sql("create table stored as select i from range(4) t(i)")
     relation = con.table("stored").materialize()
@@ -184,6 +186,7 @@ def test_closed_connection_is_reported() -> None:
     assert not zc.explain(relation, "numpy").possible
 
 
+@pytest.mark.hazard("duckdb#one-open-result-for-each-connection")
 def test_connection_with_an_open_result_is_refused(con: Any) -> None:
     """A connection has one open result: a conversion refuses a second one, and leaves none open."""
     relation = con.sql("select i from range(5) t(i)")
@@ -207,6 +210,7 @@ def test_connection_is_not_a_table(con: Any, target: str) -> None:
         zc.view(con.sql("select 1"))
 
 
+@pytest.mark.hazard("duckdb#silent-changes-of-types-and-values")
 @pytest.mark.parametrize(
     ("value", "kind", "remedy"),
     [
@@ -230,6 +234,7 @@ def test_types_that_duckdb_changes_silently_are_refused(con: Any, value: str, ki
 _HUGE = "170141183460469231731687303715884105727::hugeint"
 
 
+@pytest.mark.hazard("duckdb#silent-changes-of-types-and-values")
 @pytest.mark.parametrize(
     ("value", "why"),
     [
@@ -364,6 +369,7 @@ def test_each_type_in_each_shape_keeps_its_values(kind: str, shape: str) -> None
         assert any(warning.startswith("column 'x': ") for warning in plan.warnings), plan.warnings
 
 
+@pytest.mark.hazard("duckdb#silent-changes-of-types-and-values")
 def test_losses_are_warned_of() -> None:
     table = pa.table(
         {
@@ -389,6 +395,7 @@ def test_losses_are_warned_of() -> None:
     assert len(zc.explain(plain, "duckdb").warnings) == 1  # the warning about the alias
 
 
+@pytest.mark.hazard("duckdb#silent-changes-of-types-and-values")
 @pytest.mark.parametrize(
     "array",
     [
@@ -428,6 +435,7 @@ def test_types_that_duckdb_lacks_are_named(array: Any) -> None:
     assert caught.value.remedy
 
 
+@pytest.mark.hazard("duckdb#silent-changes-of-types-and-values")
 @pytest.mark.parametrize(
     ("names", "accepted"),
     [
@@ -479,12 +487,14 @@ def test_sql_finds_and_joins_converted_relations() -> None:
     del ages, sizes
 
 
+@pytest.mark.hazard("duckdb#one-open-result-for-each-connection")
 def test_open_reader_does_not_block_a_conversion() -> None:
     reader = duckdb.sql("select * from range(10)").to_arrow_reader()
     assert zc.convert({"x": np.arange(3)}, "duckdb").fetchall() == [(0,), (1,), (2,)]
     reader.close()
 
 
+@pytest.mark.hazard("duckdb#one-open-result-for-each-connection")
 def test_threads_use_separate_connections() -> None:
     start = threading.Barrier(4)
     converted: list[Any] = []

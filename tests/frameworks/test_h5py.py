@@ -87,6 +87,7 @@ def test_values_in_other_files_are_copied(file: Any) -> None:
     check(file["outside"], np.ones(3), aliases=False)
 
 
+@pytest.mark.hazard("producers#hdf5-buffered-values")
 def test_files_that_are_open_for_writing_are_copied(path: Path) -> None:
     with h5py.File(path, "r+") as file:
         file["matrix"][0, 0] = 77
@@ -104,6 +105,7 @@ def test_alias_outlives_the_file(path: Path) -> None:
         zc.convert(dataset, "numpy")
 
 
+@pytest.mark.hazard("producers#hdf5-lock")
 def test_file_can_be_written_while_an_alias_lives(path: Path) -> None:
     with h5py.File(path, "r") as file:
         result = zc.convert(file["int16"], "numpy")
@@ -130,6 +132,7 @@ def test_replaced_file_is_not_mapped(path: Path, tmp_path: Path) -> None:
         check(file["int16"], ALIASED["int16"], aliases=False)
 
 
+@pytest.mark.hazard("producers#hdf5-file-that-changes")
 def test_file_that_was_cut_off_is_not_mapped(path: Path) -> None:
     with h5py.File(path, "r") as file:
         check(file["matrix"], ALIASED["matrix"], aliases=True)

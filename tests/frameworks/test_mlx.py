@@ -35,6 +35,7 @@ def test_imports_copy_all_dtypes(dtype: str, shape: tuple[int, ...]) -> None:
         assert np.array_equal(back, array)
 
 
+@pytest.mark.hazard("other-frameworks#float64-in-mlx")
 def test_mlx_itself_narrows_float64() -> None:
     assert mx.array(np.ones(2)).dtype == mx.float32  # the hazard
     assert zc.convert(np.array([1 + 2**-40]), to="mlx").dtype == mx.float64
@@ -78,6 +79,7 @@ def test_exports_alias_and_keep_their_memory(target: str) -> None:
     assert float(result[999]) == 999
 
 
+@pytest.mark.hazard("other-frameworks#assignment-in-mlx")
 def test_an_export_keeps_its_values_after_the_array_is_assigned_to() -> None:
     """MLX copies memory on write if another object holds it, so an alias never changes."""
     x = mx.array([1.0, 2.0, 3.0])
@@ -118,6 +120,7 @@ def test_a_lazy_array_is_evaluated() -> None:
     assert zc.convert(mx.arange(12).reshape(3, 4).T, to="numpy", copy=False).tolist()[1] == [1, 5, 9]
 
 
+@pytest.mark.hazard("other-frameworks#lazy-arrays-of-mlx")
 def test_a_lazy_array_of_another_thread_is_refused() -> None:
     """Only the thread that created it has its stream (ml-explore/mlx#3529)."""
     lazy, evaluated = mx.arange(10) * 3, mx.arange(10) * 3
@@ -165,6 +168,7 @@ def test_a_traced_array_is_refused() -> None:
     assert caught == ["traced"]
 
 
+@pytest.mark.hazard("other-frameworks#sizes-in-mlx")
 @pytest.mark.parametrize("shape", [(0, 2**40), (2**31, 0)])
 def test_sizes_that_need_more_than_32_bits_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(OverflowError):

@@ -137,6 +137,7 @@ def test_own_objects_are_returned_unchanged() -> None:
 # -- structs: offsets, nulls, chunks ---------------------------------------------
 
 
+@pytest.mark.hazard("nanoarrow#slices-of-structs")
 def test_slice_of_struct_keeps_offset() -> None:
     structs = pa.array([{"a": i, "s": str(i)} for i in range(10)])[3:7]
     array = na.Array(structs)
@@ -220,6 +221,7 @@ t = pa.table({'s': pa.array(['a', 'b' * 20], pa.string_view())})
 """
 
 
+@pytest.mark.hazard("nanoarrow#arrays-with-views")
 def test_hazard_arrays_with_views_abort_the_process(run_python) -> None:
     """nanoarrow itself crashes, in a separate process."""
     completed = run_python(_VIEWS + "pa.table(na.Array(t)).to_pydict()\nprint('alive')")
@@ -227,6 +229,7 @@ def test_hazard_arrays_with_views_abort_the_process(run_python) -> None:
     assert "alive" not in completed.stdout
 
 
+@pytest.mark.hazard("nanoarrow#arrays-with-views")
 def test_arrays_with_views_are_refused_before_they_are_read(run_python) -> None:
     completed = run_python(
         _VIEWS
@@ -258,6 +261,7 @@ print("alive")
     assert "alive" in completed.stdout
 
 
+@pytest.mark.hazard("nanoarrow#arrays-with-views")
 @pytest.mark.parametrize(
     "array",
     [

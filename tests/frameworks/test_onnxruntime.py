@@ -25,6 +25,7 @@ def test_values_alias_both_ways() -> None:
     assert x[1, 2] == 7
 
 
+@pytest.mark.hazard("other-frameworks#strides-in-onnxruntime")
 @pytest.mark.parametrize("strided", [lambda x: x[::2], lambda x: x[::-1], lambda x: x.T])
 def test_other_layouts_are_copied(strided) -> None:
     x = strided(sample("f4", (6, 4)))
@@ -34,6 +35,7 @@ def test_other_layouts_are_copied(strided) -> None:
     np.testing.assert_array_equal(zc.convert(x, to="onnxruntime").numpy(), x)
 
 
+@pytest.mark.hazard("other-frameworks#misaligned-memory-in-onnxruntime")
 def test_misaligned_memory_is_copied() -> None:
     x = sample("u1", (41,))[1:].view("f4")
     assert ort.OrtValue.from_dlpack(x).data_ptr() % 4  # the hazard: it imports it
@@ -95,6 +97,7 @@ class Watched(np.ndarray):
     """An ndarray that weak references can watch."""
 
 
+@pytest.mark.hazard("other-frameworks#capsules-of-onnxruntime")
 def test_capsules_do_not_hold_the_array_that_a_value_was_made_of() -> None:
     """The hazard: the result of NumPy's import has memory that is free."""
     x = np.arange(8, dtype="f4").view(Watched)
@@ -106,6 +109,7 @@ def test_capsules_do_not_hold_the_array_that_a_value_was_made_of() -> None:
     assert imported.shape == (8,)  # its values are undefined
 
 
+@pytest.mark.hazard("other-frameworks#capsules-of-onnxruntime")
 @pytest.mark.parametrize("target", ["numpy", "torch", "tvm_ffi", "pyarrow"])
 def test_an_array_lives_as_long_as_a_value_that_was_made_of_it(target: str) -> None:
     pytest.importorskip(target)
@@ -181,6 +185,7 @@ def test_results_of_a_session_outlive_it() -> None:
     assert result.tolist() == [2, 4]
 
 
+@pytest.mark.hazard("other-frameworks#onnxruntime-without-numbers")
 def test_text_and_sequences_are_refused() -> None:
     to_text = message((1, b"to"), (3, _STRING)) + b"\xa0\x01\x02"  # field 20: its type is an integer
     y = run(b"Cast", [b"x"], tensor(_STRING), to_text)
@@ -192,6 +197,7 @@ def test_text_and_sequences_are_refused() -> None:
         zc.convert(several, to="numpy")
 
 
+@pytest.mark.hazard("other-frameworks#onnxruntime-without-numbers")
 def test_sparse_values_are_refused_with_a_call_that_works() -> None:
     values, places = np.array([1, 2], "f4"), np.array([0, 3])
     device = ort.OrtDevice.make("cpu", 0)

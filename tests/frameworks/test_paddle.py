@@ -81,6 +81,7 @@ def test_results_keep_their_source_alive() -> None:
     assert watched() is None
 
 
+@pytest.mark.hazard("other-frameworks#chains-of-paddle-tensors")
 def test_chains_of_aliases_are_freed() -> None:
     """Not one after another with Paddle's mutex held, as `test_from_dlpack_waits_forever` shows."""
     for _ in range(50):
@@ -95,6 +96,7 @@ def test_chains_of_aliases_are_freed() -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
+@pytest.mark.hazard("other-frameworks#chains-of-paddle-tensors")
 def test_from_dlpack_waits_forever() -> None:
     code = (
         "import numpy as np, paddle\n"
@@ -115,6 +117,7 @@ def test_from_dlpack_waits_forever() -> None:
             process.kill()
 
 
+@pytest.mark.hazard("other-frameworks#uint16-in-paddle")
 def test_uint16_is_not_read_as_bfloat16() -> None:
     array = np.array([1, 2], "u2")
     aliased = paddle.Tensor(array, place=paddle.CPUPlace(), zero_copy=True)

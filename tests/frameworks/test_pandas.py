@@ -70,6 +70,7 @@ def test_arrow_columns_stay_in_arrows_memory(make) -> None:
     assert back["x"].array.__arrow_array__().equals(table["x"])
 
 
+@pytest.mark.hazard("pandas#nan-becomes-null")
 def test_nan_is_not_a_null() -> None:
     frame = pd.DataFrame({"x": [1.5, np.nan]})
     table = zc.convert(frame, "pyarrow")
@@ -370,6 +371,7 @@ def test_plans_of_parts_of_extension_arrays_are_true(kind: str, part: str, to: s
         assert to == "numpy" or zc.convert(result, "pyarrow").to_pylist() == expected
 
 
+@pytest.mark.hazard("pandas#copies-of-arrays-with-strides")
 @pytest.mark.parametrize("kind", ["Int64 with nulls", "period", "interval"])
 def test_hazard_arrow_copies_arrays_with_strides(kind: str) -> None:
     array = ARRAYS[kind]()

@@ -57,6 +57,7 @@ def test_matrices_become_one_block() -> None:
     np.testing.assert_array_equal(zc.convert(x, "pandas").to_numpy(), np.asarray(x))
 
 
+@pytest.mark.hazard("pandas#aliases-escape-copy-on-write")
 def test_writes_to_an_alias_are_warned_of_and_prevented_on_request() -> None:
     array = np.arange(3.0)
     assert any("copy-on-write" in warning for warning in zc.explain({"x": array}, "pandas").warnings)
@@ -146,6 +147,7 @@ def sample_of(kind) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array([value, None, value], kind), pa.array([value], kind)])
 
 
+@pytest.mark.hazard("pandas#copies-and-type-changes-of-to_pandas")
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_arrow_types_keep_their_values_in_pandas(kind) -> None:
     array = sample_of(kind)
@@ -168,6 +170,7 @@ def test_arrow_types_keep_their_values_in_pandas(kind) -> None:
         assert sum(plan.copied_bytes for plan in plan.leaves.values()) == 0
 
 
+@pytest.mark.hazard("pyarrow#casts-of-list-views")
 def test_list_views_are_not_cast() -> None:
     """apache/arrow#50976: the cast ignores the sizes."""
     views = pa.ListViewArray.from_arrays(
@@ -182,6 +185,7 @@ def test_list_views_are_not_cast() -> None:
         views.cast(pa.list_(pa.int64())).validate(full=True)
 
 
+@pytest.mark.hazard("pandas#copies-and-type-changes-of-to_pandas")
 def test_hazard_to_pandas_copies() -> None:
     """Hazard 6: ``Table.to_pandas`` copies, and turns integers with nulls into floats."""
     table = pa.table({"x": [1, None, 3]})
@@ -191,6 +195,7 @@ def test_hazard_to_pandas_copies() -> None:
     assert storage(converted["x"]) == list(buffers(table["x"]))
 
 
+@pytest.mark.hazard("pandas#aliases-escape-copy-on-write")
 def test_aliases_escape_copy_on_write() -> None:
     """Hazard 3: pandas does not track them; it only marks them read-only."""
     series = pd.Series([1.0, 2.0])
@@ -212,6 +217,7 @@ def test_aliases_escape_copy_on_write() -> None:
     assert snapshot["x"].to_pylist() == [1.0, 2.0]
 
 
+@pytest.mark.hazard("pandas#aliases-escape-copy-on-write")
 def test_series_in_a_dict_keep_copy_on_write() -> None:
     source = pd.Series([1.0, 2.0], index=[5, 6])
     text = pd.Series(["a", "b"], dtype="category")
@@ -248,6 +254,7 @@ def test_copy_of_a_frame_keeps_values_and_types_in_new_memory() -> None:
     assert one.columns.tolist() == ["c", "x"]
 
 
+@pytest.mark.hazard("pandas#64-bits-into-jax")
 def test_jax_refuses_64_bits_with_x64_off(run_warm) -> None:
     """Hazard 7: ``jax.numpy.asarray(series)`` truncates 64 bits to 32 silently."""
     completed = run_warm(

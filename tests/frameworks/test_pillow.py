@@ -48,12 +48,14 @@ def check(image: Any, aliases: bool) -> np.ndarray:
     return result
 
 
+@pytest.mark.hazard("producers#pillow-stores-other-bytes")
 @pytest.mark.parametrize("mode", [*ALIASED, "I;16"])
 def test_pixels_are_aliased(mode: str) -> None:
     check(image_of(mode), aliases=True)
     assert zc.convert(image_of(mode), "numpy", copy=False) is not None
 
 
+@pytest.mark.hazard("producers#pillow-stores-other-bytes")
 @pytest.mark.parametrize("mode", COPIED)
 def test_other_bytes_than_the_values_are_copied(mode: str) -> None:
     image = image_of(mode)
@@ -192,6 +194,7 @@ def test_containers_and_frames_hold_images() -> None:
     np.testing.assert_array_equal(from_frames(split.header, split.frames), np.asarray(image))
 
 
+@pytest.mark.hazard("producers#pillow-gaps-between-rows")
 def test_older_versions_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PIL, "__version__", "12.3.0")
     check(image_of("RGB"), aliases=False)

@@ -139,6 +139,7 @@ def test_lazy_frame_is_refused() -> None:
             zc.convert(lazy, to)
 
 
+@pytest.mark.hazard("polars#export-of-objects")
 @pytest.mark.parametrize(
     ("one", "why"),
     [

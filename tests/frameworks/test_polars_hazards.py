@@ -13,12 +13,14 @@ pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 
 
+@pytest.mark.hazard("pyarrow#casts-of-list-views")
 def test_hazard_pyarrow_casts_list_views_incorrectly() -> None:
     # List views are refused because of this bug. If this test fails, pyarrow casts them correctly.
     views = pa.array([[1], [7, 8], [2, 3]], pa.list_view(pa.int64()))
     assert views.to_pylist() == [[1], [7, 8], [2, 3]] != views.cast(pa.large_list(pa.int64())).to_pylist()
 
 
+@pytest.mark.hazard("polars#dictionaries-inside-lists")
 def test_hazard_dictionaries_in_lists_lose_rows_and_panic() -> None:
     kind = pa.large_list(pa.dictionary(pa.int8(), pa.string()))
     column = pa.chunked_array([pa.array([], kind), pa.array([["a"], ["b", "a"]], kind)])
@@ -29,6 +31,7 @@ def test_hazard_dictionaries_in_lists_lose_rows_and_panic() -> None:
         zc.convert(pa.table({"x": hollow}), "polars")
 
 
+@pytest.mark.hazard("polars#exports-of-whole-frames-rechunk-the-source")
 def test_hazard_whole_frames_and_to_arrow_rechunk_in_place() -> None:
     def chunked() -> pl.DataFrame:
         return pl.DataFrame([pl.concat([series([1]), series([2])], rechunk=False)])
@@ -50,6 +53,7 @@ def test_hazard_whole_frames_and_to_arrow_rechunk_in_place() -> None:
     assert blocks(one) == blocks(frame["x"]) == before
 
 
+@pytest.mark.hazard("polars#exports-of-whole-frames-rechunk-the-source")
 def test_hazard_dataframe_rechunks_tables() -> None:
     column = pa.chunked_array([[1], [2]])
     assert pl.DataFrame(pa.table({"x": column}))["x"].n_chunks() == 1
@@ -58,6 +62,7 @@ def test_hazard_dataframe_rechunks_tables() -> None:
     assert blocks(frame["x"]) == blocks(column)
 
 
+@pytest.mark.hazard("polars#copies-of-datetimes-and-row-major-matrices")
 def test_hazard_datetimes_and_c_ordered_matrices_are_copied() -> None:
     stamps = np.array([1, 2, 3], "M8[us]")
     assert blocks(pl.Series(stamps)) != {stamps.ctypes.data}
@@ -76,6 +81,7 @@ def test_hazard_datetimes_and_c_ordered_matrices_are_copied() -> None:
     assert blocks(zc.convert({"x": matrix}, "polars", copy=False)["x"]) == {matrix.ctypes.data}
 
 
+@pytest.mark.hazard("polars#copies-of-datetimes-and-row-major-matrices")
 def test_datetimes_are_aliased() -> None:
     stamps = np.array([1, 2, 3], "M8[us]")
     one = zc.convert(pa.array(stamps), "polars", copy=False)
@@ -83,6 +89,7 @@ def test_datetimes_are_aliased() -> None:
     assert blocks(one) == {stamps.ctypes.data}
 
 
+@pytest.mark.hazard("polars#small-decimals")
 def test_hazard_small_decimals_in_a_struct_are_wrong_in_polars(run_python) -> None:
     completed = run_python("""
         import polars as pl, pyarrow as pa

@@ -44,6 +44,7 @@ FRAMES: dict[str, Callable[[], Any]] = {
 TARGETS = [name for name in (*TABLES, *TENSORS) if name not in ("duckdb", "datasets")]
 
 
+@pytest.mark.hazard("polars#scalar-columns")
 def test_hazard_get_columns_writes_a_repeated_value_in_each_call() -> None:
     frame = FRAMES["with_columns"]()
     first, second = frame.get_columns()[2], frame.get_columns()[2]
@@ -66,6 +67,7 @@ def test_explain_is_right_about_each_column(target: str, form: str) -> None:
                 assert zc.shares_memory(source, result) == plan.zero_copy, (name, label, copy)
 
 
+@pytest.mark.hazard("polars#scalar-columns")
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_column_of_a_frame_is_an_alias_where_copies_are_refused(target: str) -> None:
     for name, make in FRAMES.items():

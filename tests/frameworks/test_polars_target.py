@@ -122,6 +122,7 @@ def test_arrow_columns_are_aliased_or_the_plan_has_reasons(name: str, rows: slic
     assert not blocks(copied["x"]) & blocks(column)
 
 
+@pytest.mark.hazard("polars#panics")
 @pytest.mark.parametrize(
     ("array", "why"),
     [
@@ -226,6 +227,7 @@ def test_enum_and_categorical_survive_arrow() -> None:
     assert back.equals(frame)
 
 
+@pytest.mark.hazard("polars#dictionaries-inside-lists")
 @pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["a"]), pl.Enum([])])
 def test_unused_categories_are_kept(dtype: object) -> None:
     frame = pl.DataFrame({"x": series([None, None], dtype)})

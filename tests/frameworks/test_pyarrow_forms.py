@@ -91,6 +91,7 @@ def test_permuted_tensors_are_aliased_if_rows_are_whole(shape: Any, order: Any) 
     assert not zc.shares_memory(values, copied)
 
 
+@pytest.mark.hazard("pyarrow#permuted-tensors")
 def test_hazard_pyarrow_reads_permutations_as_their_inverse() -> None:
     """If this fails, pyarrow reads such permutations correctly: `memory_order` may return them."""
     values = np.arange(48.0).reshape(2, 2, 3, 4).transpose(0, 2, 3, 1)

@@ -105,6 +105,7 @@ def test_fix_of_a_target_without_strides_works() -> None:
     assert "to_ndarray()" in caught.value.calls[0]
 
 
+@pytest.mark.hazard("producers#pyav-frames")
 def test_decoded_frames_outlive_the_decoder() -> None:
     file, images = io.BytesIO(), [np.full((4, 6, 3), value, np.uint8) for value in range(5)]
     with av.open(file, "w", "nut") as container:

@@ -44,6 +44,7 @@ def test_it_refuses_read_only_arrays_and_zerocopy_warns() -> None:
     assert zc.explain(x, to="tvm_ffi", writable=True).copied_bytes == 8
 
 
+@pytest.mark.hazard("other-frameworks#misaligned-memory-in-tvm")
 def test_misaligned_memory_is_copied() -> None:
     x = sample("u1", (41,))[1:].view("f4")
     assert tvm_ffi.from_dlpack(x).data_ptr() % 4  # the hazard: it imports it
@@ -75,6 +76,7 @@ def test_shapes_without_elements_or_dimensions(shape: tuple[int, ...]) -> None:
     assert not zc.shares_memory(t, zc.convert(t, to="numpy", copy=True))
 
 
+@pytest.mark.hazard("other-frameworks#complex-numbers-in-tvm")
 def test_complex_numbers_are_refused_with_a_call_that_works() -> None:
     x = np.array([1 + 2j], "complex64")
     with pytest.raises(ValueError, match="type_code"):

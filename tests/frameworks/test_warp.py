@@ -91,6 +91,7 @@ def test_read_only_memory_is_aliased_with_a_warning() -> None:
     assert not zc.shares_memory(array, zc.convert(array, to="warp", writable=True))
 
 
+@pytest.mark.hazard("other-frameworks#bfloat16-in-warp")
 def test_bfloat16_has_the_interface_of_uint16_and_keeps_its_dtype() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = wp.array([1.5, -2.0], dtype=wp.bfloat16, device="cpu")
@@ -126,6 +127,7 @@ def test_arrays_have_one_to_four_dimensions() -> None:
         zc.convert(np.zeros((1,) * 5), to="warp")
 
 
+@pytest.mark.hazard("other-frameworks#strides-of-2-gib-in-warp")
 def test_strides_of_2_gib_are_copied_or_refused() -> None:
     memory = np.empty((2, 2**28 + 16))  # not touched, except the first elements
     memory[:, 0] = 1, 2

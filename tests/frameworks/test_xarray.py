@@ -102,6 +102,7 @@ def test_readonly_memory_stays_marked() -> None:
     assert np.shares_memory(zc.convert(dates, "xarray").data, dates)
 
 
+@pytest.mark.hazard("other-frameworks#read-only-dates")
 def test_xarray_copies_read_only_dates() -> None:
     """Hazard: the constructor copies dates in read-only memory; `zerocopy` aliases them."""
     dates = DAYS.copy()
@@ -203,6 +204,7 @@ def test_dates_and_text_are_aliased_or_refused() -> None:
     assert zc.convert(table.data.view("int64"), "torch").shape == (3, 1)
 
 
+@pytest.mark.hazard("other-frameworks#index-of-another-type")
 @pytest.mark.filterwarnings("ignore:`pandas.Index` does not support")
 def test_index_variables() -> None:
     x = xr.DataArray(np.ones(3), dims="t", coords={"t": [5.0, 6.0, 7.0]})
@@ -258,6 +260,7 @@ def opened() -> tuple[Any, list[Any]]:
     return xr.DataArray(xr.Variable(("y", "x"), cached), name="v"), reads
 
 
+@pytest.mark.hazard("other-frameworks#lazy-variables")
 def test_opened_file_is_read_by_convert_alone() -> None:
     x, reads = opened()
     plan = zc.explain(x, "numpy")
@@ -284,6 +287,7 @@ def test_file_whose_values_are_cached_is_aliased() -> None:
     assert np.shares_memory(values, result)
 
 
+@pytest.mark.hazard("other-frameworks#lazy-variables")
 def test_chunks_of_dask_are_a_declared_copy() -> None:
     dask_array = pytest.importorskip("dask.array")
     calls = []
@@ -341,6 +345,7 @@ def test_dataset_comes_back_with_its_dimension(through: str) -> None:
     assert zc.shares_memory(back["a"], x["a"])
 
 
+@pytest.mark.hazard("other-frameworks#datasets-of-tensors")
 def test_dataset_of_several_dimensions_is_a_dict_of_arrays() -> None:
     torch = pytest.importorskip("torch")
     x = several()
@@ -362,6 +367,7 @@ def test_dataset_of_several_dimensions_is_a_dict_of_arrays() -> None:
     assert nested["data"][0]["a"].shape == (2, 3)
 
 
+@pytest.mark.hazard("other-frameworks#variables-along-different-dimensions")
 @pytest.mark.parametrize("to", ["pandas", "pyarrow", "polars"])
 def test_dataset_of_several_dimensions_is_not_a_table(to: str) -> None:
     pytest.importorskip(to)
@@ -489,6 +495,7 @@ def test_dict_of_columns_and_tensors_is_a_dataset() -> None:
     assert "xarray.Dataset(x)" in "".join(zc.explain({"a": rows()["a"]}, "xarray").warnings)
 
 
+@pytest.mark.hazard("other-frameworks#dates-in-days")
 def test_days_become_seconds_with_a_reason() -> None:
     days = np.array(["2020-01-01", "1500-01-01", "NaT"], "M8[D]")
     plan, x = zc.explain(days, "xarray"), zc.convert(days, "xarray")

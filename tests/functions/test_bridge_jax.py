@@ -135,6 +135,7 @@ def test_integers_and_unused_outputs() -> None:
         jax.grad(lambda i: call(x, i)["value"].sum())(i)
 
 
+@pytest.mark.hazard("training#complex-gradients")
 def test_complex_gradients_have_the_convention_of_jax() -> None:
     def function(z: Any) -> Any:
         return (abs(z) ** 2 * z).sum() * (1 + 2j)
@@ -188,6 +189,7 @@ def test_inputs_outputs_and_gradients_are_aliases() -> None:
     assert seen == [array.unsafe_buffer_pointer() for array in (x, out, cotangent, gradient)]
 
 
+@pytest.mark.hazard("training#writes-to-immutable-arguments")
 def test_a_function_that_writes_to_its_argument_is_refused() -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         bridged(lambda x: x.mul_(2))(jnp.arange(3.0))
@@ -214,6 +216,7 @@ def test_the_graph_is_freed_with_the_pullback() -> None:
     assert graphs[0]() is None
 
 
+@pytest.mark.hazard("training#callbacks-of-jit")
 def test_large_arrays_under_jit_do_not_hang(
     run_warm: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
@@ -234,6 +237,7 @@ def test_large_arrays_under_jit_do_not_hang(
 # -- refusals ------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("training#random-numbers")
 def test_random_numbers_are_refused_where_the_function_runs_again() -> None:
     dropout = zc.bridge(torch.nn.Dropout(0.5), to="jax")
     x = jnp.ones(100)
@@ -252,6 +256,7 @@ def test_shapes_that_depend_on_values_are_refused_under_jit() -> None:
     assert caught.value.__cause__ is not None
 
 
+@pytest.mark.hazard("training#callbacks-of-jit")
 def test_jax_inside_a_callback_of_jax_is_refused() -> None:
     inner = zc.bridge(jnp.sin, to="torch", source="jax")
     outer = bridged(lambda x: inner(x) * 2)

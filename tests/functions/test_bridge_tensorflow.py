@@ -53,6 +53,7 @@ def test_gradients_of_gradients(call: Callable[..., Any]) -> None:
     np.testing.assert_allclose(third.gradient(total, x), -np.cos(X))
 
 
+@pytest.mark.hazard("training#complex-gradients")
 def test_complex_gradients_have_the_convention_of_tensorflow() -> None:
     z = tf.constant([1 + 2j, -0.5 + 0.3j], tf.complex128)
     ours = zc.bridge(lambda z: (abs(z) ** 2 * z).sum() * (1 + 2j), to="tensorflow", source="jax")

@@ -40,6 +40,7 @@ def test_third_gradients_call_the_function_again() -> None:
         assert value.item() == pytest.approx(expected)
 
 
+@pytest.mark.hazard("training#complex-gradients")
 def test_complex_gradients_have_the_convention_of_torch() -> None:
     z = torch.tensor([1 + 2j, -0.5 + 0.3j], dtype=torch.complex128, requires_grad=True)
     function = bridged(lambda z: (jnp.abs(z) ** 2 * z).sum() * (1 + 2j))
@@ -124,6 +125,7 @@ def test_inputs_outputs_and_gradients_are_aliases() -> None:
     assert gradient[0] == 7
 
 
+@pytest.mark.hazard("training#writes-between-forward-and-backward")
 @pytest.mark.parametrize("changed", ["input", "output"])
 def test_gradients_are_refused_after_a_write_in_place(changed: str) -> None:
     x = doubles(8)
@@ -134,6 +136,7 @@ def test_gradients_are_refused_after_a_write_in_place(changed: str) -> None:
         out.sum().backward()
 
 
+@pytest.mark.hazard("training#results-that-share-memory")
 def test_an_output_never_shares_memory_with_an_input_or_another_output() -> None:
     x = doubles(64).detach()
     part = x[8:]
@@ -144,6 +147,7 @@ def test_an_output_never_shares_memory_with_an_input_or_another_output() -> None
     torch.testing.assert_close(twice, part * 2)
 
 
+@pytest.mark.hazard("training#results-that-share-memory")
 def test_gradients_do_not_share_memory() -> None:
     x, y = doubles(64), doubles(64)
     bridged(lambda x, y: x + y)(x, y).backward(cotangent := torch.ones(64, dtype=torch.float64))

@@ -39,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "full: runs with --full only; the quick tier has a cheaper test of the same"
     )
     config.addinivalue_line("markers", "every_pair: the quick tier keeps each pair of a source and a target")
+    config.addinivalue_line(
+        "markers", "hazard(*names): the hazards of docs/hazards and docs/robustness.md that it shows"
+    )
     # Contiguous tests stay in one worker, so that a browser, a cluster or a server of a file starts once.
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "worksteal"

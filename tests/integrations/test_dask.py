@@ -54,6 +54,7 @@ def test_workers_of_one_machine_map_large_objects_and_receive_small_ones(client,
         assert received["writable"] == expected["writable"]
 
 
+@pytest.mark.hazard("processes#writes-to-arguments-in-dask")
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_a_write_changes_the_receivers_object_alone(client, framework: str) -> None:
     pytest.importorskip(framework)
@@ -118,6 +119,7 @@ def test_several_recipients_share_one_segment(client) -> None:
     assert client.run(taken, workers=[sender])[sender] == before + 1
 
 
+@pytest.mark.hazard("robustness#messages-that-are-passed-on")
 def test_the_scheduler_passes_on_bytes_that_any_client_reads(client) -> None:
     """A client without zerocopy's serializers, results through the scheduler, and scattered data."""
     array = tasks.values(MIB)
@@ -170,6 +172,7 @@ class Counter:
         return self.total.copy()  # is dropped when the reply was written
 
 
+@pytest.mark.hazard("robustness#object-dropped-before-it-is-opened")
 def test_actors_get_and_return_arrays(client) -> None:
     sender, receiver = addresses(client)
     # The scheduler releases an actor when its last future is gone, and the actor does not always hold one.
@@ -186,6 +189,7 @@ def test_actors_get_and_return_arrays(client) -> None:
 # -- failures ---------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("robustness#errors-in-messages")
 def test_a_receiver_that_cannot_open_handles_gets_bytes(client) -> None:
     """Opening fails once; Dask asks again, and the receiver no longer announces that it reads handles."""
     receiver = addresses(client)[1]
@@ -268,6 +272,7 @@ def test_uninstall_and_install_again(client) -> None:
     assert sent(client, partial(tasks.make, "numpy", MIB))["mapped"]
 
 
+@pytest.mark.hazard("robustness#addresses-of-processes")
 @pytest.mark.full
 def test_workers_with_different_addresses_of_one_machine() -> None:
     """The handshake decides, not the addresses."""

@@ -83,6 +83,7 @@ def test_a_handle_for_a_reader_of_this_machine(framework: str) -> None:
     gc.collect()
 
 
+@pytest.mark.hazard("processes#frames-at-any-byte")
 @EVERY
 def test_frames_for_a_reader_of_another_machine(framework: str) -> None:
     obj = make(framework)
@@ -100,6 +101,7 @@ def shifted(frame: Any, shift: int) -> memoryview:
     return memory[start : start + view.nbytes].data
 
 
+@pytest.mark.hazard("robustness#messages-that-are-passed-on")
 @EVERY
 def test_dasks_own_way_for_all_others(framework: str, tmp_path: Path) -> None:
     """The scheduler, other clients, the disk: no header of zerocopy."""
@@ -125,6 +127,7 @@ def test_small_objects_are_bytes(framework: str) -> None:
     assert equal(deserialize(header, frames), obj)
 
 
+@pytest.mark.hazard("robustness#replica-that-is-sent-on")
 def test_a_replica_is_sent_on_after_its_owner_has_dropped_it() -> None:
     """Dask's active memory manager drops the owner's object when there is a replica."""
     context, handles = near_reader()
@@ -137,6 +140,7 @@ def test_a_replica_is_sent_on_after_its_owner_has_dropped_it() -> None:
     assert np.array_equal(deserialize(header, frames), tasks.values(MIB))
 
 
+@pytest.mark.hazard("processes#writes-to-arguments-in-dask")
 def test_results_of_one_handle_are_private() -> None:
     context, _handles = near_reader()
     array = tasks.make("numpy", MIB)
@@ -176,6 +180,7 @@ def test_arrays_of_numpy_keep_their_properties(make_array: Any) -> None:
         assert np.array_equal(received.mask, array.mask)
 
 
+@pytest.mark.hazard("robustness#properties-in-dask")
 def test_torch_tensors_keep_gradients_parameters_and_types() -> None:
     torch = pytest.importorskip("torch")
     context, _handles = near_reader()
@@ -194,6 +199,7 @@ def test_torch_tensors_keep_gradients_parameters_and_types() -> None:
     assert torch.equal(received, half)
 
 
+@pytest.mark.hazard("robustness#properties-in-dask")
 def test_pandas_keeps_attributes_extension_types_and_subclasses() -> None:
     pd = pytest.importorskip("pandas")
 
@@ -245,6 +251,7 @@ class _Comm:
         self.remote_info = {peers.KEY: announced}
 
 
+@pytest.mark.hazard("robustness#object-dropped-before-it-is-opened")
 @pytest.mark.parametrize("same_host", [True, False])
 def test_handles_live_until_the_recipient_has_confirmed(same_host: bool) -> None:
     array = tasks.make("numpy", MIB)
@@ -261,6 +268,7 @@ def test_handles_live_until_the_recipient_has_confirmed(same_host: bool) -> None
     assert np.array_equal(deserialize(*sent["message"]), array)
 
 
+@pytest.mark.hazard("robustness#addresses-of-processes")
 def test_a_process_that_may_not_open_the_memory_gets_frames(monkeypatch) -> None:
     announced = peers._announcement(True)
     for other in (b"x" + announced["memory"][1:], announced["memory"] + b"x", b"", None):
@@ -281,6 +289,7 @@ def test_a_handle_that_is_stale_is_an_error_after_which_dask_asks_again() -> Non
         deserialize(header, frames)
 
 
+@pytest.mark.hazard("robustness#no-memory-in-dask")
 def test_without_memory_objects_are_sent_as_bytes(monkeypatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise zc.SharedMemoryError("", "no room", "")

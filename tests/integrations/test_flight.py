@@ -106,6 +106,7 @@ def test_a_table_in_shared_memory_is_not_copied_by_the_server(program: Program, 
     assert after - before <= 1  # the index of its frames
 
 
+@pytest.mark.hazard("robustness#writes-to-received-tables")
 @pytest.mark.parametrize("to", ["torch", "numpy"])
 def test_a_write_changes_neither_the_server_nor_others(client: Any, to: str) -> None:
     pytest.importorskip(to)
@@ -167,6 +168,7 @@ def test_a_client_that_cannot_open_the_handle_gets_the_stream(
     assert get(client, "polars").num_rows == table().num_rows
 
 
+@pytest.mark.hazard("processes#streams-at-other-addresses")
 def test_streamed_columns_are_aligned_where_the_target_needs_it(
     client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +272,7 @@ os.kill(os.getpid(), 9)
 """
 
 
+@pytest.mark.hazard("robustness#client-that-ends")
 def test_a_client_that_dies_with_a_handle_leaves_nothing(own_program: Program) -> None:
     pytest.importorskip("polars")
     done = subprocess.run(
@@ -307,6 +310,7 @@ def test_a_server_that_dies_while_a_client_waits_raises(own_program: Program) ->
 # -- hostile peers ---------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("robustness#other-versions")
 def test_hostile_clients_get_an_error_and_the_server_goes_on(program: Program, client: Any) -> None:
     rng = random.Random(18)
     hello = exchange._message(exchange._HELLO, exchange._place())
@@ -328,18 +332,21 @@ def test_hostile_clients_get_an_error_and_the_server_goes_on(program: Program, c
     assert get(client, "small").num_rows == 3
 
 
+@pytest.mark.hazard("robustness#other-versions")
 def test_a_client_of_another_version_is_refused(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "_VERSION", 2)
     with pytest.raises(pa.ArrowInvalid, match="has version 2 of the protocol"):
         get(client, "arrow")
 
 
+@pytest.mark.hazard("robustness#other-versions")
 @pytest.mark.parametrize("first", [b"", b"x", b"ZCFL\x01", b"ZCFL\x01\x09", b"ZCFL\x02\x02"])
 def test_hostile_servers_raise(client: Any, first: bytes) -> None:
     with pytest.raises(HandleFormatError, match="fetch"):
         get(client, b"raw:" + first)
 
 
+@pytest.mark.hazard("robustness#handle-of-a-server")
 def test_hostile_handles_are_refused_and_the_stream_is_used(program: Program, client: Any) -> None:
     """Truncated and changed handles, and one whose memory is gone."""
     rng = random.Random(19)

@@ -156,6 +156,7 @@ def test_objects_that_a_handle_cannot_carry_are_sent_as_before() -> None:
         dumps(np.zeros(MEBI).view(Sub))
 
 
+@pytest.mark.hazard("robustness#reducers-of-torch")
 @pytest.mark.parametrize("imported", [pytest.param("before", marks=pytest.mark.full), "after"])
 def test_torch_reducers_get_what_a_handle_cannot_carry(run_warm, imported: str) -> None:
     pytest.importorskip("torch")
@@ -227,6 +228,7 @@ def test_a_hook_that_was_there_is_called_and_restored(monkeypatch: pytest.Monkey
     assert len(dumps(np.zeros(MEBI))) < 512
 
 
+@pytest.mark.hazard("robustness#received-arrays")
 def test_received_arrays_are_independent() -> None:
     array = zc.shared_empty(MEBI, "f4")
     array[:] = 1
@@ -236,6 +238,7 @@ def test_received_arrays_are_independent() -> None:
     assert (array[0], first[0], second[0]) == (1, 2, 1)
 
 
+@pytest.mark.hazard("robustness#object-that-is-sent-on")
 def test_a_received_array_is_sent_on_after_its_sender_has_freed_it(pipe: Any) -> None:
     """Sharing another process's memory again would give a handle that its owner makes stale."""
     receiver, sender = pipe
@@ -249,6 +252,7 @@ def test_a_received_array_is_sent_on_after_its_sender_has_freed_it(pipe: Any) ->
 # -- pools, queues and start methods ---------------------------------------------------
 
 
+@pytest.mark.hazard("robustness#sender-that-ends")
 @pytest.mark.parametrize("method", METHODS)
 def test_pool_results(method: str) -> None:
     # With fork, which is fast, each worker ends when it has sent its result.
@@ -268,6 +272,7 @@ def test_process_pool_executor() -> None:
         assert executor.submit(mp_workers.zeros, 2 * MEBI).result(PATIENCE).shape == (2 * MEBI,)
 
 
+@pytest.mark.hazard("robustness#sender-that-ends")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_process_that_puts_and_ends_waits_for_the_receiver(method: str) -> None:
     ctx = context(method)
@@ -312,6 +317,7 @@ def test_a_thousand_messages_through_a_queue_with_four_consumers() -> None:
 # -- limits and faults -------------------------------------------------------------------
 
 
+@pytest.mark.hazard("robustness#receiver-that-dies")
 def test_beyond_the_limit_bytes_are_sent(pipe: Any) -> None:
     zmp.install(limit=5 << 20)
     sent = [dumps(np.full(MEBI, i, "f4")) for i in range(7)]
@@ -320,6 +326,7 @@ def test_beyond_the_limit_bytes_are_sent(pipe: Any) -> None:
     assert len(dumps(np.zeros(MEBI, "f4"))) < 512
 
 
+@pytest.mark.hazard("robustness#no-memory-for-a-segment")
 def test_without_shared_memory_bytes_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any, **options: Any) -> Any:
         raise SharedMemoryError("", "no room")
@@ -328,6 +335,7 @@ def test_without_shared_memory_bytes_are_sent(monkeypatch: pytest.MonkeyPatch) -
     assert received(np.arange(MEBI))[-1] == MEBI - 1
 
 
+@pytest.mark.hazard("robustness#pickle-that-is-loaded-twice")
 def test_bytes_that_are_loaded_twice() -> None:
     data = dumps(np.arange(MEBI))
     first = pickle.loads(data)
@@ -348,6 +356,7 @@ def test_a_released_object_is_stale() -> None:
         pickle.loads(data)
 
 
+@pytest.mark.hazard("robustness#sender-that-is-killed")
 def test_a_killed_sender(pipe: Any) -> None:
     receiver, sender = pipe
     process = context("forkserver").Process(target=mp_workers.put_two, args=(sender,))
@@ -363,6 +372,7 @@ def test_a_killed_sender(pipe: Any) -> None:
         receiver.recv()
 
 
+@pytest.mark.hazard("robustness#receiver-that-dies")
 def test_a_receiver_that_is_killed_before_it_receives() -> None:
     ctx = context("forkserver")
     ours, theirs = ctx.Pipe()

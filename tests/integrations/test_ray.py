@@ -259,6 +259,7 @@ def _unchanged_of_torch() -> dict[str, Any]:
     }
 
 
+@pytest.mark.hazard("robustness#properties-in-ray")
 @pytest.mark.parametrize(
     "case",
     ["requires_grad", "parameter", "sparse", "conjugate", "attribute", "expanded", "meta", "subclass"],
@@ -281,6 +282,7 @@ def test_other_tensors_are_serialized_by_ray(ray, case: str) -> None:
         assert torch.equal(result.to_dense(), tensor.to_dense())
 
 
+@pytest.mark.hazard("robustness#properties-in-ray")
 def test_a_weakly_typed_array_of_jax_stays_so(ray) -> None:
     jnp = pytest.importorskip("jax").numpy
     assert ray.get(ray.put(jnp.asarray(1.0))).weak_type
@@ -337,6 +339,7 @@ def test_texts_and_objects_are_serialized_by_ray(ray) -> None:
         ray.put(frame)
 
 
+@pytest.mark.hazard("robustness#serializers-of-the-program")
 def test_serializers_of_the_program_are_kept(ray) -> None:
     torch = pytest.importorskip("torch")
     zerocopy.integrations.ray.uninstall()
@@ -357,6 +360,7 @@ def test_serializers_of_the_program_are_kept(ray) -> None:
 # -- writes and lifetimes ------------------------------------------------------------------
 
 
+@pytest.mark.hazard("processes#writes-to-the-store-of-ray", "processes#small-objects-in-ray")
 @pytest.mark.parametrize("count", [10, LARGE], ids=["inline", "in the store"])
 def test_a_write_changes_no_other_copy(ray, count: int) -> None:
     """Ray's own RAY_ENABLE_ZERO_COPY_TORCH_TENSORS=1 shows a worker's write to all processes."""
@@ -387,6 +391,7 @@ def test_a_write_changes_no_other_copy(ray, count: int) -> None:
     assert ray.get(reference).sum() == 0
 
 
+@pytest.mark.hazard("robustness#store-memory-in-use")
 @EVERY
 def test_a_result_keeps_its_object_in_the_store(ray, make: Callable[[Any], Any]) -> None:
     """Other objects fill the store twice after all references to this one are gone."""

@@ -96,6 +96,7 @@ def test_no_file_descriptor_stays_open(store, way) -> None:
     del results
 
 
+@pytest.mark.hazard("robustness#store-memory-in-use")
 def test_the_source_lives_as_long_as_the_result(store) -> None:
     """Ray recycles the memory of an object once its buffer is freed."""
     import weakref
@@ -129,6 +130,7 @@ def test_memory_that_is_not_a_shared_mapping_is_copied(nbytes) -> None:
     assert not np.shares_memory(result, memory)
 
 
+@pytest.mark.hazard("robustness#mappings-that-are-refused")
 @pytest.mark.parametrize("step", ["find", "open", "map"])
 def test_a_refused_step_leads_to_a_copy(store, step, monkeypatch) -> None:
     if step == "find":
@@ -147,6 +149,7 @@ def test_a_refused_step_leads_to_a_copy(store, step, monkeypatch) -> None:
     assert frame[0] == (4096 + 64) % 256
 
 
+@pytest.mark.hazard("robustness#path-that-is-reused")
 def test_another_file_at_the_path_is_not_mapped(store, tmp_path) -> None:
     """The mapped file is recognised by device and inode, not by a path or a number that can be reused."""
     start = store.__array_interface__["data"][0]

@@ -77,17 +77,20 @@ def check(read: list[Any], source: Any, **options: Any) -> None:
         np.testing.assert_equal(batch, right)
 
 
+@pytest.mark.hazard("robustness#batch-that-is-read", "robustness#legacy-default-stream")
 @pytest.mark.parametrize("options", FORMS, ids=str)
 def test_batches_have_the_values_of_the_host(driver: QueueDriver, options: dict[str, Any]) -> None:
     check(consume(driver, zc.loader(TABLE, to="lanes", batch=BATCH, **options)), TABLE, **options)
 
 
+@pytest.mark.hazard("robustness#copy-that-is-not-done")
 @pytest.mark.parametrize("options", FORMS, ids=str)
 def test_matrices_have_the_values_of_the_host(driver: QueueDriver, options: dict[str, Any]) -> None:
     options = options | {"layout": "matrix"}
     check(consume(driver, zc.loader(MATRIX, to="lanes", batch=BATCH, **options)), MATRIX, **options)
 
 
+@pytest.mark.hazard("robustness#host-memory-in-use")
 def test_epochs_reuse_the_memory(driver: QueueDriver) -> None:
     options = {"shuffle": True, "epochs": 5}
     read = consume(driver, zc.loader(TABLE, to="lanes", batch=BATCH, **options))
@@ -96,12 +99,14 @@ def test_epochs_reuse_the_memory(driver: QueueDriver) -> None:
     assert held <= 3 * 10, "memory of dropped batches was not used again"
 
 
+@pytest.mark.hazard("robustness#batch-that-is-read")
 def test_kept_batches_are_not_overwritten(driver: QueueDriver) -> None:
     kept = list(zc.loader(TABLE, to="lanes", batch=BATCH, shuffle=True))
     driver.synchronize(1)
     check([values(batch) for batch in kept], TABLE, shuffle=True)
 
 
+@pytest.mark.hazard("robustness#stream-that-changes")
 def test_consumer_that_changes_its_stream_gets_right_values(driver: QueueDriver) -> None:
     read = consume(driver, zc.loader(TABLE, to="lanes", batch=BATCH, prefetch=3), streams=(1, 77, 78))
     right = zc.loader(TABLE, to="numpy", batch=BATCH)
@@ -146,6 +151,7 @@ def test_copies_read_page_locked_memory(driver: QueueDriver, monkeypatch: pytest
     assert all(sources)
 
 
+@pytest.mark.hazard("robustness#host-memory-in-use")
 def test_page_locked_memory_is_bounded_and_freed(driver: QueueDriver) -> None:
     loader = zc.loader(TABLE, to="lanes", batch=BATCH, epochs=10, prefetch=2)
     consume(driver, loader)
@@ -155,6 +161,7 @@ def test_page_locked_memory_is_bounded_and_freed(driver: QueueDriver) -> None:
     assert not driver.locked
 
 
+@pytest.mark.hazard("robustness#pages-that-cannot-be-locked")
 def test_memory_that_cannot_be_locked_is_replaced_and_reported(driver: QueueDriver) -> None:
     driver.refuses_to_lock = True
     loader = zc.loader(TABLE, to="lanes", batch=BATCH, shuffle=True)
@@ -163,6 +170,7 @@ def test_memory_that_cannot_be_locked_is_replaced_and_reported(driver: QueueDriv
     assert driver.calls.count("cuMemHostAlloc") == 1
 
 
+@pytest.mark.hazard("robustness#dropped-iterator")
 def test_dropped_iterator_keeps_memory_until_the_copies_are_done(driver: QueueDriver) -> None:
     loader = zc.loader(TABLE, to="lanes", batch=BATCH, prefetch=3)
     batches = iter(loader)
@@ -178,6 +186,7 @@ def test_dropped_iterator_keeps_memory_until_the_copies_are_done(driver: QueueDr
     np.testing.assert_equal(values(first)["x"], np.arange(64.0))
 
 
+@pytest.mark.hazard("robustness#page-locked-source")
 def test_source_may_change_after_delivery(driver: QueueDriver) -> None:
     source = {"x": np.arange(128.0)}
     batches = iter(zc.loader(source, to="lanes", batch=128))
@@ -208,6 +217,7 @@ def test_state_is_that_of_a_loader_on_the_host(driver: QueueDriver) -> None:
     assert loader.state_dict() == host.state_dict()
 
 
+@pytest.mark.hazard("robustness#iterators-in-threads")
 def test_iterators_of_a_loader_alternate(driver: QueueDriver) -> None:
     loader = zc.loader(TABLE, to="lanes", batch=BATCH, shuffle=True)
     kept: list[list[Any]] = [[], []]
@@ -218,6 +228,7 @@ def test_iterators_of_a_loader_alternate(driver: QueueDriver) -> None:
     check([values(batch) for batch in kept[0] + kept[1]], TABLE, shuffle=True, epochs=2)
 
 
+@pytest.mark.hazard("robustness#iterators-in-threads")
 def test_threads_drop_only_transfers_that_are_done(driver: QueueDriver) -> None:
     """While one thread waits for a transfer, another one drops those that are done."""
     copies = zc.loader(TABLE, to="lanes", batch=BATCH)._plan.copies
@@ -264,6 +275,7 @@ def test_missing_device_is_refused_when_the_loader_is_created() -> None:
         zc.loader(TABLE, to="torch", batch=BATCH, device="cuda")
 
 
+@pytest.mark.hazard("robustness#batch-that-fails")
 def test_errors_are_raised_after_the_batches_before_them(
     driver: QueueDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

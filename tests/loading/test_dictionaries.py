@@ -65,6 +65,7 @@ def test_all_batches_of_a_target_share_one_dictionary(path, to, shuffle):
     assert all(batch["city"].categories is first.categories for batch in batches)
 
 
+@pytest.mark.hazard("robustness#dictionaries-of-row-groups")
 @pytest.mark.parametrize("type_", TEXT_TYPES.values(), ids=TEXT_TYPES)
 @pytest.mark.parametrize("in_file", [False, True])
 def test_every_type_of_text_has_the_same_codes(type_, in_file, tmp_path):
@@ -99,6 +100,7 @@ def test_nulls_without_a_policy_name_the_row_group(path):
     assert "nulls={'city': -1}" in str(e.value)
 
 
+@pytest.mark.hazard("robustness#dictionaries-of-row-groups")
 def test_words_of_several_files_are_one_dictionary(tmp_path):
     for number, words in enumerate([["b", "a"], ["c", "a"], ["d"]]):
         pq.write_table(pa.table({"w": words}), tmp_path / f"{number}.parquet")
@@ -175,6 +177,7 @@ def test_invalid_words_are_refused(path, encode):
         zc.loader(path, "numpy", batch=4, encode=encode)
 
 
+@pytest.mark.hazard("robustness#order-of-a-dictionary")
 def test_the_order_of_an_ordered_dictionary_is_kept():
     type_ = pa.dictionary(pa.int8(), pa.string(), ordered=True)
     levels = pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int8()), ["low", "high"], ordered=True)
@@ -269,6 +272,7 @@ def test_types_that_the_target_lacks_are_refused_before_the_pass(monkeypatch):
         zc.loader(table, "pandas", batch=1, encode=True)
 
 
+@pytest.mark.hazard("robustness#words-at-resume")
 def test_a_state_with_other_words_is_refused(path):
     words = ["Accra", "Bern", "Oslo", "Paris", "Rome"]
     loader = zc.loader(path, "numpy", batch=4, encode={"city": words}, nulls=-1)

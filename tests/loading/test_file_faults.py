@@ -57,6 +57,7 @@ def corrupt(path: str, row_group: int) -> None:
 # -- creation -----------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("training#python-objects-in-npy")
 @pytest.mark.parametrize(
     ("name", "code", "why"),
     [
@@ -132,6 +133,7 @@ def rewrite(path: Path) -> None:
     os.utime(path, (1, 1))
 
 
+@pytest.mark.hazard("training#mapped-file-that-is-truncated")
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -153,6 +155,7 @@ def test_a_file_that_changes(
     assert not open_files()
 
 
+@pytest.mark.hazard("training#file-that-is-replaced")
 def test_a_file_that_changes_while_it_is_open(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(small_table(0, 200_000), path, row_group_size=70_000)
@@ -164,6 +167,7 @@ def test_a_file_that_changes_while_it_is_open(tmp_path: Path) -> None:
     assert not open_files()
 
 
+@pytest.mark.hazard("training#mapped-file-that-is-truncated")
 @pytest.mark.parametrize("name", ["a.npy", "a.feather", "a.csv"])
 def test_other_files_that_change(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -238,6 +242,7 @@ except zc.ReadError as error:
 """
 
 
+@pytest.mark.hazard("training#damaged-offsets")
 def test_offsets_of_text_outside_an_arrow_file_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.arrow"
     table = pa.table({"s": ["aaaa", "bbbb", "cccc", "dddd"], "y": [1, 2, 3, 4]})
@@ -252,6 +257,7 @@ def test_offsets_of_text_outside_an_arrow_file_are_an_error(tmp_path: Path) -> N
     assert read(str(path), schema={"y": "int32"}) == {"y": [1, 2, 3, 4]}
 
 
+@pytest.mark.hazard("training#damaged-offsets")
 def test_codes_outside_a_dictionary_of_an_arrow_file_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.arrow"
     codes = pa.DictionaryArray.from_arrays(np.array([1, 0, 1, 0, 1], "i4"), ["a", "b"])
@@ -261,6 +267,7 @@ def test_codes_outside_a_dictionary_of_an_arrow_file_are_an_error(tmp_path: Path
     assert failed(zc.loader(path, to="pyarrow")).code == "unreadable-file"
 
 
+@pytest.mark.hazard("training#damaged-files")
 @pytest.mark.parametrize("size", [1 << 62, 1 << 50, 40_001])
 def test_a_damaged_size_of_a_compressed_buffer(size: int, tmp_path: Path) -> None:
     path = tmp_path / "a.arrow"
@@ -270,6 +277,7 @@ def test_a_damaged_size_of_a_compressed_buffer(size: int, tmp_path: Path) -> Non
         zc.loader(path, to="numpy")
 
 
+@pytest.mark.hazard("training#damaged-values")
 def test_a_value_that_differs_from_the_checksum_of_its_page(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     table = pa.table({"x": np.arange(1000, 1100)})
@@ -290,6 +298,7 @@ def write_npz(path: Path, array: bytes, place: int = 0, new: bytes = b"") -> Non
     path.write_bytes(data)
 
 
+@pytest.mark.hazard("training#damaged-files")
 def test_damaged_files_raise_no_other_exceptions(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(10))
     good = (tmp_path / "a.npy").read_bytes()
@@ -314,6 +323,7 @@ def test_damaged_files_raise_no_other_exceptions(tmp_path: Path) -> None:
         assert error.__cause__ is not None or "its" in why
 
 
+@pytest.mark.hazard("training#damaged-files")
 @pytest.mark.parametrize(
     "source", ["a\0.npy", "a\0/*.csv", ["a\0.csv"], "file:///a\0", "~\0/a", "a\ud800.csv", "a" * 5000]
 )
@@ -374,6 +384,7 @@ def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
 # -- schemas ------------------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("training#types-of-files")
 def test_a_type_that_differs_names_column_types_and_files(tmp_path: Path) -> None:
     first, second = str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")
     pq.write_table(pa.table({"x": [1.0], "y": [1]}), first)
@@ -409,6 +420,7 @@ def test_the_order_of_columns_may_differ(tmp_path: Path) -> None:
     assert columns["y"] == [*range(10)] * 2
 
 
+@pytest.mark.hazard("training#types-of-files")
 def test_types_that_only_arrow_distinguishes(tmp_path: Path) -> None:
     text = pa.array(["a", "b"])
     pq.write_table(pa.table({"x": text}), tmp_path / "a.parquet")

@@ -118,6 +118,7 @@ def by_zip(loader: Any) -> None:
     list(itertools.islice(zip(loader, loader, strict=False), 2))
 
 
+@pytest.mark.hazard("robustness#thread-after-break")
 @pytest.mark.parametrize("end", [value for name, value in list(globals().items()) if name.startswith("by_")])
 def test_end_leaves_nothing(end: Callable[[Any], None], tmp_path: Path) -> None:
     path = parquet_file(tmp_path, 400, 25)
@@ -187,6 +188,7 @@ def test_any_exception_of_the_reader_reaches_the_consumer(kind: type[BaseExcepti
     assert not threads()
 
 
+@pytest.mark.hazard("robustness#thread-after-break")
 def test_errors_leave_no_cycles() -> None:
     """The rows that were read are freed with the error, without the garbage collector."""
     gc.collect()
@@ -347,11 +349,13 @@ print("ends", flush=True)
 """
 
 
+@pytest.mark.hazard("robustness#thread-at-exit")
 def test_interpreter_ends_with_a_blocked_reader(run_python) -> None:
     completed = run_python(BLOCKED)
     assert (completed.returncode, completed.stdout, completed.stderr) == (0, "[0, 1, 2, 3]\n", "")
 
 
+@pytest.mark.hazard("robustness#thread-at-exit")
 @pytest.mark.parametrize("options", ["", "shuffle=True", "layout='matrix', dtype='float64', prefetch=1000"])
 def test_interpreter_ends_with_an_iterator_alive(run_python, run_warm, options: str) -> None:
     run = run_python if runs_all() else partial(run_warm, finalized=True)
@@ -381,6 +385,7 @@ def interrupt(number):
 """
 
 
+@pytest.mark.hazard("robustness#signal-in-next")
 def test_interrupt_in_next_and_the_iterator_goes_on(run_python) -> None:
     completed = run_python(
         SIGNALS
@@ -450,6 +455,7 @@ names = lambda: [thread.name for thread in threading.enumerate() if thread.name 
 """
 
 
+@pytest.mark.hazard("robustness#iterator-in-a-child")
 @needs_fork
 def test_fork_with_an_iterator_alive(run_python) -> None:
     """The child's next() refuses, its own iterators work, and the parent's iterator goes on."""
@@ -496,6 +502,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(list(iterator)))
     assert completed.stdout == "5 49\n", completed.stderr
 
 
+@pytest.mark.hazard("robustness#iterator-in-a-child", "robustness#imports-in-the-thread")
 @needs_fork
 def test_forks_while_a_loader_runs(run_python) -> None:
     """Another thread forks: each child imports, converts and loads."""
@@ -549,6 +556,7 @@ print(statuses)
 """
 
 
+@pytest.mark.hazard("robustness#imports-in-the-thread")
 @needs_fork
 def test_the_thread_imports_nothing(run_python) -> None:
     """A forked child would wait forever for the lock of a module that the thread imports."""

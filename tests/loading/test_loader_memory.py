@@ -19,6 +19,7 @@ from zerocopy.loading.buffers import BufferCache
 TARGETS = sorted({"numpy", "torch", "jax", "tensorflow", "pyarrow"} & set(HOST))
 
 
+@pytest.mark.hazard("robustness#buffer-of-a-kept-batch", "robustness#aliases-of-a-buffer")
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.parametrize(
     "options", [{}, {"shuffle": 16}, {"layout": "matrix", "shuffle": 16}, {"layout": "matrix"}]
@@ -49,6 +50,7 @@ def test_buffers_are_used_again(to: str, options: dict[str, Any]) -> None:
     assert loader._buffers.allocated <= 4  # the last batch of the first epoch was still there
 
 
+@pytest.mark.hazard("robustness#buffer-of-a-kept-batch", "robustness#base-of-a-view")
 def test_buffer_of_a_kept_batch_is_not_used_again() -> None:
     cache = BufferCache(1 << 10)
     buffer = cache.take()
@@ -102,6 +104,7 @@ def test_columns_in_order_alias_the_source() -> None:
         assert all(np.shares_memory(batch[name], arrays[name]) for name in arrays)
 
 
+@pytest.mark.hazard("robustness#aliases-of-a-buffer")
 @pytest.mark.parametrize("to", sorted({"numpy", "torch", "jax"} & set(HOST)))
 def test_matrix_batches_alias_their_window(to: str) -> None:
     """The batches of a window follow each other in memory."""

@@ -34,6 +34,7 @@ def test_pieces_are_the_positions_of_groups(sizes: list[int], seed: int | None, 
     ]
 
 
+@pytest.mark.hazard("robustness#seed-and-epoch")
 def test_order_differs_between_seeds_epochs_and_windows() -> None:
     keys = list(itertools.product((0, 1, 2**32, 2**32 + 1), (0, 1, 2), (0, 1, 64, 2**32)))
     windows = {tuple(window_positions(*key, 64)) for key in keys}
@@ -43,6 +44,7 @@ def test_order_differs_between_seeds_epochs_and_windows() -> None:
     assert not groups & windows
 
 
+@pytest.mark.hazard("robustness#seed-and-epoch")
 def test_keys_of_wide_seeds_do_not_collide() -> None:
     """A seed of two words is not a seed of one word in another epoch."""
     assert Order([1] * 64, 5 + (1 << 32), 0).groups.tolist() != Order([1] * 64, 5, 1).groups.tolist()
@@ -54,6 +56,7 @@ def test_positions_have_the_type_of_the_kernel() -> None:
     assert sorted(positions.tolist()) == list(range(1000))
 
 
+@pytest.mark.hazard("robustness#numbers-of-generators")
 def test_order_is_the_same_in_other_processes() -> None:
     code = (
         "from zerocopy.loading.order import Order, window_positions as w;"
@@ -66,6 +69,7 @@ def test_order_is_the_same_in_other_processes() -> None:
     assert output.stdout.strip() == expected, output.stderr
 
 
+@pytest.mark.hazard("robustness#numbers-of-generators")
 def test_order_of_a_seed_is_that_of_all_versions_of_numpy() -> None:
     """NumPy may change the numbers of a generator in a version (NEP 19); states would continue wrongly."""
     assert Order([1] * 9, 7, 2).groups.tolist() == [6, 2, 8, 1, 5, 4, 7, 3, 0]

@@ -71,6 +71,7 @@ print(seen == list(range(2000)), *end())
     assert completed.stdout == "True True []\n", completed.stderr
 
 
+@pytest.mark.hazard("robustness#signals-in-a-condition")
 def test_interrupts_lose_no_rows(run_python) -> None:
     """The order of batches is kept, and an exception in next() loses its own batch at most."""
     completed = run_python(
@@ -149,6 +150,7 @@ def _take_all(items: Prefetcher, trace: _Raises) -> tuple[list[Any], int]:
         is_seen = not is_seen
 
 
+@pytest.mark.hazard("robustness#signals-in-a-condition")
 def test_an_error_at_any_line_loses_no_item() -> None:
     """The consumer gets the handler's error, each item once, and the thread ends."""
     made = [_Item() for _ in range(3)]

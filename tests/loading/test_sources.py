@@ -25,6 +25,7 @@ from zerocopy.loading.errors import ReadError
 EXPECTED = small_table().to_pydict()
 
 
+@pytest.mark.hazard("robustness#indices-in-a-loader")
 @pytest.mark.parametrize("kind", SOURCES)
 def test_rows_of_a_source(kind: str, tmp_path: Path) -> None:
     loader = zc.loader(SOURCES[kind](tmp_path), to="numpy", batch=4)
@@ -218,6 +219,7 @@ def test_a_reader_is_read_once() -> None:
     assert raised.value.code == "used-up"
 
 
+@pytest.mark.hazard("training#stream-that-was-read")
 def test_an_object_that_exports_once_is_refused_in_the_second_epoch() -> None:
     class Once(Exporter):
         def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -268,6 +270,7 @@ def test_a_query_that_fails(tmp_path: Path) -> None:
         assert raised.value.code == "producer-raised"
 
 
+@pytest.mark.hazard("training#open-result-of-duckdb")
 def test_a_connection_can_be_used_after_a_part_of_a_relation_was_read() -> None:
     connection = pytest.importorskip("duckdb").connect()
     relation = connection.sql("select i as x from range(500000) t(i)")

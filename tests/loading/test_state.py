@@ -45,6 +45,7 @@ def through_json(state: Any) -> Any:
     return json.loads(json.dumps(state, allow_nan=False))
 
 
+@pytest.mark.hazard("robustness#batches-read-ahead")
 @pytest.mark.parametrize("number", range(len(WAYS)))
 def test_resume_at_100_random_points(number: int) -> None:
     """1,000 points over all ways, or 300, in three epochs of one iteration and the epoch after them."""
@@ -151,6 +152,7 @@ def advance(loader: Loader, count: int) -> list[list[int]]:
     return [ids(batch) for batch in itertools.islice(iter(loader), count)]
 
 
+@pytest.mark.hazard("robustness#states-of-other-loaders")
 @pytest.mark.parametrize("shuffle", [False, 12, "full"])
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_other_numbers_of_shards_deliver_the_batches_that_are_left(shuffle: Any, drop_last: bool) -> None:
@@ -257,6 +259,7 @@ HOSTILE: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.hazard("robustness#states-of-other-loaders")
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
 def test_hostile_states_are_refused(number: int) -> None:
     state = HOSTILE[number]

@@ -71,6 +71,7 @@ def test_a_framework_without_a_hook_has_no_workers() -> None:
 # -- parts of workers -----------------------------------------------------------------
 
 
+@pytest.mark.hazard("training#batches-of-workers")
 def test_the_parts_of_workers_are_the_batches_of_one_process() -> None:
     random = np.random.default_rng(0)
     for _ in range(300):
@@ -86,6 +87,7 @@ def test_the_parts_of_workers_are_the_batches_of_one_process() -> None:
         assert delivered == expected
 
 
+@pytest.mark.hazard("training#workers-that-read-everything")
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_each_batch_is_delivered_by_one_worker(
@@ -103,12 +105,14 @@ def test_each_batch_is_delivered_by_one_worker(
         assert delivered == rows(plain)
 
 
+@pytest.mark.hazard("training#shards-of-a-worker")
 def test_a_loader_that_a_worker_creates_is_its_own(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     as_worker(monkeypatch, 1, 2)
     loader = zc.loader(path, to="torch", batch=BATCH, shard=(1, 2))
     assert sum(map(len, rows(loader))) == ROWS // 2
 
 
+@pytest.mark.hazard("training#stream-in-workers")
 def test_a_stream_is_refused_in_workers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from zerocopy.loading.dataset import Stream
 
@@ -134,6 +138,7 @@ def test_a_stream_is_refused_in_workers(path: str, monkeypatch: pytest.MonkeyPat
 # -- states ---------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("training#state-of-a-worker")
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_the_states_of_workers_resume_each_of_them(
     path: str, monkeypatch: pytest.MonkeyPatch, shuffle: Any
@@ -159,6 +164,7 @@ def test_the_states_of_workers_resume_each_of_them(
     assert sorted(delivered) == sorted(expected)
 
 
+@pytest.mark.hazard("training#state-of-one-worker-in-all")
 def test_the_state_of_another_worker_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     as_worker(monkeypatch, 0, 1)
     loader = zc.loader(path, to="torch", batch=BATCH)
@@ -197,6 +203,7 @@ def test_a_pickled_loader_has_the_position(path: str) -> None:
     assert rows(copy) == rows(batches)
 
 
+@pytest.mark.hazard("training#workers-that-do-not-persist")
 def test_set_epoch_gives_the_order_of_that_epoch(path: str) -> None:
     loader = zc.loader(path, to="torch", batch=BATCH, shuffle=True)
     epochs = [rows(loader) for _ in range(3)]
@@ -248,6 +255,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.hazard("training#workers-that-read-everything")
 def test_forked_workers_deliver_each_row_once(path: str, run_warm) -> None:
     cases = [{"shuffle": False}, {"shuffle": True, "epochs": 2}]
     code = WORKERS.format(cases=cases, path=path, persistent=(False, True), method="fork")
@@ -265,6 +273,7 @@ def test_spawned_workers_deliver_each_row_once(path: str, run_warm) -> None:
 # -- DistributedDataParallel ----------------------------------------------------------
 
 
+@pytest.mark.hazard("training#unequal-numbers-of-batches")
 @pytest.mark.full
 def test_distributed_processes_have_equal_numbers_of_batches(path: str, tmp_path: Path) -> None:
     pytest.importorskip("torch.distributed")

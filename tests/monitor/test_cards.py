@@ -111,6 +111,7 @@ def test_a_figure_that_is_not_supported_is_none(name: str) -> None:
     }
 
 
+@pytest.mark.hazard("robustness#figures-that-are-not-available")
 def test_values_that_are_not_available_are_none() -> None:
     clocks = {1: MISSING_U32, 2: 5}
     one = gpu(temperature=MISSING_U32, clocks=clocks, compute=[(5, MISSING_U64), (6, None)])
@@ -125,6 +126,7 @@ def test_unified_memory_has_no_figures_of_its_own() -> None:
     assert (card["memory_total"], card["memory_used"], card["memory_free"]) == (None, None, None)
 
 
+@pytest.mark.hazard("robustness#figures-that-are-not-available")
 def test_processes_that_nvml_cannot_name_are_dropped() -> None:
     (card,) = read(gpu(compute=[(0, 1), (MISSING_U32, 2), (7, 3)]))
     assert card["processes"] == [{"pid": 7, "memory": 3}]
@@ -163,6 +165,7 @@ def test_pcie_counters_are_read_once_a_second() -> None:
     assert library.calls.count("nvmlDeviceGetPcieThroughput") == 4
 
 
+@pytest.mark.hazard("robustness#pcie-counters")
 def test_one_read_waits_for_the_counters_of_one_gpu() -> None:
     """Each of eight GPUs gets its turn, and no read takes longer than two counters."""
     clock, library = Clock(), FakePynvml(*(gpu(i) for i in range(8)))
@@ -246,6 +249,7 @@ def test_a_start_that_failed_is_tried_again() -> None:
     assert reader.read()["why_not"] == ""
 
 
+@pytest.mark.hazard("robustness#lost-gpu")
 @pytest.mark.parametrize(
     ("code", "words"), [("GpuIsLost", "Xid"), ("ResetRequired", "reset"), ("GpuNotFound", "attached")]
 )
@@ -287,6 +291,7 @@ def test_a_gpu_without_permission_has_a_reason() -> None:
     assert "permissions" in CardReader(library).read()["cards"][0]["lost"]
 
 
+@pytest.mark.hazard("robustness#restarted-driver")
 @pytest.mark.parametrize("code", ["Uninitialized", "DriverNotLoaded"])
 def test_nvml_is_started_again_after_a_restart_of_the_driver(code: str) -> None:
     library = FakePynvml(gpu())
@@ -310,6 +315,7 @@ def test_nvml_is_started_again_if_all_gpus_are_lost() -> None:
     assert not library.started
 
 
+@pytest.mark.hazard("robustness#missing-figures")
 def test_an_old_driver_lacks_functions() -> None:
     library = FakePynvml(gpu())
     for name in (
@@ -341,6 +347,7 @@ def test_a_closed_reader_starts_again() -> None:
 
 
 # Other processes of the machine slow the generation down.
+@pytest.mark.hazard("robustness#missing-figures")
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     failing=st.dictionaries(

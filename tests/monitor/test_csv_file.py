@@ -99,6 +99,7 @@ def test_libraries_read_numbers(tmp_path: Path, library: str) -> None:
     assert table["zerocopy.copied [bytes]"][2] == 40 * 37_718_912
 
 
+@pytest.mark.hazard("robustness#existing-output")
 def test_an_existing_file_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", sample())
     before = path.read_bytes()
@@ -134,6 +135,7 @@ def test_a_file_that_cannot_be_written_is_an_error(path: str) -> None:
         CsvFile(path, select(None))
 
 
+@pytest.mark.hazard("robustness#full-disk-of-csv")
 def test_a_full_disk_leaves_no_partial_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = CsvFile(str(tmp_path / "a.csv"), select(None))
     file.write(sample(), None)

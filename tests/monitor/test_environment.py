@@ -122,6 +122,7 @@ time.sleep(100)
     assert rows.read_text().endswith("\n")
 
 
+@pytest.mark.hazard("robustness#reader-that-stays")
 @pytest.mark.full  # the reader gets 10 s for its last sample
 def test_a_reader_whose_output_blocks_ends_after_its_process(tmp_path: Path) -> None:
     """No process reads from the pipe, so the reader waits in open()."""

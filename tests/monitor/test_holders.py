@@ -136,6 +136,7 @@ def test_pids_that_only_nvml_lists_are_reported(proc: Proc) -> None:
     assert "PIDs 999" in result.problems[-1]
 
 
+@pytest.mark.hazard("robustness#escape-sequences")
 def test_arguments_and_escape_sequences_are_not_shown(proc: Proc) -> None:
     proc.process(10, "/dev/nvidia0", name="a\x1b[2Jb\nc")
     result = proc.find()

@@ -87,6 +87,7 @@ def test_a_process_on_one_gpu_is_attributed_by_its_pid() -> None:
     assert [split.process_outside_pool for split in splits] == [0, 4 * GIB]
 
 
+@pytest.mark.hazard("robustness#order-of-gpus")
 def test_some_of_several_gpus_are_unknown() -> None:
     cards = read(*(gpu(i, compute=[(5, 8 * GIB)]) for i in range(3)))
     split = memory_split(cards["cards"][0], [record(5, {"0": (1, 1), "1": (1, 1)})], cards)
@@ -109,6 +110,7 @@ def test_a_mig_device_without_the_pid_is_unknown() -> None:
     assert "MIG" in split.why_not[0]
 
 
+@pytest.mark.hazard("robustness#order-of-gpus")
 def test_a_pool_that_exceeds_the_process_is_not_attributed() -> None:
     split = memory_split(one_card(), [record(100, {"0": (GIB, 7 * GIB)})])
     assert split.pool_in_use is None

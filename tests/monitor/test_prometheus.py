@@ -52,6 +52,7 @@ def test_texts_are_escaped() -> None:
     assert HOSTILE.rpartition("/")[2] not in text
 
 
+@pytest.mark.hazard("robustness#names-that-are-not-unicode")
 def test_names_that_are_not_unicode_are_written_as_utf_8() -> None:
     row = ConversionRow("\udcff.py", 1, "f", "numpy.ndarray", "torch", 1, copied_calls=1, copied_bytes=8)
     text = exposition(sample(process(conversions=[as_dict(row)]))).encode("utf-8").decode("utf-8")

@@ -47,6 +47,7 @@ def test_a_link_stays(tmp_path: Path) -> None:
     assert (tmp_path / "target.prom").is_file()
 
 
+@pytest.mark.hazard("robustness#existing-output")
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/full", "/", "/nonexistent/a.prom"])
 def test_devices_and_folders_are_refused(path: str) -> None:
     with pytest.raises(MonitorFileError):

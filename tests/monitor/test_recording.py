@@ -107,6 +107,7 @@ def test_text_has_30_rows_at_most() -> None:
     assert len(recording) == len(list(recording)) == 100
 
 
+@pytest.mark.hazard("robustness#names-that-control-the-terminal")
 def test_names_cannot_control_the_terminal() -> None:
     hostile = replace(COPIED, file="/a/\x1b[2J\n.py", function="\x07", why="a\x1b]0;b", fix="\x9b")
     text = str(finished(hostile))

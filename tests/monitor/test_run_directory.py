@@ -60,6 +60,7 @@ def test_default_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert default_directory() == str(tmp_path / "chosen")
 
 
+@pytest.mark.hazard("robustness#unsafe-run-directory")
 def test_unsafe_directories_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir(mode=0o700)
     link = folder.with_name("link")
@@ -80,6 +81,7 @@ def test_unsafe_directories_are_refused(folder: Path, monkeypatch: pytest.Monkey
         pass
 
 
+@pytest.mark.hazard("robustness#unsafe-run-directory")
 def test_a_link_in_place_of_the_file_is_replaced_and_not_followed(folder: Path) -> None:
     write(str(folder), OWN, record())
     target = folder.with_name("target")
@@ -143,6 +145,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.hazard("robustness#damaged-records")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files_are_problems(name: str, folder: Path) -> None:
     write(str(folder), OWN, record())
@@ -154,6 +157,7 @@ def test_hostile_files_are_problems(name: str, folder: Path) -> None:
     assert len(problems[0]) < 300
 
 
+@pytest.mark.hazard("robustness#damaged-records")
 def test_pipes_directories_links_and_other_names_are_not_read(folder: Path) -> None:
     write(str(folder), OWN, record())
     os.mkfifo(folder / f"{os.getppid()}-0.json")
@@ -199,6 +203,7 @@ def test_files_of_ended_processes_are_shown_for_a_while_and_removed_after_an_hou
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.hazard("robustness#reused-process-id")
 def test_a_later_process_with_the_same_id_is_not_the_one_of_the_file(folder: Path) -> None:
     assert OWN.is_alive
     assert not FileName(OWN.pid, OWN.started + 1).is_alive

@@ -126,6 +126,7 @@ def test_snapshot_prints_its_process_and_its_parts(folder: Path) -> None:
 # -- errors under a program -------------------------------------------------------------
 
 
+@pytest.mark.hazard("robustness#full-disk")
 def test_a_directory_that_cannot_be_written_is_one_warning(folder: Path) -> None:
     folder.write_text("a file")
 
@@ -142,6 +143,7 @@ def test_a_directory_that_cannot_be_written_is_one_warning(folder: Path) -> None
     assert len(caught) == 1
 
 
+@pytest.mark.hazard("robustness#full-disk")
 def test_a_full_disk_under_a_session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full, written = os.open("/dev/full", os.O_WRONLY), os.write
     monkeypatch.setattr(sessions, "new_recorder", recorder_of(row()))
@@ -215,6 +217,7 @@ def test_records_have_a_limited_number_of_call_sites(folder: Path, monkeypatch: 
 # -- other processes -------------------------------------------------------------------
 
 
+@pytest.mark.hazard("robustness#record-in-a-child")
 def test_a_forked_child_has_a_session_of_its_own(folder: Path) -> None:
     def check() -> bool:
         session = sessions._current
@@ -280,6 +283,7 @@ if __name__ == "__main__":
     assert all(r["ended"] for r in records(folder))
 
 
+@pytest.mark.hazard("robustness#record-in-a-child")
 def test_forks_in_threads(folder: Path) -> None:
     run(
         """
@@ -305,6 +309,7 @@ assert sessions._current._sampler.is_running
     assert len(records(folder)) == 41
 
 
+@pytest.mark.hazard("robustness#killed-while-writing")
 def test_a_killed_process_leaves_a_complete_record(folder: Path) -> None:
     """The process writes without a pause when it is killed."""
     code = PROGRAM + "session = sessions.start()\nprint(flush=True)\nwhile True: session.snapshot()"

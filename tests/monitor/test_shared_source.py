@@ -178,6 +178,7 @@ def test_dead_references_do_not_accumulate(before) -> None:
     assert len(segment_module.handles) <= known
 
 
+@pytest.mark.hazard("robustness#reads-within-reads")
 def test_a_read_within_a_read_is_exact_and_does_not_wait(before, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal handler, or a finalizer, may read the figures while its own thread reads them."""
     nested: list[int] = []

@@ -150,6 +150,7 @@ def test_a_dark_page_has_light_text(server: Server, open_page: Any) -> None:
     assert back == "rgb(13, 17, 23)"
 
 
+@pytest.mark.hazard("robustness#markup-in-names")
 def test_hostile_names_are_text(server: Server, open_page: Any) -> None:
     opened = open_page(server.url + "conversions")
     text = opened.text(contains="<lambda>")

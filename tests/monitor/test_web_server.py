@@ -103,6 +103,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.hazard("robustness#other-users-and-sites")
 @pytest.mark.parametrize("path", REFUSED)
 def test_a_request_without_the_token_is_refused(server: Server, path: str) -> None:
     status, _, text = get(server, path)
@@ -123,6 +124,7 @@ def upgrade(server: Server, **headers: str) -> int:
     return get(server, prefix(server) + "ws", **key, **headers)[0]
 
 
+@pytest.mark.hazard("robustness#invalid-host-headers", "robustness#other-users-and-sites")
 def test_the_websocket_is_refused_to_pages_of_other_origins(server: Server) -> None:
     assert upgrade(server, Origin="http://example.org") == 403
     assert upgrade(server, Origin=f"http://localhost:{server.port}") == 403  # another name is another origin
@@ -130,6 +132,7 @@ def test_the_websocket_is_refused_to_pages_of_other_origins(server: Server) -> N
     assert upgrade(server, Origin="http://[") == 403
 
 
+@pytest.mark.hazard("robustness#invalid-host-headers", "robustness#dns-rebinding")
 @pytest.mark.parametrize("host", ["example.org", "example.org:80", "127.0.0.1.example.org", "[abc", ""])
 def test_other_host_names_are_refused(server: Server, host: str) -> None:
     # A site can let its name resolve to 127.0.0.1, and then read the answer (DNS rebinding).
@@ -141,6 +144,7 @@ def test_names_of_this_machine_are_accepted(server: Server, host: str) -> None:
     assert get(server, prefix(server), Host=host)[0] == 200  # through a tunnel the port is another
 
 
+@pytest.mark.hazard("robustness#token-in-a-referrer")
 def test_each_response_has_the_security_headers(server: Server) -> None:
     for path in (
         prefix(server),
@@ -156,6 +160,7 @@ def test_each_response_has_the_security_headers(server: Server) -> None:
         assert headers["Server"] is None
 
 
+@pytest.mark.hazard("robustness#token-in-a-referrer")
 @pytest.mark.parametrize("setting", ["", "cdn", "inline"])
 def test_no_resource_is_of_another_host(
     setting: str, server: Server, monkeypatch: pytest.MonkeyPatch

@@ -62,6 +62,7 @@ def test_failed_operator_raises_with_its_error() -> None:
 # -- oneDNN -------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("other-frameworks#mxnet-layouts")
 def test_onednn_layout_is_copied() -> None:
     array = in_onednn_layout()
     with pytest.raises(mx.MXNetError):
@@ -94,6 +95,7 @@ INFERENCE = """
 """
 
 
+@pytest.mark.hazard("other-frameworks#mxnet-layouts")
 @pytest.mark.parametrize(
     ("copy", "enabled", "outcome"), [(None, "1", "rewritten"), (True, "1", "kept"), (None, "0", "kept")]
 )

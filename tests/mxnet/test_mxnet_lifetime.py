@@ -131,6 +131,7 @@ def test_result_can_be_dropped_by_mxnets_thread() -> None:
     pytest.fail("MXNet did not release the memory")
 
 
+@pytest.mark.hazard("other-frameworks#mxnet-exit")
 def test_an_exit_waits_for_a_deleter_that_waits_for_the_gil(run_python: Run) -> None:
     """The main thread keeps the GIL until the interpreter exits, with threads of MXNet in a deleter.
 
@@ -153,6 +154,7 @@ def test_an_exit_waits_for_a_deleter_that_waits_for_the_gil(run_python: Run) -> 
     assert completed.returncode == 0, completed.stderr
 
 
+@pytest.mark.hazard("other-frameworks#mxnet-deleters")
 def test_the_deleter_takes_the_gil(run_python: Run) -> None:
     """Python's debug allocator aborts if it is called without the GIL."""
     code = """
@@ -171,6 +173,7 @@ def test_the_deleter_takes_the_gil(run_python: Run) -> None:
     assert completed.stdout.strip() == "alive"
 
 
+@pytest.mark.hazard("other-frameworks#mxnet-deleters")
 def test_numpy_deleter_without_the_gil_crashes(run_python: Run) -> None:
     """NumPy before 1.24 (numpy/numpy#22507): if this test fails, the plain capsule is sufficient."""
     code = """

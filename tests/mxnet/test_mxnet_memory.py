@@ -71,6 +71,7 @@ def test_numpy_memory_is_aliased_by_mxnet(dtype: str) -> None:
     assert (source == 1).all()
 
 
+@pytest.mark.hazard("other-frameworks#mxnet-read-only-source")
 def test_the_source_stays_writable() -> None:
     """Only mx.nd.from_numpy marks its argument as read-only."""
     source = sample("float32")
@@ -158,6 +159,7 @@ def test_too_many_elements_are_refused() -> None:
     assert MXNET.copy_reasons(view) == []
 
 
+@pytest.mark.hazard("other-frameworks#mxnet-empty-shapes")
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)])
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_shapes_that_mxnet_treats_as_unknown_are_refused(shape: tuple[int, ...], dtype: str) -> None:
@@ -247,6 +249,7 @@ def test_transposed_mxnet_array_is_a_copy() -> None:
     assert zc.convert(source.T, "numpy").tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
+@pytest.mark.hazard("other-frameworks#mxnet-sparse")
 def test_sparse_is_refused_with_a_remedy() -> None:
     for kind in ("csr", "row_sparse"):
         source = mx.nd.array([[0, 1], [0, 0]]).tostype(kind)

@@ -134,6 +134,7 @@ print("dropped")
     assert completed.stdout == "dropped\n", completed.stderr
 
 
+@pytest.mark.hazard("robustness#locked-pages")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux drops pages")
 def test_locked_pages_are_cleared(run_functions):
     """The kernel refuses to drop pages that are locked in memory."""
@@ -205,6 +206,7 @@ print("kept")
     assert completed.stdout == "kept\n", completed.stderr
 
 
+@pytest.mark.hazard("robustness#sizes-that-overflow")
 def test_impossible_sizes_return_null(run_functions):
     completed = run_functions(
         """
@@ -225,6 +227,7 @@ print("refused")
     assert completed.stdout == "refused\n", completed.stderr
 
 
+@pytest.mark.hazard("robustness#resize-without-memory")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_content_matters_more_than_alignment(run_functions):
     """Without memory for an aligned block, realloc returns the content in a misaligned one."""
@@ -322,6 +325,7 @@ assert call["zeroed"](0, 1, 100) and core.allocator_functions(*good) == at
     assert completed.returncode == 0, completed.stderr
 
 
+@pytest.mark.hazard("robustness#madvise-without-effect")
 def test_self_test_passes_and_detects_wrong_functions(run_functions):
     completed = run_functions(
         """

@@ -59,6 +59,7 @@ NOT_TAKEN = {
 }
 
 
+@pytest.mark.hazard("robustness#buffers-without-strides")
 @pytest.mark.parametrize("name", TAKEN)
 def test_a_numeric_buffer_passes(name):
     source = TAKEN[name]

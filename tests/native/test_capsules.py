@@ -94,6 +94,7 @@ WRONG = {
 }
 
 
+@pytest.mark.hazard("robustness#fields-of-capsules")
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_wrong_field_is_refused_and_its_capsule_frees_the_memory(wrong, version):
@@ -108,6 +109,7 @@ def test_a_wrong_field_is_refused_and_its_capsule_frees_the_memory(wrong, versio
         assert source.deleted == 1
 
 
+@pytest.mark.hazard("robustness#fields-of-capsules")
 @pytest.mark.parametrize("version", [(0, 0), (0, 8), (2, 0), (2**32 - 1, 0)])
 def test_other_major_versions_are_refused_unread(version):
     source = Exported(version=version, data=8, ndim=2**31 - 1)
@@ -175,6 +177,7 @@ def test_a_capsule_out_of_a_capsule_keeps_the_first_ones_memory(version, consume
     assert source.deleted == 1
 
 
+@pytest.mark.hazard("robustness#deleters-with-an-exception")
 def test_a_deleter_in_python_runs_without_the_exception_of_a_failed_importer():
     class Stop(BaseException):
         pass

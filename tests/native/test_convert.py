@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers.native_core import require_core
 from helpers.native_programs import check
 
@@ -131,6 +132,7 @@ assert convert(obj, "b") == "replaces" and convert(obj, "b") == 3
     )
 
 
+@pytest.mark.hazard("robustness#second-interpreter")
 def test_a_second_interpreter_uses_python_alone(run_python):
     check(
         run_python,

@@ -92,6 +92,7 @@ def drop(held, in_thread):
     thread.join()
 
 
+@pytest.mark.hazard("robustness#deleters-without-the-gil")
 def test_a_deleter_takes_the_gil_on_a_thread_that_python_did_not_create():
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "pthread_create"):
@@ -176,6 +177,7 @@ def test_the_interpreter_exits_with_live_results(run_python, end):
     assert (completed.returncode, completed.stdout, completed.stderr) == (0, "end\n", "")
 
 
+@pytest.mark.hazard("robustness#deleters-without-the-gil")
 def test_a_deleter_after_the_interpreter_has_ended_leaves_the_owner(run_python):
     completed = run_python(
         PROGRAM

@@ -88,6 +88,7 @@ def test_another_value_of_the_variable_is_refused(run_python: RunPython) -> None
     assert "ImportError: ZEROCOPY_NATIVE is 'yes'; set it to 0 or 1, or unset it" in completed.stderr
 
 
+@pytest.mark.hazard("robustness#library-of-other-sources")
 @needs_sources
 @pytest.mark.parametrize("body", [OLD, UNMARKED])
 def test_a_library_of_other_sources_is_not_used_and_a_warning_says_so(

@@ -77,6 +77,7 @@ def _readonly() -> Any:
     return out
 
 
+@pytest.mark.hazard("robustness#columns-of-a-matrix")
 @pytest.mark.parametrize(
     ("out", "columns"),
     [

@@ -227,6 +227,7 @@ def test_wrong_arguments_are_refused() -> None:
     assert exported(np.zeros(3)).deleted == 0
 
 
+@pytest.mark.hazard("robustness#half-built-containers")
 def test_the_garbage_collector_sees_no_half_built_entries(run_python) -> None:
     """A collection that starts while the list is built runs callbacks, which may read all objects."""
     check(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers.native_core import require_core
 from helpers.native_programs import check
 
@@ -243,6 +244,7 @@ assert core.set_route(kept[0], Kind, route) and convert(obj, kept[0]) == 7
     )
 
 
+@pytest.mark.hazard("robustness#routes-that-are-dropped")
 def test_the_table_is_cleared_while_a_route_runs_and_while_threads_read(run_python):
     check(
         run_python,

@@ -47,6 +47,7 @@ def test_columns_alias_the_memory_and_are_read_only(convert: Callable[..., Any])
         assert not result[name].flags.writeable
 
 
+@pytest.mark.hazard("robustness#owners-of-columns")
 @pytest.mark.parametrize("convert", [by_stream, by_array])
 def test_every_struct_is_released_once_and_a_column_when_its_last_alias_is_dropped(
     convert: Callable[..., Any],
@@ -289,6 +290,7 @@ def test_results_are_those_of_the_route_in_python(kind: str, to: str) -> None:
     assert {*taken} == {*TAKEN, *joined}
 
 
+@pytest.mark.hazard("robustness#buffers-without-sizes")
 def test_wrong_buffers_of_a_file_are_refused() -> None:
     pa = pytest.importorskip("pyarrow")
     from helpers.crafted_arrow import metadata
@@ -301,6 +303,7 @@ def test_wrong_buffers_of_a_file_are_refused() -> None:
             route_of(exporter)(table)
 
 
+@pytest.mark.hazard("robustness#names-with-a-zero-byte")
 def test_names_with_a_zero_byte_are_not_cut() -> None:
     pa = pytest.importorskip("pyarrow")
     route = route_of(registry.by_type(pa.Table).fast_exporters(pa.Table)["native_table"])  # type: ignore[union-attr]
@@ -351,6 +354,7 @@ def test_frames_of_polars(to: str) -> None:
                 assert getattr(ours_, attribute) == getattr(theirs_, attribute)
 
 
+@pytest.mark.hazard("robustness#frames-that-polars-rechunks")
 def test_frames_that_polars_would_change_are_refused_and_unchanged() -> None:
     pl = pytest.importorskip("polars")
     one, two = pl.Series("a", [1.0, 2.0]), pl.concat([pl.Series([1.0]), pl.Series([2.0])], rechunk=False)

@@ -74,6 +74,7 @@ with warnings.catch_warnings():
     PLAIN, SPECIAL = samples()
 
 
+@pytest.mark.hazard("robustness#offsets-in-torch")
 @pytest.mark.parametrize("name", [*PLAIN, *SPECIAL])
 def test_the_words_at_the_offsets_are_torchs_own(name):
     tensor = (PLAIN | SPECIAL)[name]
@@ -207,6 +208,7 @@ def test_a_tensor_resized_before_its_first_conversion_is_read_at_its_new_place()
     assert (result == 5).all()
 
 
+@pytest.mark.hazard("robustness#function-modes")
 @pytest.mark.parametrize("answer", [None, 3, "text", [], torch.zeros(3)])
 def test_a_mode_that_overrides_functions_cannot_give_another_storage(answer):
     from torch.overrides import TorchFunctionMode
@@ -222,6 +224,7 @@ def test_a_mode_that_overrides_functions_cannot_give_another_storage(answer):
                 memory_route(EXPORTER, importer)(tensor)
 
 
+@pytest.mark.hazard("robustness#storage-that-is-replaced")
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 def test_a_storage_that_is_replaced_while_it_is_fixed_is_not_read(name):
     from torch.overrides import TorchFunctionMode

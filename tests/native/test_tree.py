@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from helpers.native_core import require_core
 from helpers.native_programs import check
 
@@ -87,6 +88,7 @@ assert tree([L(1)]) == [1]
     )
 
 
+@pytest.mark.hazard("robustness#containers-that-change")
 def test_a_leafs_code_changes_the_containers(run_python):
     check(
         run_python,
@@ -124,6 +126,7 @@ assert refused([L(replaces), obj]) or True
     )
 
 
+@pytest.mark.hazard("robustness#containers-that-change")
 def test_keys_with_an_unstable_hash_or_that_raise(run_python):
     check(
         run_python,
@@ -204,6 +207,7 @@ assert convert([3], "a") == "slow"
     )
 
 
+@pytest.mark.hazard("robustness#half-built-containers")
 def test_a_leafs_code_reads_all_objects(run_python):
     """As memory profilers do in another thread: the collector knows the results that are being built."""
     check(

@@ -156,6 +156,7 @@ WRONG_ARRAYS: dict[str, Change] = {
 }
 
 
+@pytest.mark.hazard("robustness#structs-of-the-core")
 @pytest.mark.parametrize("export", ["__arrow_c_stream__", "__arrow_c_array__"])
 @pytest.mark.parametrize("name", [*WRONG_SCHEMAS, *WRONG_ARRAYS])
 def test_wrong_structs_are_refused_and_released_once(name: str, export: str) -> None:
@@ -175,6 +176,7 @@ def test_wrong_structs_are_refused_and_released_once(name: str, export: str) -> 
     assert max(producer.released.values(), default=0) <= 1
 
 
+@pytest.mark.hazard("robustness#schemas-of-the-core")
 @pytest.mark.parametrize("name", WRONG_SCHEMAS)
 def test_schema_is_refused_before_the_data_is_read(name: str) -> None:
     producer = TableProducer(numbers())
@@ -193,6 +195,7 @@ def test_unknown_null_count_with_a_bitmap_is_refused() -> None:
     assert producer.released == producer.exported
 
 
+@pytest.mark.hazard("robustness#one-child-twice")
 def test_one_column_twice_in_the_list_of_children_is_refused() -> None:
     producer = TableProducer(numbers())
     batch = producer.batches[0]
@@ -213,6 +216,7 @@ def test_several_chunks_are_refused_and_released(second: int) -> None:
     assert producer.released == producer.exported
 
 
+@pytest.mark.hazard("robustness#streams-that-fail")
 def test_errors_of_the_stream_are_refused() -> None:
     for error, count in (("error", 1), ("schema_error", 0)):
         producer = TableProducer(numbers())
@@ -223,6 +227,7 @@ def test_errors_of_the_stream_are_refused() -> None:
         assert producer.released == producer.exported
 
 
+@pytest.mark.hazard("robustness#streams-that-fail")
 def test_stream_without_functions_is_refused() -> None:
     for function in ("get_schema", "get_next"):
         producer = TableProducer(numbers())
@@ -239,6 +244,7 @@ def test_export_of_something_else_is_refused(value: Any) -> None:
         route_of(core.TableExporter(lambda obj: value))(object())
 
 
+@pytest.mark.hazard("robustness#streams-that-fail")
 def test_capsule_is_used_once() -> None:
     producer = TableProducer(numbers())
     capsule = producer.__arrow_c_stream__()

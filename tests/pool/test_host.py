@@ -84,6 +84,7 @@ REFUSED = """
 """
 
 
+@pytest.mark.hazard("robustness#blocks-of-another-allocator")
 @pytest.mark.parametrize(
     ("env", "before", "reason", "remedy"),
     [
@@ -106,6 +107,7 @@ def test_debugging_allocator_is_refused(run_python, env, before, reason, remedy)
     assert completed.stdout.endswith("10000.0\n")
 
 
+@pytest.mark.hazard("robustness#blocks-of-another-allocator")
 def test_preloaded_allocator_is_refused(run_python, tmp_path):
     """A preloaded library with its own malloc, such as jemalloc and tcmalloc."""
     if shutil.which("gcc") is None:
@@ -175,6 +177,7 @@ def test_free_threaded_builds_need_the_core_for_aligned_arrays(run_python, nativ
     assert bool(completed.stdout) == bool(expected)
 
 
+@pytest.mark.hazard("robustness#replaced-allocator")
 def test_replaced_numpy_allocator_is_refused(run_python):
     """Another package has replaced NumPy's functions first."""
     completed = run_python("""

@@ -234,6 +234,7 @@ go.wait()
 }
 
 
+@pytest.mark.hazard("robustness#numpy-blocks-after-exit")
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("mode", ["aligned", "recycle"])
 @pytest.mark.parametrize("setting", ["", "0"])

@@ -33,6 +33,7 @@ def copy(x: np.ndarray) -> np.ndarray:
     return there
 
 
+@pytest.mark.hazard("robustness#page-locked-memory-in-use")
 def test_dropped_memory_is_not_written_while_a_copy_reads_it(pool, driver) -> None:
     x = pool.empty(SIZE, "u1")
     x.fill(1)
@@ -47,6 +48,7 @@ def test_dropped_memory_is_not_written_while_a_copy_reads_it(pool, driver) -> No
     assert pool.empty(SIZE, "u1").ctypes.data == address, "the copy is done"
 
 
+@pytest.mark.hazard("robustness#page-locked-memory-in-use")
 def test_trimming_leaves_memory_that_is_read(pool, driver) -> None:
     x = pool.empty(SIZE, "u1")
     x.fill(1)
@@ -91,6 +93,7 @@ def test_without_a_context_memory_is_reused_at_once(pool, monkeypatch) -> None:
     assert pool.empty(SIZE, "u1").ctypes.data == first
 
 
+@pytest.mark.hazard("robustness#driver-that-refuses-events")
 def test_memory_waits_if_its_copies_are_not_known(pool, driver, monkeypatch) -> None:
     """While a stream is captured, the driver refuses to record an event."""
     x = pool.empty(SIZE, "u1")
@@ -100,6 +103,7 @@ def test_memory_waits_if_its_copies_are_not_known(pool, driver, monkeypatch) -> 
     assert pool.empty(SIZE, "u1").ctypes.data != address
 
 
+@pytest.mark.hazard("robustness#driver-that-refuses-events")
 def test_memory_is_not_lost_if_the_driver_fails(pool, driver, monkeypatch) -> None:
     """The event of the copies cannot be read, then not waited for; both work again later."""
     x = pool.empty(SIZE, "u1")
@@ -122,6 +126,7 @@ def test_memory_is_not_lost_if_the_driver_fails(pool, driver, monkeypatch) -> No
     assert not driver.locked
 
 
+@pytest.mark.hazard("robustness#figures-in-a-child")
 def test_figures_can_be_read_in_a_forked_child(pool, driver, monkeypatch) -> None:
     x = pool.empty(SIZE, "u1")
     there = copy(x)

@@ -45,6 +45,7 @@ def test_alignment_without_the_compiled_core(run_python):
     assert restored == "True None"
 
 
+@pytest.mark.hazard("robustness#madvise-without-effect")
 @native
 def test_failed_self_test_uses_the_c_library_alone(run_python):
     """An emulator may ignore the request to drop pages: then NumPy does not get the compiled functions."""

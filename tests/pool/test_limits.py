@@ -153,6 +153,7 @@ def test_memory_of_other_processes_is_reported(nvml) -> None:
     assert gpus.visible_gpus({})[0][0].others == 10 << 20
 
 
+@pytest.mark.hazard("robustness#memory-of-this-process")
 @pytest.mark.parametrize(("more", "others"), [({}, 0), ({1: 3 * GIB}, 3 * GIB)])
 def test_memory_of_this_process_is_not_that_of_others(nvml, more, others: int) -> None:
     own = 2 * GIB
@@ -161,6 +162,7 @@ def test_memory_of_this_process_is_not_that_of_others(nvml, more, others: int) -
     assert (gpu.others, gpu.includes_own) == (others, False)
 
 
+@pytest.mark.hazard("robustness#memory-of-this-process")
 @pytest.mark.parametrize(("inode", "context"), [(4026532001, True), (4026532001, False), (4026531836, True)])
 def test_a_pid_namespace_hides_which_memory_is_our_own(nvml, monkeypatch, inode: int, context: bool) -> None:
     monkeypatch.setattr(gpus.os, "readlink", lambda path: f"pid:[{inode}]")
@@ -178,6 +180,7 @@ def test_unknown_sizes_of_processes_are_not_subtracted(nvml) -> None:
     assert gpus.visible_gpus({})[0][0].others == GIB
 
 
+@pytest.mark.hazard("robustness#gpu-without-a-size")
 def test_a_gpu_whose_memory_is_not_reported_takes_limits_in_bytes(nvml) -> None:
     """GB10 shares the host's memory: NVML reports neither its total nor its used bytes."""
     nvml([{"name": "GB10", "uuid": "GPU-c", "total": None}])
@@ -196,6 +199,7 @@ def test_an_older_driver_reports_memory_in_the_older_form(nvml) -> None:
     assert (gpu.total, gpu.others) == (24 * GIB, 100 << 20)
 
 
+@pytest.mark.hazard("robustness#older-drivers")
 def test_functions_that_an_older_driver_lacks_are_not_called(nvml, monkeypatch) -> None:
     for name in ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v3"):
         monkeypatch.delattr(FakeNVML, name)

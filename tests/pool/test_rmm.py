@@ -119,6 +119,7 @@ def test_buffer_outlives_pool(make, host) -> None:
     pool.release(False)
 
 
+@pytest.mark.hazard("robustness#bins-of-rmm")
 @pytest.mark.parametrize("cap", [None, MIB, 8 * MIB, 100 * MIB, 4096 * MIB])
 def test_bins_take_a_part_of_the_limit(make, cap) -> None:
     """RMM's own bins take 992 MiB when they are created, more than a small limit has."""

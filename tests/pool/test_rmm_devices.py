@@ -77,6 +77,7 @@ def devices(monkeypatch) -> Devices:
     return devices
 
 
+@pytest.mark.hazard("robustness#current-device")
 @pytest.mark.parametrize("kind", ["rmm", "rmm:async", "rmm:binning", "managed"])
 def test_each_call_runs_on_the_pools_device(devices: Devices, kind: str) -> None:
     pool = RMMPool(1, Settings.read(kind), None)

@@ -71,6 +71,7 @@ def _is_table(result: Any) -> bool:
     return owner is not None and owner.table(result) is not None
 
 
+@pytest.mark.hazard("producers#array-method-that-copies")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("to", HOST)
 @pytest.mark.parametrize("kind", KINDS)
@@ -171,6 +172,7 @@ WRONG = {
 }
 
 
+@pytest.mark.hazard("producers#wrong-array-method")
 @pytest.mark.parametrize("to", ["numpy", "torch", "pandas", "pyarrow"])
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_array_method_is_refused(wrong: str, to: str) -> None:
@@ -213,6 +215,7 @@ def test_size_that_is_not_known_yet_is_read() -> None:
 # -- libraries ----------------------------------------------------------------------
 
 
+@pytest.mark.hazard("producers#shape-lost-in-columns")
 @pytest.mark.parametrize("to", ["numpy", "torch", "pandas"])
 def test_xarray_over_numpy_is_aliased(to: str) -> None:
     xarray = pytest.importorskip("xarray")
@@ -283,6 +286,7 @@ def test_zarr_array_is_copied() -> None:
     assert caught.value.code == "not-an-array"
 
 
+@pytest.mark.hazard("producers#interface-over-a-new-buffer")
 def test_interface_over_a_new_buffer_each_time_is_a_copy() -> None:
     class Fresh:
         @property

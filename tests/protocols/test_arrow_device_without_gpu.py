@@ -59,6 +59,7 @@ class OnDevice:
         return schema, capsule
 
 
+@pytest.mark.hazard("producers#pinned-arrow-memory")
 @pytest.mark.parametrize("device_type", [CUDA_HOST, CUDA_MANAGED])
 @pytest.mark.parametrize("target", HOST_TABLES)
 @pytest.mark.parametrize("name", COLUMNS)
@@ -71,6 +72,7 @@ def test_pinned_and_managed_memory_becomes_a_table(name: str, target: str, devic
     assert result.num_rows == len(COLUMNS[name])
 
 
+@pytest.mark.hazard("producers#plans-without-a-driver")
 @pytest.mark.skipif(cuda_driver.missing() is None, reason="there is a GPU")
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow", *HOST_TABLES])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

@@ -44,6 +44,7 @@ class Method:
         return self._array.copy() if copy else self._array
 
 
+@pytest.mark.hazard("producers#booleans-of-other-bytes")
 @pytest.mark.parametrize("target", ["numpy", "torch", "jax", "tensorflow", "pyarrow"])
 def test_booleans_of_other_bytes_are_normalised(target: str) -> None:
     """JAX adds a boolean with the byte 255 as -1; C and NumPy define 0 and 1 only."""
@@ -62,6 +63,7 @@ def test_booleans_of_other_bytes_are_normalised(target: str) -> None:
     assert zc.convert(fixed, to="numpy").tolist() == [False, True, True, True]
 
 
+@pytest.mark.hazard("producers#booleans-of-other-bytes")
 @pytest.mark.parametrize("read", [lambda x: x, lambda x: x[::-1], lambda x: x.reshape(2, 2).T])
 def test_booleans_of_other_bytes_in_capsules_are_normalised(read) -> None:
     array = read(np.array([0, 255, 1, 2], np.uint8).view(bool))
@@ -102,6 +104,7 @@ def test_booleans_of_other_bytes_from_the_array_method_are_normalised() -> None:
     assert array.view(np.uint8).max() == 255
 
 
+@pytest.mark.hazard("producers#booleans-of-other-bytes")
 def test_jax_adds_other_bytes_as_other_numbers() -> None:
     """The hazard: the sum of one true value is not 1."""
     jax = pytest.importorskip("jax")

@@ -116,6 +116,7 @@ def test_format_of_the_specification_is_read(format: str) -> None:
     assert str(field)
 
 
+@pytest.mark.hazard("robustness#formats-of-schemas")
 @pytest.mark.parametrize("format", INVALID, ids=lambda text: ascii(text[:20]))
 def test_format_outside_the_specification_is_refused(format: str) -> None:
     children = 1 if format.startswith("+w") else format.count(",") + 1 if format.startswith("+u") else 0
@@ -123,6 +124,7 @@ def test_format_outside_the_specification_is_refused(format: str) -> None:
         field_of(format, children)
 
 
+@pytest.mark.hazard("robustness#formats-of-schemas")
 @given(
     st.sampled_from(["w:", "+w:", "d:9,", "d:9,1,", "+ud:", "+us:"]),
     st.text(st.characters(categories=["Nd", "No", "Pc", "Pd", "Zs", "Sm"]), min_size=1, max_size=4),
@@ -158,6 +160,7 @@ def test_text_that_is_not_utf8_is_refused(change: dict[str, bytes]) -> None:
 # -- schemas -------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("robustness#children-and-levels")
 @pytest.mark.parametrize("count", [-1, 2**20 + 1, 2**40, 2**63 - 1])
 def test_number_of_children_is_checked_before_they_are_read(count: int) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="children"):
@@ -181,6 +184,7 @@ def nested(depth: int, width: int = 1) -> ArrowSchema:
     return schema
 
 
+@pytest.mark.hazard("robustness#children-and-levels")
 def test_nesting_is_limited() -> None:
     deepest = len(list(read_struct(nested(arrow_format.MAX_DEPTH)).walk())) - 1
     assert deepest == arrow_format.MAX_DEPTH
@@ -196,6 +200,7 @@ def test_number_of_types_is_limited_if_levels_share_their_structs(monkeypatch) -
         read_struct(nested(60, width=2))  # 2^60 types in 61 structs
 
 
+@pytest.mark.hazard("robustness#lengths-of-metadata")
 @pytest.mark.parametrize(
     "content",
     [
@@ -218,6 +223,7 @@ def test_lengths_in_metadata_are_limited(content: bytes) -> None:
     assert "metadata has" in assert_refused(Changed(pa.array([1]), schema=set_metadata))
 
 
+@pytest.mark.hazard("robustness#parts-of-a-type")
 @pytest.mark.parametrize(
     ("values", "format"),
     [
@@ -236,6 +242,7 @@ def test_type_with_wrong_parts_is_refused(values: Any, format: bytes) -> None:
     assert_refused(Changed(values, schema=set_format), encode=True)
 
 
+@pytest.mark.hazard("robustness#parts-of-a-type")
 @pytest.mark.parametrize("storage", [pa.int16(), pa.uint8(), pa.string(), pa.list_(pa.int8())])
 def test_bool8_over_another_storage_is_refused(storage: Any) -> None:
     field = pa.field("x", storage, metadata={b"ARROW:extension:name": b"arrow.bool8"})
@@ -334,6 +341,7 @@ INVALID_ARRAYS = {
 }
 
 
+@pytest.mark.hazard("robustness#counts-and-offsets")
 @pytest.mark.parametrize(("values", "change"), INVALID_ARRAYS.values(), ids=INVALID_ARRAYS)
 def test_array_that_contradicts_its_lengths_is_refused(values: Any, change: Change) -> None:
     assert_refused(Changed(values, change), encode=True)

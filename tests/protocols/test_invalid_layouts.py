@@ -67,6 +67,9 @@ INVALID_TENSORS = {
 }
 
 
+@pytest.mark.hazard(
+    "robustness#dlpack-extents", "robustness#sizes-beyond-64-bits", "robustness#dlpack-dtypes"
+)
 @pytest.mark.parametrize("target", ["numpy", "torch"])
 @pytest.mark.parametrize("change", INVALID_TENSORS.values(), ids=INVALID_TENSORS)
 def test_dlpack_tensor_that_no_memory_can_have_is_refused(change: dict[str, Any], target: str) -> None:
@@ -82,6 +85,7 @@ def test_dlpack_tensor_without_elements_may_be_null() -> None:
     assert zc.convert(Exporter(shape=[0, 3], data=0), to="numpy").shape == (0, 3)
 
 
+@pytest.mark.hazard("robustness#sizes-beyond-64-bits")
 @given(
     shape=st.lists(st.integers(INT64_MIN, INT64_MAX), min_size=2, max_size=2),
     strides=st.lists(st.integers(INT64_MIN, INT64_MAX), min_size=2, max_size=2),
@@ -120,6 +124,7 @@ INVALID_INTERFACES = {
 }
 
 
+@pytest.mark.hazard("robustness#address-0")
 @pytest.mark.parametrize("name", ["__array_interface__", "__cuda_array_interface__"])
 @pytest.mark.parametrize("values", INVALID_INTERFACES.values(), ids=INVALID_INTERFACES)
 def test_array_interface_that_no_memory_can_have_is_refused(name: str, values: dict[str, Any]) -> None:
@@ -135,6 +140,7 @@ def test_cuda_array_interface_with_values_of_wrong_types_is_refused(values: dict
     assert caught.value.code == "invalid-producer"
 
 
+@pytest.mark.hazard("robustness#address-0")
 def test_buffer_at_address_0_is_refused() -> None:
     null = (ctypes.c_float * 3).from_address(0)
     with pytest.raises(zc.UnsupportedConversionError) as caught:
@@ -142,6 +148,7 @@ def test_buffer_at_address_0_is_refused() -> None:
     assert caught.value.code == "invalid-producer"
 
 
+@pytest.mark.hazard("robustness#address-0-of-a-view")
 def test_view_at_address_0_with_elements_is_not_read() -> None:
     view = StridedView(0, (3,), (4,), by_name("float32"), HOST, True, None)
     for read in (view.numpy, lambda: np.asarray(view)):
@@ -171,6 +178,7 @@ class InBuffer:
         self.__array_interface__ = interface | values
 
 
+@pytest.mark.hazard("numpy#array-interfaces-that-leave-their-buffer")
 @pytest.mark.parametrize("data", [bytearray, bytes, np.zeros, lambda n: memoryview(bytes(n))])
 @pytest.mark.parametrize(
     "values",

@@ -58,6 +58,7 @@ WRONG = {
 }
 
 
+@pytest.mark.hazard("pyarrow#streams-of-invalid-arrays")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
 def test_stream_with_a_wrong_array_is_refused(change: Callable[[Any], None], target: str) -> None:
@@ -73,6 +74,7 @@ def test_valid_stream_is_read_through_the_check(target: str) -> None:
     assert zc.convert(result, "pyarrow").to_pydict()["x"] == pytest.approx([1, None, 3] * 2, nan_ok=True)
 
 
+@pytest.mark.hazard("pyarrow#streams-of-invalid-arrays")
 def test_stream_without_functions_is_refused() -> None:
     kept = []
     for name in ("get_schema", "get_next"):
@@ -84,6 +86,7 @@ def test_stream_without_functions_is_refused() -> None:
             zc.convert(StreamExporter(lambda capsule=capsule: capsule), to="numpy")
 
 
+@pytest.mark.hazard("pyarrow#streams-of-invalid-arrays")
 @pytest.mark.parametrize("target", TARGETS)
 def test_stream_without_a_function_for_its_error_message_is_refused(target: str) -> None:
     source = exporter(WRONG["negative length"])

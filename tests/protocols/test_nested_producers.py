@@ -64,6 +64,7 @@ class Chain:
         return leaf
 
 
+@pytest.mark.hazard("producers#producers-that-convert")
 @pytest.mark.parametrize("to", ["numpy", "torch", "pandas", "polars", "pyarrow"])
 @pytest.mark.parametrize("method", METHODS)
 def test_calls_grow_linearly_with_the_depth(method: str, to: str) -> None:
@@ -81,6 +82,7 @@ def test_calls_grow_linearly_with_the_depth(method: str, to: str) -> None:
             assert chain.calls.total() <= 2 * depth
 
 
+@pytest.mark.hazard("producers#producers-that-convert")
 @pytest.mark.parametrize("to", ["numpy", "torch", "pandas", "polars", "pyarrow"])
 @pytest.mark.parametrize("method", METHODS)
 def test_producer_that_converts_itself_is_refused(method: str, to: str) -> None:

@@ -57,6 +57,7 @@ SOURCES: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.hazard("producers#records-of-ctypes")
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize("copy", [None, False, True])
 def test_numpy_gets_records(name: str, copy: bool | None) -> None:

@@ -196,6 +196,7 @@ def test_small_blocks_hold_their_bytes(nbytes: int) -> None:
     assert block.data % 64 == 0
 
 
+@pytest.mark.hazard("robustness#shrunk-memory")
 def test_a_segment_cannot_be_resized_or_written_by_a_reader() -> None:
     segment = Segment(1 << 20)
     fd = os.open(f"/proc/self/fd/{segment.fd}", os.O_RDWR)

@@ -62,6 +62,7 @@ def test_reader_uses_the_same_memory(driver: Driver, reader: Reader) -> None:
     assert calls(reader) == ["import-pool", "import", "synchronize", "free", "destroy-pool"]
 
 
+@pytest.mark.hazard("robustness#driver-files")
 def test_a_pool_and_an_allocation_are_imported_once(driver: Driver, reader: Reader) -> None:
     x, z = array((8,)), array((2,))
     calls(reader)
@@ -103,6 +104,7 @@ def test_owner_frees_after_the_reader(driver: Driver, reader: Reader) -> None:
     assert calls(reader) == ["synchronize", "free", "destroy-pool"]
 
 
+@pytest.mark.hazard("robustness#order-of-finalizers")
 @pytest.mark.parametrize("has_handles", [False, True])
 def test_a_garbage_collection_frees_in_the_same_order(
     driver: Driver, reader: Reader, has_handles: bool

@@ -103,6 +103,7 @@ def test_results_alias_one_mapping(to: str) -> None:
     assert zc.view(zc.convert(data, "numpy")).ptr == zc.view(first).ptr
 
 
+@pytest.mark.hazard("robustness#writes-to-shared-memory")
 @pytest.mark.parametrize("count", [10, 100_000])
 def test_a_write_changes_no_other_process(count: int) -> None:
     torch = pytest.importorskip("torch")
@@ -223,6 +224,7 @@ def test_a_handle_is_shared_as_it_is() -> None:
     assert zc.share(shared) is shared
 
 
+@pytest.mark.hazard("robustness#written-pages")
 def test_a_result_is_recognised_until_it_is_written() -> None:
     """A written page is a copy of this process, which must not be handed on as the block's."""
     torch = pytest.importorskip("torch")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 from helpers.paths import ROOT
 
 
@@ -24,6 +25,7 @@ def figures(program: str, *arguments: int) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.hazard("robustness#named-memory")
 def test_killed_owners_and_readers() -> None:
     counts = figures("kills", 60, 3)
     assert counts["killed owner"] + counts["killed reader"] >= 60
@@ -33,6 +35,7 @@ def test_killed_owners_and_readers() -> None:
     assert counts["right"] > 0
 
 
+@pytest.mark.hazard("robustness#memory-that-a-reader-has")
 def test_recycling_race() -> None:
     counts = figures("recycling", 3000, 6, 2)
     assert {name: counts[name] for name in ("wrong", "other errors", "failed processes")} == {

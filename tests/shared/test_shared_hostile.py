@@ -26,6 +26,7 @@ def test_the_files_of_these_tests_are_accepted_as_they_are() -> None:
         assert not attempt(handle_of(fd)).any()  # type: ignore[attr-defined]
 
 
+@pytest.mark.hazard("robustness#shrunk-memory")
 @pytest.mark.parametrize(
     "flags", [0, SMALL, INDEXED, TABLE | INDEXED, SMALL | INDEXED, MAPPING, MAPPING | INDEXED]
 )
@@ -77,6 +78,7 @@ def test_an_owner_that_holds_the_lock_for_ever() -> None:
         assert time.monotonic() - began < 30
 
 
+@pytest.mark.hazard("robustness#handles-of-other-files")
 def test_other_files_behind_the_descriptor(tmp_path) -> None:
     """None of them is opened: opening a FIFO waits, and opening a device can have effects."""
     read, write = os.pipe()
@@ -119,6 +121,7 @@ def test_memfds_of_other_names_and_of_huge_pages() -> None:
         pytest.skip("the kernel has no huge pages")
 
 
+@pytest.mark.hazard("robustness#copies-during-reuse")
 def test_an_owner_that_overwrites_while_readers_copy() -> None:
     """A small block is right or stale, however often its owner uses it again."""
     stop = threading.Event()
@@ -163,6 +166,7 @@ def test_an_owner_that_overwrites_while_readers_copy() -> None:
     assert reader.returncode == 0
 
 
+@pytest.mark.hazard("robustness#copies-during-reuse")
 def test_seqlock_detects_each_step_of_reuse(monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner drops, takes and writes the block between any two steps of the reader."""
     from zerocopy.shared import reading
@@ -184,6 +188,7 @@ def test_seqlock_detects_each_step_of_reuse(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(os, "preadv", real)
 
 
+@pytest.mark.hazard("robustness#memory-that-a-reader-has")
 def test_lease_and_generation_at_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner drops and writes a large block again before or after the reader's lease."""
     for step in ("open", "flock", "pread", "map"):
@@ -229,6 +234,7 @@ def _open_interrupted(
             return None
 
 
+@pytest.mark.hazard("robustness#handles-of-other-files")
 def test_fuzzed_handles() -> None:
     completed = subprocess.run(
         [sys.executable, "tests/shared/faults/fuzz.py", "3000", "7"],

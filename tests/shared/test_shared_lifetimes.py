@@ -80,6 +80,7 @@ def test_dropped_in_another_thread_and_in_a_cycle() -> None:
     assert open_memfds() <= before
 
 
+@pytest.mark.hazard("robustness#finalizers-that-share")
 def test_a_finalizer_can_share() -> None:
     """It runs within any call, also within one of `share`."""
     outcomes = []
@@ -130,6 +131,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.hazard("robustness#views-in-a-child")
 def test_a_child_sees_the_parents_blocks_after_they_are_dropped(run_python) -> None:
     """The parent uses the memory of dropped blocks again, but not that of which a child has views."""
     completed = run_python("""
@@ -223,6 +225,7 @@ if __name__ == "__main__":
     assert completed.stdout.strip() == "(100000, 5)", completed.stderr
 
 
+@pytest.mark.hazard("robustness#descriptors-that-are-reused")
 def test_a_daemon_that_closes_all_descriptors(run_python) -> None:
     """No descriptor of another file is closed or locked afterwards."""
     completed = run_python("""

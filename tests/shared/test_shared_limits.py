@@ -75,6 +75,7 @@ def cgroup() -> Iterator[Path]:
     folder.rmdir()
 
 
+@pytest.mark.hazard("robustness#cgroup-limit")
 def test_a_full_cgroup_is_an_error(cgroup: Path) -> None:
     """Allocating past the limit makes the kernel end the process instead."""
     completed = run(f"""

@@ -34,6 +34,7 @@ def packed(ticket: Ticket) -> bytes:
     return tickets_module._FIELDS.pack(*ticket)
 
 
+@pytest.mark.hazard("robustness#memory-of-a-handle-in-a-pipe")
 def test_memory_stays_until_the_ticket_is_redeemed(tickets: Tickets) -> None:
     shared = share()
     handle, ticket = bytes(shared), tickets.issue(shared)
@@ -104,6 +105,7 @@ def test_the_number_of_tickets_is_limited(tickets: Tickets) -> None:
     assert [tickets.issue(shared) is not None for _ in range(4)] == [True, True, True, False]
 
 
+@pytest.mark.hazard("robustness#pickle-that-is-loaded-twice")
 def test_a_redeemed_ticket_does_not_redeem_the_next_one_of_its_slot(tickets: Tickets) -> None:
     first = tickets.issue(share())
     redeem(first)
@@ -159,6 +161,7 @@ def test_a_wrong_ticket_has_no_effect(tickets: Tickets, change: dict[str, int]) 
     assert tickets.in_flight().objects == 1
 
 
+@pytest.mark.hazard("robustness#ticket-of-another-file")
 def test_a_ticket_never_writes_to_another_file(tickets: Tickets, tmp_path: Path) -> None:
     ticket = fields(tickets.issue(share()))
     segment = share()
@@ -182,6 +185,7 @@ def test_readers_cannot_resize_the_slots(tickets: Tickets) -> None:
             os.ftruncate(ticket.fd, size)
 
 
+@pytest.mark.hazard("robustness#objects-in-flight-at-a-fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*")
 def test_a_forked_child_neither_frees_nor_reuses_the_tickets_of_its_parent(tickets: Tickets) -> None:
     shared = share()

@@ -46,6 +46,7 @@ SOURCES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.hazard("pyarrow#empty-views")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 @pytest.mark.parametrize("kind", ["string_view", "binary_view"])

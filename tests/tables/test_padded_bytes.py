@@ -22,6 +22,7 @@ def lists(result: Any) -> list[Any]:
     return column.to_pylist()
 
 
+@pytest.mark.hazard("pyarrow#padding-of-bytes")
 @pytest.mark.parametrize("target", HOST)
 @pytest.mark.parametrize("dtype", ["S6", "S9", "U6", ">U6"])
 @pytest.mark.parametrize("form", ["array", "strided", "dict", "records", "nested"])

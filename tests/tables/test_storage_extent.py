@@ -77,6 +77,7 @@ def _polars(arrays: list[np.ndarray]) -> Any:
 TABLES = [_dict, _lists, _arrow, _buffers, _pandas, _polars]
 
 
+@pytest.mark.hazard("untrusted-data#storage-extent")
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("make", TABLES)
 @pytest.mark.parametrize("layout", ["matrix", "matrix:C", "matrix:F", "records", "columns"])
@@ -102,6 +103,7 @@ def _check_separate(source: Any, arrays: list[np.ndarray], layout: str) -> None:
                 zc.convert(source, target, layout=layout, copy=False)
 
 
+@pytest.mark.hazard("untrusted-data#storage-extent")
 @pytest.mark.parametrize("gap", GAPS)
 def test_one_row_in_separate_allocations_is_not_one_record(heap: _Heap, gap: int) -> None:
     source = _dict(heap.arrays(3, gap, (1,)))
@@ -130,6 +132,7 @@ def test_columns_of_one_allocation_are_one_array_in_their_order(order: tuple[int
         assert zc.shares_memory(result, memory) == (order == (0, 1, 2))
 
 
+@pytest.mark.hazard("untrusted-data#storage-extent")
 def test_storage_covers_the_gaps_of_a_matrix(heap: _Heap) -> None:
     """The helper itself: a tensor whose storage crosses two allocations is found."""
     torch = pytest.importorskip("torch")
@@ -142,6 +145,7 @@ def test_storage_covers_the_gaps_of_a_matrix(heap: _Heap) -> None:
         check_extents(arrays, tensor)
 
 
+@pytest.mark.hazard("untrusted-data#storage-extent")
 @pytest.mark.parametrize("gap", GAPS)
 def test_coordinates_of_separate_allocations_are_not_one_array(heap: _Heap, gap: int) -> None:
     sparse, torch = pytest.importorskip("scipy.sparse"), pytest.importorskip("torch")
@@ -155,6 +159,7 @@ def test_coordinates_of_separate_allocations_are_not_one_array(heap: _Heap, gap:
     assert torch.equal(result.to_dense(), torch.eye(ROWS, dtype=torch.float64))
 
 
+@pytest.mark.hazard("untrusted-data#storage-extent")
 @pytest.mark.parametrize("gap", GAPS)
 def test_views_with_one_owner_are_not_one_block(heap: _Heap, gap: int) -> None:
     """A caller's views: their owner is a list, which proves nothing about the memory."""

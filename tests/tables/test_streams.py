@@ -100,6 +100,7 @@ def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         return error
 
 
+@pytest.mark.hazard("producers#streams-requested-twice")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("to", _targets())

@@ -189,6 +189,7 @@ def test_dates_become_numpy_datetime64(kind: str) -> None:
     assert np.isnat(filled).tolist() == [v is None for v in dates.to_pylist()]
 
 
+@pytest.mark.hazard("pyarrow#copies-of-to_numpy-where-a-view-exists")
 def test_hazard_4_bits_and_nulls_are_views_too() -> None:
     column = pa.array([1, None, 3])
     assert zc.shares_memory(zc.convert(column, to="numpy", nulls="mask").values, column)
@@ -199,6 +200,7 @@ def test_hazard_4_bits_and_nulls_are_views_too() -> None:
     assert zc.shares_memory(zc.convert(flags, to="numpy", copy=False), flags)
 
 
+@pytest.mark.hazard("pyarrow#writes-to-aliases-of-tables")
 def test_hazard_3_alias_of_arrow_is_marked_read_only_or_warned_of() -> None:
     table = pa.table({"a": [1.0, 2.0]})
     torch = pytest.importorskip("torch")

@@ -86,6 +86,7 @@ def options_for(target: str) -> dict[str, Any]:
     return {"encode": True} if target == "numpy" else {}
 
 
+@pytest.mark.hazard("untrusted-data#wrong-content-of-arrow-arrays")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("values", INVALID.values(), ids=INVALID)
 def test_invalid_content_is_refused(values: Any, target: str) -> None:
@@ -117,6 +118,7 @@ def test_invalid_content_of_a_stream_is_refused_after_it_is_read(values: Any, ta
         assert caught.value.code in ("invalid-content", "unread", "no-tensor-type", "missing-dtype")
 
 
+@pytest.mark.hazard("untrusted-data#wrong-content-of-arrow-arrays")
 @pytest.mark.parametrize("name", [name for name in INVALID if name.startswith("view")])
 def test_views_outside_their_blocks_are_never_read_as_text(name: str) -> None:
     plan = zc.explain(INVALID[name], "numpy", encode=True)
@@ -229,6 +231,7 @@ def truncated() -> Any:
     return pa.ipc.open_file(io.BytesIO(data)).read_all()
 
 
+@pytest.mark.hazard("robustness#buffers-of-a-file")
 @pytest.mark.parametrize("target", [*TARGETS, "torch"])
 def test_buffers_of_a_file_that_are_too_short_are_refused(target: str) -> None:
     pytest.importorskip(target)

@@ -136,6 +136,7 @@ INVALID = {
 }
 
 
+@pytest.mark.hazard("untrusted-data#headers-of-weights")
 @pytest.mark.parametrize("case", INVALID)
 def test_invalid_headers_are_refused(tmp_path: Path, case: str) -> None:
     path = tmp_path / "x.gguf"
@@ -143,6 +144,7 @@ def test_invalid_headers_are_refused(tmp_path: Path, case: str) -> None:
     assert not check(path)
 
 
+@pytest.mark.hazard("untrusted-data#headers-of-weights")
 def test_generated_files_are_read_or_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
     for (seed,) in sampled(10, range(2000)):

@@ -72,6 +72,7 @@ INVALID: dict[str, bytes] = {
 }
 
 
+@pytest.mark.hazard("untrusted-data#headers-of-weights")
 @pytest.mark.parametrize("case", INVALID)
 def test_invalid_files_are_refused(tmp_path: Path, case: str) -> None:
     path = tmp_path / "x.safetensors"
@@ -93,6 +94,7 @@ def test_unknown_keys_of_an_entry_are_ignored(tmp_path: Path) -> None:
     assert check(path)
 
 
+@pytest.mark.hazard("untrusted-data#headers-of-weights")
 def test_generated_files_are_read_or_refused(tmp_path: Path) -> None:
     path, valid = tmp_path / "x.safetensors", 0
     original = safetensors_bytes({**model(), "flags": np.array([True, False])}, {"format": "pt"})
@@ -113,6 +115,7 @@ def test_generated_indexes_are_read_or_refused(tmp_path: Path) -> None:
         check(path)
 
 
+@pytest.mark.hazard("untrusted-data#booleans-of-weights")
 def test_booleans_have_bytes_0_and_1(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path = tmp_path / "x.safetensors"

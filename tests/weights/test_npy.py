@@ -111,6 +111,7 @@ INVALID = {
 }
 
 
+@pytest.mark.hazard("untrusted-data#headers-of-weights", "untrusted-data#python-objects-in-weights")
 @pytest.mark.parametrize("case", INVALID)
 @pytest.mark.parametrize("archive", [False, True])
 def test_invalid_headers_are_refused(tmp_path: Path, case: str, archive: bool) -> None:
@@ -156,6 +157,7 @@ def test_members_of_an_archive_lie_within_it(tmp_path: Path) -> None:
     assert not check(path)
 
 
+@pytest.mark.hazard("untrusted-data#compressed-members")
 def test_a_compressed_member_that_claims_more_than_deflate_can_hold_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     np.savez_compressed(path, a=np.zeros(1 << 16))

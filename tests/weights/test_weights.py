@@ -145,6 +145,7 @@ def test_numpy_arrays_are_read_only_and_writable_copies_only_pages(path: str) ->
     assert Path(path).read_bytes() == before
 
 
+@pytest.mark.hazard("untrusted-data#writes-to-mapped-weights")
 def test_a_write_to_a_tensor_of_torch_changes_this_process_alone(path: str) -> None:
     pytest.importorskip("torch")
     before = Path(path).read_bytes()
@@ -201,6 +202,7 @@ def test_dropping_all_results_closes_the_files(path: str) -> None:
     assert opened() == 0
 
 
+@pytest.mark.hazard("untrusted-data#weights-that-are-cut-off")
 def test_a_file_that_is_cut_off_or_changed_is_refused_at_the_next_access(path: str) -> None:
     size = os.path.getsize(path)
     for change in (lambda: os.truncate(path, size - 1), lambda: os.utime(path, ns=(0, 0))):
@@ -300,6 +302,7 @@ def test_an_index_names_the_tensors_of_its_shards(tmp_path: Path) -> None:
     assert weights["a"].tolist() == [1, 1, 1]
 
 
+@pytest.mark.hazard("untrusted-data#index-outside-its-folder")
 @pytest.mark.parametrize(
     ("places", "match"),
     [

@@ -99,7 +99,7 @@ class DuckDB(Framework):
         """Run the query, and refuse values that DuckDB exports incorrectly."""
         try:
             # Not a reader: a connection has one open result, and refuses the next query until it is
-            # drained. Not torch() or similar: nulls become 0 (hazard 2).
+            # drained. Not torch() or similar: nulls become 0 (docs/hazards/duckdb.md).
             result = relation.to_arrow_table()
         except self.module().Error as error:
             asked = f"convert({name})"

@@ -193,7 +193,7 @@ class Jax(Framework):
         jax = self.module()
         there = _jax_device(jax, device)
         if set(obj.devices()) == {there}:
-            # device_put and from_dlpack(copy=True) return an alias (hazard 4).
+            # device_put and from_dlpack(copy=True) return an alias (docs/hazards/jax.md).
             return jax.numpy.array(obj, copy=True)
         return jax.device_put(obj, there)
 
@@ -229,7 +229,7 @@ class Jax(Framework):
             if array.dtype.num in wide and not config.jax_enable_x64:
                 raise BufferError("JAX's x64 mode is off")
             # JAX copies misaligned memory asynchronously: later writes to the source would reach the
-            # copy (docs/hazards.md, "A copy that is still going on"). The slow path copies it first.
+            # copy (docs/hazards/jax.md, "Asynchronous copies"). The slow path copies it first.
             if misalignment(array):
                 raise BufferError("misaligned: the slow path copies it")
             return import_(array.__dlpack__())  # JAX refuses gaps and reversals

@@ -122,7 +122,7 @@ def to_capsule() -> Callable[[Any], Any]:
         bare = _private().buffer_to_dlpack_managed_tensor
         trial = jax.numpy.arange(3, dtype=np.int32)
         # A shard, as in __dlpack__: delete() of an exported array itself aborts the process
-        # (docs/hazards.md, "Deleted buffers"). addressable_data(0) takes 0.4 us more.
+        # (docs/hazards/jax.md, "Deleted buffers"). addressable_data(0) takes 0.4 us more.
         shard_of = type(trial)._fully_replicated_shard
 
         def private(array: Any) -> Any:

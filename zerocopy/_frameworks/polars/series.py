@@ -51,7 +51,7 @@ _OBJECTS = "convert the objects to numbers or text first, or leave it out with c
 def columns_of(frame: Any) -> list[Any]:
     """Return the series of a frame, whose memory the frame keeps."""
     # get_columns() writes a column of one repeated value (pl.lit) again in each call; to_series()
-    # writes it once, into the frame (docs/hazards.md, "Scalar columns").
+    # writes it once, into the frame (docs/hazards/polars.md, "Scalar columns").
     return [frame.to_series(position) for position in range(frame.width)]
 
 

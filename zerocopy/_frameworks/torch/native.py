@@ -1,7 +1,7 @@
 """The compiled exporter and importer of tensors, over torch's DLPack C exchange API.
 
 The API and ``to_dlpack`` export tensors that require grad or have lazy bits as if they did not
-(docs/hazards.md). Calling the getters of these properties takes 100 of 130 ns. The compiled exporter
+(docs/robustness.md). Calling the getters of these properties takes 100 of 130 ns. The compiled exporter
 reads the tensor's dispatch key set instead, one word that differs for each of these properties, for
 sparse, quantized and wrapped tensors, and for other devices. Its offset is determined by a comparison
 with ``torch._C._dispatch_keys`` (law 6); if not exactly one offset agrees, the fast path in Python is used.
