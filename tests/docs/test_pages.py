@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from helpers.page_examples import FENCE, RUNNER, blocks
 from helpers.paths import ROOT
 
 from zerocopy import errors, registry
@@ -22,38 +23,12 @@ TOP = sorted((ROOT / "docs").glob("*.md"))
 #: The pages below another one are in a folder of its name.
 DOCS = [*TOP, *sorted(page for parent in TOP for page in parent.with_suffix("").glob("*.md"))]
 PAGES = [*(ROOT / f"{page}.md" for page in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")), *DOCS]
-FENCE = re.compile(r"^```(\S*)[ \t]*(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-# Its blocks are separate files: test_registry runs the first three, and a test below the others.
-OWN_TEST = {"adding-a-framework.md"}
+# The blocks of the first are separate files: test_registry runs three, and a test below the others.
+# The sections of the second need different packages: test_training_frameworks runs them.
+OWN_TEST = {"adding-a-framework.md", "training-frameworks.md"}
 #: Packages that a page needs besides those of all pages.
 NEEDS = {"labelled.md": ("xarray", "dask"), "weights.md": ("safetensors",)}
-
-RUNNER = """
-import doctest, sys
-page, blocks = {page!r}, {blocks!r}
-names = {{"__name__": "__main__"}}
-parser = doctest.DocTestParser()
-runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-for line, block in blocks:
-    if ">>> " in block:
-        test = parser.get_doctest(block, {{}}, page, page, line)
-        test.globs = names  # the blocks of a page share one namespace
-        runner.run(test, out=sys.stderr.write, clear_globs=False)
-    else:
-        exec(compile("\\n" * line + block, page, "exec"), names)
-sys.exit(runner.failures > 0)
-"""
-
-
-def blocks(page: Path, *, run: bool = True) -> list[tuple[int, str]]:
-    """Return a page's Python examples with their line numbers: those that run, or those that do not."""
-    text = page.read_text(encoding="utf-8")
-    return [
-        (text.count("\n", 0, match.start(3)), match[3])
-        for match in FENCE.finditer(text)
-        if match[1] == "python" and (match[2] != "no-run") == run
-    ]
 
 
 def name(page: Path) -> str:
