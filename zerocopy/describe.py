@@ -81,7 +81,7 @@ def opened(obj: Any, target: str = "") -> Any:
         return open_handle(obj, target)
     framework = registry.by_type(type(obj))
     if framework is not None:
-        return getattr(obj, framework.unwrap)() if framework.unwrap else obj
+        return framework.unwrapped(obj) if framework.unwrap else obj
     records = producer.records_of(obj)
     return obj if records is None else records
 
@@ -116,8 +116,8 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
             )
         return table
     framework = registry.by_type(type(obj))
-    if framework is not None and framework.unwrap:
-        return describe(getattr(obj, framework.unwrap)(), index, for_table)
+    if framework is not None and framework.unwrap and (inner := framework.unwrapped(obj)) is not obj:
+        return describe(inner, index, for_table)
     if framework is not None:
         table = framework.table(obj, index)
         return _owned(framework, obj) if table is None else table
@@ -144,8 +144,9 @@ def describe_array(obj: Any) -> Source:
             return python_numbers.describe(obj)
     framework = registry.by_type(type(obj))
     if framework is not None:
-        if framework.unwrap:
-            return describe_array(getattr(obj, framework.unwrap)())
+        inner = framework.unwrapped(obj) if framework.unwrap else obj
+        if inner is not obj and type(inner) is not dict:  # the framework refuses a dict as one array
+            return describe_array(inner)
         return _owned(framework, obj)
     source = producer.describe(obj)
     if source is None and producer.is_arrow_array(obj) and not array_method.is_array(type(obj)):

@@ -101,7 +101,7 @@ class Framework:
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
     unwrap : str
-        The method of its objects that returns an object of another framework, if they only wrap one.
+        The expression of what `unwrapped` returns, over its object ``{x}``; empty if it returns none.
 
     Examples
     --------
@@ -214,6 +214,13 @@ class Framework:
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         """Describe `obj` as columns, without a copy; None for a tensor. `index` is the option ``index=``."""
         return None
+
+    def unwrapped(self, obj: Any) -> Any:
+        """Return the object of another framework, or the dict of arrays, that is converted in place of `obj`.
+
+        Called only if there is an `unwrap`. By default, and for objects without one, `obj` itself.
+        """
+        return obj
 
     def is_native(self, obj: Any) -> bool:
         """Whether ``convert`` returns `obj`, an owned object, itself."""

@@ -207,7 +207,7 @@ def locate(error: ZeroCopyError, leaf: Any, path: str, of_container: Callable[[]
         error.calls = tuple(calls)
         error.with_context(remedy="; or ".join(f"{code} {effect}" for code, effect in calls.items()))
     else:
-        relocate(error, path)
+        relocate(error, "", path)
 
 
 def container_calls(obj: Any, to: Any, options: dict[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from zerocopy import registry
 from zerocopy._engine import recording
 from zerocopy._engine.containers import convert_leaves
-from zerocopy._engine.fixes import compose
+from zerocopy._engine.fixes import compose, relocate
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree
@@ -246,8 +246,10 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
     except ZeroCopyError as error:
         if not error.asked:
             error.with_context(asked=str(call))
-        if not error.calls:  # a leaf's error has its own
+        if not error.calls:
             compose(error, call)
+        elif call.unwrap:  # a leaf's error has its own calls
+            relocate(error, *call.unwrap.split("{x}"))
         raise
     if not is_list:
         keep(obj, to, passed)

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from zerocopy import registry
 from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import container_calls, leaf_calls, locate
-from zerocopy._engine.fixes import compose, resolve
+from zerocopy._engine.fixes import compose, relocate, resolve
 from zerocopy._engine.memory import shares_memory
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
@@ -124,7 +124,9 @@ def _explain_tree(call: Call, obj: Any) -> Plan:
     given = {name: value for name, value in call.options.items() if name != "leaves"}
     # Once for all leaves: they read the whole container.
     of_container = cache(partial(container_calls, call.obj, call.to, given))
-    leaves = {path: _explain_leaf(leaf, path, call.to, own, of_container) for path, leaf, own in calls}
+    leaves = {
+        path: _explain_leaf(leaf, path, call.to, own, of_container, call.unwrap) for path, leaf, own in calls
+    }
     annotate = getattr(type(obj), "__zerocopy_annotate__", None) if call.obj is not obj else None
     name = "" if annotate is None else annotate(obj, leaves)
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
@@ -146,7 +148,12 @@ def _explain_tree(call: Call, obj: Any) -> Plan:
 
 
 def _explain_leaf(
-    leaf: Any, path: str, to: Any, options: dict[str, Any], of_container: Callable[[], dict[str, str]]
+    leaf: Any,
+    path: str,
+    to: Any,
+    options: dict[str, Any],
+    of_container: Callable[[], dict[str, str]],
+    unwrap: str,
 ) -> Plan:
     options = dict(options)
     keeps = options.pop("leaves", None) is not None
@@ -155,5 +162,7 @@ def _explain_leaf(
     plan = explain(leaf, to, **options)
     if plan.error is not None:
         locate(plan.error, leaf, path, of_container)
+        if unwrap:
+            relocate(plan.error, *unwrap.split("{x}"))
         plan.reasons = (plan.error.reason,)
     return plan

@@ -59,7 +59,7 @@ def compose(error: ZeroCopyError, call: Any) -> None:
     why = "; also, ".join([error.why, *new[:1]])
     error.with_context(why=why, remedy=error.preface + "; or ".join(texts))
     if call.unwrap:
-        relocate(error, f".{call.unwrap}()")
+        relocate(error, *call.unwrap.split("{x}"))
 
 
 def _obstacles(error: ZeroCopyError) -> list[tuple[Label, Reason]]:
@@ -79,19 +79,19 @@ def arguments(options: dict[str, Any]) -> str:
     return "".join(f", {name}={as_code(name, value)}" for name, value in options.items())
 
 
-def relocate(error: ZeroCopyError, path: str) -> None:
-    """Let the calls of a leaf's error name the leaf by its path in the container ``x``.
+def relocate(error: ZeroCopyError, before: str, after: str) -> None:
+    """Let the calls of a leaf's error name the leaf, by the code around the name of its container ``x``.
 
     A fix by options alone is for the whole container, and so stays as it is.
     """
 
     def moved(code: str) -> str:
-        if "zc.convert(x, " in code:
+        if re.search(r"(^|; )zc\.convert\(x, ", code):
             return code
         tokens = tokenize.generate_tokens(io.StringIO(code).readline)
         columns = [t.start[1] for t in tokens if t.type == tokenize.NAME and t.string == "x"]
         for column in reversed(columns):
-            code = f"{code[: column + 1]}{path}{code[column + 1 :]}"
+            code = f"{code[:column]}{before}x{after}{code[column + 1 :]}"
         return code
 
     rewrite(error, moved)
@@ -302,10 +302,10 @@ class _Composer:
         usable = [fix for fix in resolved if fix is not None and self.accepts(fix)]
         # Two actions of a framework can have one expression: the first of them is kept.
         kept = list({(f.source, f.before, f.to, repr(f.options)): f for f in usable[::-1]}.values())[::-1]
-        if self.unwrap:
-            inner = f"{{x}}.{self.unwrap}()"
+        if self.unwrap:  # "{x}" alone, for fixes by options, is the caller's object too
+            inner = [fix.source.replace("{x}", self.unwrap) for fix in kept]
             kept = [
-                f if f.source == "{x}" else replace(f, source=f.source.replace("{x}", inner)) for f in kept
+                f if f.source == "{x}" else replace(f, source=s) for f, s in zip(kept, inner, strict=True)
             ]
         # The text that a reason makes of its fixes names actions, which no user can call.
         own = "" if kept or reason.remedy == "; or ".join(map(str, reason.fixes)) else reason.remedy

@@ -1,4 +1,4 @@
-"""PyAV: frames of video and audio in one plane, which are aliased; PyAV is not a target."""
+"""PyAV: frames of video and audio, whose planes are aliased; PyAV is not a target."""
 
 from __future__ import annotations
 
@@ -17,11 +17,17 @@ from zerocopy.source import Array, Source
 
 #: Types of samples by FFmpeg's names, to which planar formats add a "p".
 _SAMPLES = {"u8": "uint8", "s16": "int16", "s32": "int32", "s64": "int64", "flt": "float32", "dbl": "float64"}
+#: Formats whose plane of two components has the last one first.
+_SWAPPED = ("nv21", "nv42")
 _VIDEO, _AUDIO = "av.VideoFrame", "av.AudioFrame"
 
 
 class PyAV(Framework):
-    """``av.VideoFrame`` and ``av.AudioFrame``, with the shape, dtype and values of ``frame.to_ndarray()``."""
+    """``av.VideoFrame`` and ``av.AudioFrame``.
+
+    A frame in one plane has the shape, dtype and values of ``frame.to_ndarray()``. Other frames become a dict
+    of their planes: by component (``"y"``, ``"uv"``, ``"g"``), or by channel (``"FL"``).
+    """
 
     name = "av"
     kind = "source"
@@ -36,26 +42,56 @@ class PyAV(Framework):
         frames = (("av.video.frame", "VideoFrame"), ("av.audio.frame", "AudioFrame"))
         return any((base.__module__, base.__name__) in frames for base in cls.__mro__)
 
+    unwrap = 'zc.convert({x}, "numpy")'
+
+    def unwrapped(self, obj: Any) -> Any:
+        if len(obj.planes) < 2:
+            return obj
+        planes = _channels(obj) if hasattr(obj, "samples") else _components(obj)
+        return obj if planes is None else planes
+
     def source(self, obj: Any) -> Source:
         return _audio(obj) if hasattr(obj, "samples") else _video(obj)
 
 
+def _components(frame: Any) -> dict[str, Any] | None:
+    """Return the planes by the names of their components; None if strides cannot describe one."""
+    try:
+        if any(producer.describe(plane) is None for plane in frame.planes):
+            return None
+    except UnsupportedConversionError:
+        return None
+    names = [""] * len(frame.planes)
+    letters = "rgba" if frame.format.is_rgb else "yuva"
+    for letter, component in zip(letters, frame.format.components, strict=False):
+        names[component.plane] += letter
+    if frame.format.name in _SWAPPED:
+        names = [name[::-1] for name in names]
+    return dict(zip(names, frame.planes, strict=True))
+
+
+def _channels(frame: Any) -> dict[Any, Any]:
+    """Return the samples of each channel, by the channels' names if these differ."""
+    dtype = np.dtype(_SAMPLES[frame.format.name.removesuffix("p")])
+    names = [channel.name for channel in frame.layout.channels]
+    labels = names if len({*names}) == len(frame.planes) else range(len(frame.planes))
+    return {
+        label: np.ndarray((frame.samples,), dtype, plane)
+        for label, plane in zip(labels, frame.planes, strict=True)
+    }
+
+
 def _video(frame: Any) -> Source:
     name, planes = frame.format.name, frame.planes
-    if len(planes) != 1:
-        each = Fix("list({x}.planes)", "converts each plane")
-        raise _in_planes(_VIDEO, name, len(planes), [*_copies(name), each])
+    if not planes:
+        raise _without_memory(_VIDEO)
     try:
         # Its capsule holds the buffer, which make_writable() and the decoder may otherwise free.
-        source = producer.describe(planes[0])
+        source = producer.describe(planes[0]) if len(planes) == 1 else None
     except UnsupportedConversionError as error:
-        reason = Reason(
-            f"strides cannot describe its format {name!r}", code="not-strided", fixes=_copies(name)
-        )
-        raise obstacles.refuse_source(_VIDEO, reason) from error
+        raise _not_strided(name) from error
     if source is None:
-        why = "this version of PyAV does not export planes as arrays"
-        raise obstacles.refuse_source(_VIDEO, Reason(why, code="no-protocol", fixes=_copies(name)))
+        raise _not_strided(name)
     source.name = _VIDEO
     return source
 
@@ -63,10 +99,8 @@ def _video(frame: Any) -> Source:
 def _audio(frame: Any) -> Source:
     name, planes = frame.format.name, frame.planes
     dtype = np.dtype(_SAMPLES[name.removesuffix("p")])
-    if len(planes) != 1:
-        each = f"[numpy.frombuffer(plane, {dtype.name!r}, {{x}}.samples) for plane in {{x}}.planes]"
-        fixes = [Fix("{x}.to_ndarray()", "copies it into one array"), Fix(each, "aliases each plane")]
-        raise _in_planes(_AUDIO, name, len(planes), fixes)
+    if not planes:
+        raise _without_memory(_AUDIO)
     # NumPy raises if the plane is smaller.
     array: Array = np.ndarray((1, frame.samples * frame.layout.nb_channels), dtype, planes[0])
     values = from_numpy(dtype)
@@ -74,11 +108,14 @@ def _audio(frame: Any) -> Source:
     return Source(_AUDIO, host_view(array, values), lambda: array)
 
 
-def _in_planes(kind: str, name: str, count: int, fixes: list[Fix]) -> UnsupportedConversionError:
-    reason = Reason(f"its format {name!r} is planar: it has {count} planes", code="chunks", fixes=fixes)
-    if not count:
-        reason = Reason("it has no memory", "pass a frame that was decoded or filled", code="no-memory")
+def _without_memory(kind: str) -> UnsupportedConversionError:
+    reason = Reason("it has no memory", "pass a frame that was decoded or filled", code="no-memory")
     return obstacles.refuse_source(kind, reason)
+
+
+def _not_strided(name: str) -> UnsupportedConversionError:
+    why = f"strides cannot describe its format {name!r}"
+    return obstacles.refuse_source(_VIDEO, Reason(why, code="not-strided", fixes=_copies(name)))
 
 
 def _copies(name: str) -> list[Fix]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from zerocopy.framework import Framework
 
 _CLASSES = {
@@ -21,10 +23,13 @@ class Narwhals(Framework):
     kind = "source"
     root_modules = ("narwhals",)
     distribution = "narwhals"
-    unwrap = "to_native"
+    unwrap = "{x}.to_native()"
 
     def owns(self, cls: type) -> bool:
         return any((base.__module__, base.__name__) in _CLASSES for base in cls.__mro__)
+
+    def unwrapped(self, obj: Any) -> Any:
+        return obj.to_native()
 
 
 FRAMEWORK = Narwhals()
