@@ -49,8 +49,8 @@ FrameworkName = NewType("FrameworkName", str)
 
 #: Names that a table framework needs, by module of zerocopy.tables; loaded on first use.
 _TABLE_NAMES = {"Table": "column", "Column": "column", "Masked": "result", "Encoded": "result"}
-_TABLE_NAMES |= {"ArrowColumn": "arrow_column", "TensorColumn": "tensor_column", "Decoder": "decode"}
-_TABLE_NAMES["Nulls"] = "nulls"
+_TABLE_NAMES |= {"ArrowColumn": "arrow_column", "TensorColumn": "tensor_column", "Nulls": "nulls"}
+_TABLE_NAMES["Decoder"] = "decode"
 
 
 def __getattr__(name: str) -> Any:
@@ -98,10 +98,8 @@ class Framework:
         The most dimensions of its arrays. By default NumPy 2's limit, because NumPy passes host memory on.
     options : tuple of str
         Options that few targets support, such as ``"connection"``; `from_table` reads ``table.options``.
-    actions : mapping of str to Fix
-        Expressions over its objects, by the `Fix.action` that they replace in messages.
-    unwrap : str
-        The expression of what `unwrapped` returns, over its object ``{x}``; empty if it returns none.
+    actions, unwrap : mapping of str to Fix, str
+        Expressions over its objects, by the `Fix.action` that they replace in messages; that of `unwrapped`.
 
     Examples
     --------
@@ -138,8 +136,6 @@ class Framework:
     has_records: bool = False
     has_dimensions: bool = False
     max_ndim: int = 64
-
-    # What users write: options and expressions.
     options: tuple[str, ...] = ()
     actions: Mapping[str, Fix] = {}
     unwrap: str = ""
@@ -216,10 +212,7 @@ class Framework:
         return None
 
     def unwrapped(self, obj: Any) -> Any:
-        """Return the object of another framework, or the dict of arrays, that is converted in place of `obj`.
-
-        Called only if there is an `unwrap`. By default, and for objects without one, `obj` itself.
-        """
+        """Return the object of another framework, or the dict, that `obj` stands for; or `obj` itself."""
         return obj
 
     def is_native(self, obj: Any) -> bool:

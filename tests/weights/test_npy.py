@@ -197,3 +197,35 @@ def test_the_plan_of_an_unaligned_member_names_its_order(tmp_path: Path) -> None
     (step,) = weights.explain().leaves["['f']"].steps
     assert "column-major" in step
     assert weights["f"].stride() == (1, 2)
+
+
+def test_compressed_weights_are_not_converted_without_a_copy(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.npz")
+    np.savez_compressed(path, w=np.ones(3))
+    weights = zc.load(path)
+    plan = zc.explain(weights, "numpy", copy=False)
+    with pytest.raises(zc.CopyRequiredError, match="compressed") as caught:
+        zc.convert(weights, "numpy", copy=False)
+    assert not plan.possible
+    assert plan.error.args == caught.value.args
+    exec(caught.value.remedy.partition(" writes")[0], {"numpy": np})
+    stored = zc.load(str(tmp_path / "a.stored.npz"))
+    assert zc.convert(stored, "numpy", copy=False)["w"].tolist() == [1, 1, 1]
+
+
+RECORDS = [("x", "f4"), ("flag", "?"), ("many", "?", (2,)), ("inner", [("flag", "?")])]
+
+
+@pytest.mark.parametrize("byte", [4, 6, 7])
+@pytest.mark.parametrize("save", [np.save, np.savez, np.savez_compressed])
+def test_invalid_booleans_in_records_are_refused(tmp_path: Path, byte: int, save: Any) -> None:
+    records = np.zeros(3, RECORDS)
+    records.view("u1")[8 + byte] = 2
+    path = str(tmp_path / f"a.{'npy' if save is np.save else 'npz'}")
+    save(path, records)
+    weights = zc.load(path)
+    (name,) = weights
+    with pytest.raises(zc.ReadError, match="booleans") as caught:
+        weights[name]
+    assert caught.value.code == "invalid-booleans"
+    assert isinstance(weights.explain().error, zc.ReadError)

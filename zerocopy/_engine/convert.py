@@ -223,6 +223,9 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         shorten(error)  # also errors of options, which are Python's TypeError and ValueError
         raise
     try:
+        check = getattr(type(obj), "__zerocopy_check__", None) if "copy" in options else None
+        if check is not None:
+            check(obj, options)
         call.open(obj)
         if call.is_tree():
             result = convert_leaves(call.obj, convert, to, options)

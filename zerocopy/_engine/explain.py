@@ -128,7 +128,7 @@ def _explain_tree(call: Call, obj: Any) -> Plan:
         path: _explain_leaf(leaf, path, call.to, own, of_container, call.unwrap) for path, leaf, own in calls
     }
     annotate = getattr(type(obj), "__zerocopy_annotate__", None) if call.obj is not obj else None
-    name = "" if annotate is None else annotate(obj, leaves)
+    name = "" if annotate is None else annotate(obj, leaves, call.options)
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())

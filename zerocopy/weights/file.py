@@ -20,7 +20,7 @@ from zerocopy import forks
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.errors import FrameworkNotInstalledError
 from zerocopy.loading.errors import MissingFileError, ReadError
-from zerocopy.protocols.array_interface import ALIGNMENT, address
+from zerocopy.protocols.array_interface import ALIGNMENT, address, has_other_booleans
 from zerocopy.protocols.private_map import private_map
 
 Array = NDArray[Any]
@@ -211,10 +211,16 @@ class WeightFile:
             order: Any = tensor.order
             array = np.ndarray(tensor.shape, tensor.dtype, self._memory, tensor.offset, order=order)
             array.flags.writeable = writable
-        if tensor.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
-            why = f"the tensor {tensor.name!r} of booleans has a byte other than 0 and 1"
+        if any(map(has_other_booleans, _parts(array))):
+            why = f"the tensor {tensor.name!r} has booleans with a byte other than 0 and 1"
             raise self.error(why, code="invalid-booleans")
         return array
+
+
+def _parts(array: Array) -> list[Array]:
+    """Return an array, or all fields of an array of records."""
+    names = array.dtype.names
+    return [array] if names is None else [part for name in names for part in _parts(array[name])]
 
 
 def element_type(name: str, path: str) -> np.dtype[Any]:

@@ -127,10 +127,7 @@ class Weights(Mapping[str, Any]):
         """
         names = self._checked(names)
         options = self._options
-        if options.get("copy") is False:
-            for name in names:
-                if self.tensors[name].read is not None:
-                    raise self._compressed(name)
+        self.__zerocopy_check__(options, names)
         arrays = self._arrays(names)
         copied = [name for name, array in arrays.items() if self._is_read(name, array)]
         converted = {}
@@ -157,19 +154,23 @@ class Weights(Mapping[str, Any]):
         Returns
         -------
         Plan
-            ``leaves`` has the plan of each tensor by its path, such as ``"['name']"``.
+            ``leaves`` has the plan of each tensor by its path, such as ``"['name']"``. The error that `read`
+            would raise, such as `ReadError` for damaged bytes, is in the attribute ``error``.
 
         Raises
         ------
-        KeyError, ReadError
-            As `read`.
+        KeyError
+            A name is not that of a tensor.
+        ReadError
+            A file has changed since it was opened.
         """
         sources = {name: self._sources[name] for name in self._checked(names)}
         part = Weights(sources, self.metadata, self.to, self._options, self._paths, self._reload)
         return explain(part, self.to, **{"leaves": "keep", **self._options})
 
-    def __zerocopy_annotate__(self, leaves: dict[str, Plan]) -> str:
+    def __zerocopy_annotate__(self, leaves: dict[str, Plan], options: Mapping[str, Any]) -> str:
         """Complete the plans of the tensors, and return a text for all; ``zc.explain`` calls it."""
+        is_alias = options.get("copy") is False
         for (name, tensor), leaf in zip(self.tensors.items(), leaves.values(), strict=True):
             if leaf.warnings:  # a write to an alias of read-only memory
                 leaf.warnings = ("a write to the result changes it for this process alone, and not the file",)
@@ -180,14 +181,14 @@ class Weights(Mapping[str, Any]):
             if tensor.order == "F" and _are_read({reason.code for reason in leaf.reasons}):
                 leaf.steps = tuple(step.replace("row-major", "column-major") for step in leaf.steps)
             if tensor.read is not None and tensor.nbytes and leaf.possible:
-                self._annotate_compressed(name, leaf)
+                self._annotate_compressed(name, leaf, is_alias)
         return self._summary(self._sources)
 
-    def _annotate_compressed(self, name: str, leaf: Plan) -> None:
+    def _annotate_compressed(self, name: str, leaf: Plan, is_alias: bool) -> None:
         """Add the memory into which a tensor is inflated to its plan."""
         error = self._compressed(name)
         leaf.zero_copy, leaf.aliased_bytes = False, 0
-        if self._options.get("copy") is False:
+        if is_alias:
             leaf.possible, leaf.copied_bytes, leaf.steps = False, 0, ()
             leaf.error, leaf.reasons, leaf.warnings = error, (error.reason,), ()
         else:
@@ -202,6 +203,13 @@ class Weights(Mapping[str, Any]):
         fix = f"numpy.savez({stored!r}, **numpy.load({path!r})) writes a file without compression"
         asked = f"load({path!r}, to={self.to!r})[{name!r}]"
         return CopyRequiredError(asked, f"copy=False, but {_COMPRESSED}", fix)
+
+    def __zerocopy_check__(self, options: Mapping[str, Any], names: Iterable[str] | None = None) -> None:
+        """Refuse ``copy=False`` of compressed tensors; ``convert`` calls it before `__zerocopy_open__`."""
+        if options.get("copy") is False:
+            for name in self.tensors if names is None else names:
+                if self.tensors[name].read is not None:
+                    raise self._compressed(name)
 
     def __zerocopy_open__(self, target: str = "") -> dict[str, Array]:
         """Return the tensors as arrays over the mappings; ``convert`` calls it."""
