@@ -101,6 +101,41 @@ def shifted(frame: Any, shift: int) -> memoryview:
     return memory[start : start + view.nbytes].data
 
 
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "jax", "pyarrow", "polars"])
+@pytest.mark.parametrize("part", [MIB, 64 * MIB])
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_frames_over_tcp_arrive_aligned(framework: str, part: int, compression: Any, monkeypatch) -> None:
+    from distributed.comm import connect, listen
+    from distributed.comm.tcp import TCP
+    from distributed.protocol import to_serialize
+
+    obj = make(framework)
+    copied: list[int] = []
+    received: list[Any] = []
+    monkeypatch.setattr(TCP, "max_shard_size", part)
+    monkeypatch.setattr(
+        serializers, "_copy", lambda buffer, own=serializers._copy: copied.append(1) or own(buffer)
+    )
+
+    async def receive(comm: Any) -> None:
+        received.append(await comm.read())
+
+    async def send() -> None:
+        listener = await listen("tcp://127.0.0.1:0", receive)
+        comm = await connect(listener.contact_address)
+        comm.remote_info = {**comm.remote_info, **reader()["recipient"]}
+        comm.handshake_options = {**comm.handshake_options, "compression": compression}
+        await comm.write({"results": [to_serialize(obj), to_serialize(obj)]})
+        while not received:
+            await asyncio.sleep(0.01)
+        await comm.close()
+        listener.stop()
+
+    asyncio.run(send())
+    assert all(equal(result, obj) for result in received[0]["results"])
+    assert compression or not copied
+
+
 @pytest.mark.hazard("robustness#messages-that-are-passed-on")
 @EVERY
 def test_dasks_own_way_for_all_others(framework: str, tmp_path: Path) -> None:
