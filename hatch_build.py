@@ -1,8 +1,8 @@
-"""Build hook: compile the core in C, ``zerocopy._native._core``; without a compiler the wheel is pure Python.
+"""Build hooks: the project's URLs, and the core in C, ``zerocopy._native._core``.
 
-The environment variable ``ZEROCOPY_NATIVE`` decides: if it is unset, compile on Linux if possible;
-``0``, never compile; ``1``, fail if the core cannot be compiled. ``ZEROCOPY_CFLAGS`` adds flags for
-the compiler and the linker.
+Without a compiler the wheel is pure Python. The environment variable ``ZEROCOPY_NATIVE`` decides: if it is
+unset, compile on Linux if possible; ``0``, never compile; ``1``, fail if the core cannot be compiled.
+``ZEROCOPY_CFLAGS`` adds flags for the compiler and the linker.
 ``python hatch_build.py`` compiles into the source tree, as an editable installation does.
 """
 
@@ -20,8 +20,9 @@ from typing import Any
 
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+    from hatchling.metadata.plugin.interface import MetadataHookInterface
 except ImportError:  # `python hatch_build.py` compiles without hatchling
-    BuildHookInterface = object
+    BuildHookInterface = MetadataHookInterface = object
 
 ROOT = Path(__file__).resolve().parent
 NATIVE = ROOT / "zerocopy" / "_native"
@@ -31,6 +32,19 @@ FLAGS = ["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-fno-strict-aliasing"
 # -fno-plt: a call of another library is one jump instead of two.
 FLAGS += ["-fno-plt"]
 FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
+
+
+class Addresses(MetadataHookInterface):
+    """The project's URLs, from the one address of the repository in pyproject.toml; none without one."""
+
+    PLUGIN_NAME = "custom"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Add ``urls``."""
+        address = self.config["repository"].rstrip("/")
+        pages = {"Repository": "", "Documentation": "/blob/main/docs/index.md", "Issues": "/issues"}
+        pages["Changelog"] = "/blob/main/CHANGELOG.md"
+        metadata["urls"] = {name: address + page for name, page in pages.items()} if address else {}
 
 
 class CompiledCore(BuildHookInterface):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -153,7 +154,14 @@ def main() -> str:
         warnings.simplefilter("ignore")
         arrays = [_section(name, FROM_ARRAYS, _array(name), ARRAY_CASES) for name in ARRAYS]
         tables = [_section(name, FROM_TABLES, _table(name), TABLE_CASES) for name in TABLES]
-    return template.substitute(arrays="\n\n".join(arrays), tables="\n\n".join(tables), versions=_versions())
+    rows = re.findall(r"^\| \w+ \| `.+?` \| (.+?) \| `.+?` \| (.+?) \|", "\n".join(arrays + tables), re.M)
+    return template.substitute(
+        arrays="\n\n".join(arrays),
+        tables="\n\n".join(tables),
+        versions=_versions(),
+        aliases=rows.count(("copy", "alias")),
+        rows=len(rows),
+    )
 
 
 def _array(source: str) -> Any:

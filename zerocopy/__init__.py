@@ -60,9 +60,20 @@ if TYPE_CHECKING:
         ReadError as ReadError,
         UnknownLengthError as UnknownLengthError,
     )
+    from zerocopy.monitor.errors import (
+        MonitorFieldError as MonitorFieldError,
+        MonitorFileError as MonitorFileError,
+        MonitorNotStartedError as MonitorNotStartedError,
+        MonitorOptionError as MonitorOptionError,
+        MonitorPackageError as MonitorPackageError,
+        MonitorRunningError as MonitorRunningError,
+        RunDirectoryError as RunDirectoryError,
+        ServeError as ServeError,
+    )
     from zerocopy.pairs.matrix import matrix as matrix
     from zerocopy.plan import Plan as Plan
     from zerocopy.pool.install import install_pool as install_pool, installed_pool as installed_pool
+    from zerocopy.pool.limits import PoolInUseError as PoolInUseError
     from zerocopy.pool.pool import Pool as Pool
     from zerocopy.registry import (
         FrameworkInfo as FrameworkInfo,
@@ -143,6 +154,15 @@ _HOME = {
     "LoaderIterationError": "loading.errors",
     "LoaderPickleError": "loading.errors",
     "UnknownLengthError": "loading.errors",
+    "MonitorFieldError": "monitor.errors",
+    "MonitorFileError": "monitor.errors",
+    "MonitorNotStartedError": "monitor.errors",
+    "MonitorOptionError": "monitor.errors",
+    "MonitorPackageError": "monitor.errors",
+    "MonitorRunningError": "monitor.errors",
+    "RunDirectoryError": "monitor.errors",
+    "ServeError": "monitor.errors",
+    "PoolInUseError": "pool.limits",
     "Pool": "pool.pool",
     "install_pool": "pool.install",
     "installed_pool": "pool.install",

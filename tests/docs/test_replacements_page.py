@@ -31,3 +31,10 @@ def test_zerocopy_copies_only_where_today_copies_too() -> None:
     rows = re.findall(r"^\| \w+ \| `.+?` \| ([^|]+) \| `.+?` \| ([^|]+) \|", COMMITTED, re.MULTILINE)
     assert len(rows) == len(FRAMEWORKS) * (len(FRAMEWORKS) - 1)
     assert {today for today, ours in rows if ours == "copy"} == {"copy"}
+
+
+def test_page_begins_with_the_rows_whose_copy_becomes_an_alias() -> None:
+    rows = re.findall(r"^\| \w+ \| `.+?` \| ([^|]+) \| `.+?` \| ([^|]+) \|", COMMITTED, re.MULTILINE)
+    first = COMMITTED.partition("\n## ")[2].partition("\n## ")[0]
+    assert first.startswith("Writes now reach the source\n")
+    assert f"In {rows.count(('copy', 'alias'))} of the {len(rows)} rows below" in first

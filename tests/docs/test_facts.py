@@ -1,0 +1,144 @@
+"""Facts that README and the first pages state: status, extras, versions, names, signatures, addresses."""
+
+from __future__ import annotations
+
+import platform
+import re
+import runpy
+import tomllib
+from types import SimpleNamespace
+
+import pytest
+from helpers.paths import ROOT
+
+import zerocopy as zc
+from zerocopy import registry
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+INDEX, QUICKSTART, CHEATSHEET, SEMANTICS, FAQ = (
+    (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    for page in ("index", "quickstart", "cheatsheet", "semantics", "faq")
+)
+
+
+@pytest.mark.parametrize("page", [README, INDEX], ids=["README", "index"])
+def test_status_is_above_the_first_section(page: str) -> None:
+    first = " ".join(page.partition("\n## ")[0].split())
+    assert f"**Status**: version {zc.__version__}, not on PyPI yet. " in first
+    assert "Tested on CPUs: Linux, x86-64, " in first
+    assert "not [run on a GPU](gpu.md) yet" in first or "not run on a GPU yet" in first
+
+
+def test_first_example_of_readme_needs_numpy_alone(run_python) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert README.index(block) < README.index("pip install '.[cli,cpu,tables]' && zerocopy matrix")
+    assert len(block.splitlines()) <= 10
+    others = sorted({*registry.frameworks(), "click", "rich", "psutil"} - {"numpy"})
+    completed = run_python(
+        f"""
+import doctest, sys
+sys.modules.update(dict.fromkeys({others!r}))  # importing one raises ImportError
+test = doctest.DocTestParser().get_doctest({block!r}, {{}}, "README", "README.md", 0)
+sys.exit(doctest.DocTestRunner().run(test).failed)
+"""
+    )
+    assert completed.returncode == 0, completed.stdout
+
+
+def test_readme_and_index_send_readers_to_the_same_pages() -> None:
+    readme, index = (
+        re.findall(r"^\| I \.\.\. .*?(?=\n\n)", page, re.MULTILINE | re.DOTALL) for page in (README, INDEX)
+    )
+    assert readme[0].replace("](docs/", "](").replace("](CONTRIBUTING", "](../CONTRIBUTING") == index[0]
+
+
+@pytest.mark.parametrize("page", [README, QUICKSTART, CHEATSHEET], ids=["README", "quickstart", "cheatsheet"])
+def test_first_pages_state_that_writes_reach_the_source(page: str) -> None:
+    (sentence,) = re.findall(r"(?i)\*\*[^*]*writes?\b[^*]* reach(?:es)? the (?:source|array)\.?\*\*", page)
+    after = page.partition(sentence)[2].partition("\n\n")[0]
+    assert "`copy=True`" in after
+    assert "replacements.md#writes-now-reach-the-source" in page
+
+
+def test_quickstart_lists_every_extra() -> None:
+    table = QUICKSTART.partition("| extra | installs |")[2].partition("\n\n")[0]
+    extras = [extra for row in table.splitlines() for extra in re.findall(r"`(\w+)`", row[: row.find(" | ")])]
+    assert sorted(extras) == sorted(PROJECT["project"]["optional-dependencies"])
+
+
+def test_classifiers_name_the_tested_pythons() -> None:
+    versions = tomllib.loads((ROOT / "zerocopy/_frameworks/versions.toml").read_text(encoding="utf-8"))
+    tested = [version for version in versions["pythons"] if version.replace(".", "").isdigit()]
+    listed = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["project"]["classifiers"]))
+    assert listed == tested
+    assert f"Python {tested[0]} to {tested[-1]}" in README
+
+
+def test_pages_name_the_oldest_versions() -> None:
+    for page in (README, QUICKSTART):
+        sentence = re.search(r"pandas before .*? are refused", page, re.DOTALL)
+        assert sentence
+        text = sentence[0].replace("polars and DuckDB before 2.0", "polars before 2.0 and DuckDB before 2.0")
+        found = dict(re.findall(r"(\w+) before ([\d.]*\d)", text))
+        assert found == {name: registry.find(name.lower()).min_version for name in found}
+        assert "support.md" in page
+
+
+def test_urls_have_one_source_and_are_left_out_without_it() -> None:
+    hook = runpy.run_path(str(ROOT / "hatch_build.py"))["Addresses"].update
+
+    def urls(repository: str) -> dict[str, str]:
+        metadata: dict[str, dict[str, str]] = {}
+        hook(SimpleNamespace(config={"repository": repository}), metadata)
+        return metadata["urls"]
+
+    assert urls("") == {}
+    assert urls("https://host/owner/name/")["Issues"] == "https://host/owner/name/issues"
+    assert "urls" in PROJECT["project"]["dynamic"]
+    assert isinstance(PROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"], str)
+
+
+def test_semantics_page_has_the_signature_and_the_names_of_targets() -> None:
+    with_signature = runpy.run_path(str(ROOT / "docs" / "signatures.py"))["with_signature"]
+    assert with_signature(SEMANTICS) == SEMANTICS, "run python docs/signatures.py"
+    assert "`layout` and the options after it apply to tables" in SEMANTICS
+    for name in registry.frameworks():
+        assert f'`"{name}"`' in SEMANTICS
+
+
+def test_every_public_error_is_a_name_of_zerocopy() -> None:
+    """Errors that the command alone raises are not: no program catches them."""
+    files = [file for file in (ROOT / "zerocopy").rglob("*.py") if "cli" not in file.relative_to(ROOT).parts]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    bases = dict(re.findall(r"^class ([A-Z]\w*Error)\((.*)\):", text, re.MULTILINE))
+    errors = {"ZeroCopyError"}
+    while more := {name for name in bases if errors & set(re.findall(r"\w+", bases[name]))} - errors:
+        errors |= more
+    assert len(errors) > 30
+    assert sorted(name for name in errors if name not in zc.__all__) == []
+    page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    assert "import it from" not in page
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the sentence is about glibc")
+def test_large_arrays_start_16_bytes_after_a_page_while_they_have_a_mapping(run_python) -> None:
+    """The FAQ's sentence; the variable keeps malloc from raising the threshold when arrays are freed."""
+    assert "start 16 bytes after the\nbeginning of a page while they have a mapping of their own" in FAQ
+    completed = run_python(
+        """
+import mmap, numpy
+for size in (1 << 20, 3 << 20, 12345678):
+    addresses = [array.ctypes.data for array in [numpy.empty(size, numpy.uint8) for _ in range(4)]]
+    assert {address % mmap.PAGESIZE for address in addresses} == {16}, addresses
+assert not any(numpy.empty(size).ctypes.data % 16 for size in range(1, 3000, 7))
+""",
+        MALLOC_MMAP_THRESHOLD_="131072",
+    )
+    assert completed.returncode == 0, completed.stderr
+
+
+def test_time_of_a_conversion_has_its_condition() -> None:
+    """Of the same array again; a new array takes longer, because its memory is not in a cache."""
+    (line,) = (line for line in README.splitlines() if "6.32 us" in line)
+    assert "converting the same 64 MB to JAX again takes 6.32 us" in line
