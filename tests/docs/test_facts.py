@@ -80,8 +80,8 @@ def test_pages_name_the_oldest_versions() -> None:
         sentence = re.search(r"pandas before .*? are refused", page, re.DOTALL)
         assert sentence
         text = sentence[0].replace("polars and DuckDB before 2.0", "polars before 2.0 and DuckDB before 2.0")
-        found = dict(re.findall(r"(\w+) before ([\d.]*\d)", text))
-        assert found == {name: registry.find(name.lower()).min_version for name in found}
+        named = dict(re.findall(r"(\w+) before ([\d.]*\d)", text))
+        assert named == {name: registry.find(name.lower()).min_version for name in named}
         assert "support.md" in page
 
 
