@@ -366,7 +366,7 @@ def test_pyproject_has_the_oldest_versions_of_the_table() -> None:
 
 #: A comparison of a version, of Python in C and in Python, or of a package.
 GUARD = re.compile(
-    r"version_numbers\(|NumpyVersion\(|version(__|\(\))\.(startswith|partition)|sys\.version_info|PY_VERSION_HEX"
+    r"version_numbers\(|NumpyVersion\(|version(__|\(\))\.(startswith|partition)|sys\.version_info|PY_VERSION_HEX|PyArray_RUNTIME_VERSION"
 )
 
 

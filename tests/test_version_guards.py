@@ -15,13 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.native_core import exported
 from helpers.paths import ROOT
+from helpers.versions import VERSIONED_CAPSULES, needs
 
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy.cli.support import table
 from zerocopy.framework import version_numbers
-from zerocopy.protocols import array_interface, producer
+from zerocopy.protocols import dlpack
+from zerocopy.strided_view import MAX_NDIM
 
 #: Converts arrays to a framework and back, twice each: by the slow path, then by the fast path.
 ROUND_TRIPS = """
@@ -107,7 +110,7 @@ def test_other_versions_of_a_framework_give_the_same_results(guard: str, run_war
     assert outputs[0] == outputs[1]
 
 
-@pytest.mark.skipif(not hasattr(np.dtypes, "register_dlpack_dtype"), reason="NumPy before 2.5")
+@needs("numpy", "2.5", "register_dlpack_dtype")
 @pytest.mark.parametrize("name", ["jax", "torch", "tensorflow"])
 def test_types_that_ml_dtypes_registers_give_the_same_results(name: str, run_warm: Any) -> None:
     """NumPy 2.5 exports bfloat16 and float8 by DLPack once registered, which ml_dtypes 0.6 omits."""
@@ -147,30 +150,34 @@ def test_the_arrays_of_a_frame_are_the_same_with_other_versions_of_pandas(
         assert zc.shares_memory(array, before[1][name])
 
 
-def test_numpy_is_asked_for_versioned_capsules_from_2_1_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    array = np.arange(6.0).reshape(2, 3)
-    for highest in {producer._MAX_VERSION, None}:
-        monkeypatch.setattr(producer, "_MAX_VERSION", highest)
-        requests = []
-
-        class Exporter:
-            def __dlpack__(self, *, max_version: Any = None, **options: Any) -> Any:
-                requests.append(max_version)  # noqa: B023
-                return array.__dlpack__(**({"max_version": max_version} if max_version else {}))
-
-            def __dlpack_device__(self) -> tuple[int, int]:
-                return array.__dlpack_device__()
-
-        for result in (zc.convert(Exporter(), "numpy"), zc.convert(Exporter(), "numpy")):
-            assert result.tolist() == array.tolist()
-            assert zc.shares_memory(result, array)
-        assert {*requests} == {highest}
+@pytest.mark.parametrize("by_numpy", [True, False])
+def test_versioned_capsules_are_imported_with_each_numpy(
+    by_numpy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by_numpy and not VERSIONED_CAPSULES:
+        pytest.skip(f"NumPy {np.__version__} does not import versioned capsules")
+    monkeypatch.setattr(dlpack, "_NUMPY_TAKES_VERSIONED", by_numpy)
+    wide = np.arange(6.0).reshape(2, 3).T
+    for memory in (wide, np.array([True, False]), np.arange(4, dtype="u1"), np.array(2, "f4")):
+        for flags in (0, dlpack.FLAG_READ_ONLY):
+            source = exported(memory, version=(1, 0), flags=flags)
+            capsule = source.capsule()
+            result = dlpack.as_ndarray(capsule, dlpack.read(capsule))
+            assert (result.dtype, result.strides) == (memory.dtype, memory.strides)
+            assert result.tolist() == memory.tolist()
+            assert zc.shares_memory(result, memory)
+            assert result.flags.writeable is not bool(flags)
+            del capsule
+            source.drop()
+            assert source.deleted == 0
+            del result
+            assert source.deleted == 1
 
 
 def test_arrays_have_as_many_dimensions_as_numpy_allows() -> None:
-    assert np.zeros((1,) * array_interface.MAX_NDIM).ndim == array_interface.MAX_NDIM
+    assert np.zeros((1,) * MAX_NDIM).ndim == MAX_NDIM
     with pytest.raises(ValueError, match="dimension"):
-        np.zeros((1,) * (array_interface.MAX_NDIM + 1))
+        np.zeros((1,) * (MAX_NDIM + 1))
 
 
 @pytest.mark.parametrize(("release", "package"), [("1.26.4", "numpy.core"), ("2.0.0", "numpy._core")])

@@ -14,6 +14,10 @@ from zerocopy.errors import UnsupportedConversionError
 
 # The exact overlap problem is NP-complete; NumPy takes about 10 ms for this many steps.
 _MAX_WORK: Any = 100_000
+#: Only a stride that is never used is larger: over one element, or in an empty view.
+_INT64 = 1 << 63
+#: Most dimensions of an ndarray (NPY_MAXDIMS).
+MAX_NDIM = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0b1" else 32
 _TOO_HARD = getattr(np, "exceptions", np).TooHardError  # NumPy 1.25 moved it
 
 
@@ -166,9 +170,17 @@ class StridedView:
                 "fix the exporter: a buffer of it is NULL",
                 code="null-address",
             )
+        if self.ndim > MAX_NDIM:  # see producer._Interface
+            raise UnsupportedConversionError(
+                "StridedView.numpy()",
+                f"it has {self.ndim} dimensions, and arrays of NumPy {np.__version__} at most {MAX_NDIM}",
+                "reshape it, or squeeze dimensions of size 1",
+                code="too-many-dimensions",
+            )
+        in_range = [stride if -_INT64 <= stride < _INT64 else 0 for stride in self.strides]
         return {
             "shape": self.shape,
-            "strides": self.strides,
+            "strides": tuple(in_range),
             "typestr": self.dtype.storage.str,
             "data": (self.ptr, self.readonly),
             "version": 3,

@@ -9,17 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.arrays import sample
+from helpers.versions import needs_versioned_capsules
 
 import zerocopy as zc
 from zerocopy import registry
 
 TARGETS = [name for name, info in registry.frameworks().items() if info.installed]
 DTYPES = ["?", "i8", "u2", "f4", "c8"]
-KEYWORDS: dict[str, dict[str, Any]] = {
+_KEYWORDS: dict[str, dict[str, Any]] = {
     "legacy": {},
     "versioned": {"max_version": (1, 0)},
     "copied": {"max_version": (1, 0), "copy": True},
 }
+KEYWORDS = [
+    pytest.param(options, id=name, marks=[needs_versioned_capsules] if options else [])
+    for name, options in _KEYWORDS.items()
+]
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"copy": True},
@@ -73,7 +78,7 @@ def calls(to: str) -> dict[str, Callable[[Any], Any]]:
 
 
 @pytest.mark.parametrize("to", TARGETS)
-@pytest.mark.parametrize("keywords", KEYWORDS.values(), ids=KEYWORDS)
+@pytest.mark.parametrize("keywords", KEYWORDS)
 def test_a_conversion_asks_once(to: str, keywords: dict[str, Any]) -> None:
     for name, call in calls(to).items():
         for array in arrays():
@@ -86,7 +91,7 @@ def test_a_conversion_asks_once(to: str, keywords: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("to", TARGETS)
-@pytest.mark.parametrize("keywords", KEYWORDS.values(), ids=KEYWORDS)
+@pytest.mark.parametrize("keywords", KEYWORDS)
 def test_descriptions_consume_nothing(to: str, keywords: dict[str, Any]) -> None:
     for options in OPTIONS:
         if "copy" in keywords and "dtype" in options:

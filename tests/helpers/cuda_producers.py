@@ -10,6 +10,7 @@ import types
 import numpy as np
 
 import zerocopy as zc
+from helpers.versions import numpy_capsule
 from zerocopy.device import CUDA
 from zerocopy.framework import Framework, Source
 from zerocopy.protocols import cuda_array_interface, dlpack
@@ -22,10 +23,7 @@ POINTER = 0x7F00_0000_0000
 
 def capsule_on(array, device=(CUDA, 0), dtype=None, versioned=True):
     """Return NumPy's capsule of host memory, marked as on a device."""
-    try:
-        capsule = array.__dlpack__(max_version=(1, 0)) if versioned else array.__dlpack__()
-    except TypeError:  # NumPy before 2.1 has legacy capsules only
-        capsule = array.__dlpack__()
+    capsule = numpy_capsule(array, max_version=(1, 0)) if versioned else array.__dlpack__()
     if dtype is not None and not dtype.in_numpy:
         dlpack.retype(capsule, dtype)
     tensor, _ = dlpack._tensor(capsule)

@@ -16,7 +16,7 @@ import zerocopy as zc
 from helpers.pasting import pasted
 from helpers.table_cases import KINDS, shaped
 from zerocopy import registry
-from zerocopy.protocols.array_interface import MAX_NDIM
+from zerocopy.strided_view import MAX_NDIM
 
 #: The modules that a pasted fix can name.
 MODULES = (

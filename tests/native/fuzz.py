@@ -28,6 +28,7 @@ from helpers.native_table_cases import Tables  # noqa: E402
 
 from zerocopy.dtype import by_dlpack  # noqa: E402
 from zerocopy.protocols import dlpack  # noqa: E402
+from zerocopy.strided_view import MAX_NDIM  # noqa: E402
 
 CORPUS = Path(__file__).parent / "corpus"
 _FLAGS = (None, False, True)
@@ -164,6 +165,9 @@ class Fuzzer:
         chosen = read.below(9)
         way = chosen if way is None else way
         self.action = read.below(3)
+        if MAX_NDIM < case.ndim <= 64:  # NumPy 1 has no such arrays, and so no expected values
+            assert self._call(self.to_array[None, None], self.struct.capsule(case)) is None
+            return
         try:
             if way < 3:
                 self._array(case, read)

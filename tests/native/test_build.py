@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
+from helpers.versions import needs
 
 pytest.importorskip("hatchling")
 pytest.importorskip("setuptools")
@@ -40,6 +41,7 @@ PyMODINIT_FUNC PyInit__core(void)
 }
 """
 
+numpy_2 = needs("numpy", "2.0", "headers that the core can be compiled with")
 gcc = pytest.mark.skipif(
     sys.platform != "linux" or sys.implementation.name != "cpython" or shutil.which("gcc") is None,
     reason="needs gcc, Linux and CPython",
@@ -90,6 +92,7 @@ def built(tree: Path) -> tuple[str, set[str]]:
 PURE = {"__init__.py", "sources.py"}
 
 
+@numpy_2
 @gcc
 def test_a_compiler_gives_a_wheel_with_the_library_and_without_c_files(tree: Path) -> None:
     (tree / "zerocopy" / "_native" / LIBRARY).write_bytes(b"an old library")
@@ -107,6 +110,7 @@ def _wheel_file(wheel: zipfile.ZipFile) -> str:
     return next(name for name in wheel.namelist() if name.endswith(".dist-info/WHEEL"))
 
 
+@numpy_2
 @gcc
 def test_without_a_compiler_the_wheel_is_pure_and_one_warning_says_so(tree: Path) -> None:
     # An old library in the source tree must not get into the wheel.
@@ -129,6 +133,7 @@ def test_an_error_of_the_compiler_gives_a_pure_wheel(tree: Path) -> None:
     assert built(tree)[0].endswith("-py3-none-any.whl")
 
 
+@numpy_2
 @gcc
 @pytest.mark.parametrize("target", ["wheel", "wheel:editable"])
 def test_native_1_fails_without_a_compiler(tree: Path, target: str) -> None:
@@ -170,6 +175,7 @@ def test_other_platforms_and_interpreters_get_the_pure_wheel(
     assert built(tree)[0].endswith("-py3-none-any.whl")
 
 
+@numpy_2
 @gcc
 def test_an_editable_installation_has_the_library_in_the_source_tree(tree: Path) -> None:
     done = build(tree, "wheel:editable", ZEROCOPY_NATIVE="1")
@@ -198,6 +204,7 @@ def test_an_old_library_does_not_outlive_a_new_editable_installation(
     assert other.exists()
 
 
+@numpy_2
 @gcc
 def test_the_core_is_compiled_in_place_without_hatchling(tree: Path) -> None:
     blocked = "import sys; sys.modules['hatchling'] = None; import runpy; "

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.native_core import exported, require_core
+from helpers.versions import numpy_capsule
 
 import zerocopy as zc
 from zerocopy._engine.convert import convert_slowly
@@ -29,7 +30,7 @@ class Producer:
 
     def __dlpack__(self, **options: Any) -> Any:
         self.calls += 1
-        return self.source.__dlpack__(**options)
+        return numpy_capsule(self.source, **options)
 
     def __dlpack_device__(self) -> Any:
         return self.device

@@ -34,7 +34,7 @@ NAMES = (
 def exporter(array):
     from zerocopy._frameworks.pyarrow.fast_path import native_exporter
 
-    return native_exporter(type(array))
+    return native_exporter(pa, type(array))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,6 +10,7 @@ import pytest
 from helpers.interruptions import raise_by_signal
 from helpers.native_core import aligned_empty, core, exported, keep_capsule, memory_route, require_core
 from helpers.native_programs import check
+from helpers.versions import numpy_capsule
 
 require_core()
 
@@ -198,7 +199,7 @@ def test_counts_start_again_in_a_forked_child() -> None:
 def test_bytes_of_a_capsule(shape: tuple[int, ...], dtype: str) -> None:
     array = np.zeros(shape, dtype)
     assert core.capsule_bytes(array.__dlpack__()) == array.nbytes
-    assert core.capsule_bytes(array.__dlpack__(max_version=(1, 0))) == array.nbytes
+    assert core.capsule_bytes(numpy_capsule(array, max_version=(1, 0))) == array.nbytes
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -13,7 +13,7 @@ from helpers.native_core import REFUSED, consume, core, exported, keep_capsule, 
 from numpy.lib.stride_tricks import as_strided
 
 from zerocopy.protocols import dlpack
-from zerocopy.protocols.array_interface import MAX_NDIM
+from zerocopy.strided_view import MAX_NDIM
 
 require_core()
 torch = pytest.importorskip("torch")

@@ -14,7 +14,7 @@ from zerocopy.device import CUDA, HOST, Device
 from zerocopy.dtype import by_name
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.exporter_errors import _ADDRESSES as ADDRESSES, MAX_NDIM
-from zerocopy.strided_view import StridedView
+from zerocopy.strided_view import MAX_NDIM as ARRAY_MAX_NDIM, StridedView
 
 INT32_MAX, INT64_MAX, INT64_MIN = 2**31 - 1, 2**63 - 1, -(2**63)
 
@@ -157,6 +157,19 @@ def test_view_at_address_0_with_elements_is_not_read() -> None:
         assert caught.value.code == "null-address"
     empty = StridedView(0, (0, 3), (12, 4), by_name("float32"), HOST, True, None)
     assert empty.numpy().shape == (0, 3)
+
+
+def test_views_that_no_array_of_numpy_has_are_refused_or_have_other_strides() -> None:
+    memory, dtype = np.arange(2.0, dtype="f4"), by_name("float32")
+    many = (1,) * (ARRAY_MAX_NDIM + 1)
+    deep = StridedView(memory.ctypes.data, many, (4,) * len(many), dtype, HOST, True, memory)
+    for read in (deep.numpy, lambda: np.asarray(deep)):
+        with pytest.raises(zc.UnsupportedConversionError) as caught:
+            read()
+        assert caught.value.code == "too-many-dimensions"
+    # A stride over one element may be any number.
+    wide = StridedView(memory.ctypes.data, (1, 2), (4 * INT64_MAX, 4), dtype, HOST, True, memory)
+    assert wide.numpy().tolist() == [[0, 1]]
 
 
 def test_view_of_device_memory_at_address_0_has_no_array_interface() -> None:

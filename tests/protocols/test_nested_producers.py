@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.versions import numpy_capsule
 
 import zerocopy as zc
 from zerocopy.protocols.exporter_errors import MAX_NESTING
@@ -24,8 +25,9 @@ def _arrow(inner: Any) -> Any:
 
 #: How each protocol method makes its result from another producer.
 METHODS: dict[str, Any] = {
-    "__dlpack__": lambda inner, options: zc.convert(inner, "numpy").__dlpack__(
-        **{name: value for name, value in options.items() if name != "dl_device"}
+    "__dlpack__": lambda inner, options: numpy_capsule(
+        zc.convert(inner, "numpy"),
+        **{name: value for name, value in options.items() if name != "dl_device"},
     ),
     "__array__": lambda inner, options: zc.convert(inner, "numpy"),
     "__array_interface__": _interface,

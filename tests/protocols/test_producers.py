@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.arrays import aligned, bits, sample
 from helpers.frameworks import HOST
+from helpers.versions import VERSIONED_CAPSULES, needs, needs_versioned_capsules
 
 import zerocopy as zc
 from zerocopy.describe import describe_array
@@ -17,8 +18,6 @@ from zerocopy.device import CPU, CUDA, Device
 from zerocopy.dtype import SUBBYTE_NAMES, by_name
 from zerocopy.protocols import array_interface, dlpack
 from zerocopy.strided_view import StridedView
-
-NEW_NUMPY = tuple(int(n) for n in np.__version__.split(".")[:2]) >= (2, 1)
 
 
 class Legacy:
@@ -67,7 +66,7 @@ def producers() -> dict[str, object]:
         "memoryview cast": memoryview(raw).cast("f"),
         "view": zc.view(x),
     }
-    if NEW_NUMPY:
+    if VERSIONED_CAPSULES:
         by_protocol["versioned dlpack"] = Versioned(x)
     try:
         import pyarrow as pa
@@ -131,7 +130,7 @@ def test_tvm_ffi_tensors_are_aliased() -> None:
         assert zc.shares_memory(x, result)
 
 
-@pytest.mark.skipif(not NEW_NUMPY, reason="NumPy exports versioned capsules from 2.1 on")
+@needs_versioned_capsules
 def test_dlpack_version_is_negotiated() -> None:
     x = sample("f4")
     new, old = Versioned(x), Legacy(x)
@@ -142,7 +141,7 @@ def test_dlpack_version_is_negotiated() -> None:
     assert old.asked == [None]
 
 
-@pytest.mark.skipif(not NEW_NUMPY, reason="NumPy exports versioned capsules from 2.1 on")
+@needs_versioned_capsules
 def test_read_only_flag_is_respected() -> None:
     x = sample("f4")
     assert not dlpack.read(dlpack.request(Versioned(x))).readonly
@@ -155,7 +154,7 @@ def test_read_only_flag_is_respected() -> None:
         assert "change the source" in zc.explain(Versioned(x), "torch").warnings[0]
 
 
-@pytest.mark.skipif(not NEW_NUMPY, reason="NumPy exports versioned capsules from 2.1 on")
+@needs_versioned_capsules
 def test_capsule_with_the_copied_flag_is_not_an_alias() -> None:
     class Copies(Versioned):
         def __dlpack__(self, *, copy=None, **options):
@@ -303,9 +302,8 @@ def test_the_exporters_own_exception_is_chained() -> None:
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
+@needs_versioned_capsules
 def test_newer_major_versions_are_not_read() -> None:
-    if not NEW_NUMPY:
-        pytest.skip("NumPy exports versioned capsules from 2.1 on")
     capsule = sample("f4").__dlpack__(max_version=(1, 0))
     pointer = dlpack._get_pointer(capsule, dlpack.VERSIONED)
     dlpack.DLManagedTensorVersioned.from_address(pointer).major = 2
@@ -362,9 +360,7 @@ def test_capsule_is_refused() -> None:
     assert "the array that exported it" in caught.value.remedy
 
 
-@pytest.mark.skipif(
-    not hasattr(np, "dtypes") or not hasattr(np.dtypes, "StringDType"), reason="NumPy 2 has it"
-)
+@needs("numpy", "2.0", "StringDType")
 def test_strings_of_variable_width_are_refused() -> None:
     others = [name for name in HOST if name not in ("numpy", "pyarrow")]  # pyarrow takes text
     other = others[0] if others else pytest.skip("needs a framework besides NumPy and pyarrow")

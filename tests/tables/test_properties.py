@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from helpers.table_cases import TABLES, pa, rows
+from helpers.versions import has
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import zerocopy as zc
@@ -23,10 +24,12 @@ QUIET = settings(
 )
 
 # With a zone, because pyarrow's strategies skip timestamps without one; they also reject every decimal.
+# Those of pyarrow 24 take a fixed offset for a name, and fail.
+_ZONES = ["UTC", "Europe/Paris", *(["+05:45"] if has("pyarrow", "26") else [])]
 _ZONED = st.builds(
     pa.timestamp,
     unit=st.sampled_from(["s", "ms", "us", "ns"]),
-    tz=st.sampled_from(["UTC", "Europe/Paris", "+05:45"]),
+    tz=st.sampled_from(_ZONES),
 )
 _LEAVES = st.one_of(
     past.bool_type,

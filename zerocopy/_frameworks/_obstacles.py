@@ -10,8 +10,7 @@ from zerocopy.dtype import SUBBYTE_NAMES, DType, to_numpy
 from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_driver
-from zerocopy.protocols.array_interface import MAX_NDIM
-from zerocopy.strided_view import StridedView
+from zerocopy.strided_view import MAX_NDIM, StridedView
 from zerocopy.tables.labels import duplicates, listed
 
 if TYPE_CHECKING:

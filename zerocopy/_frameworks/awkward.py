@@ -12,9 +12,9 @@ from zerocopy.device import Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
-from zerocopy.protocols.array_interface import MAX_NDIM, aligned_copy, host_view
+from zerocopy.protocols.array_interface import aligned_copy, host_view
 from zerocopy.source import Array, Source
-from zerocopy.strided_view import StridedView
+from zerocopy.strided_view import MAX_NDIM, StridedView
 
 _RAGGED = Reason(
     "it is ragged",

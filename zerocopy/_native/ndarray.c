@@ -47,7 +47,8 @@ import_ndarray(Memory *memory)
         return array;
     }
     PyArray_Descr *descr = dtype_to_numpy(memory->dtype);
-    if (UNLIKELY(descr == NULL || memory->ndim > NPY_MAXDIMS)) {
+    int max_ndim = PyArray_RUNTIME_VERSION >= NPY_2_0_API_VERSION ? NPY_MAXDIMS : 32;
+    if (UNLIKELY(descr == NULL || memory->ndim > max_ndim)) {
         memory_release(memory);
         return NULL;
     }

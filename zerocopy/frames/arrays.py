@@ -20,8 +20,9 @@ from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name, from_numpy, to_numpy
 from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.frames.header import ARRAY, Reader, invalid, start, text
-from zerocopy.protocols.array_interface import MAX_NDIM, aligned_copy, host_view
+from zerocopy.protocols.array_interface import aligned_copy, host_view
 from zerocopy.source import Array
+from zerocopy.strided_view import MAX_NDIM
 
 _NO_BYTES = np.empty(0, np.uint8)
 _ROW_MAJOR = b""

@@ -224,7 +224,8 @@ def _write_seen(origin: str, source: Any, result: Any) -> bool | None:
     """Return whether a write to the source changes the result; None if writing is not safe.
 
     It is safe if the source's framework has mutable arrays and this one is writable. NumPy's own
-    ``from_dlpack`` reads both objects, so that this does not depend on zerocopy.
+    ``from_dlpack`` reads both objects, so that this does not depend on zerocopy. Before 2.1 its results are
+    always read-only.
     """
     if not registry.by_name(origin).mutable:
         return None

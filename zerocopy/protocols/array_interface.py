@@ -15,9 +15,6 @@ from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 
 ALIGNMENT = 64  # bytes: required by JAX and TensorFlow, recommended by Arrow
-#: Most dimensions of an ndarray (NPY_MAXDIMS).
-MAX_NDIM = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0b1" else 32
-
 
 _base = np.ndarray.base.__get__  # type: ignore[attr-defined]  # a subclass may override the attribute
 

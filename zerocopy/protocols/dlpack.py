@@ -30,6 +30,7 @@ MAX_VERSION = (1, 2)
 #: Before 1.24, the deleter of NumPy's capsules does not take the GIL, so it must not run in a
 #: consumer's own threads (numpy/numpy#22507).
 NUMPY_DELETER_IS_SAFE = np.lib.NumpyVersion(np.__version__) >= "1.24.0"
+_NUMPY_TAKES_VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 Capsule = Any  #: ``PyCapsule``, for which typeshed has no public name
 
@@ -333,6 +334,10 @@ def as_ndarray(capsule: Capsule, view: StridedView) -> Array:
 
     NumPy runs the capsule's deleter when the last ndarray over its memory is freed.
     """
+    if not _NUMPY_TAKES_VERSIONED and name_of(capsule) == VERSIONED:
+        return (
+            view.numpy()
+        )  # not consumed: the destructor of the capsule, which the view keeps, frees the memory
     storage = view.dtype.storage
     if view.dtype.name == "bool":
         storage = np.dtype(np.uint8)

@@ -24,10 +24,7 @@ from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface, array_method, cuda_array_interface, cuda_driver, dlpack
 from zerocopy.protocols.exporter_errors import calling, check_layout, is_error
 from zerocopy.source import Array, Source, type_name
-from zerocopy.strided_view import StridedView
-
-# NumPy imports versioned capsules from 2.1 on, and passes no stream for host memory.
-_MAX_VERSION = dlpack.MAX_VERSION if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
+from zerocopy.strided_view import MAX_NDIM, StridedView
 
 _COPIES = Reason("the exporter returns a copy", "export a view from the producer", code="exporter-copies")
 _BOOLEANS = {
@@ -87,7 +84,7 @@ def compiled_exporter(obj: Any) -> Any:
     if core is None or hasattr(cls, "__zerocopy_open__"):
         return None
     if hasattr(cls, "__dlpack__"):
-        return core.ProducerExporter(_exchange_api(cls), _MAX_VERSION)
+        return core.ProducerExporter(_exchange_api(cls), dlpack.MAX_VERSION)
     # Statically: a property may convert another producer.
     on_device, on_host = (getattr_static(obj, name, None) is not None for name in _INTERFACES)
     if on_device or any(hasattr(cls, name) for name in _METHODS):
@@ -199,6 +196,10 @@ class _Interface:
     """A producer of an interface that was read once; it keeps the object alive, as its base."""
 
     def __init__(self, interface: Any, owner: Any) -> None:
+        shape = interface.get("shape") if type(interface) is dict else None
+        if type(shape) is tuple and len(shape) > MAX_NDIM:
+            # NumPy before 2.2.4 writes the extents past the end of an array on its stack (numpy/numpy#27949).
+            raise ValueError(f"number of dimensions must be within [0, {MAX_NDIM}], got {len(shape)}")
         self.__array_interface__, self.owner = interface, owner
 
 
@@ -230,7 +231,8 @@ def _of_interface(obj: Any, interface: Any) -> Array:
     """Return the array of an interface; raise if it leaves its buffer."""
     data = interface.get("data") if type(interface) is dict else ()
     # Without "data" the memory is the object's own buffer, which NumPy requests.
-    owner = obj if data is None else _Interface(interface, obj)
+    checked = _Interface(interface, obj)
+    owner = obj if data is None else checked
     return _within_buffer(obj, data, np.asarray(owner))
 
 
@@ -357,7 +359,7 @@ def _dlpack(obj: Any) -> Source:
         view = _whole_bytes(dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj, device))
         return Source(type_name(obj), view, _not_on_host, "dlpack", obj=obj, producer=obj)
     if capsule is None:
-        capsule = dlpack.request(obj, max_version=_MAX_VERSION)
+        capsule = dlpack.request(obj)
     else:
         dlpack.name_of(capsule, obj)  # `request` checks it too
     view = _whole_bytes(dlpack.read(capsule, obj, device))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from helpers.hostile.case import Built, memory
+from zerocopy.strided_view import MAX_NDIM
 
 _NUMPY = ["f4", "f8", "f2", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?", "c8", "c16"]
 _ML = [
@@ -89,7 +90,7 @@ def _odd_view(rng: Random, x: np.ndarray) -> np.ndarray:
         shape = (1, *x.shape)
         x = np.lib.stride_tricks.as_strided(x, shape, (rng.choice([0, -8, 2**40, 7, -(2**62)]), *x.strides))
     elif way < 0.35:
-        x = x.reshape((1,) * (rng.choice([8, 32, 64]) - x.ndim) + x.shape)
+        x = x.reshape((1,) * (rng.choice([8, 32, MAX_NDIM]) - x.ndim) + x.shape)
     if rng.random() < 0.2:
         x = x.view()
         x.flags.writeable = False

@@ -22,10 +22,10 @@ from zerocopy.dtype import COMPLEX, NATIVE_NAMES, SUBBYTE_NAMES, DType, from_num
 from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_driver, dlpack
-from zerocopy.protocols.array_interface import ALIGNMENT, MAX_NDIM, misalignment, writable_alias
+from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
-from zerocopy.strided_view import StridedView, contiguous_strides
+from zerocopy.strided_view import MAX_NDIM, StridedView, contiguous_strides
 
 _DEVICE_ALIGNMENT = 16  # kEntryParameterAlignBytes, xla/service/gpu
 _FOREIGN = (

@@ -22,9 +22,10 @@ from zerocopy.dtype import REAL_NAMES
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import refuse_ndim
 from zerocopy.protocols import arrow_c
-from zerocopy.protocols.array_interface import MAX_NDIM, address, aligned_copy
+from zerocopy.protocols.array_interface import address, aligned_copy
 from zerocopy.protocols.arrow_schema import NUMBERS, Field
 from zerocopy.source import Source
+from zerocopy.strided_view import MAX_NDIM
 from zerocopy.tables import memory, on_device
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, RefusedColumn

@@ -33,9 +33,9 @@ from zerocopy.device import HOST, Device
 from zerocopy.dtype import REAL_NAMES, DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import identity, refuse_dtype
-from zerocopy.protocols.array_interface import MAX_NDIM, address, host_view, tidy_strides
+from zerocopy.protocols.array_interface import address, host_view, tidy_strides
 from zerocopy.source import Array, Source
-from zerocopy.strided_view import StridedView
+from zerocopy.strided_view import MAX_NDIM, StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
@@ -144,16 +144,18 @@ class PyArrow(ArrowExchange):
         if cls is pa.ChunkedArray or cls.__name__ in LISTS:
             return {"native_lists": lists_exporter(pa, cls)}
         # Each type has a class. These hold numbers, and their exporter refuses nulls.
-        if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES} or not marks_immutable(pa):
+        if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES}:
             return {}
+        readonly = without_nulls(np.from_dlpack)
+        forms = {"readonly": readonly, "ndarray": readonly, "native": native_exporter(pa, cls)}
+        if not marks_immutable(pa):  # pyarrow 24
+            return forms
 
         def versioned(array: Any) -> Any:
             # Without max_version pyarrow warns, which takes a microsecond.
             return array.__dlpack__(max_version=(1, 0))
 
-        readonly = without_nulls(np.from_dlpack)
-        forms = {"versioned": versioned, "readonly": readonly, "ndarray": readonly}
-        return forms | {"native": native_exporter(cls)}
+        return {"versioned": versioned} | forms
 
     def parse_dtype(self, spec: Any) -> DType | None:
         name = _ARROW_NAMES.get(str(spec))
@@ -299,8 +301,11 @@ class PyArrow(ArrowExchange):
         pa = self.module()
         if self.form == "Table":
             return {"arrow": identity}
-        if self.form is not None or not hasattr(pa.Array, "from_dlpack"):
+        if self.form is not None:
             return {}
+        forms: dict[str, Any] = {"arrow": identity, "native": native_importer(pa, _NUMBERS)}
+        if not hasattr(pa.Array, "from_dlpack"):  # pyarrow 24
+            return forms
         flat, tensor = pa.Array.from_dlpack, pa.Tensor.from_dlpack
 
         refused = pa.ArrowInvalid
@@ -315,7 +320,7 @@ class PyArrow(ArrowExchange):
                     raise
                 return tensor(array)
 
-        return {"ndarray": ndarray, "arrow": identity, "native": native_importer(pa, _NUMBERS)}
+        return {"ndarray": ndarray} | forms
 
 
 # The classes of numeric arrays.

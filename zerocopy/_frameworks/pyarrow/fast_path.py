@@ -25,12 +25,13 @@ def without_nulls(from_dlpack: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return export
 
 
-def native_exporter(cls: type) -> Any:
+def native_exporter(pa: Any, cls: type) -> Any:
     """Return the compiled exporter of a class of numeric arrays; None without the compiled core."""
     if core is None:
         return None
     # pyarrow's exporter refuses nulls. It warns if max_version is missing, which takes a microsecond.
-    return core.CapsuleExporter(cls.__dlpack__, keywords={"max_version": (1, 0)}, readonly=True)  # type: ignore[attr-defined]
+    keywords = {"max_version": (1, 0)} if marks_immutable(pa) else {}
+    return core.CapsuleExporter(cls.__dlpack__, keywords=keywords, readonly=True)  # type: ignore[attr-defined]
 
 
 def native_importer(pa: Any, names: Iterable[str]) -> Any:

@@ -39,7 +39,7 @@ class SciPy(Framework):
     kind = "compound"
     root_modules = ("scipy",)
     distribution = "scipy"
-    min_version = "1.13"  # the first with coo_array.coords
+    min_version = "1.15"  # the first whose arrays have any number of dimensions
     actions: Mapping[str, Fix] = {
         "cast": Fix("{x}.astype('{type}')"),
         "canonical": Fix("{x}.tocoo().tocsr()"),

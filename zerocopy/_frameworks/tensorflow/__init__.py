@@ -15,9 +15,9 @@ from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_driver, dlpack
-from zerocopy.protocols.array_interface import ALIGNMENT, MAX_NDIM, address, aligned_copy, writable_alias
+from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy, writable_alias
 from zerocopy.source import Array, Source
-from zerocopy.strided_view import StridedView
+from zerocopy.strided_view import MAX_NDIM, StridedView
 
 # TensorFlow has these dtypes without DLPack support: as a target it copies, as a source NumPy
 # aliases them.

@@ -18,9 +18,9 @@ from zerocopy._frameworks.xarray.tables import held
 from zerocopy.dtype import to_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import refuse_ndim
-from zerocopy.protocols.array_interface import MAX_NDIM
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
+from zerocopy.strided_view import MAX_NDIM
 from zerocopy.tables import on_device
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
