@@ -141,10 +141,10 @@ KINDS = tuple(_kinds())
 
 def content(result: Any) -> Any:
     """Return what must be equal: types, labels and values; NaN counts as null, as in pandas."""
-    kind = type(result)
+    kind = type(result), str(getattr(result, "dtypes", ""))  # pandas' and polars' types of columns
     if isinstance(result, dict):
         return {str(name): content(value) for name, value in result.items()}
-    if kind.__module__.partition(".")[0] not in (*TABLES, "_duckdb"):
+    if type(result).__module__.partition(".")[0] not in (*TABLES, "_duckdb"):
         return kind, np.asarray(result)
     name = getattr(result, "name", None)
     arrow = zc.convert(result, "pyarrow", copy=None)

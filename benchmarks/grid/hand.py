@@ -113,7 +113,7 @@ TO_NUMPY = {
     "pandas": ("{x}.to_numpy()", "np.asarray({x})", "{x}.array.to_numpy()"),
     "polars": ("{x}.to_numpy()", "np.asarray({x})", "{x}.to_numpy(allow_copy=False)"),
     "pyarrow": ("{x}.to_numpy()", "np.from_dlpack({x})", "{x}.to_numpy(zero_copy_only=False)"),
-    "nanoarrow": ("np.asarray({x}.buffer(1))", "np.asarray({x})", "pa.array({x}).to_numpy()"),
+    "nanoarrow": ("np.asarray({x})", "pa.array({x}).to_numpy()", "np.from_dlpack(pa.array({x}))"),
     "numpy": ("{x}",),
     "torch": ("{x}.numpy()", "np.asarray({x})", "np.from_dlpack({x})"),
     "jax": ("np.asarray({x})", "np.from_dlpack({x})", "jax.device_get({x})"),
@@ -173,7 +173,7 @@ TO_MATRIX = {
     ),
     "nanoarrow": (
         "np.column_stack([c.to_numpy() for c in pa.record_batch({x}).columns])",
-        "np.array([np.asarray(c.buffer(1)) for c in {x}.iter_children()]).T",
+        "np.array([np.asarray(c) for c in {x}.iter_children()]).T",
         "pa.table({x}).to_pandas().to_numpy()",
     ),
 }

@@ -78,7 +78,7 @@ def effective_options(parts: Parts, options: dict[str, Any]) -> dict[str, Any]:
         options = {name: value for name, value in options.items() if name != "lists"}
     if layout in (None, "records") or target.tables or (parts.owned and target.has_records):
         return options
-    if parts.native_table is not None or parts.exporters.keys() & {"columns", "handle"}:
+    if parts.native_table is not None or parts.exporters.keys() & {"columns", "handle", "hub"}:
         return options
     return {name: value for name, value in options.items() if name != "layout"}
 

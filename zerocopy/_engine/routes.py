@@ -227,6 +227,8 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
         return identity
     if "handle" in parts.exporters:
         return None if options else _opening_route(parts, to)
+    if "hub" in parts.exporters and options.keys() <= {"layout", "columns"} and recording.counters is None:
+        return _hub_route(parts, to, options)
     if "columns" in parts.exporters and target.kind == "tensor":
         return _columns_route(parts, to, options)
     between_tables = target.tables and source is not None and source.tables
@@ -294,6 +296,20 @@ def _opening_route(parts: Parts, to: Any) -> Route:
 
     active = recording.counters
     return open_and_convert if active is None else recording.measured_opening(active, open_and_convert)
+
+
+def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
+    """Return the route of an object that exports one of the hub's objects, which has a route to each target.
+
+    Recorded calls have none: the exporter may copy.
+    """
+    exporter, routes = parts.exporters["hub"], routes_of(to, options)
+
+    def route(obj: Any) -> Any:
+        exported = exporter(obj)
+        return (routes.get(type(exported)) or _kept_route(exported, to, options))(exported)
+
+    return route
 
 
 def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:

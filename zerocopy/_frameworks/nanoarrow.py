@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._native import core
 from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
@@ -123,6 +124,22 @@ class Nanoarrow(Framework):
             return replace(table, name=name, obj=None)
 
         return unread_table(obj, name, field, read)
+
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        if core is None or cls is not self.module().Array:
+            return {}
+        pa, kind_of = hub().module(), core.plain_schema
+        array, batch, whole = pa.array, pa.record_batch, pa.Table.from_batches
+
+        def exported(obj: Any) -> Any:
+            kind = kind_of(obj.schema.__arrow_c_schema__())
+            if not kind or obj.n_chunks != 1:
+                raise ValueError("other types, or several chunks: the slow path decides")
+            result = array(obj) if kind == 1 else whole([batch(obj)])
+            result.validate()
+            return result
+
+        return {"hub": exported}
 
     # -- target ---------------------------------------------------------------
 

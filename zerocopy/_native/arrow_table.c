@@ -353,8 +353,47 @@ arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column)
     return (PyObject *)owner;
 }
 
+/* ---- types ---- */
+
+/* Whether a type is numbers, booleans, or text with offsets: no dictionary, and no extension type. */
+static bool
+is_plain(const struct ArrowSchema *schema)
+{
+    return schema != NULL && schema->format != NULL && schema->format[0] != 0 && schema->format[1] == 0 &&
+           strchr("bcCsSiIlLfguU", schema->format[0]) != NULL && schema->dictionary == NULL &&
+           schema->metadata == NULL;
+}
+
+/* plain_schema(capsule): 1 for a type of plain values, 2 for a struct of such types, 0 for other types. Consumers that
+   take no others ask before they export data: nanoarrow aborts the process for some types. */
+static PyObject *
+plain_schema(PyObject *module, PyObject *capsule)
+{
+    const struct ArrowSchema *schema = PyCapsule_GetPointer(capsule, "arrow_schema");
+    if (schema == NULL) {
+        return NULL;
+    }
+    if (schema->release == NULL || schema->format == NULL || strcmp(schema->format, "+s") != 0) {
+        return PyLong_FromLong(schema->release != NULL && is_plain(schema));
+    }
+    bool fits = schema->n_children > 0 && schema->children != NULL && schema->dictionary == NULL;
+    for (int64_t i = 0; fits && i < schema->n_children; i++) {
+        fits = is_plain(schema->children[i]);
+    }
+    return PyLong_FromLong(fits ? 2 : 0);
+}
+
+static PyMethodDef methods[] = {
+    {"plain_schema", plain_schema, METH_O,
+     "plain_schema(capsule): 1 for a type of plain values, 2 for a struct of them, 0 for others."},
+    {NULL, NULL, 0, NULL},
+};
+
 int
 add_arrow_tables(PyObject *module)
 {
+    if (PyModule_AddFunctions(module, methods) < 0) {
+        return -1;
+    }
     return PyModule_AddType(module, &TableExporterType) < 0 ? -1 : PyModule_AddType(module, &ArrowOwnerType);
 }

@@ -38,7 +38,7 @@ from zerocopy.tables.result import Masked
 from zerocopy.tables.summary import combine_errors
 
 #: The largest gap, in bytes, between columns of one array that is not worth a copy.
-_PAGE = 4096
+MOST_GAP = 4096
 _COLUMNS = Fix(options={"layout": "columns"}, effect="gives each column on its own")
 _SEPARATE = Reason("the columns are in separate memory", code="separate-memory", fixes=[_COLUMNS])
 #: Elements, and at least rows, that are cast at a time.
@@ -214,7 +214,7 @@ def _strides(views: list[StridedView]) -> tuple[int, int] | None:
     if not steps:
         return stride, size if stride != size else rows * size
     (step,) = steps
-    by_column = stride == size and 0 <= step - rows * size < _PAGE
+    by_column = stride == size and 0 <= step - rows * size < MOST_GAP
     # Row-major: all columns lie within the row stride of one 2-D array, so the gaps belong to that array.
     by_row = size <= step and (len(views) - 1) * step + size <= stride
     whole = replace(views[0], shape=(rows, len(views)), strides=(stride, step))

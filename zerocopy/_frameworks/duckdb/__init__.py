@@ -7,13 +7,13 @@ time that a query on the relation runs, and keeps that memory alive.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from zerocopy._frameworks.duckdb.types import LACKING, NUMBERS, changed, changes, field_of, field_type
+from zerocopy._frameworks.duckdb.types import LACKING, NUMBERS, PLAIN, changed, changes, field_of, field_type
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
@@ -115,11 +115,37 @@ class DuckDB(Framework):
             column.reasons = (COPIES,)
         return replace(table, name=name, obj=None)
 
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        if cls is not self.module().DuckDBPyRelation:
+            return {}
+
+        def result(relation: Any) -> Any:
+            # Types whose values need no check, so that a query does not run twice.
+            if any(kind.id not in PLAIN for kind in relation.types):
+                raise ValueError("types that need a check: the slow path decides")
+            table = relation.to_arrow_table()
+            return table if table.num_columns and table[0].num_chunks == 1 else table.combine_chunks()
+
+        return {"hub": result}
+
     def parse_dtype(self, spec: Any) -> DType | None:
         name = NUMBERS.get(str(spec).lower())
         return None if name is None else by_name(name)
 
     # -- target ---------------------------------------------------------------
+
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        duckdb, last = self.module(), None
+
+        def table(arrow: Any) -> Any:
+            nonlocal last
+            schema = arrow.schema
+            if last is None or not schema.equals(last):
+                check_names(schema.names)
+                last = schema
+            return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
+
+        return {"arrow": table}
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()  # refuses types that Arrow lacks
@@ -316,9 +342,13 @@ def _check_names(table: Table) -> None:
     if not table.columns:
         why = "it has no columns, and a table of DuckDB has at least one"
         raise UnsupportedConversionError("", why, code="no-columns")
+    check_names(table.labels, table.single)
+
+
+def check_names(labels: Iterable[Any], single: bool = False) -> None:
     seen: dict[bytes, str] = {}
-    for label in map(str, table.labels):
-        if (not label and not table.single) or "\0" in label:
+    for label in map(str, labels):
+        if (not label and not single) or "\0" in label:
             why = f"a column is called {label!r}, which DuckDB would change"
             raise UnsupportedConversionError("", why, "rename it", code="column-name")
         same = label.encode(errors="surrogatepass").lower()  # bytes: ASCII letters only, as in DuckDB

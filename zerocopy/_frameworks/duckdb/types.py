@@ -29,6 +29,8 @@ _INTEGERS = ("tinyint", "smallint", "integer", "bigint")
 #: The standard names of DuckDB's types that ``dtype=`` takes.
 NUMBERS = {"boolean": "bool", "float": "float32", "double": "float64"}
 NUMBERS |= {f"{u}{n}": f"{u}int{8 << i}" for u in ("", "u") for i, n in enumerate(_INTEGERS)}
+#: Types whose values DuckDB exports correctly, all of them.
+PLAIN = frozenset((*NUMBERS, "varchar"))
 _EXTENSIONS = {"bignum": "arrow.opaque", "geometry": "geoarrow.wkb", "variant": "arrow.parquet.variant"}
 
 #: Types that DuckDB exports as another type without an error: why, and an explicit cast.

@@ -26,6 +26,7 @@ from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, RefusedColumn, Table
 from zerocopy.tables.hub import hub
+from zerocopy.tables.matrix import MOST_GAP
 from zerocopy.tables.object_column import ObjectColumn
 from zerocopy.tables.tensor_column import Marks, PaddedColumn, TensorColumn, field_of
 
@@ -95,6 +96,8 @@ def matrix(frame: Any) -> Array:
     (length, step), (_, distance) = sorted(zip(array.shape, array.strides, strict=True), key=lambda x: x[1])
     if step < array.itemsize or distance < step * (length - 1) + array.itemsize:
         raise ValueError("reversed, or elements that share memory: use the slow path")
+    if step == array.strides[0] and not (step == array.itemsize and distance - step * length < MOST_GAP):
+        raise ValueError("some rows of a larger frame: the plan copies them")
     array.flags.writeable = False  # a view of pandas' memory: see `plain`
     return array
 

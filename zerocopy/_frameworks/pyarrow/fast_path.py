@@ -127,12 +127,13 @@ def one_chunk_each(table: Any) -> list[tuple[str, Any]]:
 
 
 def plain_table(pa: Any, names: Iterable[str]) -> Callable[[Any], Any]:
-    """Return a function that returns a numeric table of one chunk per column, and raises for others.
+    """Return a function that returns a table of plain columns in one chunk, and raises for others.
 
-    It keeps the last schema that it accepted, and `to_batches` counts the chunks without an object for each
-    column: ten columns take 1 us instead of 17.
+    Plain are numbers, booleans and text. The function keeps the last accepted schema, and `to_batches` counts
+    the chunks without an object for each column: ten columns take 1 us instead of 17.
     """
-    numbers = frozenset(getattr(pa, name)() for name in names if name != "float16")
+    numbers = {getattr(pa, name)() for name in names if name != "float16"}
+    plain_types = frozenset((*numbers, pa.bool_(), pa.string(), pa.large_string()))
     last = None
 
     def plain(table: Any) -> Any:
@@ -142,10 +143,10 @@ def plain_table(pa: Any, names: Iterable[str]) -> Callable[[Any], Any]:
             raise ValueError("metadata: the slow path decides")
         if last is None or not schema.equals(last):
             names = schema.names
-            if "" in names or len({*names}) != len(names) or not names:
+            if "" in names or len({*names}) != len(names) or not names or "\0" in "".join(names):
                 raise ValueError("names that need a check")
-            if not numbers.issuperset(schema.types):
-                raise ValueError("not numeric")
+            if not plain_types.issuperset(schema.types):
+                raise ValueError("other types: the slow path decides")
             last = schema
         if len(table.to_batches()) != 1:
             raise ValueError("no rows, or several chunks")
