@@ -140,7 +140,7 @@ def describe_array(obj: Any) -> Source:
     if type(obj) in (list, tuple):
         from zerocopy.protocols import python_numbers
 
-        if python_numbers.is_array(obj):
+        if not obj or python_numbers.is_array(obj):
             return python_numbers.describe(obj)
     framework = registry.by_type(type(obj))
     if framework is not None:
@@ -225,6 +225,10 @@ def _column(value: Any) -> Column | None:
         )
     if python_numbers.is_array(value):
         return TensorColumn(python_numbers.describe_column(value))
+    if python_numbers.is_text(value):
+        import numpy as np
+
+        value = np.array(value, object)
     if isinstance(value, (dict, list, tuple)):
         # NumPy refuses items of different lengths; Arrow refuses arrays of the other byte order, for example.
         make = "pyarrow.array" if _differ_in_length(value) else "numpy.asarray"

@@ -137,19 +137,23 @@ class Plan(_Deferred):
         return printable(f"<zerocopy.Plan: {self.source} -> {self.target}: {self._verdict()}>")
 
     def __str__(self) -> str:
+        return printable(self._text("x"), "\n")
+
+    def _text(self, place: str) -> str:
+        """Return the plan as text; `place` is an expression for the object."""
         lines = [f"{self.source} -> {self.target}: {self._verdict()}"]
         if len(self.steps) > 1 or not (self.zero_copy or self.kept):
             lines += [f"  {i}. {step}" for i, step in enumerate(self.steps, 1)]
         for reason in self.reasons:
             lines.append(f"  why: {reason.why}")
-            if reason.remedy:
-                lines.append(f"  fix: {reason.remedy}")
+            if remedy := reason.remedy_at(place):
+                lines.append(f"  fix: {remedy}")
         lines += [f"  warning: {warning}" for warning in self.warnings]
-        for paths, text in _alike(self.leaves):
+        for paths, text in _alike(self.leaves, place):
             more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
             first, *rest = text.splitlines()
             lines += [f"  {paths[0]}{more}: {first}", *[f"  {line}" for line in rest]]
-        return printable("\n".join(lines), "\n")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         """Return tables for notebooks: the conversion and, for a container or table, its leaves."""
@@ -163,21 +167,21 @@ class Plan(_Deferred):
                     path,
                     leaf.source,
                     leaf._verdict(),
-                    "\n".join(f"{name}: {text}" for name, text in leaf._rows()),
+                    "\n".join(f"{name}: {text}" for name, text in leaf._rows(_item("x", path))),
                 )
                 for path, leaf in self.leaves.items()
             ]
             tables.append(html.table("Leaves", rows, ("leaf", "source", "result", "details")))
         return "".join(tables)
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _rows(self, place: str = "x") -> list[tuple[str, str]]:
         """Return names and texts of the steps, the reasons with their fixes, and the warnings."""
         shown = self.steps if len(self.steps) > 1 or not (self.zero_copy or self.kept) else ()
         rows = [(f"step {number}", step) for number, step in enumerate(shown, 1)]
         for reason in self.reasons:
             rows.append(("why", reason.why))
-            if reason.remedy:
-                rows.append(("fix", reason.remedy))
+            if remedy := reason.remedy_at(place):
+                rows.append(("fix", remedy))
         return rows + [("warning", warning) for warning in self.warnings]
 
     def __reduce__(self) -> Any:
@@ -200,9 +204,14 @@ class Plan(_Deferred):
         return "nothing to copy (zero-size)"
 
 
-def _alike(leaves: dict[str, Plan]) -> Iterator[tuple[list[str], str]]:
+def _item(place: str, path: str) -> str:
+    """Return an expression for a leaf; "x" for a column that its name does not identify."""
+    return place + path if path[:1] in ("[", ".") and "#" not in path else "x"
+
+
+def _alike(leaves: dict[str, Plan], place: str) -> Iterator[tuple[list[str], str]]:
     """Return paths and text of each leaf; of many leaves, those that differ in the path alone are one."""
-    texts = {path: str(leaf) for path, leaf in leaves.items()}
+    texts = {path: leaf._text(_item(place, path)) for path, leaf in leaves.items()}
     by_rest: dict[str, list[str]] = {}
     for path, text in texts.items():
         by_rest.setdefault(text.replace(path, "") if len(texts) > _MOST_LEAVES else path, []).append(path)

@@ -127,9 +127,30 @@ def test_lists_that_are_not_one_array_are_refused(
         pasted(call, {"zc": zc, "x": source})
 
 
-def test_empty_lists_stay_containers() -> None:
-    for empty in ([], (), [[], []], {"a": []}):
+def test_empty_lists_inside_containers_stay_containers() -> None:
+    for empty in ([[], []], {"a": []}, {}):
         assert zc.convert(empty, "numpy") == empty
+
+
+@pytest.mark.parametrize("empty", [[], ()])
+@pytest.mark.parametrize("convert", [zc.convert, engine.convert_in_python], ids=["core", "python"])
+def test_an_empty_list_has_no_dtype(empty: Any, convert: Any) -> None:
+    convert([np.ones(2)], "numpy"), convert((np.ones(2),), "numpy")  # keep routes for lists and tuples
+    with pytest.raises(zc.UnsupportedConversionError, match="no dtype") as caught:
+        convert(empty, "numpy")
+    assert zc.explain(empty, "numpy").error.calls == caught.value.calls
+    array, kept = (pasted(call, {"zc": zc, "x": empty}) for call in caught.value.calls)
+    assert (array.shape, array.dtype.name, kept) == ((0,), "float32", empty)
+
+
+@pytest.mark.parametrize("target", ["pyarrow", "polars", "pandas"])
+def test_a_list_of_text_in_a_dict_is_a_column(target: str) -> None:
+    pytest.importorskip(target)
+    columns = {"a": ["x", None, "y\0"], "b": (1, 2, 3)}
+    assert zc.explain(columns, target).possible
+    table = zc.convert(zc.convert(columns, target), "pyarrow")
+    assert table["a"].to_pylist() == ["x", None, "y\0"]
+    assert table["b"].to_pylist() == [1, 2, 3]
 
 
 def test_anything_with_a_dtype_is_a_leaf() -> None:

@@ -214,3 +214,47 @@ def test_no_cell_is_read_element_by_element(monkeypatch: pytest.MonkeyPatch) -> 
     zc.convert(series(*[[1.0, 2.0]] * 100), "pyarrow")
     with pytest.raises(zc.UnsupportedConversionError, match="row 1 has float64"):
         zc.convert(series(VECTOR, VECTOR.astype("f8")), "torch")
+
+
+@pytest.mark.parametrize("name", ["torch", "jax", "tensorflow"])
+def test_cells_that_are_tensors_are_one_tensor(name: str) -> None:
+    make, pd = pytest.importorskip(name), pytest.importorskip("pandas")
+    ones = {"torch": "ones", "jax": "numpy.ones", "tensorflow": "ones"}[name]
+    for part in ones.split("."):
+        make = getattr(make, part)
+    column = pd.Series([make((2,)), None, make((2,))], dtype=object)
+    values, mask = zc.convert(column, "numpy", nulls="mask")
+    np.testing.assert_array_equal(values[[0, 2]], np.ones((2, 2)))
+    assert mask.tolist() == [False, True, False]
+    assert not zc.explain(column, "numpy", nulls="mask").zero_copy
+
+
+def test_tensors_of_bfloat16_keep_their_type() -> None:
+    torch, pd = pytest.importorskip("torch"), pytest.importorskip("pandas")
+    pair = [torch.ones(2, dtype=torch.bfloat16)] * 2
+    assert zc.convert(pd.Series(pair, dtype=object), "torch").dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("fault", ["shape", "dtypes", "grad"])
+def test_tensors_that_differ_or_have_a_graph_are_refused(fault: str) -> None:
+    torch, pd = pytest.importorskip("torch"), pytest.importorskip("pandas")
+    other = {"shape": torch.ones(3), "dtypes": torch.ones(2).int(), "grad": torch.ones(2, requires_grad=True)}
+    column = pd.Series([torch.ones(2), other[fault]], dtype=object)
+    with pytest.raises(zc.UnsupportedConversionError, match=fault) as caught:
+        zc.convert(column, "torch")
+    (call,) = caught.value.calls
+    assert len(pasted(call, {"zc": zc, "x": column})) == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"layout": "matrix"}, {"dtype": "float32"}])
+def test_an_object_column_without_rows_is_float64(options: dict[str, Any]) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": pd.Series([], dtype=object), "b": pd.Series([], dtype="f8")})
+    assert zc.explain(frame, "numpy", **options).possible
+    result = zc.convert(frame, "numpy", **options)
+    if "layout" in options:
+        assert result.shape == (0, 2)
+    else:
+        assert result["a"].dtype == options.get("dtype", "float64")
+    assert zc.convert(frame, "pyarrow")["a"].type == "null"
+    assert zc.convert(np.array([], object), "numpy").dtype == object

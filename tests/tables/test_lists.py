@@ -285,7 +285,7 @@ def test_explain_of_a_wide_matrix_names_the_column_of_vectors(to: str) -> None:
     made = eval(call, {"zc": zc, "x": x})
     assert zc.convert(made, "numpy", layout="matrix").shape == x.shape
     if to == "polars":
-        assert "['column_0'] and 64 more: ['column_0'] -> polars: copies 12 bytes" in str(plan)
+        assert "['column_0'] and 64 more: ['column_0'] float32 -> polars: copies 12 bytes" in str(plan)
         assert len(str(plan).splitlines()) < 10
 
 

@@ -345,7 +345,7 @@ def test_plan_of_a_table_is_printed_by_column() -> None:
         "  ['flag']: pyarrow.Table bool (2,) -> numpy: copies 2 bytes",
         "    1. pyarrow.Table copies its values; numpy aliases the copy",
         "    why: Arrow packs booleans into bits",
-        "    fix: x.cast(pyarrow.bool8()) stores them in bytes",
+        "    fix: x['flag'].cast(pyarrow.bool8()) stores them in bytes",
     ]
 
 

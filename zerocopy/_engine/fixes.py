@@ -51,10 +51,11 @@ def compose(error: ZeroCopyError, call: Any) -> None:
     if not kept:
         return
     reasons = [reason for _, reason in _obstacles(error)]
-    prose = dict.fromkeys(r.remedy for r in reasons if r.remedy != "; or ".join(map(str, r.fixes)))
+    own = [(r.remedy.removeprefix(error.preface), "; or ".join(map(str, r.fixes))) for r in reasons]
+    prose = dict.fromkeys(remedy for remedy, of_fixes in own if remedy != of_fixes)
     error.calls = tuple(each.code for each in kept)
     texts = [f"{each.code} {each.effect}".rstrip() for each in kept]
-    texts += ["; and ".join(prose)] if prose else []
+    texts += ["; and ".join(prose)] if any(prose) else []
     new = [why for why in later if why not in error.why]  # one of several obstacles can remain
     why = "; also, ".join([error.why, *new[:1]])
     error.with_context(why=why, remedy=error.preface + "; or ".join(texts))
@@ -309,6 +310,8 @@ class _Composer:
             ]
         # The text that a reason makes of its fixes names actions, which no user can call.
         own = "" if kept or reason.remedy == "; or ".join(map(str, reason.fixes)) else reason.remedy
+        if by_column:  # the expressions are of the matrix: a plan would name a column in them
+            own = "; or ".join(map(str, kept)) or own
         return Reason(reason.why, own, code=reason.code, fixes=kept)
 
     # -- code -----------------------------------------------------------------

@@ -101,7 +101,12 @@ class Call:
         if "out" in self.options:
             return False  # the plan refuses containers
         if issubclass(cls, (list, tuple)):
-            return "leaves" in self.options or not python_numbers.is_array(self.obj)
+            if "leaves" in self.options:
+                return True
+            if not self.obj and cls in (list, tuple):
+                python_numbers.check_empty(self.options)
+                return False
+            return not python_numbers.is_array(self.obj)
         if cls is not dict:  # SciPy's DOK arrays are dicts
             with self.translated_errors():
                 if registry.by_type(cls) is not None or not is_container(self.obj):
@@ -169,7 +174,7 @@ def _shown(value: Any) -> str:
 
 
 def _is_inner_container(value: Any) -> bool:
-    if not is_container(value) or python_numbers.is_array(value):
+    if not is_container(value) or python_numbers.is_array(value) or python_numbers.is_text(value):
         return False
     from zerocopy.tables.result import Masked
 

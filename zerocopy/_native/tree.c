@@ -139,6 +139,9 @@ convert_tree(PyObject *obj, Walk *walk)
 static PyObject *
 run_tree(Route *self, PyObject *obj)
 {
+    if (!PyDict_CheckExact(obj) && Py_SIZE(obj) == 0) {
+        return NULL; /* an array without a dtype, which the slow path refuses */
+    }
     Walk walk = {((TreeRoute *)self)->key, NULL};
     walk.key.type = NULL;
     PyObject *result = convert_tree(obj, &walk);

@@ -47,10 +47,20 @@ class Fix:
     alone: bool = False
 
     def __str__(self) -> str:
+        return self.text("x")
+
+    def text(self, place: str) -> str:
+        """Return the fix as text, with an expression for the object or column.
+
+        Examples
+        --------
+        >>> Fix("{x}.dropna()").text("x['a']")
+        "x['a'].dropna()"
+        """
         parts = [f"{n}={v!r}" for n, v in self.options.items() if v is not None or self.source == "{x}"]
         parts += [f"to={self.to!r}"] * bool(self.to)
         if self.source != "{x}" or not (parts or self.action or self.before):
-            parts.append(self.source.format(x="x"))
+            parts.append(self.source.format(x=place))
         elif self.action:
             parts.append(self.action.replace("-", " ").replace(":", " to "))
         code = "; ".join(part for part in (self.before, ", ".join(parts)) if part)
@@ -91,7 +101,11 @@ class Reason:
     @property
     def remedy(self) -> str:
         """How to avoid it; the text of `fixes` is composed here, because few plans are printed."""
-        return self._remedy or "; or ".join(map(str, self.fixes))
+        return self.remedy_at("x")
+
+    def remedy_at(self, place: str) -> str:
+        """Return `remedy`, with an expression for the object or column in the text of `fixes`."""
+        return self._remedy or "; or ".join(fix.text(place) for fix in self.fixes)
 
     def __str__(self) -> str:
         return printable(f"{self.why} ({self.remedy})" if self.remedy else self.why, "\n")

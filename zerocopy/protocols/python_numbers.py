@@ -7,7 +7,7 @@ such as an array or a NumPy scalar, is a leaf of a container instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -52,6 +52,25 @@ def is_array(obj: Any) -> bool:
     (True, False, False)
     """
     return type(obj) in _LISTS and _has_numbers(obj, ()) is True
+
+
+def is_text(obj: Any) -> bool:
+    """Whether an object is a list or tuple of text, and of None: a column of text for table frameworks.
+
+    Examples
+    --------
+    >>> is_text(["a", None]), is_text([None]), is_text([["a"]])
+    (True, False, False)
+    """
+    return type(obj) in _LISTS and str in (types := item_types(obj)) and types <= {str, type(None)}
+
+
+def check_empty(options: Mapping[str, Any]) -> None:
+    """Refuse an empty list, unless ``dtype=`` makes it an array."""
+    if "dtype" not in options:
+        why = "it is empty: it has no numbers, and so no dtype"
+        array = Fix(options={"dtype": "float32"}, effect="gives an array of shape (0,)")
+        raise UnsupportedConversionError("", why, code="not-an-array", fixes=[array, _KEEP])
 
 
 def _has_numbers(items: Sequence[Any], parents: tuple[int, ...]) -> bool | None:
@@ -124,6 +143,8 @@ def as_array(obj: Sequence[Any], scanned: tuple[set[type], tuple[int, ...]] | No
     """
     import numpy as np
 
+    if not obj:
+        return np.empty(0)
     types, shape = scanned or scan(obj) or _types(obj)
     if bool in types and len(types) > 1:
         why = "it has booleans among numbers, and an array has one type"

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zerocopy import registry
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols import python_numbers
+from zerocopy.protocols.array_interface import host_view
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables.column import Column, RefusedColumn, Table
@@ -25,6 +28,7 @@ from zerocopy.tables.hub import new_memory
 from zerocopy.tables.tensor_column import Marks, TensorColumn
 
 if TYPE_CHECKING:
+    from zerocopy.framework import Framework
     from zerocopy.tables.options import Request
 
 #: Types of missing values, by name: pandas need not be imported.
@@ -33,6 +37,7 @@ _LISTS = frozenset((list, tuple))
 _AS_LISTS = Fix(action="objects", alone=True, effect="gives Python objects")
 _AS_OBJECTS = Fix(action="objects", alone=True, effect="gives one array for each row")
 _COMPUTED = Reason("missing cells are objects, and a mask of them is computed", code="computed-mask")
+_ON_DEVICE = Reason("one is in the memory of a device", code="other-device")
 _LENGTHS = [
     Fix(options={"lists": "pad"}, effect="pads them to one length"),
     Fix(options={"lists": "ragged"}, effect="gives their values with their offsets"),
@@ -70,6 +75,8 @@ def tensor_of(name: str, objects: Array, reasons: tuple[Reason, ...]) -> Column 
         build: Callable[[str, list[Any], int], Source | None] = _of_arrays
     elif present and present <= _LISTS:
         build = _of_lists
+    elif len(present) == 1 and (framework := _tensors(next(iter(present)))) is not None:
+        build = partial(_of_tensors, framework)
     else:
         return None
     mask = None
@@ -89,6 +96,12 @@ def tensor_of(name: str, objects: Array, reasons: tuple[Reason, ...]) -> Column 
         return None
     marks = None if mask is None else Marks(lambda: mask, lambda rows: rows, _COMPUTED)
     return TensorColumn(source, mask=marks, reasons=reasons)
+
+
+def without_rows(name: str) -> Column:
+    """Return a column without rows as float64: any type is right, and most targets have this one."""
+    array = np.empty(0)
+    return TensorColumn(Source(name, host_view(array, by_name("float64")), lambda: array))
 
 
 def _missing(types: set[type]) -> tuple[type, ...]:
@@ -127,6 +140,34 @@ def _of_arrays(name: str, cells: list[Array], first: int) -> Source | None:
         return out
 
     return _source(name, (rows, *inner), dtype, host)
+
+
+def _tensors(cls: type) -> Framework | None:
+    """Return the framework of a type of tensors."""
+    framework = None if issubclass(cls, np.generic) else registry.by_type(cls)
+    return framework if framework is not None and framework.kind in ("tensor", "both") else None
+
+
+def _of_tensors(framework: Framework, name: str, cells: list[Any], first: int) -> Source | None:
+    """Describe tensors of another framework as `_of_arrays` does."""
+    try:
+        sources = [framework.source(cell) for cell in cells]
+        refusal = next((each.refusal for each in sources if each.refusal is not None), None)
+        refusal = refusal or next((_ON_DEVICE for each in sources if not each.view.device.is_host), None)
+        if refusal is not None:
+            raise UnsupportedConversionError("", refusal.why, code=refusal.code)
+        dtypes = {source.view.dtype for source in sources}
+        if len(dtypes) > 1:
+            why = f"they have several dtypes: {', '.join(sorted(dtype.name for dtype in dtypes))}"
+            raise UnsupportedConversionError("", why, code="mixed-types")
+        source = _of_arrays(name, [each.host() for each in sources], first)
+    except ZeroCopyError as error:  # its fixes are for NumPy's arrays, or for one tensor
+        error.fixes = (_AS_OBJECTS,)
+        raise error.with_context(
+            why=f"its cells are {framework.name}'s: {error.why}", remedy=""
+        ) from error.__cause__
+    # NumPy's arrays have the stored bytes: those of bfloat16 are uint16.
+    return None if source is None else replace(source, view=replace(source.view, dtype=dtypes.pop()))
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:

@@ -197,7 +197,13 @@ class Decoder:
 
     def _ragged(self, column: Column, field: Field) -> Any:
         sizes = TensorLeaf(column.sizes()) if field.kind == "list_view" else None
-        inner = self._inner(column.child())
+        child = column.child()
+        try:
+            inner = self._inner(child)
+        except LossyConversionError as error:
+            if error.code == "nulls" and child.null_count:
+                error.with_context(why=_nulls_in_lists(child.null_count))
+            raise
         tree = Encoded(str(field), inner, offsets=self._offsets(column), sizes=sizes)
         return self._masked(column, tree)
 
@@ -216,6 +222,7 @@ class Decoder:
             return self.decode(column)
         except ZeroCopyError as error:
             error.fixes = tuple(fix for fix in error.fixes if fix.options)
+            error.with_context(remedy="; or ".join(map(str, error.fixes)))
             raise
 
     def _fixed_list(self, column: Column, field: Field) -> Any:
@@ -395,7 +402,11 @@ def _nulls_inside(column: Column, levels: Sequence[Column], in_rows: bool) -> in
 
 
 def _refused_nulls(count: int, fixes: Sequence[Fix]) -> LossyConversionError:
-    return LossyConversionError("", f"it has nulls inside its lists: {count:,}", code="nulls", fixes=fixes)
+    return LossyConversionError("", _nulls_in_lists(count), code="nulls", fixes=fixes)
+
+
+def _nulls_in_lists(count: int) -> str:
+    return f"it has nulls inside its lists: {count:,}"
 
 
 def _each(tree: Any, change: Callable[[TensorLeaf], Any]) -> Any:

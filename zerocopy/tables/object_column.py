@@ -90,7 +90,9 @@ class ObjectColumn(ArrowColumn):
 
     def dense(self) -> Column:
         objects = self._objects()
-        if objects.dtype.kind != "O" or not len(objects) or type(objects[0]) in _PLAIN:
+        if objects.dtype.kind == "O" and not len(objects):
+            return cells.without_rows(self.name)
+        if objects.dtype.kind != "O" or type(objects[0]) in _PLAIN:
             return self
         reasons = tuple(reason for reason in self.reasons if reason is not _OTHER_FORM)
         return cells.tensor_of(self.name, objects, reasons) or self

@@ -149,8 +149,10 @@ def _copied(source: Source) -> Source:
 
 def _leaf(path: str, column: Column, target: Framework, reasons: tuple[Reason, ...], copied: bool) -> Plan:
     size = column.nbytes if column.length else 0  # without rows there may still be an offset
+    view = getattr(getattr(column, "source", None), "view", None)
+    own = "" if view is None else f"{view.dtype.name} {view.shape if view.ndim > 1 else ''}"
     return Plan(
-        f"{path} {column.field or ''}".rstrip(),
+        f"{path} {column.field or own}".rstrip(),
         target.name,
         zero_copy=bool(size) and not copied,
         copied_bytes=size if copied else 0,
