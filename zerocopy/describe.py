@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,8 @@ def opened(obj: Any, target: str = "") -> Any:
 
     Any other object is returned itself. A table of the framework `target` is restored as its own object.
     """
+    if type(obj) in (dict, list, tuple):
+        return obj
     open_handle = getattr(type(obj), "__zerocopy_open__", None)
     if open_handle is not None:
         return open_handle(obj, target)
@@ -205,6 +207,46 @@ def describe_columns(columns: dict[Any, Any]) -> Table | None:
             code="different-lengths",
         )
     return Table("dict", list(columns), described, lengths.pop() if lengths else 0, obj=columns)
+
+
+def lazy_columns(columns: dict[Any, Any]) -> Table | None:
+    """Return the table of a dict of arrays of one length that all have a layout; None for another dict."""
+    from zerocopy.tables.column import Table
+    from zerocopy.tables.layouts import LazyColumns
+    from zerocopy.tables.tensor_column import TensorColumn
+
+    layouts: list[Hashable] = []
+    addresses: list[int] = []
+    layout_of: dict[type, Callable[[Any], tuple[tuple[Any, ...], int] | None]] = {}
+    length = -1
+    for value in columns.values():
+        cls = type(value)
+        of_type = layout_of.get(cls)
+        if of_type is None:
+            framework = registry.by_type(cls)
+            if framework is None:
+                return None
+            of_type = layout_of[cls] = framework.column_layout
+        described = of_type(value)
+        if described is None:
+            return None
+        layout, address = described
+        rows = layout[0][0]
+        if rows != length and length >= 0:
+            return None
+        length = rows
+        layouts.append(layout)
+        addresses.append(address)
+    if not layouts:
+        return None
+    values = list(columns.values())
+    return Table(
+        "dict",
+        list(columns),
+        LazyColumns(layouts, addresses, lambda place: TensorColumn(describe_array(values[place]))),
+        length,
+        obj=columns,
+    )
 
 
 def _column(value: Any) -> Column | None:

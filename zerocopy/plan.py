@@ -13,6 +13,10 @@ from zerocopy.formatting import printable
 _MOST_LEAVES = 32
 
 
+#: Attributes that can be computed when they are first read.
+_DEFERRED = ("reasons", "error", "leaves", "warnings", "protocol")
+
+
 class _Deferred:
     """Base of `Plan` for attributes that are computed when they are first read."""
 
@@ -20,16 +24,31 @@ class _Deferred:
 
     def __getattr__(self, name: str) -> Any:
         # Python calls this only for a slot that is not set.
-        if name not in ("reasons", "error"):
+        if name not in _DEFERRED:
             raise AttributeError(f"a Plan has no attribute {name!r}", name=name, obj=self)
         self._compute(self)
         return getattr(self, name)
 
     def defer(self, compute: Callable[[Any], None], *names: str) -> None:
-        """Unset the attributes `names`, ``"reasons"`` or ``"error"``; ``compute(plan)`` sets them later."""
+        """Unset the attributes `names`, of `_DEFERRED`; ``compute(plan)`` sets them later."""
         self._compute = compute
         for name in names:
             delattr(self, name)
+
+    def after(self, name: str, function: Callable[[Any], None]) -> None:
+        """Call ``function(plan)`` when the attribute `name` is set: now, unless it is deferred."""
+        try:
+            type(self).__dict__[name].__get__(self)
+        except AttributeError:
+            compute = self._compute
+
+            def both(plan: Any) -> None:
+                compute(plan)
+                function(plan)
+
+            self._compute = both
+        else:
+            function(self)
 
 
 @dataclass(slots=True, eq=False, repr=False)

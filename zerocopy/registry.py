@@ -45,6 +45,8 @@ _by_type: WeakKeyDictionary[type, Framework] = WeakKeyDictionary()
 # it takes with weak references, and no lock on free-threaded builds.
 _by_lasting_type: _Known = _Known()
 _variants: dict[tuple[str, str], Framework] = {}
+#: Containers that no framework owns: each call asks several times, and a negative answer is not cached.
+_OF_PYTHON = frozenset((dict, list, tuple))
 _all_loaded = False
 _listeners: list[Any] = []
 
@@ -290,7 +292,7 @@ def by_type(cls: type) -> Framework | None:
     (law 2). A negative answer is not cached (law 3): a framework can be registered later.
     """
     framework = _by_lasting_type[cls] or _by_type.get(cls)
-    if framework is not None:
+    if framework is not None or cls in _OF_PYTHON:
         return framework
     # The file named after the type's root module comes first: loading the other files and
     # the entry points takes 14 ms, once.

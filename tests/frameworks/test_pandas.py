@@ -279,7 +279,7 @@ def test_numpy_text_has_the_type_of_objects() -> None:
 
 def test_private_column_iterator_agrees_with_public_api() -> None:
     """``_iter_column_arrays`` is private: compare it with the arrays of the series."""
-    from zerocopy._frameworks.pandas.columns import column_arrays, column_arrays_by_series
+    from zerocopy._frameworks.pandas.tables import column_arrays, column_arrays_by_series
 
     frame = pd.concat([make().to_frame() for make in ARROW.values()], axis=1)
     frame["x"], frame["y"], frame["t"] = 1, np.array([1.5, 2.5, 3.5]), pd.Timestamp("2020")

@@ -107,8 +107,12 @@ def _explain(call: Call) -> Plan:
     owner = registry.by_type(type(call.obj))
     options = {**call.options, "index": call.own_index} if "index" in call.options else call.options
     with call.translated_errors():
-        if owner is not None and (owner.name != call.target.name or not call.target.is_native(call.obj)):
-            plan.warnings += owner.label_warnings(call.obj, call.target, options)
+        is_other = owner is not None and (
+            owner.name != call.target.name or not call.target.is_native(call.obj)
+        )
+        lost = owner.label_warnings(call.obj, call.target, options) if owner is not None and is_other else ()
+    if lost:  # the warnings of a table are computed when they are first read
+        plan.warnings += lost
     if call.cast is not None:
         try:
             for check in call.cast.checks:

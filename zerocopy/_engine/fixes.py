@@ -100,11 +100,15 @@ def relocate(error: ZeroCopyError, before: str, after: str) -> None:
 
 def resolve(plan: Plan, call: Any) -> Plan:
     """Return a plan whose reasons, when they are first read, have fixes for the object's own framework."""
-    for leaf in plan.leaves.values():
-        resolve(leaf, call)
+    plan.after("leaves", partial(_resolve_leaves, call=call))
     if plan.reasons:
         plan.defer(partial(_resolve_reasons, reasons=plan.reasons, call=call), "reasons")
     return plan
+
+
+def _resolve_leaves(plan: Plan, call: Any) -> None:
+    for leaf in plan.leaves.values():
+        resolve(leaf, call)
 
 
 def _resolve_reasons(plan: Plan, reasons: tuple[Reason, ...], call: Any) -> None:

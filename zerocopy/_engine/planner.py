@@ -14,7 +14,15 @@ from zerocopy._engine.steps import from_host, on_device, to_host
 from zerocopy._engine.target import resolve, text
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
-from zerocopy.describe import describe, describe_columns, opened, out_of_memory, summarize, translated_errors
+from zerocopy.describe import (
+    describe,
+    describe_columns,
+    lazy_columns,
+    opened,
+    out_of_memory,
+    summarize,
+    translated_errors,
+)
 from zerocopy.device import Device, parse_stream, same_memory_space
 from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
@@ -118,6 +126,10 @@ class Call:
             return True
         with self.translated_errors():
             columns = self.obj if type(self.obj) is dict else dict(items_of(self.obj))
+            self.description = lazy_columns(columns) if self.reports else None
+            if self.description is not None:
+                target.module()
+                return False
             if target.kind != "table" and any(_is_inner_container(value) for value in columns.values()):
                 return True
             target.module()
@@ -303,7 +315,9 @@ def _plan_unchanged(call: Call, target: Framework) -> Plan:
         else:
             if "validate" in call.options:
                 _validate(call)
-            nbytes = sum(column.nbytes for column in description.columns if column.length)
+            from zerocopy.tables.layouts import total_bytes
+
+            nbytes = total_bytes(description.columns)
             shares = nbytes > 0 or description.read is not None
     obj = call.obj
     step = "the object itself"

@@ -14,6 +14,7 @@ table_exporter_dealloc(PyObject *self)
     Py_XDECREF(exporter->function);
     Py_XDECREF(exporter->check);
     Py_XDECREF(exporter->select);
+    Py_XDECREF(exporter->plan);
     PyObject_Free(self);
 }
 
@@ -31,6 +32,7 @@ table_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         self->function = Py_NewRef(function);
         self->check = check == Py_None ? NULL : Py_NewRef(check);
         self->select = select == Py_None ? NULL : Py_NewRef(select);
+        self->plan = NULL;
     }
     return (PyObject *)self;
 }
@@ -389,11 +391,73 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* ---- layouts, for plans of tables in Python ---- */
+
+/* Returns a pair of lists: a number for each column's type and bitmap, which says how its bytes are counted, and its
+   address. NULL without an exception if the table is not plain numbers in one chunk. */
+static PyObject *
+layouts_of(const struct ArrowArray *chunk, const TablePlan *plan)
+{
+    PyObject *layouts = PyList_New(plan->count), *addresses = layouts == NULL ? NULL : PyList_New(plan->count);
+    for (int64_t i = 0; addresses != NULL && i < plan->count; i++) {
+        const PlannedColumn *column = &plan->columns[i];
+        const struct ArrowArray *array = chunk->children[column->index];
+        long long layout = column->dtype.code << 8 | column->dtype.bits;
+        if (array->buffers[0] != NULL) {
+            layout |= (long long)(array->offset % 8 + 1) << 16;
+        }
+        PyObject *number = PyLong_FromLongLong(layout);
+        PyObject *address = PyLong_FromVoidPtr(arrow_column_data(chunk, column));
+        if (number != NULL && address != NULL) {
+            PyList_SET_ITEM(layouts, i, number);
+            PyList_SET_ITEM(addresses, i, address);
+            continue;
+        }
+        Py_XDECREF(number);
+        Py_XDECREF(address);
+        Py_CLEAR(addresses);
+    }
+    PyObject *both = addresses == NULL ? NULL : PyTuple_Pack(2, layouts, addresses);
+    Py_XDECREF(layouts);
+    Py_XDECREF(addresses);
+    return both;
+}
+
+/* exporter.layouts(table): see the documentation of the method. */
+static PyObject *
+table_exporter_layouts(PyObject *self, PyObject *obj)
+{
+    TableExporter *exporter = (TableExporter *)self;
+    ArrowTable table;
+    struct ArrowArray chunk = {0}, next = {0};
+    PyObject *result = NULL;
+    if (arrow_table_open(exporter, obj, NULL, &table) == 0) {
+        TablePlan *plan = table_plan_of(&exporter->plan, &table.schema, NULL);
+        if (plan != NULL && !plan->has_lists && arrow_table_next(&table, &chunk) == 1 &&
+            arrow_chunk_fits(&chunk, plan) && arrow_table_next(&table, &next) == 0) {
+            result = layouts_of(&chunk, plan);
+        }
+        arrow_array_release(&chunk);
+        arrow_array_release(&next);
+        arrow_table_close(&table);
+        Py_XDECREF(plan);
+    }
+    return result == NULL && clear_error() ? Py_NewRef(Py_None) : result;
+}
+
+static PyMethodDef table_exporter_methods[] = {
+    {"layouts", table_exporter_layouts, METH_O,
+     "layouts(table): return a list of numbers that are equal for columns of one type, and the list of their "
+     "addresses; None for a table that is not plain numbers in one chunk, without nulls."},
+    {NULL, NULL, 0, NULL},
+};
+
 int
 add_arrow_tables(PyObject *module)
 {
     if (PyModule_AddFunctions(module, methods) < 0) {
         return -1;
     }
+    TableExporterType.tp_methods = table_exporter_methods;
     return PyModule_AddType(module, &TableExporterType) < 0 ? -1 : PyModule_AddType(module, &ArrowOwnerType);
 }

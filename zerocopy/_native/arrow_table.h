@@ -42,6 +42,7 @@ typedef struct {
     PyObject *function; /* returns a capsule with a stream, or a pair of capsules with a schema and an array */
     PyObject *check;    /* raises for a table that the core must not read; or NULL */
     PyObject *select;   /* select(table, labels) returns a table of these columns only; or NULL */
+    PyObject *plan;     /* of the last schema that `layouts` read, or NULL */
 } TableExporter;
 
 extern PyTypeObject TableExporterType;

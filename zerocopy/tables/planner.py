@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -18,6 +19,7 @@ from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.cells import dense
 from zerocopy.tables.column import Table
 from zerocopy.tables.labels import key, listed, positions
+from zerocopy.tables.layouts import LazyColumns, plan_by_layout
 from zerocopy.tables.options import DEFAULTS, Options, Request
 from zerocopy.tables.summary import copy_required, run
 from zerocopy.tables.tensor_table import table_of_tensor
@@ -61,7 +63,24 @@ def make(description: Source | Table, request: Request) -> Plan:
         table = replace(table, options=given)
     if table.read is not None:
         return _unread(table, request)
+    if request.reports and isinstance(table.columns, LazyColumns):
+        plan = _plan_by_layout(table, request)
+        if plan is not None:
+            return plan
     return _plan_columns(table, request)
+
+
+def _plan_by_layout(table: Table, request: Request) -> Plan | None:
+    """Plan one column of each layout; None if an option is for chosen columns, or a plan refuses one."""
+    if request.options is not DEFAULTS or request.validate or request.cast is not None or request.writable:
+        return None
+    kind = to_tables if _keeps_columns(request) else to_tensors
+    try:
+        kind.check_table(table, request)
+        outcome_of = partial(kind.outcome_of, request=request)
+        return plan_by_layout(table, request.target.name, outcome_of, partial(_plan_columns, table, request))
+    except ZeroCopyError:
+        return None  # the plan of all columns names each that is refused
 
 
 def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:

@@ -75,6 +75,20 @@ def plan(table: Table, request: Request) -> Plan:
     return combine_plans(table, target, leaves, run, warnings)
 
 
+def check_table(table: Table, request: Request) -> None:
+    """Refuse labels that the target cannot have."""
+    request.target.table_reasons(table)
+
+
+def outcome_of(column: Column, request: Request) -> tuple[int, int] | None:
+    """Return the bytes that are aliased, and those that are copied; None for a column that `plan` refuses."""
+    copies = bool(request.target.column_reasons(column))
+    if copies and request.copy is False:
+        return None
+    size = column.nbytes if column.length else 0
+    return (0, size) if copies or request.copy is True else (size, 0)
+
+
 def _variable(column: Column) -> Column:
     """Return a tensor of several dimensions as a column of lists with offsets; another column unchanged."""
     if not isinstance(column, TensorColumn) or column.field is not None or column.source.view.ndim < 2:

@@ -12,7 +12,7 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.strided_view import StridedView
-from zerocopy.tables.column import Table
+from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import TensorLeaf, decode
 from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.options import Request
@@ -48,7 +48,7 @@ def plan(table: Table, request: Request) -> Plan:
 
         return matrix.plan(table, request)
     if not table.single:
-        _check_labels(table)
+        check_table(table, request)
     trees = decode(table, request)
     plans, steps = plan_leaves(table, trees, request)
     if table.single and isinstance(trees[""], TensorLeaf):
@@ -67,6 +67,15 @@ def plan(table: Table, request: Request) -> Plan:
         labels = ", ".join(map(repr, table.labels[-table.index :]))
         warnings = (f"the index is converted too, as {labels}: index=False leaves it out",)
     return combine_plans(table, target, plans, result, warnings)
+
+
+def outcome_of(column: Column, request: Request) -> tuple[int, int] | None:
+    """Return the bytes that are aliased, and those that are copied; None for a column of several parts."""
+    tree = decode(Table(column.name, [""], [column], column.length, single=True), request)[""]
+    if not isinstance(tree, TensorLeaf) or tree.constant:
+        return None
+    plan = request.plan_array(tree.source, request.copy)
+    return plan.aliased_bytes, plan.copied_bytes
 
 
 def _in_place(table: Table, request: Request, layout: str) -> Table:
@@ -150,7 +159,7 @@ def _keep_fixes_of_a_part(error: ZeroCopyError, leaf: TensorLeaf, inner: bool) -
     error.obstacles = [(label, kept(reason)) for label, reason in error.obstacles]
 
 
-def _check_labels(table: Table) -> None:
+def check_table(table: Table, request: Request) -> None:
     """Refuse duplicate labels, which a dict cannot have as keys."""
     if twice := duplicates(table.labels):
         names = listed([str(label) for label in twice])

@@ -114,8 +114,11 @@ class CuDF(Framework):
         days = column.field is not None and column.field.format == "tdD"
         return [*reasons, _DAYS] if days else reasons
 
-    def table_warnings(self, table: Table) -> tuple[str, ...]:
+    def table_reasons(self, table: Table) -> list[list[Reason]]:
         obstacles.check_unique(table.labels, "cuDF")
+        return super().table_reasons(table)
+
+    def table_warnings(self, table: Table) -> tuple[str, ...]:
         warnings = []
         for label, column in zip(table.labels, table.columns, strict=True):
             stored = "" if column.field is None else _stored_as(column.field)

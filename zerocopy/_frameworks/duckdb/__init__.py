@@ -167,6 +167,7 @@ class DuckDB(Framework):
         return reasons
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
+        _check_names(table)
         if table.options:
             self._cursor(table)  # refuses an object that is not an open connection
         return super().table_reasons(table)
@@ -188,7 +189,6 @@ class DuckDB(Framework):
             raise UnsupportedConversionError("", why, code="option-value", fixes=fixes) from error
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
-        _check_names(table)
         warnings = []
         for label, column in zip(table.labels, table.columns, strict=True):
             texts = dict.fromkeys(text for part in field_type(column).walk() for text in changes(part))

@@ -15,13 +15,12 @@ from zerocopy._frameworks.pandas.columns import (
     LEVEL,
     LEVELS,
     column_of,
-    frame_table,
     index_column,
-    is_default,
     matrix,
     plain,
     versioned,
 )
+from zerocopy._frameworks.pandas.tables import frame_table, is_default
 from zerocopy._frameworks.pandas.values import (
     TO_LEVEL,
     UNPRINTABLE,
@@ -196,8 +195,10 @@ class Pandas(Framework):
         metadata = meta.read(table.metadata)
         levels = [] if metadata is None else [entry for entry in metadata.index if isinstance(entry, str)]
         places = places_of(table, levels)
+        if len(places) < 2:
+            return super().table_reasons(table)
         return [
-            [TO_LEVEL] if len(places) > 1 and i in places and LEVEL not in column.reasons else []
+            [TO_LEVEL] if i in places and LEVEL not in column.reasons else []
             for i, column in enumerate(table.columns)
         ]
 

@@ -5,10 +5,9 @@ This module does not import pandas: callers pass the module as `pd`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from numbers import Number
 from typing import Any
 
@@ -24,7 +23,7 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
-from zerocopy.tables.column import Column, RefusedColumn, Table
+from zerocopy.tables.column import Column, RefusedColumn
 from zerocopy.tables.hub import hub
 from zerocopy.tables.matrix import MOST_GAP
 from zerocopy.tables.object_column import ObjectColumn
@@ -120,69 +119,7 @@ def _in_arrow(series: Any) -> Any:
     return chunked.chunk(0)
 
 
-def is_default(index: Any, default: Any) -> bool:
-    """Whether an index is the one that pandas creates by default; `default` is ``RangeIndex``."""
-    return type(index) is default and index.name is None and index.start == 0 and index.step == 1
-
-
 # -- pandas' objects as columns -------------------------------------------------
-
-
-#: A warning for every frame with floats, because a search for NaN would read all values.
-NAN = (
-    "NaN in a column of NumPy's floats stays NaN: nulls= masks or fills it in tensors, and "
-    "x.convert_dtypes() turns it into nulls"
-)
-
-
-def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
-    """Describe a data frame: its columns, followed by its index unless that is left out."""
-    labels = frame.columns.tolist()
-    mixed = isinstance(frame.columns.dtype, np.dtype) and frame.columns.dtype.kind == "O"
-    entries, columns = [], []
-    for i, (label, values) in enumerate(zip(labels, column_arrays(pd, frame), strict=True)):
-        entries.append(meta.column_entry(label, str(label), meta.type_entry(pd, values.dtype), mixed))
-        columns.append(column_of(pd, values, partial(_nth, frame, i)))
-    levels: list[Any] = []
-    kept = index or (index is None and not is_default(frame.index, pd.RangeIndex))
-    if kept:
-        taken = set(map(str, labels))
-        reasons = (LEVEL,) if frame.index.nlevels > 1 else ()
-        for place, level in enumerate(levels_of(frame.index)):
-            unnamed = level.name is None or str(level.name) in taken
-            label = meta.generated_name(place, taken) if unnamed else level.name
-            labels.append(label)
-            taken.add(str(label))
-            columns.append(index_column(pd, level, reasons))
-            entries.append(meta.column_entry(level.name, str(label), meta.type_entry(pd, level.dtype)))
-            levels.append(str(label))
-    elif index is None:
-        levels.append(meta.range_entry(0, len(frame), 1))
-    label_entries = [meta.label_entry(pd, level) for level in levels_of(frame.columns)]
-    metadata = meta.write(entries, levels, label_entries, frame.attrs, pd.__version__)
-    count = len(levels) if kept else 0
-    floats = [c for c in columns if isinstance(c, TensorColumn) and "float" in c.source.view.dtype.name]
-    warnings = (NAN,) if any(column.nulls is None for column in floats) else ()
-    return Table(
-        name, labels, columns, len(frame), index=count, metadata=metadata, warnings=warnings, obj=frame
-    )
-
-
-def _nth(frame: Any, place: int) -> Any:
-    return frame.iloc[:, place]
-
-
-def column_arrays(pd: Any, frame: Any) -> Iterator[Any]:
-    """Yield each column's ndarray or extension array, with a private method of pandas 3 if there is one."""
-    # Ten columns take 6 us, and 85 us through one series each.
-    if pd.__version__.startswith("3.") and hasattr(frame, "_iter_column_arrays"):
-        return iter(frame._iter_column_arrays())
-    return column_arrays_by_series(frame)
-
-
-def column_arrays_by_series(frame: Any) -> Iterator[Any]:
-    """Yield each column's array, with the public API."""
-    return (series.array for _, series in frame.items())
 
 
 def levels_of(index: Any) -> list[Any]:

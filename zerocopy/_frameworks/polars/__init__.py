@@ -8,8 +8,9 @@ wrong decimals (all in polars 2.1.0).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
@@ -40,6 +41,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import text_warnings
+from zerocopy.tables.layouts import LazyColumns
 
 
 class Polars(Framework):
@@ -88,7 +90,15 @@ class Polars(Framework):
             raise UnsupportedConversionError("convert(polars.LazyFrame)", why, code="unread", fixes=fixes)
         if isinstance(obj, pl.Series):
             return Table("polars.Series", [obj.name], [column_of(obj)], len(obj), single=True, obj=obj)
-        columns = [column_of(series) for series in columns_of(obj)]
+        exporter = _frame_exporter() if type(obj) is pl.DataFrame else None
+        described = None if exporter is None else exporter.layouts(obj)
+        columns: Sequence[Column]
+        if described is not None:
+            frame = obj.clone()  # the columns of `obj` can be replaced before they are described
+            layouts, addresses = described
+            columns = LazyColumns(layouts, addresses, lambda i: column_of(frame.to_series(i)))
+        else:
+            columns = [column_of(series) for series in columns_of(obj)]
         return Table("polars.DataFrame", obj.columns, columns, obj.height, obj=obj)
 
     def source(self, obj: Any) -> Source:
@@ -102,7 +112,7 @@ class Polars(Framework):
                 "arrow": plain_table(pl),
             }
             if core is not None:
-                forms["native_table"] = core.TableExporter(cls.__arrow_c_stream__, check=_check_frame)
+                forms["native_table"] = _frame_exporter()
             return forms
         if cls is not pl.Series:
             return {}
@@ -217,6 +227,14 @@ class Polars(Framework):
         # One call instead of one per column saves 50 us for ten columns. from_arrow() joins
         # chunks, but this form has one chunk per column.
         return {"ndarray": flat, "arrow": self.module().from_arrow}
+
+
+@cache
+def _frame_exporter() -> Any:
+    """Return the compiled exporter of frames; None without the compiled core."""
+    import polars as pl
+
+    return None if core is None else core.TableExporter(pl.DataFrame.__arrow_c_stream__, check=_check_frame)
 
 
 def _check_lists(series: Any) -> None:

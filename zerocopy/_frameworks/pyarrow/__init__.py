@@ -6,7 +6,7 @@ creates such arrays over any memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
 from zerocopy.tables.labels import duplicates, listed, text_warnings
+from zerocopy.tables.layouts import LazyColumns
 
 _NUMBERS = frozenset(REAL_NAMES) - {"bool"}
 _TENSORS = ("Array", "Tensor", "FixedShapeTensorArray")
@@ -122,8 +123,22 @@ class PyArrow(ArrowExchange):
         if not isinstance(obj, (pa.Table, pa.RecordBatch)):
             return None
         schema = obj.schema
-        arrays = [column_of(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)]
+        arrays: Sequence[Column] = self._lazy_columns(pa, obj, name) or [
+            column_of(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)
+        ]
         return Table(name, schema.names, arrays, obj.num_rows, metadata=schema.metadata or {}, obj=obj)
+
+    def _lazy_columns(self, pa: Any, obj: Any, name: str) -> LazyColumns | None:
+        """Return the columns of a table of plain numbers in one chunk; None for another table."""
+        cls: Any = type(obj)
+        exporter = table_exporter(cls) if cls in (pa.Table, pa.RecordBatch) else None
+        described = None if exporter is None else exporter.layouts(obj)
+        if described is None:
+            return None
+        layouts, addresses = described
+        return LazyColumns(
+            layouts, addresses, lambda i: column_of(pa, obj.column(i), name, obj.schema.field(i))
+        )
 
     def _read(self, reader: Any, name: str) -> Table:
         table = self.table(self.read_all(reader))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from zerocopy._native import core
@@ -47,6 +48,7 @@ def native_importer(pa: Any, names: Iterable[str]) -> Any:
     return core.ArrowImporter(import_, types)
 
 
+@cache
 def table_exporter(cls: type) -> Any:
     """Return the compiled exporter of ``pyarrow.Table`` or ``RecordBatch``; None without the compiled core.
 

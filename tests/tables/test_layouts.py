@@ -1,0 +1,161 @@
+"""Plans of tables by layout are the plans of all columns: verdicts, texts, leaves, warnings, errors."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.tiers import sampled
+
+import zerocopy as zc
+from zerocopy.plan import Plan
+from zerocopy.tables import layouts, planner
+
+TARGETS = (
+    "pyarrow",
+    "pyarrow.RecordBatch",
+    "pandas",
+    "polars",
+    "duckdb",
+    "nanoarrow",
+    "numpy",
+    "torch",
+    "jax",
+)
+OPTIONS: list[dict[str, Any]] = [{}, {"copy": True}, {"copy": False}, {"index": False}, {"writable": True}]
+
+
+def _misaligned(dtype: str = "f8") -> np.ndarray:
+    return np.zeros(5 * np.dtype(dtype).itemsize + 1, "u1")[1:].view(dtype)
+
+
+def _offset(count: int) -> np.ndarray:
+    return np.arange(5.0 + count)[count:]  # addresses of different alignment
+
+
+def dicts() -> dict[str, dict[Any, Any]]:
+    numbers = {f"c{i}": np.arange(5.0) for i in range(6)}
+    readonly = np.arange(5.0)
+    readonly.flags.writeable = False
+    return {
+        "numbers": numbers,
+        "alignments": {f"c{i}": _offset(i) for i in range(9)},
+        "one misaligned": {**numbers, "odd": _misaligned()},
+        "misaligned": {f"c{i}": _misaligned() for i in range(3)},
+        "two types": {f"c{i}": np.arange(5, dtype=("i4", "f4")[i % 2]) for i in range(6)},
+        "read-only": {**numbers, "r": readonly, "s": readonly},
+        "strided": {"a": np.arange(10.0)[::2], "b": np.arange(10.0)[::2], "c": np.arange(5.0)[::-1]},
+        "booleans": {"a": np.zeros(5, "?"), "b": np.ones(5, "?")},
+        "vectors": {"a": np.zeros((5, 2)), "b": np.zeros((5, 2)), "c": np.zeros((5, 2), order="F")},
+        "no rows": {"a": np.empty(0), "b": np.empty(0)},
+        "complex": {"a": np.zeros(5, "c8"), "b": np.zeros(5, "c8")},
+        "other byte order": {"a": np.zeros(5, ">f8"), "b": np.zeros(5, ">f8")},
+        "labels": {1: np.zeros(5), "1": np.zeros(5), None: np.zeros(5)},
+        "text": {**numbers, "t": np.array(list("abcde"))},
+    }
+
+
+def tables() -> dict[str, Any]:
+    """Return tables of each framework by name."""
+    pa, pd, pl = (pytest.importorskip(name) for name in ("pyarrow", "pandas", "polars"))
+    cases: dict[str, Any] = {f"dict: {name}": columns for name, columns in dicts().items()}
+    for name in ("numbers", "two types", "alignments", "no rows"):
+        columns = dicts()[name]
+        table, frame = pa.table(columns), pd.DataFrame(columns)
+        cases |= {f"pyarrow: {name}": table, f"pandas: {name}": frame, f"polars: {name}": pl.DataFrame(table)}
+        cases |= {f"batch: {name}": batch for batch in table.to_batches()}
+    plain = pa.table(dicts()["numbers"])
+    bitmap = pa.Array.from_buffers(
+        pa.float64(), 5, [pa.py_buffer(b"\xff"), plain["c0"].chunk(0).buffers()[1]]
+    )
+    frame = pd.DataFrame(dicts()["numbers"])
+    cases |= {
+        "pyarrow: bitmap": pa.table([bitmap, bitmap, plain["c1"], plain["c2"]], list("abcd")),
+        "pyarrow: slice": plain.slice(1, 3),
+        "pyarrow: chunks": pa.concat_tables([plain, plain]),
+        "pyarrow: nulls": plain.append_column("n", pa.array([1, None, 2, 3, 4])),
+        "pyarrow: names twice": pa.table([plain["c0"], plain["c1"]], ["a", "a"]),
+        "pyarrow: metadata": plain.replace_schema_metadata({"k": "v"}),
+        "pandas: index": frame.set_index("c0"),
+        "pandas: two levels": frame.set_index(["c0", "c1"]),
+        "pandas: text": frame.assign(t=list("abcde"), u=list("abcde")),
+        "pandas: labels": frame.set_axis([1, "1", 2.0, None, ("a", "b"), b"x"], axis=1),
+        "pandas: names twice": frame.set_axis(list("aabbcc"), axis=1),
+        "pandas: dates": frame.assign(d=pd.date_range("2020", periods=5)),
+        "pandas: attributes": frame.copy(),
+        "pandas: arrow": frame.convert_dtypes(dtype_backend="pyarrow"),
+        "polars: text": pl.DataFrame(plain).with_columns(t=pl.lit("x")),
+        "polars: constant": pl.DataFrame(plain).with_columns(k=pl.lit(1.0), m=pl.lit(1.0)),
+    }
+    cases["pandas: attributes"].attrs = {"a": 1}
+    return cases
+
+
+def content(plan: Plan) -> Any:
+    """Return what a caller can read of a plan."""
+    own = (plan.source, plan.target, plan.possible, plan.zero_copy, plan.copied_bytes, plan.new_bytes)
+    own += (plan.aliased_bytes, plan.protocol, plan.steps, plan.partial, plan.unread, plan.kept)
+    own += (str(plan), plan._repr_html_(), plan.warnings, [str(r) for r in plan.reasons], str(plan.error))
+    return own, plan.shares_memory, {path: content(leaf) for path, leaf in plan.leaves.items()}
+
+
+@pytest.mark.parametrize("to", TARGETS)
+@pytest.mark.filterwarnings("ignore")
+def test_plan_by_layout_is_the_plan_of_all_columns(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(to.partition(".")[0])
+    of_all = {}
+    cases = list(sampled(4, list(tables().items()), OPTIONS, first=TARGETS.index(to)))
+    with monkeypatch.context() as patch:
+        patch.setattr(planner, "_plan_by_layout", lambda table, request: None)
+        for number, ((_, table), options) in enumerate(cases):
+            of_all[number] = content(zc.explain(table, to, **options))
+    for number, ((name, table), options) in enumerate(cases):
+        plan = zc.explain(table, to, **options)
+        assert content(plan) == of_all[number], (name, options)
+        again = pickle.loads(pickle.dumps(zc.explain(table, to, **options)))
+        assert content(again) == of_all[number], (name, options)
+        if plan.run is not None:
+            expected = zc.convert(table, to, **options)
+            assert type(plan.run()) is type(expected), (name, options)
+
+
+def test_one_column_of_each_layout_is_described() -> None:
+    pytest.importorskip("pyarrow")
+    columns = dicts()["two types"]
+    described = []
+    original = layouts.LazyColumns.__getitem__
+
+    class Counted(layouts.LazyColumns):
+        def __getitem__(self, position: Any) -> Any:
+            described.append(position)
+            return original(self, position)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layouts, "LazyColumns", Counted)
+        plan = zc.explain(columns, "pyarrow")
+        assert len(described) == 2
+        assert len(plan.leaves) == 6
+        assert {*described} == {*range(6)}
+
+
+def test_low_alignment_decides() -> None:
+    """A column that is aligned to 8 bytes is copied for JAX, and one that is aligned to 64 is not."""
+    pytest.importorskip("jax")
+    block = np.zeros(200, "f4")
+    start = -block.ctypes.data % 64 // 4
+    aligned, other = block[start : start + 16], block[start + 20 : start + 36]
+    for pair in itertools.permutations([aligned, other]):
+        columns = dict(zip("ab", pair, strict=True))
+        plan = zc.explain(columns, "jax")
+        assert (plan.aliased_bytes, plan.copied_bytes) == (64, 64)
+
+
+def test_a_changed_dict_does_not_change_its_plan() -> None:
+    pytest.importorskip("pyarrow")
+    columns = {"a": np.zeros(3), "b": np.zeros(3)}
+    plan = zc.explain(columns, "pyarrow")
+    columns["c"] = np.zeros(4)
+    assert list(plan.leaves) == ["['a']", "['b']"]
