@@ -210,24 +210,16 @@ def describe_columns(columns: dict[Any, Any]) -> Table | None:
 
 
 def lazy_columns(columns: dict[Any, Any]) -> Table | None:
-    """Return the table of a dict of arrays of one length that all have a layout; None for another dict."""
+    """Return the table of a dict of ndarrays of numbers, of one length; None for another dict."""
     from zerocopy.tables.column import Table
-    from zerocopy.tables.layouts import LazyColumns
+    from zerocopy.tables.layouts import LazyColumns, layout_of
     from zerocopy.tables.tensor_column import TensorColumn
 
     layouts: list[Hashable] = []
     addresses: list[int] = []
-    layout_of: dict[type, Callable[[Any], tuple[tuple[Any, ...], int] | None]] = {}
     length = -1
     for value in columns.values():
-        cls = type(value)
-        of_type = layout_of.get(cls)
-        if of_type is None:
-            framework = registry.by_type(cls)
-            if framework is None:
-                return None
-            of_type = layout_of[cls] = framework.column_layout
-        described = of_type(value)
+        described = layout_of(value)
         if described is None:
             return None
         layout, address = described

@@ -227,14 +227,6 @@ class Framework:
         """Return `result` with the labels of `obj`, both owned objects, for the dimensions that agree."""
         return result
 
-    def column_layout(self, obj: Any) -> tuple[tuple[Any, ...], int] | None:
-        """Return a layout and an address for `LazyColumns`, if `obj` is plain numbers in one block; or None.
-
-        The layout is a tuple that begins with the shape and has all else that any framework's
-        `column_reasons` depends on, but for the address.
-        """
-        return None
-
     def label_warnings(self, obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:
         """Return which labels of `obj`, an owned object, a conversion to `target` with `options` loses."""
         return ()
@@ -394,17 +386,12 @@ class Framework:
         """Return why `column` must be copied; empty if the framework can alias all of it.
 
         Raises ``ZeroCopyError`` if the framework cannot hold it. ``why`` is a sentence about the
-        column, such as "it has 3 nulls", which follows the column's name. ``explain`` calls it for one of
-        several columns of plain numbers that differ in values, labels and addresses only: the one of the
-        lowest alignment.
+        column, such as "it has 3 nulls", which follows the column's name.
         """
         return column.arrow_reasons()
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
-        """Return, for each column of `table`, reasons for a copy that depend on the other columns.
-
-        Raises ``ZeroCopyError`` if the framework cannot hold the labels.
-        """
+        """Return, for each column, reasons for a copy that depend on the others; raise for labels."""
         return [[] for _ in range(len(table.columns))]
 
     def guards_writes(self, column: Column) -> bool:
@@ -412,10 +399,7 @@ class Framework:
         return False
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
-        """Return warnings about properties of `table` that the framework cannot keep; raise nothing.
-
-        A plan calls it when its warnings are first read.
-        """
+        """Return warnings about properties of `table` that the framework cannot keep; raise nothing."""
         return ()
 
     def alias_warnings(self, table: Table) -> tuple[str, ...]:

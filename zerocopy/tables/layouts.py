@@ -7,11 +7,30 @@ tenth.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import overload
+from typing import Any, overload
 
+import numpy as np
+
+from zerocopy.dtype import native_numbers
 from zerocopy.plan import Plan
+from zerocopy.protocols.array_interface import address
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.summary import run
+
+_NUMBERS = native_numbers()
+
+
+def layout_of(values: Any) -> tuple[tuple[Any, ...], int] | None:
+    """Return the layout of a column, which begins with the shape, and the address; None for other objects.
+
+    Of an ndarray of plain numbers only: its subclasses may add meaning to the bytes.
+    """
+    if type(values) is not np.ndarray:
+        return None
+    dtype, shape = values.dtype, values.shape
+    if not shape or dtype.num not in _NUMBERS or not dtype.isnative:
+        return None
+    return (shape, dtype.num, values.strides, values.flags.writeable), address(values)
 
 
 class LazyColumns(Sequence[Column]):
@@ -31,7 +50,9 @@ class LazyColumns(Sequence[Column]):
     def __init__(
         self, layouts: Sequence[Hashable], addresses: Sequence[int], describe: Callable[[int], Column]
     ) -> None:
-        self.layouts, self.addresses, self._describe = layouts, addresses, describe
+        self.layouts: Sequence[Hashable] = layouts
+        self.addresses: Sequence[int] = addresses
+        self._describe = describe
         self._columns: dict[int, Column] = {}
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zerocopy import _native
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import DType, from_numpy, native_numbers, to_numpy
+from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, identity
 from zerocopy.protocols.array_interface import address
@@ -108,17 +108,6 @@ class NumPy(Framework):
         if array.dtype.isnative:
             return Source(name, view, host)
         return Source(name, view, host, "buffer", [obstacles.byte_order(array.dtype)])
-
-    def column_layout(self, obj: Any) -> tuple[tuple[Any, ...], int] | None:
-        dtype, shape = obj.dtype, obj.shape
-        if (
-            type(obj).__name__ != "ndarray"
-            or not shape
-            or dtype.num not in native_numbers()
-            or not dtype.isnative
-        ):
-            return None
-        return (shape, dtype.num, obj.strides, obj.flags.writeable), address(obj)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         import numpy as np

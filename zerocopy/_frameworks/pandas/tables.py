@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy import registry
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import LEVEL, column_of, index_column, levels_of
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.layouts import LazyColumns
+from zerocopy.tables.layouts import LazyColumns, layout_of
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -50,8 +49,7 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
             return index_column(pd, levels[place - count], reasons)
         return column_of(pd, arrays[place], partial(_nth, frame, place))
 
-    layout_of = registry.by_name("numpy").column_layout
-    described = [layout_of(values) if type(values) is np.ndarray else None for values in arrays]
+    described = [layout_of(values) for values in arrays]
     columns = LazyColumns(
         [None if each is None else each[0] for each in described] + [None] * len(levels),
         [0 if each is None else each[1] for each in described] + [0] * len(levels),
