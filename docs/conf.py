@@ -97,7 +97,7 @@ INCLUDED = {
 
 
 #: Pages whose tables list other pages.
-LISTS = {root_doc, "hazards", "measurements"}
+LISTS = {root_doc, "hazards", "measurements", "monitor", "processes", "tables"}
 
 
 def add_toctrees_to_lists(app: Sphinx, docname: str, source: list[str]) -> None:

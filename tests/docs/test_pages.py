@@ -204,11 +204,14 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
         "512 KiB": "the least size that is sent by handle",
         "64 KiB": "the largest object that is copied when it is opened",
         "80 ms": "after which a process is killed, at most",
-        "256 MiB": "how much memory of Dask's transfers is kept, by default",
         "1 GiB": "how much memory may be in flight, by default",
         "5 s": "how long a process waits for a broker",
         "64 MB": "how much unused shared memory is kept, by default",
         **dict.fromkeys(("16 MB", "256 MB"), "the limit in a test of faults"),
+    },
+    "processes/dask-ray-flight.md": {
+        "512 KiB": "the least size that is sent by handle",
+        "256 MiB": "how much memory of Dask's transfers is kept, by default",
         **dict.fromkeys(("1 MiB", "16 MiB"), "a size below which tensors from Ray are copied"),
     },
 }
