@@ -1,20 +1,28 @@
-"""Write the table of reason codes in docs/errors.md: ``python docs/reason_codes.py``."""
+"""Write the tables of reason codes in docs/errors.md: ``python docs/reason_codes.py``."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from zerocopy.errors.codes import CODES
+from zerocopy.errors.codes import AREAS
 
 PAGE = Path(__file__).with_name("errors.md")
+START, END = "<!-- codes -->\n", "<!-- end of codes -->\n"
 
 
 def with_table(page: str) -> str:
-    """Return the text of the page with the rows of `CODES` in its table of codes."""
-    rows = "".join(f"| `{code}` | {meaning} |\n" for code, meaning in CODES.items())
-    head = "| code | meaning |\n|---|---|\n"
-    return re.sub(re.escape(head) + r"(\|.*\n)*", lambda _: head + rows, page)
+    """Return the text of the page with a table for each area between its markers."""
+    return re.sub(f"{START}.*?{END}", lambda _: f"{START}\n{tables()}\n{END}", page, flags=re.DOTALL)
+
+
+def tables() -> str:
+    """Return a heading and a table of codes for each area."""
+    areas = []
+    for area, codes in AREAS.items():
+        rows = "".join(f"| `{code}` | {meaning} |\n" for code, meaning in codes.items())
+        areas.append(f"### {area}\n\n| code | meaning |\n|---|---|\n{rows}")
+    return "\n".join(areas)
 
 
 if __name__ == "__main__":
