@@ -11,6 +11,7 @@ import inspect
 import os
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -68,19 +69,31 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"zerocopy {release}"
 html_static_path = ["_static"]
 html_css_files = ["zerocopy.css"]
+html_favicon = "_static/logo.svg"
+html_search_scorer = str(ROOT / "docs" / "search_scores.js")
 html_sidebars = {"**": ["all-pages.html"]}
 html_show_sourcelink = False
 html_copy_source = False
 html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "logo": {"text": f"zerocopy {release}"},
+    "logo": {
+        "text": f"zerocopy {release}",
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+        "alt_text": "",
+    },
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "navbar_center": [],  # the sidebar lists all pages by section
     "show_prev_next": True,
+    "icon_links": [],
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+with open(ROOT / "pyproject.toml", "rb") as file:
+    repository = tomllib.load(file)["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+if repository:
+    html_theme_options["icon_links"] = [{"name": "Repository", "url": repository, "icon": "fa-brands fa-github"}]
 project_copyright = "the zerocopy developers, Apache License 2.0"
 
 # Remove generated pages of names that are not public anymore.
@@ -180,6 +193,52 @@ class Tables(SphinxTransform):
                         code += [nodes.Text(word), nodes.raw("", "<wbr>", format="html")]
 
 
+#: Words that readers type, for the page that answers them: entries of the site's index, which its search shows
+#: first. A page is also found by the words of its title and of its headings.
+SEARCH_WORDS = {
+    "quickstart": "install, installation, pip, setup, extras, getting started, tutorial",
+    "faq": "cite, citation, fork, threads, import time",
+    "replacements": "migrate, migration, from_numpy, from_dlpack, to_numpy, write, writes",
+    "audit": "find copies, profile",
+    "tables": "null, nulls, nan, missing values, dates, datetime, category, categorical, strings, dataframe",
+    "semantics": "alignment, aligned, copy, writable, read-only, stream, device, dtype, cast",
+    "loader": "dataloader, shuffle, batch, batches, parquet, resume, checkpoint, shard, epoch",
+    "training-frameworks": "lightning, trainer, hugging face, accelerate, keras",
+    "bridge": "gradient, gradients, autograd",
+    "pool": "allocator, memory limit, install_pool, out of memory, oom",
+    "processes": "shared memory, multiprocessing, dask, ray, flight, pickle, ipc",
+    "gpu": "gpu, gpus, cuda",
+    "sparse": "sparse, csr, coo",
+    "pandas-3": "pandas, copy-on-write",
+    "measurements": "benchmark, benchmarks, speed",
+    "project/changes": "changelog, release notes",
+    "troubleshooting": "segfault, segmentation fault, crash, sigsegv, sigabrt, hang, hangs, slow",
+    "performance": "tuning, profiling, memory profiling, rss, peak memory",
+    "gpu-server": "mig, mps, nvidia",
+    "clusters": "slurm, mpi, nccl, docker, container, kubernetes, node, nodes",
+    "security": "trust, untrusted, validate",
+    "weights": "safetensors, gguf, npz",
+    "labelled": "xarray",
+    "ragged": "awkward, nested tensor",
+    "adding-a-framework": "plugin",
+    "support": "version, versions, minimum version, requirements",
+    "errors": "exception, exceptions, error codes",
+}
+
+
+class SearchWords(SphinxTransform):
+    """Add the entries of `SEARCH_WORDS` to their pages."""
+
+    default_priority = 500
+
+    def apply(self, **options: Any) -> None:
+        words = SEARCH_WORDS.get(self.env.docname)
+        if words and self.document.children:
+            # Without a target the search shows the page once.
+            entries = [("single", word, "", "main", None) for word in words.split(", ")]
+            self.document.children[0].insert(1, addnodes.index(entries=entries))
+
+
 def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
     """Skip fields of named tuples and of dataclasses with slots; the class docstring describes them."""
     generated = (getattr(obj, "__doc__", None) or "").startswith("Alias for field number")
@@ -192,3 +251,4 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-skip-member", skip_fields)
     app.add_transform(LinksToFiles)
     app.add_transform(Tables)
+    app.add_transform(SearchWords)

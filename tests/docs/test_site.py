@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import html
+import json
+import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -107,3 +112,89 @@ def test_links_to_repository_files_are_downloads(site: Path, pages: dict[Path, P
     for result in results:
         if result.name in files:
             assert files[result.name].read_bytes() == result.read_bytes()
+
+
+#: What readers type, and the page that must come first.
+QUERIES = {
+    "nulls": "tables",
+    "install": "quickstart",
+    "segfault": "troubleshooting",
+    "alignment": "semantics",
+    "lightning": "training-frameworks",
+    "cite": "faq",
+    "DataLoader": "loader",
+    "shuffle": "loader",
+    "checkpoint": "loader",
+    "dates": "tables",
+    "missing values": "tables",
+    "gradients": "bridge",
+    "shared memory": "processes",
+    "multiprocessing": "processes",
+    "Dask": "processes",
+    "slurm": "clusters",
+    "Docker": "clusters",
+    "out of memory": "pool",
+    "migration": "replacements",
+    "safetensors": "weights",
+    "embeddings": "embeddings",
+    "plugin": "adding-a-framework",
+    "minimum version": "support",
+    "glossary": "glossary",
+    "sparse": "sparse",
+    "pandas": "pandas-3",
+    "GPU": "gpu",
+    "benchmarks": "measurements",
+    "changelog": "project/changes",
+    "convert": "api/generated/zerocopy.convert",
+}
+
+#: A page that runs the site's own search for each query and writes the names of the first pages.
+SEARCH_PAGE = """<html data-content_root="../"><body><pre id="first"></pre>
+<script src="documentation_options.js"></script><script src="doctools.js"></script>
+<script src="sphinx_highlight.js"></script><script src="language_data.js"></script>
+<script src="searchtools.js"></script><script src="../searchindex.js"></script>
+<script>
+const search = (query) => Search._performSearch(...Search._parseQuery(query)).reverse().map((result) => result[0]);
+const first = Object.fromEntries(QUERIES.map((query) => [query, search(query).slice(0, 5)]));
+document.getElementById("first").textContent = JSON.stringify(first);
+</script></body></html>"""
+
+
+@pytest.fixture(scope="module")
+def results(site: Path) -> dict[str, list[str]]:
+    """The first pages for each query."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("Chromium is not installed")
+    page = site / "_static" / "queries.html"
+    page.write_text(SEARCH_PAGE.replace("QUERIES", json.dumps(list(QUERIES))), encoding="utf-8")
+    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()]
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    text = completed.stdout.partition('<pre id="first">')[2].partition("</pre>")[0]
+    assert text, completed.stderr
+    return json.loads(html.unescape(text))
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_search_shows_the_right_page_first(query: str, results: dict[str, list[str]]) -> None:
+    assert results[query][:1] == [QUERIES[query]]
+
+
+def test_words_of_the_search_are_those_of_existing_pages() -> None:
+    text = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
+    words = ast.literal_eval(re.findall(r"^SEARCH_WORDS = (\{.*?^\})", text, re.MULTILINE | re.DOTALL)[0])
+    assert not [page for page in words if not (ROOT / "docs" / f"{page}.md").exists()]
+    every = [word for line in words.values() for word in line.split(", ")]
+    assert len(every) == len(set(every))
+
+
+def test_pages_for_developers_rank_last() -> None:
+    """Those of docs/index.md's group Development, and the benchmarks; not this project's trust model."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = re.findall(r"^\| \[.+?\]\((\S+)\.md\)", index.partition("## Development")[2], re.MULTILINE)
+    pages += [page.stem for page in (ROOT / "docs").glob("*benchmarks.md")]
+    script = (ROOT / "docs" / "search_scores.js").read_text(encoding="utf-8")
+    (last,) = re.findall(r"^  /(.+)/;$", script, re.MULTILINE)
+    last = last.replace("\\/", "/")
+    assert len(pages) > 20
+    assert not [page for page in pages if not page.startswith("../") and not re.search(last, page)]
