@@ -93,7 +93,9 @@ html_theme_options = {
 with open(ROOT / "pyproject.toml", "rb") as file:
     repository = tomllib.load(file)["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
 if repository:
-    html_theme_options["icon_links"] = [{"name": "Repository", "url": repository, "icon": "fa-brands fa-github"}]
+    html_theme_options["icon_links"] = [
+        {"name": "Repository", "url": repository, "icon": "fa-brands fa-github"}
+    ]
 project_copyright = "the zerocopy developers, Apache License 2.0"
 
 # Remove generated pages of names that are not public anymore.
@@ -193,8 +195,8 @@ class Tables(SphinxTransform):
                         code += [nodes.Text(word), nodes.raw("", "<wbr>", format="html")]
 
 
-#: Words that readers type, for the page that answers them: entries of the site's index, which its search shows
-#: first. A page is also found by the words of its title and of its headings.
+#: Words that readers type, for the page that answers them: entries of the site's index, which its search
+#: shows first. A page is also found by the words of its title and of its headings.
 SEARCH_WORDS = {
     "quickstart": "install, installation, pip, setup, extras, getting started, tutorial",
     "faq": "cite, citation, fork, threads, import time",

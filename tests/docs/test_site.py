@@ -154,8 +154,9 @@ SEARCH_PAGE = """<html data-content_root="../"><body><pre id="first"></pre>
 <script src="sphinx_highlight.js"></script><script src="language_data.js"></script>
 <script src="searchtools.js"></script><script src="../searchindex.js"></script>
 <script>
-const search = (query) => Search._performSearch(...Search._parseQuery(query)).reverse().map((result) => result[0]);
-const first = Object.fromEntries(QUERIES.map((query) => [query, search(query).slice(0, 5)]));
+const search = (query) => Search._performSearch(...Search._parseQuery(query)).reverse();
+const pages = (query) => search(query).slice(0, 5).map((one) => one[0]);
+const first = Object.fromEntries(QUERIES.map((query) => [query, pages(query)]));
 document.getElementById("first").textContent = JSON.stringify(first);
 </script></body></html>"""
 
