@@ -1,7 +1,7 @@
-"""Sphinx extension: pictures that are legible on phones and on dark pages.
+"""Sphinx extension: pictures that are legible on phones and on dark pages, and notebooks to download.
 
-An SVG of ``benchmarks.plots`` has the colours of both kinds of pages. It is not shown smaller than it is
-drawn; on a narrow screen it scrolls. A PNG may have a twin, ``NAME-dark.png``; the page shows the one for its
+An SVG of ``benchmarks.plots`` has the colours of both kinds of pages. Pictures are at least 700 pixels wide;
+on a narrow screen they scroll. A PNG may have a twin, ``NAME-dark.png``; the page shows the one for its
 theme.
 """
 
@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
 
 class Pictures(SphinxTransform):
-    """Put SVGs into an element that scrolls, and the dark twin after each PNG that has one."""
+    """Put pictures into an element that scrolls, and the dark twin after each PNG that has one."""
 
     default_priority = 500
 
@@ -25,12 +26,12 @@ class Pictures(SphinxTransform):
         for image in [*self.document.findall(nodes.image)]:
             uri = Path(image["uri"])
             twin = uri.with_name(f"{uri.stem}-dark{uri.suffix}")
-            if uri.suffix == ".svg" and isinstance(image.parent, nodes.paragraph):
+            if isinstance(image.parent, nodes.paragraph):
                 # An element that scrolls must have the focus of the keyboard.
                 start = nodes.raw("", '<div class="picture" tabindex="0">', format="html")
                 end = nodes.raw("", "</div>", format="html")
                 image.parent.replace_self([start, image.parent, end])
-            elif (folder / twin).is_file():
+            if (folder / twin).is_file():
                 dark = image.copy()
                 dark["uri"] = twin.as_posix()
                 for shown, theme in ((image, "light"), (dark, "dark")):
@@ -38,7 +39,23 @@ class Pictures(SphinxTransform):
                 image.replace_self([image, dark])
 
 
+class NotebookDownload(SphinxTransform):
+    """Put a link to the file below the title of a notebook's page."""
+
+    default_priority = 6  # after conf.py's links, which lead to pages; before Sphinx collects downloads
+
+    def apply(self, **options: Any) -> None:
+        path = Path(self.env.doc2path(self.env.docname))
+        title = next(iter(self.document.findall(nodes.title)), None)
+        if path.suffix == ".ipynb" and title is not None:
+            link = addnodes.download_reference(
+                "", nodes.Text("Download this notebook"), reftarget=path.name, refdoc=self.env.docname
+            )
+            title.parent.insert(title.parent.index(title) + 1, nodes.paragraph("", "", link))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the transform; Sphinx calls it."""
+    """Register the transforms; Sphinx calls it."""
     app.add_transform(Pictures)
+    app.add_transform(NotebookDownload)
     return {"parallel_read_safe": True}

@@ -199,3 +199,11 @@ def test_pages_for_developers_rank_last() -> None:
     last = last.replace("\\/", "/")
     assert len(pages) > 20
     assert not [page for page in pages if not page.startswith("../") and not re.search(last, page)]
+
+
+def test_notebooks_can_be_downloaded(site: Path, pages: dict[Path, Page]) -> None:
+    notebooks = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+    for notebook in notebooks:
+        links = pages[site / "notebooks" / f"{notebook.stem}.html"].links
+        (link,) = [link for link in links if link.endswith(notebook.name)]
+        assert (site / "notebooks" / unquote(link)).read_bytes() == notebook.read_bytes()
