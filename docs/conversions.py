@@ -91,7 +91,7 @@ class Pair:
         copied = {name for names in self.copies.values() for name in names}
         if OFF_64.short in copied:
             return "aligned"
-        return "dense" if copied & {layout.short for layout in LAYOUTS} else "alias"
+        return "1-D" if copied & {layout.short for layout in LAYOUTS} else "alias"
 
 
 @dataclass(slots=True)

@@ -98,7 +98,7 @@ def ours(code: str, names: Names, make: Make | None = None) -> list[Method]:
 
 def in_python(x: Any, to: str) -> Callable[..., Any] | None:
     """Return the fast path of `convert` without the compiled core; None for tables and containers."""
-    parts = routes.find_parts(x, to)
+    parts = routes.find_parts(x, to, {})
     route = None if parts is None or "columns" in parts.exporters else routes.compose(parts, to, {})
     if route is None:
         return None
