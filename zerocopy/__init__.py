@@ -103,7 +103,7 @@ _HOME = {
     "Plan": "plan",
     "view": "_engine.memory",
     "shares_memory": "_engine.memory",
-    "StridedView": "strided_view",
+    "StridedView": "protocols.exchange_api",
     "frameworks": "registry",
     "register": "registry",
     "FrameworkInfo": "registry",

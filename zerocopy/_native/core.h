@@ -336,6 +336,8 @@ void table_plan_free_lock(void);
 int visit_convert(visitproc visit, void *arg);
 void clear_convert(void);
 int visit_route(visitproc visit, void *arg);
+int visit_exchange_api(visitproc visit, void *arg);
+void clear_exchange_api(void);
 void clear_route(void);
 
 /* ---- each file adds its types and functions to the module; -1 with an exception on failure ---- */
@@ -358,5 +360,6 @@ int add_rows(PyObject *module);
 int add_matrix_routes(PyObject *module);
 int add_recorder(PyObject *module);
 int add_records(PyObject *module);
+int add_exchange_api(PyObject *module);
 
 #endif

@@ -23,7 +23,7 @@ execute(PyObject *module)
         add_dtypes,       add_owner,        add_exporters,  add_buffer_exporter, add_exchange,
         add_importers,    add_routes,       add_route_table, add_trees,          add_convert,
         add_allocator,    add_arrow_tables, add_table_routes, add_matrix_routes, add_rows,
-        add_recorder,     add_records,      add_producer_exporter,
+        add_recorder,     add_records,      add_producer_exporter, add_exchange_api,
     };
     for (size_t i = 0; i < sizeof(adders) / sizeof(adders[0]); i++) {
         if (adders[i](module) < 0) {
@@ -43,7 +43,8 @@ traverse(PyObject *module, visitproc visit, void *arg)
         return 0;
     }
     int status = visit_convert(visit, arg);
-    return status != 0 ? status : visit_route(visit, arg);
+    status = status != 0 ? status : visit_route(visit, arg);
+    return status != 0 ? status : visit_exchange_api(visit, arg);
 }
 
 static int
@@ -52,6 +53,7 @@ clear(PyObject *module)
     if (module == owner) {
         clear_convert();
         clear_route();
+        clear_exchange_api();
     }
     return 0;
 }

@@ -11,11 +11,13 @@ from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
 from zerocopy.framework import Framework
+from zerocopy.protocols import exchange_api
 from zerocopy.shared.errors import StaleHandleError
 from zerocopy.shared.handle import DEVICE, MAPPING, TABLE, Handle, parse
 from zerocopy.shared.reading import framework_of, open_array, open_mapping, open_table
 from zerocopy.shared.segment import handles
 from zerocopy.source import Source, type_name
+from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
 
 
@@ -161,6 +163,13 @@ class SharedArray(Shared):
     def __zerocopy_open__(self, target: str = "") -> Any:
         """Return the array over the memory, read-only; ``convert`` calls it."""
         return open_array(self.handle)
+
+    def __zerocopy_view__(self) -> StridedView:
+        """Return a view of the memory; consumers in C call it through DLPack's C exchange API."""
+        return describe_array(open_array(self.handle)).view
+
+
+exchange_api.add_to(SharedArray)
 
 
 class SharedTable(Shared):
