@@ -10,7 +10,7 @@ import pytest
 
 #: What Windows lacks. shutil and other packages are imported first, because they are for this system.
 WITHOUT_POSIX = """
-import os, shutil, signal, subprocess, sys
+import os, shutil, signal, subprocess, sys, sysconfig
 from importlib import import_module
 import numpy as np
 for name in ("pyarrow", "click", "rich.console", "rich.progress", "rich.table"):
@@ -27,7 +27,9 @@ for name in (
     vars(os).pop(name, None)
 for name in ("SIGHUP", "SIGKILL", "SIGALRM", "pthread_sigmask", "setitimer"):
     vars(signal).pop(name, None)
+sysconfig.get_paths()  # is computed once, for this system
 sys.platform = "win32"
+shutil.which = lambda *args, **options: None  # on Windows it calls a module of Windows
 import zerocopy as zc
 """
 
