@@ -19,7 +19,6 @@ from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Statement, Timing, measure
 
 IMPORT_LIMIT = 30.0  # ms
-EXPLAIN_LIMIT = 30_000.0  # ns
 GROWTH_LIMIT = float(2**20)  # bytes
 
 # A fresh interpreter runs this, and prints the time of the code and the modules that it imported.
@@ -105,15 +104,6 @@ def _explain(source: Subject, settings: Settings) -> list[Case]:
     return [Case(source.name, [Entry(label, "ours", timings[label]) for label in codes])]
 
 
-def _explain_goals(cases: Sequence[Case]) -> list[Goal]:
-    name = f"explain: {EXPLAIN_LIMIT / 1000:.0f} us at most"
-    return [
-        Goal(name, f"{case.name} {entry.label}", median(entry), EXPLAIN_LIMIT, "ns")
-        for case in cases
-        for entry in case.timed()
-    ]
-
-
 def memory_tasks(settings: Settings) -> list[Task]:
     """Return a task for each source, whose large array serves all targets."""
     return [Task(f"from {source.name}", partial(_memory, source, settings)) for source in sources(settings)]
@@ -150,6 +140,6 @@ def _memory_goals(cases: Sequence[Case]) -> list[Goal]:
 
 SECTIONS = (
     Section("import", "in fresh interpreters", import_tasks, "figures", _import_goals),
-    Section("explain", "1,000 elements of float32", explain_tasks, "series", _explain_goals),
+    Section("explain", "1,000 elements of float32", explain_tasks, "series"),
     Section("memory", "growth of the resident set in one conversion", memory_tasks, "figures", _memory_goals),
 )

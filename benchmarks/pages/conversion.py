@@ -35,12 +35,13 @@ def on_gpu(data: dict[str, Any]) -> list[str]:
 
 
 def _without_core(data: dict[str, Any]) -> dict[str, Any]:
-    """Return results without the goals of the compiled core, which have their own page."""
-    return data | {"goals": [goal for goal in data["goals"] if goal.get("section") != "conversion/core"]}
+    """Return results without the goals of the compiled core and of explain, which have their own page."""
+    own = ("conversion/core", "conversion/explain")
+    return data | {"goals": [goal for goal in data["goals"] if goal.get("section") not in own]}
 
 
 def _core(data: dict[str, Any]) -> list[str]:
-    text = "\nThe goals of the compiled core are on [its page](compiled-core.md).\n"
+    text = "\nThe goals of the compiled core and of `explain` are on [its page](compiled-core.md).\n"
     return [text] if data["sections"].get("conversion/core") else []
 
 

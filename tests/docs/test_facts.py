@@ -142,3 +142,12 @@ def test_time_of_a_conversion_has_its_condition() -> None:
     """Of the same array again; a new array takes longer, because its memory is not in a cache."""
     (line,) = (line for line in README.splitlines() if "6.32 us" in line)
     assert "converting the same 64 MB to JAX again takes 6.32 us" in line
+
+
+def test_explain_has_one_goal_on_one_page() -> None:
+    """Two limits for one figure were met on one page and missed on the other."""
+    pages = [*(ROOT / "docs").glob("*benchmarks.md"), ROOT / "docs" / "compiled-core.md"]
+    rows = [
+        row for page in pages for row in re.findall(r"(?m)^\| explain: .*", page.read_text(encoding="utf-8"))
+    ]
+    assert len(rows) == 1
