@@ -112,7 +112,7 @@ INCLUDED = {
 
 
 #: Pages whose tables list other pages.
-LISTS = {root_doc, "hazards", "measurements", "monitor", "processes", "tables"}
+LISTS = {root_doc, "errors", "hazards", "measurements", "monitor", "processes", "robustness", "tables"}
 
 
 def add_toctrees_to_lists(app: Sphinx, docname: str, source: list[str]) -> None:

@@ -24,6 +24,7 @@ SYMPTOMS = {
     "error": "An error is raised for valid data",
 }
 LINE = re.compile(r"^Symptom: ([a-z, ]+)\. With zerocopy: (.+)\.$")
+UPSTREAM = re.compile(r" \(\[[^\]]+\]\([^)]+\)(?:, \[[^\]]+\]\([^)]+\))*\)")
 ROW = re.compile(r'^\| <a id="([\w-]+)"></a>(.+?) \|(?: ([a-z, ]+) \|)? (.+) \|$')
 
 
@@ -49,17 +50,19 @@ class Hazard(NamedTuple):
 
 
 def hazards() -> Iterator[Hazard]:
-    """Yield the hazards of all pages."""
-    for file in [*sorted((DOCS / "hazards").glob("*.md")), DOCS / "robustness.md"]:
-        title = ""
+    """Yield the hazards of the pages, in the order of docs/hazards.md; then those inside zerocopy."""
+    inside = [DOCS / "robustness.md", *sorted((DOCS / "robustness").glob("*.md"))]
+    listed = re.findall(r"\]\((hazards/[\w-]+\.md)\)", PAGE.read_text(encoding="utf-8"))
+    for file in [*(DOCS / page for page in listed), *inside]:
+        page, title = "robustness" if file in inside else file.stem, ""
         for line in FENCE.sub("", file.read_text(encoding="utf-8")).splitlines():
             if line.startswith("#"):
                 title = line.lstrip("# ")
             elif match := LINE.match(line):
-                yield Hazard(file.stem, slug(title), title, title, match[1].split(", "), match[2])
+                yield Hazard(page, slug(title), title, title, match[1].split(", "), match[2])
             elif match := ROW.match(line):
                 symptoms = match[3].split(", ") if match[3] else []
-                yield Hazard(file.stem, match[1], title, match[2], symptoms, match[4])
+                yield Hazard(page, match[1], title, match[2], symptoms, match[4])
 
 
 def slug(title: str) -> str:
@@ -72,20 +75,20 @@ def with_index(page: str) -> str:
     listed = list(hazards())
     parts = [page.partition("<!-- index -->")[0] + "<!-- index -->"]
     for symptom, heading in SYMPTOMS.items():
-        rows = [
-            f"| [{subject(hazard)}]({hazard.link}) | {hazard.text} | {hazard.guard} |".replace("](../", "](")
-            for hazard in listed
-            if symptom in hazard.symptoms
-        ]
-        head = [f"## {heading}", "", "| where | problem | with zerocopy |", "|---|---|---|"]
+        rows = [row(hazard) for hazard in listed if symptom in hazard.symptoms]
+        head = [f"## {heading}", "", "| problem | with zerocopy |", "|---|---|"]
         parts.append("\n".join([*head, *rows]))
     return "\n\n".join(parts) + "\n"
 
 
-def subject(hazard: Hazard) -> str:
-    """Return the subject of the page, or of the table that has the hazard as a row."""
-    title = (DOCS / "hazards" / f"{hazard.page}.md").read_text(encoding="utf-8").splitlines()[0]
-    return title.removeprefix("# Hazards of ") if hazard.text == hazard.section else hazard.section
+def row(hazard: Hazard) -> str:
+    """Return the row of a hazard: a link to its section, and its text without links to upstream issues."""
+    if hazard.text == hazard.section:
+        title = (DOCS / "hazards" / f"{hazard.page}.md").read_text(encoding="utf-8").splitlines()[0]
+        link = f"[{title.removeprefix('# Hazards of ')}: {hazard.text}]({hazard.link})"
+    else:
+        link = f"[{hazard.section}]({hazard.link}): {re.sub(UPSTREAM, '', hazard.text)}"
+    return f"| {link} | {hazard.guard} |".replace("](../", "](")
 
 
 if __name__ == "__main__":

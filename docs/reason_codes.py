@@ -1,29 +1,28 @@
-"""Write the tables of reason codes in docs/errors.md: ``python docs/reason_codes.py``."""
+"""Write docs/errors/codes.md, the tables of reason codes: ``python docs/reason_codes.py``."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from zerocopy.errors.codes import AREAS
 
-PAGE = Path(__file__).with_name("errors.md")
-START, END = "<!-- codes -->\n", "<!-- end of codes -->\n"
+PAGE = Path(__file__).parent / "errors" / "codes.md"
+HEAD = """# Reason codes
+
+`code` of a `Reason` and of an [error](../errors.md) is one of these, and stays the same in later versions.
+Those that [you meet first](../errors.md#the-codes-that-you-meet-first) have symptom, cause and fix. This page
+is written by `python docs/reason_codes.py` from `zerocopy.errors.codes`.
+"""
 
 
-def with_table(page: str) -> str:
-    """Return the text of the page with a table for each area between its markers."""
-    return re.sub(f"{START}.*?{END}", lambda _: f"{START}\n{tables()}\n{END}", page, flags=re.DOTALL)
-
-
-def tables() -> str:
-    """Return a heading and a table of codes for each area."""
-    areas = []
+def page() -> str:
+    """Return the page: a heading and a table of codes for each area."""
+    parts = [HEAD]
     for area, codes in AREAS.items():
         rows = "".join(f"| `{code}` | {meaning} |\n" for code, meaning in codes.items())
-        areas.append(f"### {area}\n\n| code | meaning |\n|---|---|\n{rows}")
-    return "\n".join(areas)
+        parts.append(f"## {area}\n\n| code | meaning |\n|---|---|\n{rows}")
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
