@@ -84,6 +84,28 @@ def test_links_resolve(page: Path) -> None:
             assert anchor in _anchors(target), f"{path} has no heading #{anchor}"
 
 
+#: Facts that one section explains; the other pages that state them link to it.
+OWNERS = {
+    "semantics.md#alignment": r"multiples? of 64 bytes|aligned to 64 bytes",
+    "faq.md#why-does-jax-refuse-float64-and-int64": r"\bx64\b",
+    "hazards/torch.md#writes-to-immutable-memory": r"torch (?:cannot mark|has no read-only)",
+    "clusters.md#a-gpu-shared-on-kubernetes": r"manifests",
+}
+#: Pages that are generated from other texts.
+GENERATED = ("compiled-core.md", "conversions.md", "hazards.md", "source-files.md")
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_pages_link_to_the_owner_of_a_fact(owner: str) -> None:
+    path, _, anchor = owner.partition("#")
+    for page in DOCS:
+        prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text(encoding="utf-8")))
+        if re.search(OWNERS[owner], prose) and page.name not in (*_result_pages(), *GENERATED):
+            links = re.findall(rf"\]\(([^)#\s]*)#{re.escape(anchor)}\)", prose)
+            targets = [(page.parent / link).resolve() for link in links]
+            assert page == ROOT / "docs" / path or ROOT / "docs" / path in targets, page
+
+
 def _anchors(page: Path) -> set[str]:
     prose = FENCE.sub("", page.read_text(encoding="utf-8"))
     titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
