@@ -11,7 +11,7 @@ from benchmarks.suite import Case, median
 from benchmarks.weights.loading import COPIED, COUNT, LIBRARY, NBYTES, OURS, PEAK
 
 TITLE = "Benchmarks of weights"
-ABOUT = f"A model of {COUNT} float32 tensors with {NBYTES >> 20} MiB, from a file in the page cache."
+ABOUT = f"A model of {COUNT} float32 tensors, from a file in the page cache."
 
 _UNITS = """\
 *library* is `load_file` of `safetensors.torch`, `safetensors.flax` and `safetensors.numpy`, `safe_open` for
@@ -29,7 +29,9 @@ def body(data: dict[str, Any]) -> list[str]:
     """Return the page after its head."""
     sections = {name: [read_case(case) for case in cases] for name, cases in data["sections"].items()}
     heads = ["tensors", LIBRARY, OURS, "ratio", "bytes copied by load"]
-    parts = [_UNITS, goals(data)]
+    sizes = data["settings"]["sizes"]
+    size = f"{sizes[0] >> 20:,} MiB (`--sizes {sizes[0] >> 20}MiB`)" if sizes else f"{NBYTES >> 20} MiB"
+    parts = [f"The file has {size}.\n\n{_UNITS}", goals(data)]
     parts.append(f"## Time\n\n{table(heads, [_row(case) for case in sections['weights/loading']])}\n")
     peaks = [_peaks(case) for case in sections.get("weights/memory", [])]
     if peaks:

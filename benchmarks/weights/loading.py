@@ -100,7 +100,8 @@ def written(nbytes: int) -> Iterator[Files]:
         text += b" " * (-len(text) % 64)  # with the 8 bytes of its length, 8 bytes off
         with open(files.plain, "wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
-            file.writelines(tensor.tobytes() for tensor in tensors.values())
+            file.writelines(tensor.data for tensor in tensors.values())
+        tensors.clear()
         align(files.plain, files.aligned)
         yield files
 
@@ -113,7 +114,7 @@ def names_of(files: Files, question: Question) -> dict[str, Any]:
 
 
 def _size(settings: Settings) -> int:
-    return QUICK_NBYTES if settings.quick else NBYTES
+    return settings.sizes[0] if settings.sizes else QUICK_NBYTES if settings.quick else NBYTES
 
 
 def time_tasks(settings: Settings) -> list[Task]:

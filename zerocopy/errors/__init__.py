@@ -104,7 +104,22 @@ class Reason:
         return self.remedy_at("x")
 
     def remedy_at(self, place: str) -> str:
-        """Return `remedy`, with an expression for the object or column in the text of `fixes`."""
+        """Return `remedy`, with an expression for the object or column in the text of `fixes`.
+
+        Parameters
+        ----------
+        place : str
+            An expression, such as ``"x['a']"``.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> Reason("it has nulls", fixes=[Fix("{x}.dropna()")]).remedy_at("x['a']")
+        "x['a'].dropna()"
+        """
         return self._remedy or "; or ".join(fix.text(place) for fix in self.fixes)
 
     def __str__(self) -> str:
