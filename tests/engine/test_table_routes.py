@@ -67,12 +67,23 @@ def _tables() -> dict[str, Any]:
 def _sources(table: Any, framework: str) -> list[Any]:
     """Return a table as tables and columns of a framework, made by zerocopy and by the framework."""
     made = []
+    if framework == "polars" and table.column_names[0] == "a":
+        pl = pytest.importorskip("polars")
+        made = [pl.DataFrame({"a": [1.0, 2.0, 3.0]}).with_columns(b=pl.lit(2.0)), pl.select(b=pl.lit(2.0))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         makers = [lambda: zc.convert(table, framework), lambda: zc.convert(table[0], framework)]
         if framework == "pandas":
             makers += [table.to_pandas, lambda: table.to_pandas().set_index(table.column_names[0])]
-            makers += [lambda: table[0].to_pandas(), lambda: table.to_pandas()[["a"]].iloc[::2]]
+            makers += [
+                lambda: table.to_pandas().rename_axis(columns="k"),
+                lambda: table.to_pandas().add_prefix(""),
+            ]
+            makers += [
+                lambda: table.to_pandas().rename(columns={"a": 1}),
+                lambda: table[0].to_pandas(),
+                lambda: table.to_pandas()[["a"]].iloc[::2],
+            ]
             makers += [lambda: table.to_pandas().iloc[::2], lambda: table.to_pandas().iloc[2:9]]
         for make in makers:
             try:
@@ -111,8 +122,8 @@ def _outcome(convert: Any, obj: Any, to: str, options: dict[str, Any]) -> Any:
             warnings.simplefilter("ignore")
             result = convert(obj, to, options)
             values = _values(result)
-    except zc.ZeroCopyError as error:
-        return error.code, str(error.__cause__ and type(error.__cause__))
+    except (ValueError, TypeError, LookupError) as error:  # zerocopy's derive from these
+        return type(error), getattr(error, "code", "")
     try:
         shared = sharing(obj, result)
     except zc.ZeroCopyError:  # a relation
@@ -141,6 +152,107 @@ def test_the_plan_is_the_oracle_of_the_route(source: str, to: str) -> None:
                     _outcome(call, obj, to, options) for call in (convert_slowly, _fast, _fast)
                 )
                 assert slow == fast == again, (name, place, options)
+
+
+def _matrices() -> dict[str, Any]:
+    x = np.arange(60.0).reshape(12, 5)
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    return {
+        "rows": x,
+        "columns": np.asfortranarray(x),
+        "read-only": frozen,
+        "gaps": x[::2],
+        "gaps in columns": np.asfortranarray(x)[2:7],
+        "reversed": x[::-1],
+        "part": np.arange(70.0).reshape(10, 7)[:, :5],
+        "whole numbers": x.astype("i2"),
+        "booleans": x > 3,
+        "complex": x.astype("c16"),
+        "float16": x.astype("f2"),
+        "longdouble": x.astype("g"),
+        "the other byte order": x.astype(">f8"),
+        "no rows": x[:0],
+        "one row": x[:1],
+        "too few": x[:, :4],
+        "a vector": x[0],
+        "three dimensions": x.reshape(12, 5, 1),
+        "misaligned": np.frombuffer(b"\0" + x.tobytes(), "u1")[1:].view("f8").reshape(x.shape),
+        "text": np.array([["a"] * 5]),
+    }
+
+
+@pytest.mark.parametrize("to", TABLES)
+@pytest.mark.parametrize("source", ["numpy", "torch", "tensorflow"])
+def test_the_plan_is_the_oracle_of_matrices_with_names(source: str, to: str) -> None:
+    for name in {source, to}:
+        pytest.importorskip(name)
+    every = [
+        list("abcde"),
+        tuple("abcde"),
+        list("abcda"),
+        ["", *"bcde"],
+        ["a\0", *"bcde"],
+        [*"abcd", 5],
+        "abcde",
+    ]
+    zc.convert(zc.convert(_matrices()["rows"], source), to, names=every[0])
+    for name, matrix in _matrices().items():
+        try:
+            obj = zc.convert(matrix, source)
+        except zc.ZeroCopyError:
+            continue
+        for names in every if name == "rows" else every[:1]:
+            slow, fast, again = (
+                _outcome(call, obj, to, {"names": names}) for call in (convert_slowly, _fast, _fast)
+            )
+            assert slow == fast == again, (name, names)
+
+
+def test_one_column_with_a_name() -> None:
+    for to in TABLES:
+        pytest.importorskip(to)
+        x = np.arange(4.0).reshape(4, 1)
+        for _ in range(2):
+            slow, fast = (_outcome(call, x, to, {"names": ["a"]}) for call in (convert_slowly, _fast))
+            assert slow == fast, to
+
+
+@pytest.mark.skipif(core is None, reason="the core has these routes")
+@pytest.mark.parametrize("to", TABLES)
+def test_matrices_with_names_have_a_route(to: str) -> None:
+    pytest.importorskip(to)
+    x = np.arange(6.0).reshape(3, 2)
+    for _ in range(2):
+        zc.convert(x, to, names=["a", "b"])
+    assert routes_of(to, {"names": ["a", "b"]})[np.ndarray] is not NO_ROUTE
+    with zc.monitor.record() if hasattr(zc.monitor, "record") else warnings.catch_warnings():
+        assert _values(zc.convert(x, to, names=["a", "b"])) == _values(zc.convert(x, to, names=("a", "b")))
+
+
+def test_frames_of_the_private_constructor_are_equal() -> None:
+    pd = pytest.importorskip("pandas")
+    from zerocopy._frameworks.pandas import fast_path
+
+    x, y = np.arange(3.0), pd.arrays.ArrowExtensionArray(pa.chunked_array([["a", None, "c"]]))
+    for arrays in ([x, x], [x, y], [y, y], [np.arange(3), x]):
+        public, private = (
+            build(pd)(("a", "b"), list(arrays)) for build in (fast_path.public_frame, fast_path.private_frame)
+        )
+        pd.testing.assert_frame_equal(public, private)
+        assert [len(f._mgr.blocks) for f in (public, private)] == [2, 2]
+        assert public.columns.equals(private.columns)
+        assert public.index.equals(private.index)
+        for frame in (public, private):  # both alias, and pandas can work with them
+            assert not isinstance(arrays[0], np.ndarray) or np.shares_memory(frame["a"].to_numpy(), arrays[0])
+            frame.sort_values("a").assign(c=1).loc[1:].describe()
+    build = fast_path.private_frame(pd)
+    first, second = build(("a", "b"), [x, x]), build(("a", "b"), [x, x])
+    first.columns.name = "k"
+    assert second.columns.name is None
+    second["c"] = second["a"] + 1
+    assert list(first) == ["a", "b"]
+    assert fast_path.frame_builder() is not None
 
 
 @pytest.mark.skipif(core is None, reason="the core has these routes")

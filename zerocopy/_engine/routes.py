@@ -41,7 +41,7 @@ Routes = Mapping[type, Route]
 TABLE: dict[Any, dict[type, Route]] = {}
 
 #: The options that the core's table holds. The others depend on the object, or need the whole plan.
-OPTIONS = frozenset(("copy", "writable", "device", "dtype", "layout", "columns", "lists", "index"))
+OPTIONS = frozenset(("copy", "writable", "device", "dtype", "layout", "columns", "lists", "index", "names"))
 
 #: The routes for options that no table holds.
 NO_ROUTES: Routes = MappingProxyType({})
@@ -74,7 +74,10 @@ def routes_of(to: Any, options: Mapping[str, Any]) -> Routes:
             return NO_ROUTES if options or recording.counters is not None else TABLE.setdefault(to, {})
         if not options.keys() <= OPTIONS or type(options.get("columns", ())) not in (list, tuple):
             return NO_ROUTES
-        if type(options.get("index", True)) is not bool:
+        if type(options.get("index", True)) is not bool or type(options.get("names", ())) not in (
+            list,
+            tuple,
+        ):
             return NO_ROUTES  # labels of rows: those of each call differ
         routes: Routes = core.Routes(to, **options)
         return routes
@@ -127,13 +130,17 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
         return None if known is NO_ROUTE else known
     try:
         if type(obj) is dict:
-            route = _dict_route(to, given)
+            route = _table_route_of(obj, to, given)
             return None if route is None else store(route, dict, to, given, before)
         parts = find_parts(obj, to, given)
         if parts is None:
             return None  # not remembered: a framework can own the type later
         effective = effective_options(parts, given)
-        route = compose(parts, to, effective)
+        if "names" in effective:
+            is_array = parts.source is not None and parts.source.kind == "tensor"
+            route = _table_route_of(obj, to, effective) if is_array else None
+        else:
+            route = compose(parts, to, effective)
         if core is not None:
             route = compile_route(parts, effective, route)
     except BaseException as error:
@@ -153,13 +160,21 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
     return None if route is None else stored
 
 
-def _dict_route(to: Any, options: Mapping[str, Any]) -> Route | None:
-    """Return the route of dicts of arrays to a table framework, or None; recorded calls have none."""
-    if core is None or options or recording.counters is not None:
-        return None
-    from zerocopy._engine.dict_route import make_route  # conversions between arrays need no tables
+def _table_route_of(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
+    """Return the route of dicts of arrays, or of matrices with ``names=``, to a table framework; or None.
 
-    return make_route(to, lambda name: routes_of(name, {}), lambda obj, name: _kept_route(obj, name, {}))
+    Recorded calls have none.
+    """
+    if core is None or not options.keys() <= {"names"} or recording.counters is not None:
+        return None
+    from zerocopy._engine import table_routes  # conversions between arrays need no tables
+
+    def routes(name: str) -> Any:
+        return table_routes.Routes(name, routes_of(name, {}), lambda x, to: _kept_route(x, to, {}))
+
+    if type(obj) is dict:
+        return None if options else table_routes.make_route(to, routes)
+    return table_routes.make_matrix_route(to, options["names"], routes)
 
 
 def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
@@ -227,7 +242,7 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
         return identity
     if "handle" in parts.exporters:
         return None if options else _opening_route(parts, to)
-    if "hub" in parts.exporters and options.keys() <= {"layout", "columns"} and recording.counters is None:
+    if _goes_through_hub(parts, options):
         return _hub_route(parts, to, options)
     if "columns" in parts.exporters and target.kind == "tensor":
         return _columns_route(parts, to, options)
@@ -298,11 +313,18 @@ def _opening_route(parts: Parts, to: Any) -> Route:
     return open_and_convert if active is None else recording.measured_opening(active, open_and_convert)
 
 
-def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
-    """Return the route of an object that exports one of the hub's objects, which has a route to each target.
+def _goes_through_hub(parts: Parts, options: Mapping[str, Any]) -> bool:
+    """Whether objects are exported as the hub's; not in recorded calls, because the exporter may copy."""
+    if "hub" not in parts.exporters or parts.owned or recording.counters is not None:
+        return False
+    is_direct = (
+        parts.target.kind == "tensor" and "columns" in parts.exporters
+    )  # pandas' own memory is NumPy's
+    return not is_direct and options.keys() <= {"layout", "columns"}
 
-    Recorded calls have none: the exporter may copy.
-    """
+
+def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
+    """Return the route of an object that exports one of the hub's, which has a route to each target."""
     exporter, routes = parts.exporters["hub"], routes_of(to, options)
 
     def route(obj: Any) -> Any:

@@ -149,7 +149,8 @@ class Nanoarrow(Framework):
         wrap, arrow = self.module().Array, hub().fast_importers()
         if "ndarray" not in arrow:
             return {}  # an old pyarrow, without from_dlpack
-        array, flat = arrow["ndarray"], hub().module().Array
+        pa = hub().module()
+        array, flat = arrow["ndarray"], pa.Array
 
         def ndarray(source: Any) -> Any:
             values = array(source)
@@ -157,7 +158,17 @@ class Nanoarrow(Framework):
                 raise ValueError("more than one dimension: the slow path decides")
             return wrap(values)
 
-        return {"ndarray": ndarray, "arrow": wrap}
+        views, last = pa.string_view(), None
+
+        def table(whole: Any) -> Any:
+            nonlocal last
+            if last is None or not whole.schema.equals(last):
+                if views in whole.schema.types:
+                    raise ValueError("nanoarrow aborts the process when it exports views")
+                last = whole.schema
+            return wrap(whole)
+
+        return {"ndarray": ndarray, "arrow": table}
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()

@@ -282,8 +282,8 @@ Outcome *current_outcome(void);
 
 /* ---- table.c: the routes by target, type and options ---- */
 
-/* The options of a key whose values are objects: device, dtype, layout, columns, lists, index. */
-#define ROUTE_VALUES 6
+/* The options of a key whose values are objects: device, dtype, layout, columns, lists, index, names. */
+#define ROUTE_VALUES 7
 
 typedef struct {
     PyObject *to; /* as the caller passes it; a str is interned */

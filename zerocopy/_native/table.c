@@ -225,9 +225,9 @@ fill_key(RouteKey *key, PyObject *to, PyObject *const *options)
     return 0;
 }
 
-#define OPTION_NAMES "copy", "writable", "device", "dtype", "layout", "columns", "lists", "index", NULL
-#define OPTION_FIELDS(o) &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6], &o[7]
-#define NO_OPTIONS {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None}
+#define OPTION_NAMES "copy", "writable", "device", "dtype", "layout", "columns", "lists", "index", "names", NULL
+#define OPTION_FIELDS(o) &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6], &o[7], &o[8]
+#define NO_OPTIONS {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None}
 
 /* Stores a route in the current table; returns whether it had room. A key that exists keeps its route. */
 static bool
@@ -256,14 +256,15 @@ store_route(const RouteKey *key, Route *route)
 }
 
 /* set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None,
-   lists=None, index=None): returns whether the table had room, and can hold the values. The table keeps all its arguments alive. */
+   lists=None, index=None, names=None): returns whether the table had room, and can hold the values. The table keeps
+   all its arguments alive. */
 static PyObject *
 set_route(PyObject *module, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"to", "type", "route", OPTION_NAMES};
     PyObject *to, *type, *route, *options[] = NO_OPTIONS;
     RouteKey key;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!O!|OOOOOOOO:set_route", names, &to, &PyType_Type, &type,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!O!|OOOOOOOOO:set_route", names, &to, &PyType_Type, &type,
                                      &RouteType, &route, OPTION_FIELDS(options)) ||
         fill_key(&key, to, options) < 0) {
         return NULL;
@@ -290,7 +291,7 @@ routes_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     static char *names[] = {"to", OPTION_NAMES};
     PyObject *to, *options[] = NO_OPTIONS;
     RouteKey key;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OOOOOOOO:Routes", names, &to, OPTION_FIELDS(options)) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OOOOOOOOO:Routes", names, &to, OPTION_FIELDS(options)) ||
         fill_key(&key, to, options) < 0) {
         return NULL;
     }
@@ -355,8 +356,8 @@ static PyTypeObject RoutesType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.Routes",
     .tp_doc = "Routes(to, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None, "
-              "lists=None, index=None): the routes to one target with these options, by type. It reads the table, so that it is "
-              "never stale.",
+              "lists=None, index=None, names=None): the routes to one target with these options, by type. It reads "
+              "the table, so that it is never stale.",
     .tp_basicsize = sizeof(Routes),
     .tp_dealloc = routes_dealloc,
     .tp_methods = routes_methods,
@@ -441,7 +442,7 @@ clear_values(PyObject *module, PyObject *nothing)
 static PyMethodDef methods[] = {
     {"set_route", (PyCFunction)(void (*)(void))set_route, METH_VARARGS | METH_KEYWORDS,
      "set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None, "
-     "lists=None, index=None): store a route."},
+     "lists=None, index=None, names=None): store a route."},
     {"clear_routes", clear_routes, METH_NOARGS, "clear_routes(): remove all routes."},
     {"free_locks", free_locks, METH_NOARGS, "free_locks(): free the locks of the tables, in a forked child."},
     {"clear_values", clear_values, METH_NOARGS, "clear_values(): forget the values of options."},

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from zerocopy import registry
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import (
     LEVEL,
@@ -19,6 +20,13 @@ from zerocopy._frameworks.pandas.columns import (
     matrix,
     plain,
     versioned,
+)
+from zerocopy._frameworks.pandas.fast_path import (
+    frame_builder,
+    frame_exporter,
+    labels_index,
+    may_be_one_matrix,
+    plain_array,
 )
 from zerocopy._frameworks.pandas.tables import frame_table, is_default
 from zerocopy._frameworks.pandas.values import (
@@ -33,17 +41,17 @@ from zerocopy._frameworks.pandas.values import (
     reasons_against,
     row_labels,
     series_getter,
+    usable,
     values_of,
 )
 from zerocopy.dtype import from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
-from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
 from zerocopy.tables.cells import dense
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
-from zerocopy.tables.hub import hub
+from zerocopy.tables.hub import NAME as HUB, hub
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -132,14 +140,13 @@ class Pandas(Framework):
                     raise ValueError("not the default index: use the slow path")
                 return own_columns(frame)
 
-            return {"columns": columns, "own_columns": own_columns, "matrix": matrix}
+            forms = {"columns": columns, "own_columns": own_columns, "matrix": matrix}
+            return forms | ({"hub": frame_exporter(pd)} if registry.is_imported(HUB) else {})
         return {}
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         if self.form is not None:
             return {}
-        import numpy as np
-
         from zerocopy.tables.tensor_table import MAX_COLUMNS
 
         pd = self.module()
@@ -155,30 +162,29 @@ class Pandas(Framework):
             labels = pd.Index([f"column_{i}" for i in range(width)] if width else pd.RangeIndex(0))
             return pd.DataFrame(array, index=pd.RangeIndex(height), columns=labels, copy=False)
 
-        arrow, frame = pd.arrays.ArrowExtensionArray, pd.DataFrame
+        arrow, frame_of, index_of = pd.arrays.ArrowExtensionArray, frame_builder(), labels_index(pd)
 
         def table(whole: Any) -> Any:
-            columns = zip(whole.column_names, whole.columns, strict=True)
-            return frame({name: arrow(column) for name, column in columns}, copy=False)
+            if whole.schema.metadata:
+                raise ValueError("metadata may describe an index: use the slow path")
+            return frame_of(tuple(whole.column_names), [arrow(usable(column)) for column in whole.columns])
 
         def arrays(pairs: list[tuple[str, Array]]) -> Any:
-            for _, array in pairs:
-                numbers = array.dtype.kind in "iuf" and from_numpy(array.dtype) is not None
-                if (
-                    type(array) is not np.ndarray
-                    or array.ndim != 1
-                    or not numbers
-                    or array.dtype.isbuiltin != 1
-                ):
-                    raise ValueError("not an array of plain numbers: use the slow path")
-                if not (array.flags.forc and array.flags.aligned):
-                    raise ValueError("needs a copy: use the slow path")
-            two = [array for _, array in pairs[:2] if array.base is not None]
-            if len(two) == 2 and abs(address(two[0]) - address(two[1])) <= 2 * two[0].nbytes:
+            columns = [array for _, array in pairs]
+            if not all(map(plain_array, columns)) or len({len(array) for array in columns}) != 1:
+                raise ValueError("not plain numbers, or a copy is needed: use the slow path")
+            if len(columns) > 1 and may_be_one_matrix(*columns[:2]):
                 raise ValueError("they may be columns of one matrix, which becomes one block")
-            return frame(dict(pairs), copy=False)
+            return frame_of(tuple([name for name, _ in pairs]), columns)
 
-        return {"ndarray": ndarray, "arrow": table, "arrays": arrays}
+        def block(named: tuple[Array, list[str]]) -> Any:
+            array, names = named
+            if array.dtype.isbuiltin != 1:
+                raise ValueError("not NumPy's own type: use the slow path")
+            index = pd.RangeIndex(len(array))
+            return pd.DataFrame(array, index=index, columns=index_of(tuple(names)), copy=False)
+
+        return {"ndarray": ndarray, "arrow": table, "arrays": arrays, "matrix": block}
 
     # -- target ---------------------------------------------------------------
 

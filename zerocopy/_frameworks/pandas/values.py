@@ -155,6 +155,14 @@ def kind_of(column: Column) -> str:
     return inner if inner in ("string_view", "binary_view") else field.kind
 
 
+def usable(chunked: Any) -> Any:
+    """Return a column of plain values as pandas can use it: a copy of views, and other columns unchanged."""
+    pa = hub().module()
+    if chunked.type != "string_view":
+        return chunked
+    return hub().copied(chunked.cast(pa.large_string()))
+
+
 def _usable(pa: Any, kind: str, chunked: Any) -> Any:
     """Return the same values in a type that pandas can work with."""
     import pyarrow.compute as pc

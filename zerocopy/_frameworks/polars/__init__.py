@@ -16,6 +16,7 @@ from typing import Any
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.polars.series import (
     OWN,
+    Stream,
     aliases_ndarrays,
     column_of,
     columns_of,
@@ -224,9 +225,9 @@ class Polars(Framework):
 
         if self.form == "Series":  # a whole table is not one series
             return {"ndarray": flat}
-        # One call instead of one per column saves 50 us for ten columns. from_arrow() joins
-        # chunks, but this form has one chunk per column.
-        return {"ndarray": flat, "arrow": self.module().from_arrow}
+        frame = self.module().DataFrame
+        # from_arrow() reads one batch in 2.5 times the time of its stream: 43 and 16 us for ten columns.
+        return {"ndarray": flat, "arrow": lambda table: frame(Stream(table))}
 
 
 @cache

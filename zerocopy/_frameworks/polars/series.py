@@ -223,24 +223,22 @@ OWN = (SeriesColumn, Objects)
 
 
 def plain_table(pl: Any) -> Callable[[Any], Any]:
-    """Return a function from a frame of plain numbers to a ``pyarrow.Table``; it raises for other frames."""
-    kinds = frozenset(getattr(pl, f"{sign}Int{n}") for sign in ("", "U") for n in (8, 16, 32, 64))
-    kinds |= {pl.Float32, pl.Float64}
+    """Return a function from a frame of plain columns to a ``pyarrow.Table``; it raises for other frames."""
+    kinds = {getattr(pl, f"{sign}Int{n}") for sign in ("", "U") for n in (8, 16, 32, 64)}
+    kinds |= {pl.Float32, pl.Float64, pl.String}
 
     def table(frame: Any) -> Any:
-        columns = columns_of(frame)
-        names = [series.name for series in columns]
-        if not names or "" in names or any("\0" in name for name in names):
+        names = frame.columns
+        if not names or "" in names or "\0" in "".join(names):
             raise ValueError("a name that Arrow would change: use the slow path")
-        if any(type(series.dtype) not in kinds or series.n_chunks() != 1 for series in columns):
-            raise ValueError("chunks, or not plain numbers: use the slow path")
-        pa = hub().module()
-        return pa.table([pa.chunked_array(series) for series in columns], names=names)
+        if not kinds.issuperset(map(type, frame.dtypes)) or {*frame.n_chunks("all")} != {1}:
+            raise ValueError("chunks, or other types: use the slow path")  # a stream would join chunks
+        return hub().module().table(frame)
 
     return table
 
 
-class _Stream:
+class Stream:
     """A wrapper that exports only a stream, because polars imports pyarrow's types by other means."""
 
     def __init__(self, array: Any) -> None:
@@ -279,12 +277,12 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
         raise hollow_error()
     try:
         if not enum_metadata:
-            return pl.Series(_Stream(rows)).alias(name)
+            return pl.Series(Stream(rows)).alias(name)
         # Export a table, because an array has no field metadata, which marks an Enum.
         schema = pa.schema([pa.field(name, array.type, metadata=enum_metadata)])
         table = pa.Table.from_arrays([pa.chunked_array([], array.type) if empty else rows], schema=schema)
-        series = pl.DataFrame(_Stream(table)).to_series(0)
-        return pl.Series(_Stream(rows)).alias(name).cast(series.dtype) if empty else series
+        series = pl.DataFrame(Stream(table)).to_series(0)
+        return pl.Series(Stream(rows)).alias(name).cast(series.dtype) if empty else series
     except pl.exceptions.PanicException as error:  # it does not derive from Exception
         raise UnsupportedConversionError(
             "", f"polars panicked: {error}", "please report it", code="framework-error"

@@ -141,8 +141,6 @@ def plain_table(pa: Any, names: Iterable[str]) -> Callable[[Any], Any]:
     def plain(table: Any) -> Any:
         nonlocal last
         schema = table.schema
-        if schema.metadata:
-            raise ValueError("metadata: the slow path decides")
         if last is None or not schema.equals(last):
             names = schema.names
             if "" in names or len({*names}) != len(names) or not names or "\0" in "".join(names):
