@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy._frameworks.pandas import metadata as meta
-from zerocopy._frameworks.pandas.tables import column_arrays, is_default
+from zerocopy._frameworks.pandas.tables import column_arrays, is_default, metadata_of
 from zerocopy.dtype import native_numbers
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.exporter_errors import is_error
@@ -83,7 +82,6 @@ def frame_exporter(pd: Any) -> Callable[[Any], Any]:
     numbers, pa = native_numbers(), hub().module()
     importers, exporters = hub().fast_importers(), hub().fast_exporters(pa.Table)
     array_of, check, make = importers["ndarray"], exporters["arrow"], pa.Table.from_arrays
-    last: tuple[Any, ...] = ()
 
     def column(values: Any) -> Any:
         if type(values) is np.ndarray:
@@ -96,37 +94,16 @@ def frame_exporter(pd: Any) -> Callable[[Any], Any]:
         return values.__arrow_array__()
 
     def exported(frame: Any) -> Any:
-        nonlocal last
         if not is_default(frame.index, pd.RangeIndex) or frame.attrs:
             raise ValueError("labels of rows, or attributes: use the slow path")
-        arrays, columns = list(column_arrays(pd, frame)), frame.columns
-        if columns.nlevels != 1 or columns.name is not None:
-            raise ValueError("labels that metadata describes: use the slow path")
-        kinds = [columns.dtype, *(values.dtype for values in arrays)]
-        key = (columns, kinds, len(frame))
-        if not last or key[1:] != last[1:3] or not (columns is last[0] or columns.equals(last[0])):
-            labels = columns.tolist()
-            if not all(type(label) is str for label in labels):
-                raise ValueError("labels that are not text: use the slow path")
-            last = (*key, labels, _metadata(pd, frame, labels, arrays))
-        kept = last  # another thread may replace it
-        if kept[2] != len(frame) or kept[1] != kinds:
-            raise ValueError("another thread converts another frame: use the slow path")
-        table = check(make([column(values) for values in arrays], names=kept[3]))
-        return table.replace_schema_metadata(kept[4])
+        labels, arrays = frame.columns.tolist(), list(column_arrays(pd, frame))
+        if not all(type(label) is str for label in labels):
+            raise ValueError("labels that are not text: use the slow path")
+        table = check(make([column(values) for values in arrays], names=labels))
+        metadata = metadata_of(pd, frame, [values.dtype for values in arrays], labels, [], None)
+        return table.replace_schema_metadata(metadata)
 
     return exported
-
-
-def _metadata(pd: Any, frame: Any, labels: list[str], arrays: list[Any]) -> dict[bytes, bytes]:
-    """Return the metadata with which the plan exports a frame of these columns."""
-    mixed = isinstance(frame.columns.dtype, np.dtype) and frame.columns.dtype.kind == "O"
-    entries = [
-        meta.column_entry(label, label, meta.type_entry(pd, values.dtype), mixed)
-        for label, values in zip(labels, arrays, strict=True)
-    ]
-    levels = [meta.label_entry(pd, frame.columns)]
-    return meta.write(entries, [meta.range_entry(0, len(frame), 1)], levels, {}, pd.__version__)
 
 
 def plain_array(array: Array) -> bool:

@@ -63,7 +63,7 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
         columns,
         len(frame),
         index=len(levels),
-        metadata=_metadata_of(pd, frame, [values.dtype for values in arrays], labels, levels, index),
+        metadata=metadata_of(pd, frame, [values.dtype for values in arrays], labels, levels, index),
         warnings=(NAN,) if has_nan else (),
         obj=frame,
     )
@@ -98,7 +98,7 @@ _written: dict[Any, dict[bytes, bytes]] = {}
 _MOST = 64
 
 
-def _metadata_of(
+def metadata_of(
     pd: Any, frame: Any, dtypes: list[Any], labels: list[Any], levels: list[Any], index: bool | None
 ) -> dict[bytes, bytes]:
     """Return the metadata of a frame; `labels` are those of its columns, followed by those of `levels`."""
