@@ -150,6 +150,25 @@ def test_the_arrays_of_a_frame_are_the_same_with_other_versions_of_pandas(
         assert zc.shares_memory(array, before[1][name])
 
 
+def test_frames_are_the_same_with_other_versions_of_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    from zerocopy._frameworks.pandas.fast_path import frame_builder
+
+    x, words = np.arange(3.0), pa.chunked_array([["a", None, "c"]])
+    arrays = [x, pd.arrays.ArrowExtensionArray(words)]
+    made = []
+    for version in (pd.__version__, "4.0.0"):
+        monkeypatch.setattr(pd, "__version__", version)
+        frame_builder.cache_clear()
+        made.append(frame_builder()(("a", "b"), list(arrays)))
+    monkeypatch.undo()
+    frame_builder.cache_clear()
+    pd.testing.assert_frame_equal(*made)
+    for frame in made:
+        assert np.shares_memory(frame["a"].to_numpy(), x)
+        assert zc.shares_memory(frame["b"], words)
+
+
 @pytest.mark.parametrize("by_numpy", [True, False])
 def test_versioned_capsules_are_imported_with_each_numpy(
     by_numpy: bool, monkeypatch: pytest.MonkeyPatch
