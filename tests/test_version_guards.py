@@ -157,8 +157,8 @@ def test_frames_are_the_same_with_other_versions_of_pandas(monkeypatch: pytest.M
     x, words = np.arange(3.0), pa.chunked_array([["a", None, "c"]])
     arrays = [x, pd.arrays.ArrowExtensionArray(words)]
     made = []
-    for version in (pd.__version__, "4.0.0"):
-        monkeypatch.setattr(pd, "__version__", version)
+    for number in (pd.__version__, "4.0.0"):
+        monkeypatch.setattr(pd, "__version__", number)
         frame_builder.cache_clear()
         made.append(frame_builder()(("a", "b"), list(arrays)))
     monkeypatch.undo()
