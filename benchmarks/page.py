@@ -44,6 +44,7 @@ PAGES = {
     "sparse": "sparse-benchmarks.md",
     "weights": "weights-benchmarks.md",
     "grid": "grid-benchmarks.md",
+    "vectors": "vectors-benchmarks.md",
 }
 
 #: Descriptions of the GPU pages in ``docs/measurements.md``.

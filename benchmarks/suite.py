@@ -29,6 +29,7 @@ SUITES = {
     "sparse": "benchmarks.sparse",
     "weights": "benchmarks.weights",
     "grid": "benchmarks.grid",
+    "vectors": "benchmarks.vectors",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one

@@ -1,14 +1,14 @@
 """Tables to tensors and to other tables, compared with other libraries and code by hand."""
 
 from benchmarks.suite import Suite
-from benchmarks.tables import columns, flights, frames, lists, matrix, memory
+from benchmarks.tables import columns, flights, frames, matrix, memory
 
 SUITE = Suite(
     "tables",
     "tables to tensors and to other tables, compared with other libraries and code by hand",
     (
         *(*columns.SECTIONS, *flights.SECTIONS, *frames.SECTIONS),
-        *(*matrix.SECTIONS, *memory.SECTIONS, *lists.SECTIONS),
+        *(*matrix.SECTIONS, *memory.SECTIONS),
     ),
     frameworks=("numpy", "torch", "jax", "pyarrow", "polars", "pandas"),
     distributions=(

@@ -16,10 +16,11 @@ from benchmarks.layout.contest import differs_from_columns, differs_from_records
 from benchmarks.layout.data import LAYOUTS, records
 from benchmarks.results import Results, read
 from benchmarks.suite import Case, Entry, Settings, load
-from benchmarks.tables import columns, flights, frames, lists, matrix
+from benchmarks.tables import columns, flights, frames, matrix
 from benchmarks.tables.contest import differ
 from benchmarks.tables.data import block, flights as flights_table, floats, installed, x64
 from benchmarks.timing import Pace, Statement, Timing, _block, measure
+from benchmarks.vectors import lists
 
 
 def table_methods():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from zerocopy.source import Array, Source
 _SAMPLES = {"u8": "uint8", "s16": "int16", "s32": "int32", "s64": "int64", "flt": "float32", "dbl": "float64"}
 #: Formats whose plane of two components has the last one first.
 _SWAPPED = ("nv21", "nv42")
+#: The names of the planes by the name of a format; empty if strides cannot describe them.
+_names: dict[str, tuple[str, ...]] = {}
 _VIDEO, _AUDIO = "av.VideoFrame", "av.AudioFrame"
 
 
@@ -37,12 +39,11 @@ class PyAV(Framework):
         "contiguous": Fix("{x}.to_ndarray()"),
         "flatten": Fix("{x}.to_ndarray().reshape(-1)"),
     }
+    unwrap = 'zc.convert({x}, "numpy")'
 
     def owns(self, cls: type) -> bool:
         frames = (("av.video.frame", "VideoFrame"), ("av.audio.frame", "AudioFrame"))
         return any((base.__module__, base.__name__) in frames for base in cls.__mro__)
-
-    unwrap = 'zc.convert({x}, "numpy")'
 
     def unwrapped(self, obj: Any) -> Any:
         if len(obj.planes) < 2:
@@ -53,21 +54,39 @@ class PyAV(Framework):
     def source(self, obj: Any) -> Source:
         return _audio(obj) if hasattr(obj, "samples") else _video(obj)
 
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        return {"ndarray": _exported} if cls.__name__ == "VideoFrame" else {}
+
+
+def _exported(frame: Any) -> Array:
+    """Return an alias of a frame in one plane; raise for others."""
+    (plane,) = frame.planes
+    return np.from_dlpack(plane)
+
 
 def _components(frame: Any) -> dict[str, Any] | None:
     """Return the planes by the names of their components; None if strides cannot describe one."""
+    form, planes = frame.format, frame.planes
+    if form.name not in _names:
+        _names[form.name] = _names_of(form, planes) if _are_strided(planes) else ()
+    names = _names[form.name]
+    return dict(zip(names, planes, strict=True)) if names else None
+
+
+def _are_strided(planes: Any) -> bool:
     try:
-        if any(producer.describe(plane) is None for plane in frame.planes):
-            return None
+        return all(producer.describe(plane) is not None for plane in planes)
     except UnsupportedConversionError:
-        return None
-    names = [""] * len(frame.planes)
-    letters = "rgba" if frame.format.is_rgb else "yuva"
-    for letter, component in zip(letters, frame.format.components, strict=False):
+        return False
+
+
+def _names_of(form: Any, planes: Any) -> tuple[str, ...]:
+    """Return the names of planes in a format, such as "y" and "uv"."""
+    names = [""] * len(planes)
+    letters = "rgba" if form.is_rgb else "yuva"
+    for letter, component in zip(letters, form.components, strict=False):
         names[component.plane] += letter
-    if frame.format.name in _SWAPPED:
-        names = [name[::-1] for name in names]
-    return dict(zip(names, frame.planes, strict=True))
+    return tuple(name[::-1] if form.name in _SWAPPED else name for name in names)
 
 
 def _channels(frame: Any) -> dict[Any, Any]:
