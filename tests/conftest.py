@@ -27,7 +27,9 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import cuda_stubs
@@ -38,7 +40,9 @@ from helpers.tiers import (
     pytest_addoption as pytest_addoption,
     pytest_collection_modifyitems as pytest_collection_modifyitems,
     pytest_configure as pytest_configure,
+    runs_all,
 )
+from helpers.versions import has
 from helpers.warm import WarmProcess
 
 sys.dont_write_bytecode = False  # pytest's assertions in the tests too
@@ -121,6 +125,17 @@ def run_warm(warm_process: WarmProcess) -> Callable[..., subprocess.CompletedPro
     """Return a function that runs code in a child of a process that has imported the frameworks only.
 
     The child starts at once and imports zerocopy itself. Use it for code that can crash, unless it is about
-    the import of a framework; with ``finalized=True`` also for code that is about the end of the interpreter.
+    the import of a framework; `run_finalized` is for code that is about the end of the interpreter.
     """
     return warm_process.run
+
+
+@pytest.fixture
+def run_finalized(run_python: Any, run_warm: Any) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs code in a process that ends as any interpreter does.
+
+    It is a child as in `run_warm`, unless every test runs whole. There, the frameworks' own objects are never
+    freed. With polars 2.0.0 and TensorFlow, the end of such a child crashes, also without zerocopy.
+    """
+    fresh = runs_all() or not has("polars", "2.0.1")
+    return run_python if fresh else partial(run_warm, finalized=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.versions import has, needs
 
 from zerocopy.cli import datasets
 
@@ -86,6 +87,8 @@ def test_valid_arrow_files_and_streams_are_read(tmp_path: Path) -> None:
 def test_each_kind_of_arrow_error_has_its_message(tmp_path: Path) -> None:
     messages = {}
     for path, name in crafted(tmp_path).items():
+        if name == "buffer longer than the body" and not has("pyarrow", "26"):
+            continue  # accepted, because the rows lie in the body
         with pytest.raises(datasets.DataError) as caught:
             datasets.read(Path(path), MAX_BYTES)
         messages[name] = str(caught.value)
@@ -141,7 +144,11 @@ def test_npz_member_that_declares_less_than_it_has_is_refused(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "shape", ["(9223372036854775807,)", "(1099511627776,)", "(-5,)", "(1099511627776, 1099511627776)"]
+    "shape",
+    [
+        *("(9223372036854775807,)", "(1099511627776,)", "(1099511627776, 1099511627776)"),
+        pytest.param("(-5,)", marks=needs("numpy", "2.0", "the refusal of negative extents in a header")),
+    ],
 )
 def test_npy_header_with_a_wrong_shape_is_refused(tmp_path: Path, shape: str) -> None:
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"

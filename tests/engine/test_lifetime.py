@@ -6,14 +6,13 @@ import gc
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 import psutil
 import pytest
 from helpers.arrays import bits, sample
 from helpers.frameworks import ALIASING, HOST, PAIRS
-from helpers.tiers import runs_all, sample_size
+from helpers.tiers import sample_size
 
 import zerocopy as zc
 
@@ -133,12 +132,10 @@ def test_errors_do_not_leak_the_object() -> None:
     "targets",
     [pytest.param(HOST, id="all"), *(pytest.param([name], id=name, marks=pytest.mark.full) for name in HOST)],
 )
-def test_interpreter_exits_with_live_results(run_python, run_warm, targets: list[str]) -> None:
+def test_interpreter_exits_with_live_results(run_finalized, targets: list[str]) -> None:
     """Results of every source live until the interpreter exits: as globals, and in a collected cycle."""
     pairs = [pair for pair in PAIRS if pair[1] in targets and pair[0] != pair[1]]
-    # In a child of the warm process, the frameworks' own objects are never freed.
-    run = run_python if runs_all() else partial(run_warm, finalized=True)
-    process = run(
+    process = run_finalized(
         f"""
         import numpy as np, zerocopy as zc
         class Late:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.arrays import sample
 from helpers.cuda_producers import POINTER, OldDLPack, SpeaksCAI, SpeaksDLPack, capsule_on
+from helpers.versions import needs_versioned_capsules
 
 import zerocopy as zc
 from zerocopy import registry
@@ -138,7 +139,10 @@ class VersionedAlone(SpeaksDLPack):
 
 @pytest.mark.parametrize(
     ("producer", "name"),
-    [(SpeaksDLPack, dlpack.LEGACY), (OldDLPack, dlpack.LEGACY), (VersionedAlone, dlpack.VERSIONED)],
+    [
+        *((SpeaksDLPack, dlpack.LEGACY), (OldDLPack, dlpack.LEGACY)),
+        pytest.param(VersionedAlone, dlpack.VERSIONED, marks=needs_versioned_capsules),
+    ],
 )
 def test_device_memory_is_requested_as_a_legacy_capsule(producer, name: bytes) -> None:
     """torch before 2.9 takes no versioned capsule, and CuPy before 13.4 exports none."""

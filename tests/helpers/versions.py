@@ -19,12 +19,24 @@ def has(package: str, release: str) -> bool:
         return False
 
 
+def _lacks(package: str, release: str, feature: str) -> str:
+    """Return why a test cannot run, or an empty string."""
+    if has(package, release):
+        return ""
+    installed = version(package) if has(package, "0") else "absent"
+    return f"{package} {installed} lacks {feature}, which {release} has"
+
+
 def needs(package: str, release: str, feature: str) -> pytest.MarkDecorator:
     """Return a mark that skips a test where an older version is installed."""
-    installed = version(package) if has(package, "0") else "absent"
-    return pytest.mark.skipif(
-        not has(package, release), reason=f"{package} {installed} lacks {feature}, which {release} has"
-    )
+    reason = _lacks(package, release, feature)
+    return pytest.mark.skipif(bool(reason), reason=reason)
+
+
+def require(package: str, release: str, feature: str) -> None:
+    """Skip the running test where an older version is installed."""
+    if reason := _lacks(package, release, feature):
+        pytest.skip(reason)
 
 
 #: NumPy 2.1 exports and imports versioned capsules, which can be read-only, and takes `copy`.

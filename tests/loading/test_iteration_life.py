@@ -11,7 +11,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.loader_cases import Groups, Tables, ids, loader_of, parquet_file
-from helpers.tiers import runs_all
 
 import zerocopy as zc
 from zerocopy.loading import prefetcher
@@ -357,9 +355,8 @@ def test_interpreter_ends_with_a_blocked_reader(run_python) -> None:
 
 @pytest.mark.hazard("robustness#thread-at-exit")
 @pytest.mark.parametrize("options", ["", "shuffle=True", "layout='matrix', dtype='float64', prefetch=1000"])
-def test_interpreter_ends_with_an_iterator_alive(run_python, run_warm, options: str) -> None:
-    run = run_python if runs_all() else partial(run_warm, finalized=True)
-    completed = run(ALIVE.format(options=options))
+def test_interpreter_ends_with_an_iterator_alive(run_finalized, options: str) -> None:
+    completed = run_finalized(ALIVE.format(options=options))
     assert (completed.returncode, completed.stdout, completed.stderr) == (0, "ends\n", "")
 
 

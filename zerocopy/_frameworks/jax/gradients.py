@@ -115,7 +115,8 @@ def _of_wanted(
 
 def _is_inexact(array: Any) -> bool:
     jax = _jax()
-    return bool(jax.numpy.issubdtype(array.dtype, jax.numpy.inexact))
+    # JAX before 0.7 passes Python numbers on, which have no dtype.
+    return bool(jax.numpy.issubdtype(jax.numpy.result_type(array), jax.numpy.inexact))
 
 
 def _conjugate(array: Any) -> Any:

@@ -351,6 +351,10 @@ def _whole(array: Any) -> Any:
     """Return an array, chunked or not, as one array: itself if it has one chunk."""
     if not hasattr(array, "chunks"):
         return array
+    if array.num_chunks == 0:  # of which combine_chunks() refuses some types in pyarrow 24
+        import pyarrow as pa
+
+        return pa.nulls(0, array.type)
     return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
 
 

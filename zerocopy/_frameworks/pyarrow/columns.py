@@ -155,7 +155,7 @@ def _without_invalid_empties(pa: Any, array: Any, name: str) -> Any:
                 asked = f"convert({name})"
                 raise UnsupportedConversionError(asked, why, remedy, code="invalid-content") from error
             # pyarrow 26 imports valid empty slices of views as arrays that it refuses in a table.
-            chunks[i] = pa.array([], chunk.type)
+            chunks[i] = pa.nulls(0, chunk.type)
     return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]
 
 

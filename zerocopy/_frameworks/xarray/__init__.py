@@ -31,7 +31,7 @@ class XArray(Framework):
     name = "xarray"
     aliases = ("xr",)
     # Older versions convert dates to nanoseconds, with a copy and without an error for far ones.
-    min_version = "2025.1.2"
+    min_version = "2025.4"
     root_modules = ("xarray",)
     distribution = "xarray"
     marks_readonly = True
