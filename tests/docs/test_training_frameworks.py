@@ -9,6 +9,7 @@ from helpers.paths import ROOT
 PAGE = "docs/training-frameworks.md"
 SECTIONS = blocks_by_section(ROOT / PAGE)
 PACKAGES = {
+    "PyTorch": ("torch",),
     "PyTorch Lightning": ("torch", "lightning"),
     "Hugging Face Trainer": ("torch", "transformers", "accelerate"),
     "Accelerate": ("torch", "accelerate"),
