@@ -111,8 +111,8 @@ INCLUDED = {
 }
 
 
-#: Pages whose tables list other pages.
-LISTS = {root_doc, "errors", "hazards", "measurements", "monitor", "processes", "robustness", "tables"}
+#: Pages whose tables list other pages, besides those with a folder of their name.
+LISTS = {root_doc, "measurements"}
 
 
 def add_toctrees_to_lists(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -120,7 +120,7 @@ def add_toctrees_to_lists(app: Sphinx, docname: str, source: list[str]) -> None:
 
     The pages themselves have no toctrees, because GitHub would show them as code.
     """
-    if docname not in LISTS:
+    if docname not in LISTS and not (ROOT / "docs" / docname).is_dir():
         return
     sections = re.split(r"^## (.+)$", source[0], flags=re.MULTILINE)
     trees = []

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -149,7 +150,7 @@ QUERIES = {
 }
 
 #: A page that runs the site's own search for each query and writes the names of the first pages.
-SEARCH_PAGE = """<html data-content_root="../"><body><pre id="first"></pre>
+SEARCH_PAGE = """<html data-content_root="../"><body><pre id="result"></pre>
 <script src="documentation_options.js"></script><script src="doctools.js"></script>
 <script src="sphinx_highlight.js"></script><script src="language_data.js"></script>
 <script src="searchtools.js"></script><script src="../searchindex.js"></script>
@@ -157,28 +158,66 @@ SEARCH_PAGE = """<html data-content_root="../"><body><pre id="first"></pre>
 const search = (query) => Search._performSearch(...Search._parseQuery(query)).reverse();
 const pages = (query) => search(query).slice(0, 5).map((one) => one[0]);
 const first = Object.fromEntries(QUERIES.map((query) => [query, pages(query)]));
-document.getElementById("first").textContent = JSON.stringify(first);
+document.getElementById("result").textContent = JSON.stringify(first);
 </script></body></html>"""
+
+
+def run_in_chromium(page: Path, text: str) -> Any:
+    """Write a page, and return the JSON that it writes into its element ``result``."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("Chromium is not installed")
+    page.write_text(text, encoding="utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    command = [chromium, *options, "--virtual-time-budget=60000", "--dump-dom", page.as_uri()]
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    result = completed.stdout.partition('<pre id="result">')[2].partition("</pre>")[0]
+    assert result, completed.stderr
+    return json.loads(html.unescape(result))
 
 
 @pytest.fixture(scope="module")
 def results(site: Path) -> dict[str, list[str]]:
     """The first pages for each query."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        pytest.skip("Chromium is not installed")
-    page = site / "_static" / "queries.html"
-    page.write_text(SEARCH_PAGE.replace("QUERIES", json.dumps(list(QUERIES))), encoding="utf-8")
-    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()]
-    completed = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    text = completed.stdout.partition('<pre id="first">')[2].partition("</pre>")[0]
-    assert text, completed.stderr
-    return json.loads(html.unescape(text))
+    text = SEARCH_PAGE.replace("QUERIES", json.dumps(list(QUERIES)))
+    return run_in_chromium(site / "_static" / "queries.html", text)
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_search_shows_the_right_page_first(query: str, results: dict[str, list[str]]) -> None:
     assert results[query][:1] == [QUERIES[query]]
+
+
+#: A page that shows each page at a width of 1,400 px, and writes their heights.
+LENGTHS_PAGE = """<html><body><pre id="result"></pre><script>
+(async () => {
+  const heights = {};
+  for (const page of PAGES) {
+    const frame = document.createElement("iframe");
+    Object.assign(frame, {width: 1400, height: 900, src: "../" + page + ".html"});
+    await new Promise((loaded) => { frame.onload = loaded; document.body.append(frame); });
+    heights[page] = frame.contentDocument.documentElement.scrollHeight;
+    frame.remove();
+  }
+  document.getElementById("result").textContent = JSON.stringify(heights);
+})();
+</script></body></html>"""
+#: Pages that are written by programs, or that grow with each version.
+REFERENCES = {"conversions", "errors/codes", "hazards", "source-files", "project/changes"}
+#: Pages that are to be split.
+TOO_LONG = {"loader", "recipes", "semantics"}
+
+
+def test_no_page_is_too_long(site: Path) -> None:
+    """At most 12,000 px, and an eighth for other fonts; a guide has one subject."""
+    docs = ROOT / "docs"
+    files = [*docs.glob("*.md"), *docs.glob("[a-z]*/*.md")]
+    names = [page.relative_to(docs).with_suffix("").as_posix() for page in files]
+    guides = [name for name in names if not name.endswith("benchmarks") and name not in REFERENCES | TOO_LONG]
+    text = LENGTHS_PAGE.replace("PAGES", json.dumps(guides))
+    heights = run_in_chromium(site / "_static" / "lengths.html", text)
+    assert len(heights) > 60
+    assert {page: height for page, height in heights.items() if not 900 <= height <= 13_500} == {}
 
 
 def test_words_of_the_search_are_those_of_existing_pages() -> None:
