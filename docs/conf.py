@@ -90,8 +90,8 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-with open(ROOT / "pyproject.toml", "rb") as file:
-    repository = tomllib.load(file)["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+repository = settings["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
 if repository:
     html_theme_options["icon_links"] = [
         {"name": "Repository", "url": repository, "icon": "fa-brands fa-github"}
@@ -195,41 +195,12 @@ class Tables(SphinxTransform):
                         code += [nodes.Text(word), nodes.raw("", "<wbr>", format="html")]
 
 
-#: Words that readers type, for the page that answers them: entries of the site's index, which its search
-#: shows first. A page is also found by the words of its title and of its headings.
-SEARCH_WORDS = {
-    "quickstart": "install, installation, pip, setup, extras, getting started, tutorial",
-    "faq": "cite, citation, fork, threads, import time",
-    "replacements": "migrate, migration, from_numpy, from_dlpack, to_numpy, write, writes",
-    "audit": "find copies, profile",
-    "tables": "null, nulls, nan, missing values, dates, datetime, category, categorical, strings, dataframe",
-    "semantics": "alignment, aligned, copy, writable, read-only, stream, device, dtype, cast",
-    "loader": "dataloader, shuffle, batch, batches, parquet, resume, checkpoint, shard, epoch",
-    "training-frameworks": "lightning, trainer, hugging face, accelerate, keras",
-    "bridge": "gradient, gradients, autograd",
-    "pool": "allocator, memory limit, install_pool, out of memory, oom",
-    "processes": "shared memory, multiprocessing, dask, ray, flight, pickle, ipc",
-    "gpu": "gpu, gpus, cuda",
-    "sparse": "sparse, csr, coo",
-    "pandas-3": "pandas, copy-on-write",
-    "measurements": "benchmark, benchmarks, speed",
-    "project/changes": "changelog, release notes",
-    "troubleshooting": "segfault, segmentation fault, crash, sigsegv, sigabrt, hang, hangs, slow",
-    "performance": "tuning, profiling, memory profiling, rss, peak memory",
-    "gpu-server": "mig, mps, nvidia",
-    "clusters": "slurm, mpi, nccl, docker, container, kubernetes, node, nodes",
-    "security": "trust, untrusted, validate",
-    "weights": "safetensors, gguf, npz",
-    "labelled": "xarray",
-    "ragged": "awkward, nested tensor",
-    "adding-a-framework": "plugin",
-    "support": "version, versions, minimum version, requirements",
-    "errors": "exception, exceptions, error codes",
-}
+#: The words of each page.
+SEARCH_WORDS = tomllib.loads((ROOT / "docs" / "search_words.toml").read_text(encoding="utf-8"))
 
 
 class SearchWords(SphinxTransform):
-    """Add the entries of `SEARCH_WORDS` to their pages."""
+    """Add the words of ``search_words.toml`` to their pages."""
 
     default_priority = 500
 
