@@ -153,6 +153,13 @@ def test_planes_of_video_are_aliased() -> None:
     assert luma.shape == (4, 6)
 
 
+@pytest.mark.parametrize("frame", [video("yuv420p"), audio("fltp", "stereo")], ids=["video", "audio"])
+def test_several_planes_are_not_one_view(frame: Any) -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="planes") as caught:
+        zc.view(frame)
+    assert len(pasted(str(caught.value.fixes[0]).partition(" gives")[0], {"zc": zc, "x": frame})) > 1
+
+
 def test_frames_without_memory_are_refused() -> None:
     for frame in (av.VideoFrame(), av.AudioFrame()):
         with pytest.raises(zc.UnsupportedConversionError, match="no memory"):

@@ -102,8 +102,8 @@ def _channels(frame: Any) -> dict[Any, Any]:
 
 def _video(frame: Any) -> Source:
     name, planes = frame.format.name, frame.planes
-    if not planes:
-        raise _without_memory(_VIDEO)
+    if len(planes) != 1 and (not planes or _components(frame) is not None):
+        raise _not_one_array(_VIDEO, len(planes))
     try:
         # Its capsule holds the buffer, which make_writable() and the decoder may otherwise free.
         source = producer.describe(planes[0]) if len(planes) == 1 else None
@@ -118,8 +118,8 @@ def _video(frame: Any) -> Source:
 def _audio(frame: Any) -> Source:
     name, planes = frame.format.name, frame.planes
     dtype = np.dtype(_SAMPLES[name.removesuffix("p")])
-    if not planes:
-        raise _without_memory(_AUDIO)
+    if len(planes) != 1:
+        raise _not_one_array(_AUDIO, len(planes))
     # NumPy raises if the plane is smaller.
     array: Array = np.ndarray((1, frame.samples * frame.layout.nb_channels), dtype, planes[0])
     values = from_numpy(dtype)
@@ -127,8 +127,11 @@ def _audio(frame: Any) -> Source:
     return Source(_AUDIO, host_view(array, values), lambda: array)
 
 
-def _without_memory(kind: str) -> UnsupportedConversionError:
-    reason = Reason("it has no memory", "pass a frame that was decoded or filled", code="no-memory")
+def _not_one_array(kind: str, count: int) -> UnsupportedConversionError:
+    planes = [Fix('zc.convert({x}, "numpy")', "gives a dict of them", alone=True)]
+    reason = Reason(f"it has {count} planes, and is not one array", code="chunks", fixes=planes)
+    if not count:
+        reason = Reason("it has no memory", "pass a frame that was decoded or filled", code="no-memory")
     return obstacles.refuse_source(kind, reason)
 
 
