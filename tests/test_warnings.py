@@ -35,7 +35,7 @@ def test_one_function_emits_all_warnings() -> None:
 
 
 def share(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[], Any]:
-    monkeypatch.setattr("zerocopy.shared.share._configured", 0)
+    monkeypatch.setattr("zerocopy.shared.share._configured", None)
     monkeypatch.setenv("ZEROCOPY_BROKER", str(folder / ("a" * 200)))
     return lambda: zc.share(np.zeros(4)).close()
 

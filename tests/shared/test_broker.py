@@ -340,7 +340,7 @@ FAILURES = ("a taken name", "no folder", "a long path", "a file", "no thread", "
 def failure(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Make the broker fail to start, and return the value of the environment variable."""
     stop_broker()
-    monkeypatch.setattr("zerocopy.shared.share._configured", 0)
+    monkeypatch.setattr("zerocopy.shared.share._configured", None)
     value, kept = "1", []
     match request.param:
         case "a taken name":

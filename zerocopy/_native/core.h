@@ -361,5 +361,6 @@ int add_matrix_routes(PyObject *module);
 int add_recorder(PyObject *module);
 int add_records(PyObject *module);
 int add_exchange_api(PyObject *module);
+int add_interface_exporter(PyObject *module);
 
 #endif

@@ -90,7 +90,7 @@ def compiled_exporter(obj: Any) -> Any:
     if on_device or any(hasattr(cls, name) for name in _METHODS):
         return None
     if on_host:
-        return core.ArrayExporter(_alias_of_interface)
+        return core.InterfaceExporter()
     # Other instances could have an interface, which comes before the buffer.
     has_attributes = cls.__dictoffset__ != 0 or hasattr(cls, "__getattr__")
     return core.BufferExporter(False) if exports_arrays(obj) and not has_attributes else None
@@ -212,19 +212,6 @@ def _array_interface(obj: Any, interface: Any) -> Source:
         if array_interface.address(again) != source.view.ptr:
             source.reasons = (*source.reasons, _COPIES)
     return source
-
-
-def _alias_of_interface(obj: Any) -> Array:
-    """Return the array of an interface with an address; raise for what :func:`describe` has to judge."""
-    interface = obj.__array_interface__
-    data = interface.get("data") if type(interface) is dict else None
-    if type(data) is not tuple or hasattr(obj, "__cuda_array_interface__"):
-        raise ValueError("not the address of host memory")
-    array = np.asarray(_Interface(interface, obj))
-    if array.dtype.kind == "b":
-        raise ValueError("booleans may have bytes other than 0 and 1")
-    check_layout("", data[0], array.shape, array.strides, array.itemsize)
-    return array
 
 
 def _of_interface(obj: Any, interface: Any) -> Array:

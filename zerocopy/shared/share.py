@@ -27,6 +27,7 @@ from zerocopy.shared.handle import (
     SMALL,
     TABLE,
     Handle,
+    host_id,
     index_bytes,
     pack_index,
     pack_names,
@@ -44,7 +45,8 @@ _SHORT = 96
 #: The class of a shared object of each kind.
 _CLASSES = {0: SharedArray, TABLE: SharedTable, MAPPING: SharedMapping}
 
-_configured = 0  # the process that has read the environment variable of the broker
+#: `host_id` of the process that has read the environment variable of the broker: another object after a fork.
+_configured: bytes | None = None
 
 
 @public
@@ -99,9 +101,9 @@ def share(obj: Any) -> Shared:
         return obj
     if isinstance(obj, (dict, list, tuple)):
         raise _not_one(obj)
-    if _configured != os.getpid():
-        _configure()
     try:
+        if _configured is not host_id():
+            _configure()
         return _share(obj)
     except ZeroCopyError as error:
         from zerocopy._engine.container_types import is_container
@@ -140,7 +142,7 @@ def _share_mapping(tensors: dict[str, Any]) -> Shared:
 def _configure() -> None:
     """Start the broker at the first `share` of a process, if the environment variable asks for it."""
     global _configured
-    _configured = os.getpid()
+    _configured = host_id()
     value = os.environ.get(VARIABLE, "0")
     if value not in ("", "0"):
         from zerocopy.shared.broker import start_broker
