@@ -391,7 +391,7 @@ class Framework:
         return column.arrow_reasons()
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
-        """Return, for each column, reasons for a copy that depend on the others; raise for labels."""
+        """Return, for each column of `table`, reasons for a copy that depend on others; raise for labels."""
         return [[] for _ in range(len(table.columns))]
 
     def guards_writes(self, column: Column) -> bool:

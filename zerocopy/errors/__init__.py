@@ -114,6 +114,7 @@ class Reason:
         Returns
         -------
         str
+            Empty if nothing can be done.
 
         Examples
         --------

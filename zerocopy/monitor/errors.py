@@ -28,7 +28,17 @@ class MonitorRunningError(ZeroCopyError, RuntimeError):
 
 
 class MonitorNotStartedError(ZeroCopyError, RuntimeError):
-    """This process has no session, or the block of a recording has not begun."""
+    """This process has no session, or the block of a recording has not begun.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.monitor.snapshot()
+    Traceback (most recent call last):
+        ...
+    zerocopy.monitor.errors.MonitorNotStartedError: monitor.snapshot(): the monitor was not started.
+      To fix: call zerocopy.monitor.start() first
+    """
 
     code = "monitor-not-started"
 
@@ -50,25 +60,59 @@ class MonitorOptionError(ZeroCopyError, ValueError):
 
 
 class RunDirectoryError(ZeroCopyError, PermissionError):
-    """The run directory is not safe: other users could read it, or replace its files."""
+    """The run directory is not safe: other users could read it, or replace its files.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> error = zc.RunDirectoryError("the run directory runs", "it is a symbolic link")
+    >>> isinstance(error, PermissionError), error.code
+    (True, 'run-directory')
+    """
 
     code = "run-directory"
 
 
 class MonitorFileError(ZeroCopyError, OSError):
-    """A file of the monitor exists already, or cannot be written."""
+    """A file of the monitor exists already, or cannot be written.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> error = zc.MonitorFileError("--csv a.csv", "the file exists")
+    >>> isinstance(error, OSError), error.code
+    (True, 'monitor-file')
+    """
 
     code = "monitor-file"
 
 
 class MonitorFieldError(ZeroCopyError, LookupError):
-    """A name is not that of a field of the CSV file."""
+    """A name is not that of a field of the CSV file.
+
+    Examples
+    --------
+    >>> from zerocopy.monitor.csv_file import select
+    >>> select("nothing")
+    Traceback (most recent call last):
+        ...
+    zerocopy.monitor.errors.MonitorFieldError: --fields nothing: there is no field 'nothing'.
+      To fix: --list-fields lists all names
+    """
 
     code = "unknown-field"
 
 
 class ServeError(ZeroCopyError, OSError):
-    """The page's server cannot listen at the address."""
+    """The page's server cannot listen at the address.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> error = zc.ServeError("serve(port=80)", "port 80 is in use")
+    >>> isinstance(error, OSError), error.code
+    (True, 'cannot-serve')
+    """
 
     code = "cannot-serve"
 
