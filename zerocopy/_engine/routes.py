@@ -375,7 +375,8 @@ def _table_route(parts: Parts) -> Route:
     """Return the route between two table frameworks: the planned conversion, without the plan."""
     source, target = parts.source, parts.target
     assert source is not None
-    exporter, importer = parts.exporters.get("arrow"), parts.importers.get("arrow")
+    form = "arrow" if "arrow" in parts.exporters else "column"
+    exporter, importer = parts.exporters.get(form), parts.importers.get(form)
 
     def route(obj: Any) -> Any:
         table = source.table(obj)
@@ -390,7 +391,7 @@ def _table_route(parts: Parts) -> Route:
 
     active = recording.counters
     whole = route if active is None else recording.measured_table(active, source, target, route)
-    if exporter is None or importer is None:
+    if exporter is None or importer is None or (active is not None and form == "column"):
         return whole
     export = exporter if active is None else recording.measured(active, "arrow", exporter)
 

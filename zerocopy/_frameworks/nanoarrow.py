@@ -168,7 +168,12 @@ class Nanoarrow(Framework):
                 last = whole.schema
             return wrap(whole)
 
-        return {"ndarray": ndarray, "arrow": table}
+        def column(named: tuple[str, Any]) -> Any:
+            if named[1].type == views:
+                raise ValueError("nanoarrow aborts the process when it exports views")
+            return wrap(named[1])
+
+        return {"ndarray": ndarray, "arrow": table, "column": column}
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy import registry
 from zerocopy._frameworks.duckdb.types import LACKING, NUMBERS, PLAIN, changed, changes, field_of, field_type
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
@@ -22,7 +23,7 @@ from zerocopy.source import Array, Source, type_name
 from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
-from zerocopy.tables.hub import hub
+from zerocopy.tables.hub import NAME as HUB, hub
 from zerocopy.tables.labels import text_warnings
 from zerocopy.tables.summary import combine_errors
 
@@ -145,7 +146,20 @@ class DuckDB(Framework):
                 last = schema
             return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
 
-        return {"arrow": table}
+        if not registry.is_imported(HUB):
+            return {"arrow": table}
+        pa, array_of = hub().module(), hub().fast_importers().get("ndarray")
+
+        def column(named: tuple[str, Any]) -> Any:
+            return table(pa.Table.from_arrays([named[1]], names=[named[0] or "column_0"]))
+
+        def ndarray(source: Any) -> Any:
+            values = array_of(source)
+            if not isinstance(values, pa.Array) or not len(values) or values.type == "halffloat":
+                raise ValueError("another shape or type: the slow path decides")
+            return column(("", values))
+
+        return {"arrow": table, "column": column} | ({} if array_of is None else {"ndarray": ndarray})
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()  # refuses types that Arrow lacks

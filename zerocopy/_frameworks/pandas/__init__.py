@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from zerocopy import registry
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import (
     LEVEL,
@@ -24,9 +23,11 @@ from zerocopy._frameworks.pandas.columns import (
 from zerocopy._frameworks.pandas.fast_path import (
     frame_builder,
     frame_exporter,
+    hub_aliases_ndarrays,
     labels_index,
     may_be_one_matrix,
     plain_array,
+    series_exporter,
 )
 from zerocopy._frameworks.pandas.tables import frame_table, is_default
 from zerocopy._frameworks.pandas.values import (
@@ -51,7 +52,7 @@ from zerocopy.source import Array, Source
 from zerocopy.tables.cells import dense
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
-from zerocopy.tables.hub import NAME as HUB, hub
+from zerocopy.tables.hub import hub
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -128,7 +129,8 @@ class Pandas(Framework):
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pd = self.module()
         if cls is pd.Series:
-            return {"versioned": versioned, "readonly": plain, "ndarray": plain}
+            forms: dict[str, Any] = {"versioned": versioned, "readonly": plain, "ndarray": plain}
+            return forms | ({"column": series_exporter(pd)} if hub_aliases_ndarrays() else {})
         if cls is pd.DataFrame:
             default = pd.RangeIndex
 
@@ -141,7 +143,7 @@ class Pandas(Framework):
                 return own_columns(frame)
 
             forms = {"columns": columns, "own_columns": own_columns, "matrix": matrix}
-            return forms | ({"hub": frame_exporter(pd)} if registry.is_imported(HUB) else {})
+            return forms | ({"hub": frame_exporter(pd)} if hub_aliases_ndarrays() else {})
         return {}
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
@@ -184,7 +186,12 @@ class Pandas(Framework):
             index = pd.RangeIndex(len(array))
             return pd.DataFrame(array, index=index, columns=index_of(tuple(names)), copy=False)
 
-        return {"ndarray": ndarray, "arrow": table, "arrays": arrays, "matrix": block}
+        def column(named: tuple[str, Any]) -> Any:
+            name, array = named
+            return pd.Series(arrow(usable(array)), name=name or None, copy=False)
+
+        forms: dict[str, Any] = {"ndarray": ndarray, "arrow": table, "arrays": arrays}
+        return forms | {"matrix": block, "column": column}
 
     # -- target ---------------------------------------------------------------
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy import registry
 from zerocopy._frameworks.pandas.tables import column_arrays, is_default, metadata_of
 from zerocopy.dtype import native_numbers
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
-from zerocopy.tables.hub import hub
+from zerocopy.tables.hub import NAME as HUB, hub
 
 #: Classes of arrays in Arrow's memory.
 _ARROW = ("ArrowExtensionArray", "ArrowStringArray")
@@ -77,11 +78,14 @@ def frame_builder() -> Build:
         return public
 
 
-def frame_exporter(pd: Any) -> Callable[[Any], Any]:
-    """Return a function from a frame of plain columns to a ``pyarrow.Table``; it raises for other frames."""
-    numbers, pa = native_numbers(), hub().module()
-    importers, exporters = hub().fast_importers(), hub().fast_exporters(pa.Table)
-    array_of, check, make = importers["ndarray"], exporters["arrow"], pa.Table.from_arrays
+def hub_aliases_ndarrays() -> bool:
+    """Whether the hub is imported, and aliases ndarrays by itself: pyarrow 24 does not."""
+    return registry.is_imported(HUB) and "ndarray" in hub().fast_importers()
+
+
+def _column_exporter() -> Callable[[Any], Any]:
+    """Return a function from an array of plain values of pandas to Arrow's; it raises for other arrays."""
+    numbers, array_of = native_numbers(), hub().fast_importers()["ndarray"]
 
     def column(values: Any) -> Any:
         if type(values) is np.ndarray:
@@ -92,6 +96,30 @@ def frame_exporter(pd: Any) -> Callable[[Any], Any]:
         if type(values).__name__ not in _ARROW:
             raise ValueError("an extension array: use the slow path")
         return values.__arrow_array__()
+
+    return column
+
+
+def series_exporter(pd: Any) -> Callable[[Any], tuple[str, Any]]:
+    """Return a function from a series of plain values to its name and a ``pyarrow.Array``."""
+    column, plain = _column_exporter(), hub().fast_exporters(hub().module().ChunkedArray)["column"]
+    wrapped = pd.arrays.NumpyExtensionArray
+
+    def exported(series: Any) -> tuple[str, Any]:
+        name, values = series.name, series.array
+        if name is not None and (type(name) is not str or "\0" in name):
+            raise ValueError("a name that needs a check: use the slow path")
+        return name or "", plain(column(series.to_numpy(copy=False) if type(values) is wrapped else values))[
+            1
+        ]
+
+    return exported
+
+
+def frame_exporter(pd: Any) -> Callable[[Any], Any]:
+    """Return a function from a frame of plain columns to a ``pyarrow.Table``; it raises for other frames."""
+    pa, column = hub().module(), _column_exporter()
+    check, make = hub().fast_exporters(pa.Table)["arrow"], pa.Table.from_arrays
 
     def exported(frame: Any) -> Any:
         if not is_default(frame.index, pd.RangeIndex) or frame.attrs:

@@ -224,8 +224,7 @@ OWN = (SeriesColumn, Objects)
 
 def plain_table(pl: Any) -> Callable[[Any], Any]:
     """Return a function from a frame of plain columns to a ``pyarrow.Table``; it raises for other frames."""
-    kinds = {getattr(pl, f"{sign}Int{n}") for sign in ("", "U") for n in (8, 16, 32, 64)}
-    kinds |= {pl.Float32, pl.Float64, pl.String}
+    kinds = _plain_kinds(pl)
 
     def table(frame: Any) -> Any:
         names = frame.columns
@@ -236,6 +235,25 @@ def plain_table(pl: Any) -> Callable[[Any], Any]:
         return hub().module().table(frame)
 
     return table
+
+
+def plain_column(pl: Any) -> Callable[[Any], tuple[str, Any]]:
+    """Return a function from a series of plain values in one chunk to its name and a ``pyarrow.Array``."""
+    kinds = _plain_kinds(pl)
+
+    def column(series: Any) -> tuple[str, Any]:
+        name = series.name
+        if type(series.dtype) not in kinds or series.n_chunks() != 1 or not len(series) or "\0" in name:
+            raise ValueError("chunks, or other types: use the slow path")
+        return name, hub().module().chunked_array(series).chunk(0)
+
+    return column
+
+
+def _plain_kinds(pl: Any) -> set[Any]:
+    """Return the types of numbers and text."""
+    kinds = {getattr(pl, f"{sign}Int{n}") for sign in ("", "U") for n in (8, 16, 32, 64)}
+    return kinds | {pl.Float32, pl.Float64, pl.String}
 
 
 class Stream:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
@@ -25,7 +26,9 @@ from zerocopy._frameworks.pyarrow.fast_path import (
     native_exporter,
     native_importer,
     one_chunk_each,
+    plain_column,
     plain_table,
+    plain_types,
     table_exporter,
     without_nulls,
 )
@@ -156,13 +159,16 @@ class PyArrow(ArrowExchange):
                 {"arrow": plain_table(pa, _NUMBERS)} if cls is pa.Table else {}
             )
             return forms | {"native_table": table_exporter(cls)}
+        column = {"column": plain_column(plain_types(pa, _NUMBERS))}
         if cls is pa.ChunkedArray or cls.__name__ in LISTS:
-            return {"native_lists": lists_exporter(pa, cls)}
+            return {"native_lists": lists_exporter(pa, cls)} | (column if cls is pa.ChunkedArray else {})
+        if cls in (pa.StringArray, pa.LargeStringArray, pa.BooleanArray):
+            return column
         # Each type has a class. These hold numbers, and their exporter refuses nulls.
         if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES}:
             return {}
         readonly = without_nulls(np.from_dlpack)
-        forms = {"readonly": readonly, "ndarray": readonly, "native": native_exporter(pa, cls)}
+        forms = column | {"readonly": readonly, "ndarray": readonly, "native": native_exporter(pa, cls)}
         if not marks_immutable(pa):  # pyarrow 24
             return forms
 
@@ -319,6 +325,7 @@ class PyArrow(ArrowExchange):
         if self.form is not None:
             return {}
         forms: dict[str, Any] = {"arrow": identity, "native": native_importer(pa, _NUMBERS)}
+        forms["column"] = itemgetter(1)
         if not hasattr(pa.Array, "from_dlpack"):  # pyarrow 24
             return forms
         flat, tensor = pa.Array.from_dlpack, pa.Tensor.from_dlpack

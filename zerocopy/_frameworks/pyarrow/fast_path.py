@@ -128,15 +128,35 @@ def one_chunk_each(table: Any) -> list[tuple[str, Any]]:
     return columns
 
 
+def plain_types(pa: Any, names: Iterable[str]) -> frozenset[Any]:
+    """Return the types that routes between tables take: numbers, booleans and text."""
+    numbers = {getattr(pa, name)() for name in names if name != "float16"}
+    return frozenset((*numbers, pa.bool_(), pa.string(), pa.large_string()))
+
+
+def plain_column(types: frozenset[Any]) -> Callable[[Any], Any]:
+    """Return a function from a column of plain values in one chunk to its label and its array."""
+
+    def column(array: Any) -> tuple[str, Any]:
+        if hasattr(array, "chunks"):
+            if array.num_chunks != 1:
+                raise ValueError("no rows, or several chunks")
+            array = array.chunk(0)
+        if array.type not in types:
+            raise ValueError("other types: the slow path decides")
+        array.validate()
+        return "", array
+
+    return column
+
+
 def plain_table(pa: Any, names: Iterable[str]) -> Callable[[Any], Any]:
     """Return a function that returns a table of plain columns in one chunk, and raises for others.
 
     Plain are numbers, booleans and text. The function keeps the last accepted schema, and `to_batches` counts
     the chunks without an object for each column: ten columns take 1 us instead of 17.
     """
-    numbers = {getattr(pa, name)() for name in names if name != "float16"}
-    plain_types = frozenset((*numbers, pa.bool_(), pa.string(), pa.large_string()))
-    last = None
+    types, last = plain_types(pa, names), None
 
     def plain(table: Any) -> Any:
         nonlocal last
@@ -145,7 +165,7 @@ def plain_table(pa: Any, names: Iterable[str]) -> Callable[[Any], Any]:
             names = schema.names
             if "" in names or len({*names}) != len(names) or not names or "\0" in "".join(names):
                 raise ValueError("names that need a check")
-            if not plain_types.issuperset(schema.types):
+            if not types.issuperset(schema.types):
                 raise ValueError("other types: the slow path decides")
             last = schema
         if len(table.to_batches()) != 1:
