@@ -37,7 +37,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_copybutton",
-    "docs.figures",
+    "docs.pages",
 ]
 root_doc = "index"
 # The first suffix is that of generated pages.
@@ -166,7 +166,7 @@ class LinksToFiles(SphinxTransform):
         if target.is_dir():
             return link.children
         path = Path(os.path.relpath(target, folder)).as_posix()
-        return [addnodes.download_reference("", *link.children, reftarget=path, reftype="myst", **common)]
+        return [addnodes.download_reference("", "", *link.children, reftarget=path, reftype="myst", **common)]
 
 
 #: Positions for line breaks in code: after a dot, a parenthesis or a comma, and between words of a name.

@@ -1,4 +1,4 @@
-"""Sphinx extension: pictures that are legible on phones and on dark pages, and notebooks to download.
+"""Sphinx extension: pages for phones, dark screens and screen readers, and notebooks to download.
 
 An SVG of ``benchmarks.plots`` has the colours of both kinds of pages. Pictures are at least 700 pixels wide;
 on a narrow screen they scroll. A PNG may have a twin, ``NAME-dark.png``; the page shows the one for its
@@ -7,6 +7,7 @@ theme.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,28 @@ class NotebookDownload(SphinxTransform):
         title = next(iter(self.document.findall(nodes.title)), None)
         if path.suffix == ".ipynb" and title is not None:
             link = addnodes.download_reference(
-                "", nodes.Text("Download this notebook"), reftarget=path.name, refdoc=self.env.docname
+                "", "Download this notebook", reftarget=path.name, refdoc=self.env.docname
             )
             title.parent.insert(title.parent.index(title) + 1, nodes.paragraph("", "", link))
 
 
+def parameters_without_list(
+    app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Replace the lists of parameters in signatures: Sphinx writes descriptions without terms."""
+
+    def blocks(parameters: re.Match[str]) -> str:
+        lines = re.sub(r"<dd>(.*?)</dd>", r'<span class="sig-line">\1</span>', parameters[1], flags=re.DOTALL)
+        return f'<span class="sig-lines">{lines}</span>'
+
+    if "body" in context:
+        pattern = r'<dl>\s*(<dd><em class="sig-param">.*?)</dl>'
+        context["body"] = re.sub(pattern, blocks, context["body"], flags=re.DOTALL)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the transforms; Sphinx calls it."""
+    """Register the transforms and the function above; Sphinx calls it."""
+    app.connect("html-page-context", parameters_without_list)
     app.add_transform(Pictures)
     app.add_transform(NotebookDownload)
     return {"parallel_read_safe": True}
