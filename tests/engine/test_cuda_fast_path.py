@@ -308,7 +308,7 @@ def test_torch_fast_path_refuses_special_tensors(attributes: dict) -> None:
 
 def test_torch_imports_on_its_current_stream_and_device() -> None:
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.exchange import cuda_importer
+    from zerocopy._frameworks.torch import cuda_importer
 
     values, streams = sample("f4"), []
 

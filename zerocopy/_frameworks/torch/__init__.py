@@ -8,7 +8,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch import exchange, native
-from zerocopy._frameworks.torch.exchange import cuda_importer, imported, producer_of, stream_of
+from zerocopy._frameworks.torch.exchange import imported, producer_of, stream_of
 from zerocopy.casting.values import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
@@ -371,6 +371,20 @@ def _fast_importers(torch: Any) -> dict[str, Callable[[Any], Any]]:
         return tensor
 
     return forms | {"versioned": versioned, "ndarray": ndarray}
+
+
+def cuda_importer(torch: Any, from_capsule: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the importer of the form ``cuda``; `from_capsule` is torch's."""
+    current_stream, current_device = torch.cuda.current_stream, torch.cuda.current_device
+
+    def from_device(memory: Any) -> Any:
+        index, export = memory
+        # The producer reads the number of a default stream as a stream of its current device.
+        if index != current_device():
+            raise BufferError("not on the current device")
+        return from_capsule(export(current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM))
+
+    return from_device
 
 
 def capsule_importer(torch: Any) -> Callable[[Any], Any]:

@@ -144,17 +144,3 @@ def cuda_exporter(
         return index, export
 
     return on_device
-
-
-def cuda_importer(torch: Any, from_capsule: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the importer of the form ``cuda``; `from_capsule` is torch's."""
-    current_stream, current_device = torch.cuda.current_stream, torch.cuda.current_device
-
-    def from_device(memory: Any) -> Any:
-        index, export = memory
-        # The producer reads the number of a default stream as a stream of its current device.
-        if index != current_device():
-            raise BufferError("not on the current device")
-        return from_capsule(export(current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM))
-
-    return from_device
