@@ -147,8 +147,6 @@ class Nanoarrow(Framework):
         if self.form is not None:
             return {}
         wrap, arrow = self.module().Array, hub().fast_importers()
-        if "ndarray" not in arrow:
-            return {}  # an old pyarrow, without from_dlpack
         pa = hub().module()
         array, flat = arrow["ndarray"], pa.Array
 

@@ -21,6 +21,7 @@ from zerocopy._frameworks.pyarrow.columns import (
 )
 from zerocopy._frameworks.pyarrow.fast_path import (
     LISTS,
+    flat_importer,
     lists_exporter,
     marks_immutable,
     native_exporter,
@@ -327,7 +328,7 @@ class PyArrow(ArrowExchange):
         forms: dict[str, Any] = {"arrow": identity, "native": native_importer(pa, _NUMBERS)}
         forms["column"] = itemgetter(1)
         if not hasattr(pa.Array, "from_dlpack"):  # pyarrow 24
-            return forms
+            return {"ndarray": flat_importer(pa)} | forms
         flat, tensor = pa.Array.from_dlpack, pa.Tensor.from_dlpack
 
         refused = pa.ArrowInvalid

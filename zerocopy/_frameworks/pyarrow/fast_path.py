@@ -10,6 +10,9 @@ from typing import Any
 from zerocopy._native import core
 from zerocopy.dtype import by_name
 
+#: The characters of NumPy's types that ``pyarrow.array`` aliases.
+_PLAIN = frozenset("bhilqBHILQefd")
+
 
 def without_nulls(from_dlpack: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return an exporter to NumPy that refuses nulls before NumPy requests the memory.
@@ -49,6 +52,20 @@ def native_importer(pa: Any, names: Iterable[str]) -> Any:
 
 
 @cache
+def flat_importer(pa: Any) -> Callable[[Any], Any]:
+    """Return the importer of 1-dimensional NumPy arrays for a pyarrow without ``Array.from_dlpack``."""
+    from_numpy = pa.array
+
+    def ndarray(array: Any) -> Any:
+        if array.ndim != 1 or not array.flags.c_contiguous or not array.flags.aligned:
+            raise BufferError("other dimensions, gaps, or misaligned: use the slow path")
+        if array.dtype.char not in _PLAIN or not array.dtype.isnative:
+            raise BufferError("pyarrow copies it: use the slow path")
+        return from_numpy(array)
+
+    return ndarray
+
+
 def table_exporter(cls: type) -> Any:
     """Return the compiled exporter of ``pyarrow.Table`` or ``RecordBatch``; None without the compiled core.
 
