@@ -25,6 +25,7 @@ def test_nan_stays_nan(module: Any, make: Any) -> None:
     assert np.isnan(batch["x"][1])
 
 
+@pytest.mark.hazard("producers#narwhals-turns-nan-into-null")
 def test_the_stream_of_a_frame_over_pandas_turns_nan_into_null() -> None:
     pa = pytest.importorskip("pyarrow")
     assert pa.table(nw.from_native(pd.DataFrame({"x": [np.nan]})))["x"].null_count == 1
