@@ -196,8 +196,8 @@ def _offer_pool(device: int, pool: int) -> Offer:
         offer = _offers.get((device, pool))
         if offer is None:
             offer = _offers[device, pool] = Offer(cuda_ipc.export_pool(device, pool))
-    # /proc/PID/fd would make a new file description. With ptrace_scope 1, Ubuntu's default, pidfd_getfd serves
-    # only readers that are ancestors of the owner.
+    # /proc/PID/fd would make a new file description. With ptrace_scope 1, Ubuntu's default, pidfd_getfd
+    # serves only readers that are ancestors of the owner.
     ensure_broker()
     return offer
 
