@@ -97,7 +97,7 @@ def route_to(target: str) -> Any:
 
 
 @pytest.mark.parametrize("to", ["numpy", "torch"])
-@pytest.mark.parametrize("change", TAKEN, ids=str)
+@pytest.mark.parametrize("change", TAKEN)
 def test_the_result_is_that_of_the_slow_path(change: dict[str, Any], to: str) -> None:
     pytest.importorskip(to)
     producer = Producer({**PLAIN, **change})
@@ -107,7 +107,7 @@ def test_the_result_is_that_of_the_slow_path(change: dict[str, Any], to: str) ->
     assert outcome(producer, to, {}) == cold
 
 
-@pytest.mark.parametrize("change", LEFT, ids=str)
+@pytest.mark.parametrize("change", LEFT)
 def test_other_objects_are_left_to_the_slow_path(change: dict[str, Any]) -> None:
     producer = Producer({**PLAIN, **change})
     if change.get("data", (START,)) is None:
