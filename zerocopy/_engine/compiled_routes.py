@@ -58,6 +58,7 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
     own_columns = exporters.pop("own_columns", None)
     if own_columns is not None and options.get("index") is False:
         exporters["columns"] = own_columns
+        exporters.pop("array_columns", None)
     no_index = target.kind == "tensor" and (own_columns is not None or "native_table" in exporters)
     tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
     may_be_ragged = tables[1] is not None and may_be_compound(cls, target)

@@ -337,6 +337,8 @@ def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
 def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
     """Return the route of a table whose columns have routes of their own, with the other options."""
     exporter, labels = parts.exporters["columns"], options.get("columns")
+    if recording.counters is None:  # NumPy's arrays to NumPy would be counted as unchanged
+        exporter = parts.exporters.get("array_columns", exporter)
     inner = {name: value for name, value in options.items() if name != "columns"}
     if options and not is_routable(parts.target, inner):
         return None

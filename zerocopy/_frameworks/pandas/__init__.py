@@ -24,6 +24,7 @@ from zerocopy._frameworks.pandas.fast_path import (
     frame_builder,
     frame_exporter,
     hub_aliases_ndarrays,
+    labelled_columns,
     labels_index,
     may_be_one_matrix,
     plain_array,
@@ -142,7 +143,17 @@ class Pandas(Framework):
                     raise ValueError("not the default index: use the slow path")
                 return own_columns(frame)
 
-            forms = {"columns": columns, "own_columns": own_columns, "matrix": matrix}
+            def array_columns(frame: Any) -> list[tuple[Hashable, Any]]:
+                if not is_default(frame.index, default):
+                    raise ValueError("not the default index: use the slow path")
+                return labelled_columns(pd, frame)
+
+            forms = {
+                "array_columns": array_columns,
+                "columns": columns,
+                "own_columns": own_columns,
+                "matrix": matrix,
+            }
             return forms | ({"hub": frame_exporter(pd)} if hub_aliases_ndarrays() else {})
         return {}
 
