@@ -566,6 +566,7 @@ def test_explain_agrees_for_every_dtype(source: str, form: str, target: str) -> 
             assert bool(error.calls) == (dtype.kind in "mMfc"), (dtype, error)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
 def test_gcxs_refuses_dtypes_that_its_compiled_functions_lack() -> None:
     """Hazard: the constructor of GCXS runs functions of Numba, which lacks float16."""
     sparse = pytest.importorskip("sparse")
