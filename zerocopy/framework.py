@@ -99,7 +99,7 @@ class Framework:
     options : tuple of str
         Options that few targets support, such as ``"connection"``; `from_table` reads ``table.options``.
     actions, unwrap : mapping of str to Fix, str
-        Expressions over its objects, by the `Fix.action` that they replace in messages; that of `unwrapped`.
+        Expressions over its objects: by `Fix.action`, those that messages show; the one for `unwrapped`.
 
     Examples
     --------

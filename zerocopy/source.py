@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 #: ``versioned``: a DLPack 1.x capsule without negative strides.
 #: ``aligned``: as ``capsule``, and 64-byte aligned.
 #: ``columns``: for a table, a list of pairs (name, column) whose columns have their own routes.
-#: ``own_columns``: the same with ``index=False``, for a table with labels of rows.
+#: ``own_columns``: those pairs with ``index=False``, for a table with labels of rows.
 #: ``matrix``: for a table whose values lie in one matrix of numbers, an ndarray that aliases it and has one
 #: column for each of the table's. An exporter raises ValueError for any other table.
 #: ``arrow``: a ``pyarrow.Table`` of numbers without nulls: one chunk per column, unique non-empty

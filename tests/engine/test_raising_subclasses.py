@@ -111,7 +111,7 @@ def test_torch_overrides_that_raise_are_translated(method: str, to: str) -> None
         assert isinstance(caught.value.__cause__, BoomError)
 
 
-@pytest.mark.hazard("torch#an-error-of-a-subclass-turns-functorch-off")
+@pytest.mark.hazard("torch#an-error-of-a-subclass-disables-functorch")
 @pytest.mark.filterwarnings("ignore")  # of the first torch.func.jvp
 def test_errors_of_subclasses_leave_functorch_on() -> None:
     """The frames of torch's functions that make text keep it off, and an error keeps its frames."""

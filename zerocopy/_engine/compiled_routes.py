@@ -157,7 +157,7 @@ def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | Non
     target = parts.target
     if parts.native_importer is None or target.kind != "tensor" or not is_routable(target, others):
         return None
-    if order == ":F":  # the core's copies are row-major: the slow path makes those by column
+    if order == ":F":  # the core copies to row-major memory only; the slow path copies by column
         if others.get("copy"):
             return None
         others["copy"] = False

@@ -81,9 +81,9 @@ def arguments(options: dict[str, Any]) -> str:
 
 
 def relocate(error: ZeroCopyError, before: str, after: str) -> None:
-    """Let the calls of a leaf's error name the leaf, by the code around the name of its container ``x``.
+    """Rewrite the calls in a leaf's error to name the leaf: `before` and `after` enclose the container ``x``.
 
-    A fix by options alone is for the whole container, and so stays as it is.
+    A fix by options alone is for the whole container, so it is not rewritten.
     """
 
     def moved(code: str) -> str:

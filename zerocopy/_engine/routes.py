@@ -314,7 +314,7 @@ def _opening_route(parts: Parts, to: Any) -> Route:
 
 
 def _goes_through_hub(parts: Parts, options: Mapping[str, Any]) -> bool:
-    """Whether objects are exported as the hub's; not in recorded calls, because the exporter may copy."""
+    """Whether objects are exported as objects of the hub; not in recorded calls, as the exporter may copy."""
     if "hub" not in parts.exporters or parts.owned or recording.counters is not None:
         return False
     is_direct = (
@@ -324,7 +324,7 @@ def _goes_through_hub(parts: Parts, options: Mapping[str, Any]) -> bool:
 
 
 def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
-    """Return the route of an object that exports one of the hub's, which has a route to each target."""
+    """Return the route of an object that exports an object of the hub, which has a route to each target."""
     exporter, routes = parts.exporters["hub"], routes_of(to, options)
 
     def route(obj: Any) -> Any:

@@ -393,8 +393,9 @@ static PyMethodDef methods[] = {
 
 /* ---- layouts, for plans of tables in Python ---- */
 
-/* Returns a pair of lists: a number for each column's type and bitmap, which says how its bytes are counted, and its
-   address. NULL without an exception if the table is not plain numbers in one chunk. */
+/* Returns a pair of lists. The first has a number for each column, of its type and of the bit offset of its bitmap, on
+   which its number of bytes depends; the second has its address. NULL without an exception if the table is not plain
+   numbers in one chunk. */
 static PyObject *
 layouts_of(const struct ArrowArray *chunk, const TablePlan *plan)
 {

@@ -56,7 +56,7 @@ add_values(RouteKey *key, const Arguments *arguments)
 {
     set_values(key, arguments->values);
     if (option_flag(arguments->values[5]) < 0) {
-        return false; /* labels of rows: those of each call differ */
+        return false; /* index= has the labels of rows, which differ between calls */
     }
     /* leaves="keep" is for objects without a route, so that it does not change what a route does. */
     return unless_none(arguments->leaves) == NULL || arguments->leaves == text_keep;

@@ -1,7 +1,7 @@
 /* DLPack's C exchange API (DLPack 1.3) of zerocopy's own types: StridedView, and objects that return one.
 
-   Consumers in C take these at their own speed. The table has no `dltensor_from_py_object_no_sync`, which may be NULL:
-   a view keeps its shape in Python objects. */
+   Consumers in C import them without a call of `__dlpack__`. `dltensor_from_py_object_no_sync` is NULL, as DLPack
+   allows: a view keeps its shape in Python objects. */
 #include "core.h"
 
 #include <stdlib.h>

@@ -106,7 +106,7 @@ has_attribute(PyObject *obj, PyObject *name)
     return status;
 }
 
-/* Describes the memory of an interface; -1 with or without an exception for what the slow path has to judge. */
+/* Describes the memory of an interface; -1 with or without an exception for an object that the slow path checks. */
 static int
 run_interface(Exporter *self, PyObject *obj, Memory *out)
 {

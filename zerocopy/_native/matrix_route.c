@@ -1,6 +1,6 @@
-/* Routes of layout="matrix": a table whose columns have one type, through Arrow's C data interface, as one
-   array, row-major or with layout="matrix:F" column-major; or a table of one column of lists, whose elements are one
-   already. */
+/* Routes of layout="matrix" through Arrow's C data interface, each to one array: of a table whose columns have one
+   type (row-major; column-major with layout="matrix:F"), and of a table of one column of lists, whose elements are
+   one array already. */
 #include "arrow_table.h"
 #include "rows.h"
 

@@ -1,4 +1,4 @@
-"""The codes of reasons and errors by area, with their meanings; docs/errors.md is made from them.
+"""The codes of reasons and errors by area, with their meanings; docs/errors/codes.md is made from them.
 
 A test compares them with the codes that the package uses. A plugin may use others.
 """
@@ -76,7 +76,7 @@ AREAS: dict[str, dict[str, str]] = {
         "framework-crash": "the framework would abort the process",
         "framework-error": "the framework raised an exception",
         "invalid-frames": "a header and its frames do not describe an object",
-        "invalid-producer": "the object describes its memory wrongly",
+        "invalid-producer": "the object describes its memory incorrectly",
         "nested-exporters": "protocol methods convert each other, or their own object, too deeply",
         "no-protocol": "the object implements no supported protocol",
         "not-an-array": "the object is not an array or a table",
@@ -135,7 +135,7 @@ AREAS: dict[str, dict[str, str]] = {
         "dense": "the target has sparse arrays only",
         "fill-value": "the missing elements of a sparse array are not 0",
         "index-dtype": "the target does not have the type of the indices",
-        "invalid-offsets": "the offsets of a ragged array go down, or lie outside its values",
+        "invalid-offsets": "the offsets of a ragged array decrease, or lie outside its values",
         "invalid-sparse": "the parts of a sparse array do not fit together",
         "not-canonical": "the indices of a sparse array are not sorted or not unique",
         "offset-dtype": "the target does not have the type of the offsets",
@@ -251,5 +251,5 @@ AREAS: dict[str, dict[str, str]] = {
     },
 }
 
-#: All codes with their meanings, in the order of the alphabet.
+#: All codes with their meanings, in alphabetical order.
 CODES: dict[str, str] = dict(sorted(code for area in AREAS.values() for code in area.items()))

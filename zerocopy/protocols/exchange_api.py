@@ -1,4 +1,4 @@
-"""DLPack's C exchange API of zerocopy's own types, so that consumers in C take them at their speed.
+"""DLPack's C exchange API of zerocopy's own types, so that consumers in C need no call of ``__dlpack__``.
 
 The compiled core has the table of functions; without the core, the types have no such attribute. The public
 name ``StridedView`` is imported from here, so that its type has the attribute.

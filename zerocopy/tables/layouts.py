@@ -23,7 +23,7 @@ _NUMBERS = native_numbers()
 def layout_of(values: Any) -> tuple[tuple[Any, ...], int] | None:
     """Return the layout of a column, which begins with the shape, and the address; None for other objects.
 
-    Of an ndarray of plain numbers only: its subclasses may add meaning to the bytes.
+    Only an ndarray of plain numbers has one: a subclass may give the bytes another meaning.
     """
     if type(values) is not np.ndarray:
         return None
@@ -96,7 +96,7 @@ def total_bytes(columns: Sequence[Column]) -> int:
     return sum(column.nbytes * count for column, count in groups if column.length)
 
 
-#: Of a column: its bytes that are aliased, its bytes that are copied.
+#: The bytes of a column that are aliased, and those that are copied.
 Outcome = tuple[int, int]
 
 
@@ -106,14 +106,14 @@ def plan_by_layout(
     """Return the plan of a table from one column of each layout; None if they do not decide it.
 
     ``outcome_of`` returns None for a column that the plan refuses.
-    ``plan()`` plans the table whole. It makes the leaves and the warnings when they are first read.
+    ``plan()`` plans all columns. It makes the leaves and the warnings when they are first read.
     """
     columns = table.columns
     if not isinstance(columns, LazyColumns) or len(groups := columns.groups()) == len(columns):
         return None
     addresses, aliased, copied = columns.addresses, 0, 0
     for places in groups.values():
-        # The column of the lowest alignment: what aliases it aliases memory of a higher alignment too.
+        # The least aligned column decides: a target that aliases it also aliases the others.
         aligned = [addresses[place] & -addresses[place] for place in places]
         lowest = min(aligned)
         outcome = outcome_of(columns[places[aligned.index(lowest)]])

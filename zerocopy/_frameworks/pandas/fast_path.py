@@ -33,7 +33,7 @@ def public_frame(pd: Any) -> Build:
 
 
 def private_frame(pd: Any) -> Build:
-    """Return the same with the constructor of pandas 3, which neither copies nor validates.
+    """Return such a function with the constructor of pandas 3, which neither copies nor validates.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def labels_index(pd: Any) -> Callable[[tuple[str, ...]], Any]:
 
 @cache
 def frame_builder() -> Build:
-    """Return the fastest of these functions that makes equal frames."""
+    """Return the function of `private_frame` if it makes equal frames; else that of `public_frame`."""
     import pandas as pd
 
     public, array = public_frame(pd), np.arange(2.0)
