@@ -7,6 +7,8 @@ The prose is in ``replacements.in`` in this folder.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import platform
 import re
@@ -115,6 +117,7 @@ FROM_TABLES = {
     ("duckdb", "polars"): "x.pl()",
 }
 
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 VALUES = aligned_copy(np.arange(4096, dtype=np.float32))
 WITH_NULL = pa.table({"a": pa.array([2**53 + 1, None, 3]), "b": pa.array([4, 5, 6])})
 
@@ -145,6 +148,27 @@ def _bfloat16(source: str) -> Any:
         "tensorflow": lambda: tf.ones(3, dtype=tf.bfloat16),
     }
     return makers[source]() if source in makers else None
+
+
+def _ratios() -> dict[tuple[str, str], str]:
+    """Return the time of each pair relative to the fastest code by hand, from the newest full results."""
+    kinds = {(a, b): "table 1,000 x 10" for a in TABLES for b in TABLES}
+    kinds |= {(a, b): "table 1,000 x 10 to a matrix" for a in TABLES for b in ARRAYS}
+    kinds |= {(a, b): "array of 1,000" for a in ARRAYS for b in TABLES}
+    names = {f"{a} -> {b}, {kind}": (a, b) for (a, b), kind in kinds.items()}
+    names |= {f"{a} -> {b}": (a, b) for a in ARRAYS for b in ARRAYS}
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")]
+    ratios = {}
+    for data in sorted((d for d in results if d.get("complete")), key=lambda d: str(d["started"])):
+        sections = data["sections"]
+        for case in (*sections.get("grid/cells", ()), *sections.get("conversion/core", ())):
+            medians: dict[str, list[float]] = {}
+            for entry in case["entries"]:
+                medians.setdefault(entry["role"], []).append((entry.get("ns") or {}).get("median", math.inf))
+            hand = min(medians.get("documented", []) + medians.get("idiom", []), default=math.inf)
+            if case["name"] in names and hand < math.inf:
+                ratios[names[case["name"]]] = f"{min(medians['ours']) / hand:.2f}x"
+    return ratios
 
 
 def main() -> str:
@@ -178,11 +202,10 @@ def _section(source: str, calls: dict[tuple[str, str], str], x: Any, cases: tupl
     for (origin, target), today in calls.items():
         if origin == source:
             ours = _ours(source, target)
-            notes = _notes(source, today, ours, cases)
-            rows.append(
-                [target, f"`{today}`", _memory(today, x), f"`{ours}`", _memory(ours, x), "<br>".join(notes)]
-            )
-    head = ["to", "today", "memory", "with zerocopy", "memory", "differences seen on other inputs"]
+            notes, time = _notes(source, today, ours, cases), RATIOS.get((source, target), "")
+            memory = _memory(today, x), _memory(ours, x)
+            rows.append([target, f"`{today}`", memory[0], f"`{ours}`", memory[1], time, "<br>".join(notes)])
+    head = ["to", "today", "memory", "with zerocopy", "memory", "time", "differences seen on other inputs"]
     lines = [head, ["---"] * len(head), *rows]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return f"### From {source}\n\n{table}"
@@ -261,6 +284,8 @@ def _versions() -> str:
     text = ", ".join(f"{module.__name__} {module.__version__}" for module in modules)
     return f"Python {platform.python_version()}, zerocopy {zc.__version__}, {text}."
 
+
+RATIOS = _ratios()
 
 if __name__ == "__main__":
     sys.stdout.write(main())
