@@ -209,6 +209,12 @@ def test_the_plan_is_the_oracle_of_matrices_with_names(source: str, to: str) -> 
             assert slow == fast == again, (name, names)
 
 
+@pytest.mark.parametrize("to", ["pandas", "polars", "pyarrow"])
+def test_a_matrix_without_columns_keeps_its_rows(to: str) -> None:
+    pytest.importorskip(to)
+    assert [len(zc.convert(np.zeros((4, 0)), to, names=[])) for _ in range(3)] == [4, 4, 4]
+
+
 def test_one_column_with_a_name() -> None:
     for to in TABLES:
         pytest.importorskip(to)

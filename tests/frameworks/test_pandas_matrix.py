@@ -79,6 +79,23 @@ def test_the_plan_is_the_oracle_of_the_route(to: str) -> None:
             np.testing.assert_equal(results[1], results[0], f"{name} {options}")
 
 
+@pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("layout", ["columns", "records"])
+def test_another_layout_does_not_take_the_route_of_matrices(to: str, layout: str) -> None:
+    pytest.importorskip(to)
+    for values in (np.zeros((2, 3), "f4"), np.asfortranarray(np.zeros((2, 3), "f4")), np.zeros((2, 1), "f4")):
+        results = []
+        for _ in range(3):
+            try:
+                result = zc.convert(_frame(values, copy=False), to, layout=layout)
+            except zc.ZeroCopyError as error:
+                results.append(error.code)
+            else:
+                results.append((type(result), getattr(result, "dtype", None), list(result)))
+        assert (results[0][0] is dict) == (layout == "columns")
+        assert str(results[1]) == str(results[2]) == str(results[0])
+
+
 def test_a_write_to_the_frame_does_not_reach_a_matrix_unseen() -> None:
     """pandas writes in place to a block that no other frame shares; the alias is read-only on our side."""
     frame = _frame(np.zeros((3, 2)), columns=["a", "b"])

@@ -108,7 +108,7 @@ def compile_route(parts: Parts, options: Mapping[str, Any], route: Route | None)
     compiled = None
     if parts.native_table is not None and parts.target.kind == "tensor":
         compiled = _compile_table(parts, options, route)
-    elif "matrix" in parts.exporters and "layout" in options:
+    elif "matrix" in parts.exporters and options.get("layout", "").startswith("matrix"):
         compiled = _compile_matrix(parts, options, route)
     else:
         # A polars series of numbers, or of lists: the first route refuses lists.

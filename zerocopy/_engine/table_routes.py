@@ -75,8 +75,8 @@ def make_matrix_route(to: Any, names: Sequence[str], routes: Callable[[str], Rou
     target = registry.find(to) or resolve(to)
     labels = list(names)
     are_plain = all(type(name) is str and name and "\0" not in name for name in labels)
-    if not target.tables or not are_plain or len({*labels}) != len(labels):
-        return None
+    if not (target.tables and labels and are_plain) or len({*labels}) != len(labels):
+        return None  # without labels, only a slow path keeps the number of rows
     build = target.fast_importers().get("matrix") or _columns_through_arrow(target, routes(HUB))
     numbers, arrays = native_numbers(), routes("numpy")
     if build is None:
