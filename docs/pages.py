@@ -58,7 +58,7 @@ class NotebookDownload(SphinxTransform):
 def parameters_without_list(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Replace the lists of parameters in signatures: Sphinx writes descriptions without terms."""
+    """Replace the lists of parameters in signatures: Sphinx writes <dd> elements without <dt>."""
 
     def blocks(parameters: re.Match[str]) -> str:
         lines = re.sub(r"<dd>(.*?)</dd>", r'<span class="sig-line">\1</span>', parameters[1], flags=re.DOTALL)

@@ -13,7 +13,7 @@ PAGE = Path(__file__).parent / "semantics.md"
 
 
 def with_signature(page: str) -> str:
-    """Return the page with the present signature and names."""
+    """Return the page with the current signature and names."""
     before, _, rest = page.partition("```text\nzerocopy.convert(")
     page = f"{before}```text\n{_signature()}\n```{rest.partition('```')[2]}"
     before, _, rest = page.partition("The names are ")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-#: What Windows lacks. shutil and other packages are imported first, because they are for this system.
+#: Removes the modules and functions that Windows lacks. Packages for this system are imported first.
 WITHOUT_POSIX = """
 import os, shutil, signal, subprocess, sys, sysconfig
 from importlib import import_module

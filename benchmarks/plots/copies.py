@@ -1,6 +1,6 @@
 """The pipeline before and after: the bytes that each border between two engines copies.
 
-It is the picture of the README. Its letters are large, because a phone shows it half as wide.
+README shows this picture. Its letters are large, because a phone shows the picture at half its width.
 """
 
 from __future__ import annotations

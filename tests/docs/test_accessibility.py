@@ -80,7 +80,7 @@ def test_dark_pages_have_contrast(browser: Any, files: list[Path]) -> None:
 
 
 @needs_axe
-def test_keyboard_scrolls_what_is_wider_than_a_phone(browser: Any, files: list[Path]) -> None:
+def test_keyboard_scrolls_elements_wider_than_a_phone(browser: Any, files: list[Path]) -> None:
     page = browser.new_page(viewport=PHONE, reduced_motion="reduce")
     assert findings(page, files, ["scrollable-region-focusable"]) == []
 

@@ -108,7 +108,7 @@ def test_semantics_page_has_the_signature_and_the_names_of_targets() -> None:
 
 
 def test_every_public_error_is_a_name_of_zerocopy() -> None:
-    """Errors that the command alone raises are not: no program catches them."""
+    """Except errors that only the command raises, because no program catches them."""
     files = [file for file in (ROOT / "zerocopy").rglob("*.py") if "cli" not in file.relative_to(ROOT).parts]
     text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     bases = dict(re.findall(r"^class ([A-Z]\w*Error)\((.*)\):", text, re.MULTILINE))
@@ -139,13 +139,13 @@ assert not any(numpy.empty(size).ctypes.data % 16 for size in range(1, 3000, 7))
 
 
 def test_time_of_a_conversion_has_its_condition() -> None:
-    """Of the same array again; a new array takes longer, because its memory is not in a cache."""
+    """The array was converted before; a new array takes longer, because its memory is not in a cache."""
     (line,) = (line for line in README.splitlines() if "6.32 us" in line)
     assert "converting the same 64 MB to JAX again takes 6.32 us" in line
 
 
 def test_explain_has_one_goal_on_one_page() -> None:
-    """Two limits for one figure were met on one page and missed on the other."""
+    """With two limits for one figure, one page reported it as met and the other as missed."""
     pages = [*(ROOT / "docs").glob("*benchmarks.md"), ROOT / "docs" / "compiled-core.md"]
     rows = [
         row for page in pages for row in re.findall(r"(?m)^\| explain: .*", page.read_text(encoding="utf-8"))

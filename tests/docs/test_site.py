@@ -103,7 +103,7 @@ def test_links_to_repository_files_are_downloads(site: Path, pages: dict[Path, P
             assert files[result.name].read_bytes() == result.read_bytes()
 
 
-#: What readers type, and the page that must come first.
+#: Search queries, each with the page that must come first.
 QUERIES = {
     "nulls": "tables/to-tensors",
     "install": "quickstart",
@@ -194,12 +194,12 @@ LENGTHS_PAGE = """<html><body><pre id="result"></pre><script>
 </script></body></html>"""
 #: Pages that are written by programs, or that grow with each version.
 REFERENCES = {"conversions", "errors/codes", "hazards", "source-files", "project/changes"}
-#: Pages that are to be split.
+#: Pages that exceed the limit, until they are split.
 TOO_LONG = {"loader"}
 
 
 def test_no_page_is_too_long(site: Path) -> None:
-    """At most 12,000 px, and an eighth for other fonts; a guide has one subject."""
+    """A guide has at most 12,000 px, and an eighth more with other fonts, because it has one subject."""
     docs = ROOT / "docs"
     files = [*docs.glob("*.md"), *docs.glob("[a-z]*/*.md")]
     names = [page.relative_to(docs).with_suffix("").as_posix() for page in files]
@@ -221,7 +221,7 @@ def test_words_of_the_search_are_those_of_existing_pages() -> None:
 
 
 def test_pages_for_developers_rank_last() -> None:
-    """Those of docs/index.md's group Development, and the benchmarks; not this project's trust model."""
+    """They are docs/index.md's group Development and the benchmarks, without this project's trust model."""
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     pages = re.findall(r"^\| \[.+?\]\((\S+)\.md\)", index.partition("## Development")[2], re.MULTILINE)
     pages += [page.stem for page in (ROOT / "docs").glob("*benchmarks.md")]

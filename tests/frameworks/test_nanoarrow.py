@@ -224,7 +224,7 @@ t = pa.table({'s': pa.array(['a', 'b' * 20], pa.string_view())})
 @pytest.mark.hazard("nanoarrow#arrays-with-views")
 def test_hazard_arrays_with_views_abort_the_process(run_python) -> None:
     """nanoarrow itself crashes, in a separate process."""
-    # Often: the first calls may only damage the heap.
+    # 1,000 calls, because the first ones may only damage the heap.
     often = "for _ in range(1000): pa.table(na.Array(t)).to_pydict()\n"
     completed = run_python(_VIEWS + often + "print('alive')")
     assert completed.returncode != 0

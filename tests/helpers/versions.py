@@ -1,4 +1,4 @@
-"""What installed versions lack: tests that need it are skipped, with the version in the reason."""
+"""Skips of tests that need a newer version of a package, with that version in the reason."""
 
 from __future__ import annotations
 

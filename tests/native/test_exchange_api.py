@@ -104,9 +104,7 @@ def test_a_view_that_is_passed_on_describes_the_same_memory(consumer: Any, name:
         (lambda: view_of(np.zeros(3), shape=[3]), "not a tuple"),
     ],
 )
-def test_what_dlpack_or_its_consumers_do_not_support_is_refused(
-    consumer: Any, view: Any, message: str
-) -> None:
+def test_views_that_consumers_do_not_support_are_refused(consumer: Any, view: Any, message: str) -> None:
     with pytest.raises(BufferError, match=message):
         consumer.total(view())
 

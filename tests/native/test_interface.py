@@ -43,7 +43,7 @@ TAKEN: list[dict[str, Any]] = [
     {"descr": [("", "<f4")]},
     *({"typestr": text} for text in ("<i2", "<u8", "|i1", "|u1", "<f2", "<f8", "<c8", "<c16")),
 ]
-#: Changes that the slow path judges.
+#: Changes with which the exporter leaves the interface to the slow path.
 LEFT: list[dict[str, Any]] = [
     {"shape": [2, 3]},
     {"shape": (np.int64(2), 3)},

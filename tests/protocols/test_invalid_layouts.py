@@ -159,7 +159,7 @@ def test_view_at_address_0_with_elements_is_not_read() -> None:
     assert empty.numpy().shape == (0, 3)
 
 
-def test_views_that_no_array_of_numpy_has_are_refused_or_have_other_strides() -> None:
+def test_views_that_numpy_cannot_hold_are_refused_or_get_other_strides() -> None:
     memory, dtype = np.arange(2.0, dtype="f4"), by_name("float32")
     many = (1,) * (ARRAY_MAX_NDIM + 1)
     deep = StridedView(memory.ctypes.data, many, (4,) * len(many), dtype, HOST, True, memory)

@@ -95,7 +95,7 @@ def tables() -> dict[str, Any]:
 
 
 def content(plan: Plan) -> Any:
-    """Return what a caller can read of a plan."""
+    """Return the attributes and texts of a plan that a caller can read."""
     own = (plan.source, plan.target, plan.possible, plan.zero_copy, plan.copied_bytes, plan.new_bytes)
     own += (plan.aliased_bytes, plan.protocol, plan.steps, plan.partial, plan.unread, plan.kept)
     own += (str(plan), plan._repr_html_(), plan.warnings, [str(r) for r in plan.reasons], str(plan.error))

@@ -24,7 +24,7 @@ QUIET = settings(
 )
 
 # With a zone, because pyarrow's strategies skip timestamps without one; they also reject every decimal.
-# Those of pyarrow 24 take a fixed offset for a name, and fail.
+# The strategies of pyarrow 24 look a fixed offset up as a name, and fail.
 _ZONES = ["UTC", "Europe/Paris", *(["+05:45"] if has("pyarrow", "26") else [])]
 _ZONED = st.builds(
     pa.timestamp,
