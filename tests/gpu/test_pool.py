@@ -287,6 +287,7 @@ def test_import_order_of_cudf(run, kind: str, first: str) -> None:
 
 
 def test_variable_installs_pool(run) -> None:
+    pytest.importorskip("rmm")
     run(
         """
         pool = install.installed_pool()

@@ -36,9 +36,17 @@ class Driver:
     def cuInit(self, flags):
         return 0
 
-    cuCtxPushCurrent_v2 = cuCtxPopCurrent_v2 = cuDevicePrimaryCtxRetain = lambda self, *a: 0
+    #: How many users retain the primary context. Without one the driver destroys it, with all mappings.
+    retained = 0
+
+    cuCtxPushCurrent_v2 = cuCtxPopCurrent_v2 = lambda self, *a: 0
+
+    def cuDevicePrimaryCtxRetain(self, context, device):
+        self.retained += 1
+        return 0
 
     def cuDevicePrimaryCtxRelease_v2(self, device):
+        self.retained -= 1
         return 0
 
     def cuGetErrorName(self, code, name):

@@ -223,3 +223,14 @@ def test_array_interface_within_its_buffer_is_aliased(values: dict[str, Any]) ->
     exporter = InBuffer(**values)
     result = zc.convert(exporter, to="numpy")
     assert zc.shares_memory(result, exporter.__array_interface__["data"])
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+def test_negative_strides_divided_as_unsigned_integers_are_read(to: str) -> None:
+    """CuPy 14.2: the stride of -4 bytes is (2**64 - 4) // 4 elements."""
+    pytest.importorskip(to)
+    exporter = Exporter(strides=[3, 2**62 - 1], byte_offset=8)
+    exporter.array[...] = np.arange(6).reshape(2, 3)
+    for _ in range(3):
+        result = zc.convert(exporter, to, copy=None)
+        np.testing.assert_array_equal(np.asarray(result), exporter.array[:, ::-1])

@@ -59,6 +59,14 @@ def test_reader_uses_the_same_memory(driver: Driver, reader: Reader, dtype: str)
         reader.drop()
 
 
+def test_reader_holds_the_context_that_has_the_mapping(driver: Driver, reader: Reader) -> None:
+    """The process may open the handle before a framework has made the context its own."""
+    with zc.share(array()) as shared:
+        assert reader.open(shared) == "done"
+        assert int(reader.run("driver.retained")) > 0
+        reader.drop()
+
+
 def test_types_that_numpy_lacks_are_kept(driver: Driver, reader: Reader) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     with zc.share(array(dtype=ml_dtypes.bfloat16)) as shared:

@@ -240,7 +240,7 @@ def read(
     if not steps:
         strides = contiguous_strides(shape, dtype.itemsize)
     else:
-        strides = tuple([step * dtype.itemsize for step in _words(steps, ndim)])
+        strides = tuple([_signed(step * dtype.itemsize) for step in _words(steps, ndim)])
     # Only an empty array may have NULL, with or without an offset.
     ptr = data + offset if data else 0
     check_layout(asked, ptr, shape, strides, dtype.itemsize)
@@ -251,6 +251,11 @@ def read(
 def _words(address: int, count: int) -> tuple[int, ...]:
     """Return integers in memory; types of ctypes arrays would be reference cycles."""
     return struct.unpack(f"@{count}q", ctypes.string_at(address, 8 * count)) if count else ()
+
+
+def _signed(stride: int) -> int:
+    """Return a stride in bytes. CuPy 14.2 divides negative ones by the item size as unsigned integers."""
+    return stride - (1 << 64) if 1 << 63 <= stride < 1 << 64 else stride
 
 
 def is_copy(capsule: Capsule) -> bool:

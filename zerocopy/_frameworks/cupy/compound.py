@@ -43,5 +43,7 @@ class Compound(CompoundHook):
             raise ValueError("CuPy has CSR, CSC and COO with int32 indices: fit() casts")
         cls = getattr(sparse, f"{layout.format}_matrix")
         if layout.format == "coo":
-            return cls((parts[0], tuple(parts[1:])), shape=layout.shape)
+            matrix = cls((parts[0], tuple(parts[1:])), shape=layout.shape)
+            matrix.has_canonical_format = layout.is_canonical  # CuPy assumes duplicates, and sorts for them
+            return matrix
         return cls(tuple(parts), shape=layout.shape)

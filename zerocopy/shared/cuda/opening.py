@@ -77,6 +77,7 @@ class Allocation:
     """An allocation of another process, mapped here; all arrays in it share one mapping."""
 
     def __init__(self, device: int, descriptor: Descriptor, location: Location) -> None:
+        cuda_driver.hold(device)  # otherwise the mapping ends with the context, before a framework uses it
         self._key = device, descriptor.pool, descriptor.memory
         self.device = device
         self.leases: list[Mapping] = []  # of its uses: reachable, so that no garbage collection ends them
