@@ -207,6 +207,7 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
     "robustness.md": {"64 MiB": "a limit"},
     "robustness/services.md": {"4 MiB": "a limit"},
     "loader.md": {"256 MiB": "the most bytes of a window", "10 s": "how long a loop waits for a read"},
+    "loader/gpus.md": {"256 MiB": "the most bytes of a window"},
     "layouts.md": {
         "2 KiB": "the size of a tile",
         "16 MiB": "output size from which stores bypass the caches",
