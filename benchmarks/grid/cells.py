@@ -29,7 +29,7 @@ ARRAYS = ("numpy", "torch", "jax", "tensorflow")
 MEAN, WORST = 0.8, 1.05
 #: Candidates that are timed: the fastest of a trial.
 TIMED = 3
-_LONG = 5_000_000  # ns: one call tells enough
+_LONG = 5_000_000  # ns: one call is enough
 
 _NAMES = MODULES | {"jnp": "jax.numpy", "tf": "tensorflow", "na": "nanoarrow"}
 Make = Callable[[str], Any]

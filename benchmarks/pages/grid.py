@@ -20,9 +20,10 @@ ABOUT = (
 
 _METHOD = f"""\
 A candidate is correct if it gives the type, the labels, the types of columns and the values that zerocopy
-gives; NaN counts as null, as in pandas. Each cell compares with the fastest candidate that aliases at least
-the memory that zerocopy aliases; the file of results also has candidates that copy it. `-` is a cell in which
-each candidate copies memory that zerocopy aliases, or gives other values. The goals: a geometric mean of at
+gives; NaN counts as null, as in pandas. Each cell is the time of `zc.convert` divided by that of the fastest
+candidate that aliases at least the memory that zerocopy aliases. The file of results also has candidates that
+copy this memory. `-` is a cell in which each candidate copies memory that zerocopy aliases, or gives other
+values. The goals: a geometric mean of at
 most {MEAN}x, and no cell above {WORST}x.
 """
 _WHY = """\
@@ -30,19 +31,19 @@ Why cells are slower than code by hand:
 
 - **DuckDB as the target.** Each relation has a cursor of its own, because a connection refuses a second
   thread, and names that DuckDB would change are refused.
-- **DuckDB as the source.** Its types are read before the query runs: for some types the values of the
-  result need a check.
+- **DuckDB as the source.** zerocopy reads the types of a query before it runs the query, because values of
+  some types need a check.
 - **polars as the source.** zerocopy counts the chunks of each column first: `pa.table(x)` and
-  `na.Array(x)` join the chunks of the source in place. Text in polars is views, which pandas and
-  nanoarrow cannot use: it is copied.
-- **nanoarrow as the source.** Its types are read before its data, because it aborts the process when it
-  exports views, and the arrays are validated.
-- **polars and nanoarrow, pandas and polars.** A `pyarrow` object is made in between, for its checks; one
-  call by hand makes none.
+  `na.Array(x)` join the chunks of the source in place. polars stores text as views, which pandas
+  and nanoarrow cannot use, so zerocopy copies it.
+- **nanoarrow as the source.** zerocopy reads the types before the data, because nanoarrow aborts the process
+  when it exports views, and validates the arrays.
+- **polars and nanoarrow, pandas and polars.** zerocopy makes a `pyarrow` object in between and checks it; the
+  code by hand makes none.
 - **pandas to NumPy, a dict.** This run made a series for each column; later versions read the arrays of the
   frame.
-- **One column, or a matrix of pandas.** The rest is one to five microseconds of checks: names, types,
-  chunks, and the read-only flag that keeps pandas' copy-on-write.
+- **One column, or a matrix of pandas.** The difference is one to five microseconds of checks: names,
+  types, chunks, and the read-only flag that keeps pandas' copy-on-write.
 """
 _SHOWN = 40
 
