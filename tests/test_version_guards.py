@@ -22,6 +22,8 @@ from helpers.versions import VERSIONED_CAPSULES, needs
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy.cli.support import table
+from zerocopy.device import HOST
+from zerocopy.dtype import by_name
 from zerocopy.framework import version_numbers
 from zerocopy.protocols import dlpack
 from zerocopy.strided_view import MAX_NDIM
@@ -210,13 +212,51 @@ def test_the_compiled_module_of_numpy_is_found(
     assert data_handler._module() == f"{package}._multiarray_umath"
 
 
-@pytest.mark.parametrize(("release", "known"), [("1.31.0", False), ("1.32.0", True)])
-def test_onnxruntime_has_float8_from_1_32_on(
-    release: str, known: bool, monkeypatch: pytest.MonkeyPatch
+def ort_module(release: str, has_all_types: bool) -> SimpleNamespace:
+    """Return a stand-in for ``onnxruntime``, with the types that a version's capsules have."""
+
+    def from_dlpack(producer: Any) -> SimpleNamespace:
+        capsule = producer.__dlpack__() if hasattr(producer, "__dlpack__") else producer
+        read = dlpack.read(capsule)
+        name = read.dtype.name
+        if not has_all_types:
+            if name == "bool":
+                raise RuntimeError("Unsupported code 6")
+            name = "bool" if str(getattr(producer, "dtype", "")) == "bool" else name
+        exported = dlpack.as_ndarray(capsule, read)  # of bytes, if the capsule is
+        return SimpleNamespace(
+            has_value=lambda: True,
+            is_sparse_tensor=lambda: False,
+            is_tensor=lambda: True,
+            device_name=lambda: "cpu",
+            data_type=lambda: f"tensor({name})",
+            __dlpack__=exported.__dlpack__,
+        )
+
+    return SimpleNamespace(__version__=release, OrtValue=SimpleNamespace(from_dlpack=from_dlpack))
+
+
+@pytest.mark.hazard("other-frameworks#booleans-in-onnxruntime")
+@pytest.mark.parametrize(("release", "recent"), [("1.31.1", False), ("1.32.0", True)])
+def test_onnxruntime_has_float8_and_booleans_from_1_32_on(
+    release: str, recent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     framework: Any = registry.by_name("onnxruntime")
-    monkeypatch.setattr(type(framework), "module", lambda self: SimpleNamespace(__version__=release))
-    assert ("float8_e5m2" in framework._names()) is known
+    monkeypatch.setattr(type(framework), "module", lambda self: ort_module(release, recent))
+    assert ("float8_e5m2" in framework._names()) is recent
+    for shape in ((), (3,), (2, 2)):
+        x = np.ones(shape, bool)
+        value = framework.from_host(x, by_name("bool"), HOST, None)
+        view = framework.source(value).view
+        assert (value.data_type(), view.dtype, view.shape) == ("tensor(bool)", by_name("bool"), shape)
+        assert view.ptr == x.ctypes.data
+    import_ndarray = framework.fast_importers()["ndarray"]
+    if recent:
+        assert import_ndarray(np.ones(3, bool)).data_type() == "tensor(bool)"
+    else:  # the slow path converts it
+        with pytest.raises(BufferError):
+            import_ndarray(np.ones(3, bool))
+    assert import_ndarray(np.ones(3, "u1")).data_type() == "tensor(uint8)"
 
 
 @pytest.mark.parametrize(

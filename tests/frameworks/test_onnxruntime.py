@@ -93,6 +93,19 @@ def test_bfloat16_and_float16_are_kept() -> None:
         assert zc.convert(value, to="torch").tolist() == [1.5, -2.0]
 
 
+@pytest.mark.hazard("other-frameworks#booleans-in-onnxruntime")
+def test_booleans_stay_booleans() -> None:
+    for _ in range(2):  # the slow path, then the fast path
+        x = np.array([[True, False], [False, True]])
+        value = zc.convert(x, to="onnxruntime", copy=False)
+        assert value.data_type() == "tensor(bool)"
+        assert str(zc.view(value).dtype) == "bool"
+        back = zc.convert(value, to="numpy", copy=False)
+        assert back.dtype == bool
+        assert zc.shares_memory(x, back)
+        np.testing.assert_array_equal(back, x)
+
+
 class Watched(np.ndarray):
     """An ndarray that weak references can watch."""
 

@@ -18,7 +18,9 @@ from zerocopy.strided_view import StridedView
 # GetOrtElementTypeFromDlpack (onnxruntime/core/dlpack/dlpack_converter.cc); no complex numbers.
 _NAMES = (*REAL_NAMES, "bfloat16")
 _FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
-_HAS_FLOAT8 = (1, 32)  # the oldest version that was tested with them
+#: The first version whose DLPack has float8 and booleans. Older ones refuse capsules of booleans, and export
+#: booleans as uint8 (GetOrtValueDataType and GetDlpackDataType in that file).
+_HAS_ALL_TYPES = (1, 32)
 #: ONNX's names of the types that NumPy has, and NumPy's.
 _TYPES = {f"tensor({name})": by_name(name).storage.str for name in _NAMES if by_name(name).in_numpy}
 _TYPES |= {"tensor(float)": "<f4", "tensor(double)": "<f8"}
@@ -39,6 +41,13 @@ class _Memory:
         self.value = value
 
 
+class _Booleans(dlpack.Handover):
+    """A producer of one capsule of bytes, with the dtype by which ``from_dlpack`` knows booleans."""
+
+    __slots__ = ()
+    dtype = "bool"
+
+
 class OnnxRuntime(Framework):
     """``onnxruntime.OrtValue`` on the host; sessions take it through ``run_with_ort_values``."""
 
@@ -47,7 +56,7 @@ class OnnxRuntime(Framework):
     types = ("OrtValue",)
     root_modules = ("onnxruntime",)
     distribution = "onnxruntime"
-    min_version = "1.23"  # the first whose OrtValue has from_dlpack
+    min_version = "1.26"  # the first whose OrtValue has from_dlpack
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().OrtValue)
@@ -58,7 +67,8 @@ class OnnxRuntime(Framework):
         name = f"onnxruntime.{type(obj).__name__}"
         obstacles.check_source(name, _refusal(obj))
         read = dlpack.read(obj.__dlpack__(), obj, HOST)
-        view = StridedView(read.ptr, read.shape, read.strides, read.dtype, HOST, False, obj)
+        dtype = by_name("bool") if obj.data_type() == "tensor(bool)" else read.dtype
+        view = StridedView(read.ptr, read.shape, read.strides, dtype, HOST, False, obj)
         return Source(name, view, view.numpy, "dlpack")
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
@@ -86,19 +96,24 @@ class OnnxRuntime(Framework):
             reasons.append(obstacles.MISALIGNED)  # its kernels assume alignment
         return reasons
 
+    def _has_all_types(self) -> bool:
+        return version_numbers(self.module().__version__) >= _HAS_ALL_TYPES
+
     def _names(self) -> tuple[str, ...]:
-        recent = version_numbers(self.module().__version__) >= _HAS_FLOAT8
-        return (*_NAMES, *_FLOAT8) if recent else _NAMES
+        return (*_NAMES, *_FLOAT8) if self._has_all_types() else _NAMES
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
-        capsule = dlpack.export(writable_alias(tidy_strides(array)), dtype)
-        return self.module().OrtValue.from_dlpack(capsule)
+        from_dlpack, array = self.module().OrtValue.from_dlpack, writable_alias(tidy_strides(array))
+        if dtype.name == "bool" and not self._has_all_types():
+            return from_dlpack(_Booleans(dlpack.export(array.view("u1"), by_name("uint8"))))
+        return from_dlpack(dlpack.export(array, dtype))
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
 
         from_dlpack = self.module().OrtValue.from_dlpack
-        types = frozenset(np.dtype(name).num for name in _NAMES if by_name(name).in_numpy)
+        names = _NAMES if self._has_all_types() else [name for name in _NAMES if name != "bool"]
+        types = frozenset(np.dtype(name).num for name in names if by_name(name).in_numpy)
 
         def ndarray(array: Any) -> Any:
             flags = array.flags
