@@ -578,3 +578,10 @@ def test_text_views_with_nulls_and_durations_convert(source: str) -> None:
             rows = zc.convert(table, "duckdb").fetchall()
             first, second = (row[0][0] if isinstance(row[0], list) else row[0] for row in rows)
             assert (first["a"], first["b"], second["a"], second["b"]) == (b"x", None, None, "y")
+
+
+def test_every_result_in_numpy_is_writable() -> None:
+    relation = duckdb.sql("SELECT range AS a, range / 2 AS b FROM range(4)")
+    for _ in range(3):
+        result = zc.convert(relation, "numpy")
+        assert all(array.flags.writeable for array in result.values())

@@ -127,7 +127,7 @@ class DuckDB(Framework):
             table = relation.to_arrow_table()
             return table if table.num_columns and table[0].num_chunks == 1 else table.combine_chunks()
 
-        return {"hub": result}
+        return {"new_hub": result}
 
     def parse_dtype(self, spec: Any) -> DType | None:
         name = NUMBERS.get(str(spec).lower())
