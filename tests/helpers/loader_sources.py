@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,10 @@ def zarr_arrays(zarr: Any, folder: Path, table: pa.Table) -> dict[str, Any]:
 
 
 def hdf5_datasets(h5py: Any, folder: Path, table: pa.Table) -> dict[str, Any]:
-    file = h5py.File(folder / "a.h5", "w")
-    return {name: file.create_dataset(name, data=x, chunks=(3,)) for name, x in arrays(table).items()}
+    file = h5py.File(tempfile.mkdtemp(dir=folder) + "/a.h5", "w")  # an open file cannot be replaced
+    # Without a maximal shape, a chunk cannot be larger than a dataset without rows.
+    extendable = {"chunks": (3,), "maxshape": (None,)}
+    return {name: file.create_dataset(name, data=x, **extendable) for name, x in arrays(table).items()}
 
 
 def lance_data_set(lance: Any, folder: Path, table: pa.Table) -> Any:

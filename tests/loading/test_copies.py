@@ -17,7 +17,14 @@ import zerocopy as zc
 from zerocopy.loading.loader import Loader
 
 #: Sources that belong to one loader.
-REFUSED = {"ParquetFile", "Scanner", "DuckDB relation", "dataset in memory", "filtered dataset"}
+REFUSED = {
+    "ParquetFile",
+    "Scanner",
+    "DuckDB relation",
+    "dataset in memory",
+    "filtered dataset",
+    "h5py datasets in chunks",
+}
 WAYS: dict[str, Callable[[Loader], Loader]] = {
     "pickle": lambda loader: pickle.loads(pickle.dumps(loader)),
     "copy": copy.copy,

@@ -111,7 +111,7 @@ class Call:
         if issubclass(cls, (list, tuple)):
             if "leaves" in self.options:
                 return True
-            if not self.obj and cls in (list, tuple):
+            if cls in (list, tuple) and not self.obj:
                 python_numbers.check_empty(self.options)
                 return False
             return not python_numbers.is_array(self.obj)
