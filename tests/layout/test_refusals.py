@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -157,3 +159,18 @@ def test_lossy_casts_are_refused() -> None:
         records = soa_to_aos({"a": column}, [("a", dtype)])
         assert records.dtype["a"] == dtype
         assert records["a"].tolist() == column.astype(dtype).tolist()
+
+
+def test_numba_cuda_without_support_of_this_numpy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """numba-cuda 0.30.4 reads ``numpy.row_stack``, which NumPy 2.5 lacks, before its first kernel."""
+    from zerocopy.layout import on_device
+
+    def load(name: str) -> Any:
+        raise AttributeError("module 'numpy' has no attribute 'row_stack'")
+
+    monkeypatch.setitem(sys.modules, "zerocopy.layout.cuda", SimpleNamespace(transposition=None))
+    monkeypatch.setattr(on_device, "import_module", load)
+    interface = {"shape": (2,), "typestr": "|V8", "data": (64, False), "version": 3}
+    records = SimpleNamespace(dtype=np.dtype([("a", "f4"), ("b", "f4")]), __cuda_array_interface__=interface)
+    error = refused(Unsupported, "does not support NumPy", aos_to_soa, records)
+    assert "numpy<2.5" in str(error)

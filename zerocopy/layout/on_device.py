@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,17 @@ def _kernels() -> Any:
             "records on a CUDA device",
             f"the kernels need Numba with CUDA support: {error}",
             "pip install 'numba-cuda[cu13]' (or cu12); or copy the data to the host first",
+            code="not-installed",
+        ) from error
+    try:
+        # numba-cuda 0.30.4 reads numpy.row_stack here, which NumPy 2.5 has removed, before its first kernel.
+        with suppress(ImportError):  # Numba's simulator has no such module
+            import_module("numba.cuda.np.arrayobj")
+    except AttributeError as error:
+        raise UnsupportedConversionError(
+            "records on a CUDA device",
+            f"numba-cuda does not support NumPy {np.__version__}: {error}",
+            "pip install 'numpy<2.5'; or copy the data to the host first",
             code="not-installed",
         ) from error
     return transposition
