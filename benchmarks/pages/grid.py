@@ -56,13 +56,24 @@ def body(data: dict[str, Any]) -> list[str]:
         kinds.setdefault(case.name.partition(", ")[2], []).append(case)
     rows = [[name, *_summary(of_kind)] for name, of_kind in (*kinds.items(), ("all", cases))]
     heads = ["objects", "cells", "geometric mean", "worst", f"above {WORST}x"]
+    notes = [f"{data['note']}\n"] if "note" in data else []
     parts = [
         _METHOD,
+        *notes,
+        _goals(cases),
         _blocks(cases, data["settings"]["pace"]["rounds"]),
         f"## Summary\n\n{table(heads, rows)}\n",
     ]
     parts += [f"## {name[0].upper()}{name[1:]}\n\n{_matrix(of_kind)}\n" for name, of_kind in kinds.items()]
     return [*parts, _worst(cases)]
+
+
+def _goals(cases: list[Case]) -> str:
+    """Return whether the goals are met."""
+    ratios = [value for case in cases if (value := ratio(case)) is not None] or [1.0]
+    mean, above = math.exp(math.fsum(map(math.log, ratios)) / len(ratios)), sum(r > WORST for r in ratios)
+    met = "met" if mean <= MEAN and not above else "missed"
+    return f"The goals are {met}: {mean:.2f}x, and {above} of {len(ratios)} cells are above {WORST}x.\n"
 
 
 def _blocks(cases: list[Case], rounds: int) -> str:

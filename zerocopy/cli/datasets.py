@@ -199,7 +199,7 @@ def _try_in_child(path: Path, max_bytes: int) -> None:
 
 
 def read_in_child(path: str, max_bytes: int) -> None:
-    """Read a file with limited memory; print the message and exit if that fails."""
+    """Read a file with limited memory, print the message if that fails, and exit."""
     try:
         import pyarrow.csv
         import pyarrow.ipc
@@ -211,8 +211,10 @@ def read_in_child(path: str, max_bytes: int) -> None:
         read(Path(path), max_bytes)
     except DataError as error:
         sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]  # of the path
-        print(error, end="")
-        sys.exit(_REFUSED)
+        print(error, end="", flush=True)
+        os._exit(_REFUSED)
+    # Without finalizers: threads of pyarrow's readers can abort a process while it ends.
+    os._exit(0)
 
 
 def _memory(max_bytes: int) -> int:
