@@ -19,7 +19,7 @@ if core is None:
     pytest.skip("needs the compiled core", allow_module_level=True)
 
 BLOCK = np.arange(512, dtype="u1")
-START = BLOCK.ctypes.data + -BLOCK.ctypes.data % 64
+START = BLOCK.ctypes.data + -BLOCK.ctypes.data % 64 + 256  # negative strides stay in the block too
 PLAIN: dict[str, Any] = {"shape": (2, 3), "typestr": "<f4", "data": (START, False), "version": 3}
 
 
