@@ -139,3 +139,11 @@ def test_explain_agrees_with_convert(array, nulls: object, encode: bool) -> None
             assert zc.shares_memory(result, array)
         strict_plan = zc.explain(source, "numpy", copy=False, **options)
         assert strict_plan.possible == (plan.copied_bytes == 0) or not len(array)
+
+
+def test_the_error_for_elements_of_a_part_has_a_fix_for_the_whole() -> None:
+    kind = pa.list_(pa.list_(pa.date32(), 2))
+    for array in (pa.array([], kind), pa.array([[[1, 2]]], kind)):
+        error = zc.explain(array, "numpy", nulls="mask", encode=True).error
+        assert error is not None
+        assert error.calls == ("x.to_pylist()",)

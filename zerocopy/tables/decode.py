@@ -221,7 +221,7 @@ class Decoder:
         try:
             return self.decode(column)
         except ZeroCopyError as error:
-            error.fixes = tuple(fix for fix in error.fixes if fix.options)
+            error.fixes = tuple(fix for fix in error.fixes if fix.options or fix is _OBJECTS)
             error.with_context(remedy="; or ".join(map(str, error.fixes)))
             raise
 
