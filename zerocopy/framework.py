@@ -49,8 +49,8 @@ FrameworkName = NewType("FrameworkName", str)
 
 #: Names that a table framework needs, by module of zerocopy.tables; loaded on first use.
 _TABLE_NAMES = {"Table": "column", "Column": "column", "Masked": "result", "Encoded": "result"}
-_TABLE_NAMES |= {"ArrowColumn": "arrow_column", "TensorColumn": "tensor_column", "Nulls": "nulls"}
-_TABLE_NAMES["Decoder"] = "decode"
+_TABLE_NAMES |= {"ArrowColumn": "arrow_column", "TensorColumn": "tensor_column", "Decoder": "decode"}
+_TABLE_NAMES["Nulls"] = "nulls"
 
 
 def __getattr__(name: str) -> Any:
@@ -65,8 +65,7 @@ class Framework:
     Attributes
     ----------
     name, aliases : str, tuple of str
-        The import name, which ``to=`` takes; other names that people write, such as ``"np"``, for which an
-        error suggests `name`.
+        The import name, which ``to=`` takes; other names, for which an error suggests it: ``"np"``.
     kind : str
         ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays,
         ``"source"`` for objects that are converted, of a library that is neither a target nor listed.
@@ -84,8 +83,7 @@ class Framework:
     can_copy_to_device, can_cast : bool
         Whether it implements `copy_to_device`, and `cast`.
     can_export_dlpack : bool
-        Whether it imports device memory through each protocol and exports it through
-        DLPack. It then serves as exporter for producers without one (law 7).
+        Whether it takes device memory by each protocol, and exports it by DLPack for other producers (law 7).
     aliases_host : bool
         Whether `from_host` aliases memory; if False, it copies, and `copy_reasons` always has a reason.
     mutable, marks_readonly : bool
@@ -98,8 +96,10 @@ class Framework:
         The most dimensions of its arrays. By default NumPy 2's limit, because NumPy passes host memory on.
     options : tuple of str
         Options that few targets support, such as ``"connection"``; `from_table` reads ``table.options``.
-    actions, unwrap : mapping of str to Fix, str
-        Expressions over its objects: by `Fix.action`, those that messages show; the one for `unwrapped`.
+    actions : mapping of str to Fix
+        Expressions over its objects, by the `Fix.action` that they replace in messages.
+    unwrap : str
+        The expression for `unwrapped`; empty if its objects stand for themselves.
 
     Examples
     --------

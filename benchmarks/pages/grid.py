@@ -70,7 +70,9 @@ def body(data: dict[str, Any]) -> list[str]:
 
 def _goals(cases: list[Case]) -> str:
     """Return whether the goals are met."""
-    ratios = [value for case in cases if (value := ratio(case)) is not None] or [1.0]
+    ratios = [value for case in cases if (value := ratio(case)) is not None]
+    if not ratios:
+        return ""
     mean, above = math.exp(math.fsum(map(math.log, ratios)) / len(ratios)), sum(r > WORST for r in ratios)
     met = "met" if mean <= MEAN and not above else "missed"
     return f"The goals are {met}: {mean:.2f}x, and {above} of {len(ratios)} cells are above {WORST}x.\n"

@@ -6,20 +6,18 @@ repository.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.chromium import CHROMIUM, launched
 from helpers.paths import ROOT
 
 for module in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_copybutton"):
     pytest.importorskip(module, reason="part of the extra docs")
 pytest.importorskip("playwright", reason="part of the extra test")
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 needs_axe = pytest.mark.skipif(
     not AXE.exists(), reason="axe is not installed: npm install --no-save axe-core"
@@ -32,13 +30,8 @@ SERIOUS = ("serious", "critical")
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+    with launched() as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

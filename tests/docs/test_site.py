@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import subprocess
 import tomllib
 from html.parser import HTMLParser
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from helpers.chromium import CHROMIUM
 from helpers.paths import ROOT
 
 import zerocopy
@@ -152,14 +152,13 @@ document.getElementById("result").textContent = JSON.stringify(first);
 
 def run_in_chromium(page: Path, text: str) -> Any:
     """Write a page, and return the JSON that it writes into its element ``result``."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
+    if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
     page.write_text(text, encoding="utf-8")
     # A profile of its own: another Chromium of this user may run.
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page.with_suffix('')}"]
     options += ["--allow-file-access-from-files"]
-    command = [chromium, *options, "--virtual-time-budget=60000", "--dump-dom", page.as_uri()]
+    command = [CHROMIUM, *options, "--virtual-time-budget=60000", "--dump-dom", page.as_uri()]
     completed = subprocess.run(command, capture_output=True, text=True, timeout=300)
     result = completed.stdout.partition('<pre id="result">')[2].partition("</pre>")[0]
     assert result, completed.stderr

@@ -161,6 +161,7 @@ def test_lossy_casts_are_refused() -> None:
         assert records["a"].tolist() == column.astype(dtype).tolist()
 
 
+@pytest.mark.hazard("other-frameworks#numba-cuda-without-row-stack")
 def test_numba_cuda_without_support_of_this_numpy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """numba-cuda 0.30.4 reads ``numpy.row_stack``, which NumPy 2.5 lacks, before its first kernel."""
     from zerocopy.layout import on_device
@@ -170,6 +171,7 @@ def test_numba_cuda_without_support_of_this_numpy_is_named(monkeypatch: pytest.M
 
     monkeypatch.setitem(sys.modules, "zerocopy.layout.cuda", SimpleNamespace(transposition=None))
     monkeypatch.setattr(on_device, "import_module", load)
+    on_device._kernels.cache_clear()
     interface = {"shape": (2,), "typestr": "|V8", "data": (64, False), "version": 3}
     records = SimpleNamespace(dtype=np.dtype([("a", "f4"), ("b", "f4")]), __cuda_array_interface__=interface)
     error = refused(Unsupported, "does not support NumPy", aos_to_soa, records)

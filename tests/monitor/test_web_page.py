@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from helpers.chromium import CHROMIUM, launched
 from helpers.monitor_samples import (
     HOSTILE,
     NO_GPU,
@@ -23,14 +22,11 @@ from helpers.monitor_samples import (
 pytest.importorskip("bokeh")
 pytest.importorskip("playwright")
 
-from playwright.sync_api import sync_playwright
-
 from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web.pages import PAGES
 from zerocopy.monitor.web.server import Server, serve
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 #: Milliseconds in which the page must show something, on a machine that runs other tests too.
@@ -40,11 +36,8 @@ GPUS = cards(card(), mig_card("1:0"), lost_card("2"))
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+    with launched() as chromium:
         yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")

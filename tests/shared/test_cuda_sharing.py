@@ -59,6 +59,7 @@ def test_reader_uses_the_same_memory(driver: Driver, reader: Reader, dtype: str)
         reader.drop()
 
 
+@pytest.mark.hazard("other-frameworks#context-of-shared-memory")
 def test_reader_holds_the_context_that_has_the_mapping(driver: Driver, reader: Reader) -> None:
     """The process may open the handle before a framework has made the context its own."""
     with zc.share(array()) as shared:

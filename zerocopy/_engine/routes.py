@@ -72,13 +72,12 @@ def routes_of(to: Any, options: Mapping[str, Any]) -> Routes:
     try:
         if core is None:
             return NO_ROUTES if options or recording.counters is not None else TABLE.setdefault(to, {})
-        if not options.keys() <= OPTIONS or type(options.get("columns", ())) not in (list, tuple):
+        if not options.keys() <= OPTIONS:
             return NO_ROUTES
-        if type(options.get("index", True)) is not bool or type(options.get("names", ())) not in (
-            list,
-            tuple,
-        ):
-            return NO_ROUTES  # labels of rows: those of each call differ
+        if any(type(options.get(name, ())) not in (list, tuple) for name in ("columns", "names")):
+            return NO_ROUTES
+        if type(options.get("index", True)) is not bool:
+            return NO_ROUTES  # it is the labels of rows, which differ between calls
         routes: Routes = core.Routes(to, **options)
         return routes
     except (LookupError, TypeError) as error:
@@ -317,9 +316,8 @@ def _goes_through_hub(parts: Parts, options: Mapping[str, Any]) -> bool:
     """Whether objects are exported as objects of the hub; not in recorded calls, as the exporter may copy."""
     if "hub" not in parts.exporters or parts.owned or recording.counters is not None:
         return False
-    is_direct = (
-        parts.target.kind == "tensor" and "columns" in parts.exporters
-    )  # pandas' own memory is NumPy's
+    # Columns that are ndarrays already need no hub in between.
+    is_direct = parts.target.kind == "tensor" and "columns" in parts.exporters
     return not is_direct and options.keys() <= {"layout", "columns"}
 
 

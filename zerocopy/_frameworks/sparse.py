@@ -97,9 +97,8 @@ class Compound(CompoundHook):
         check_index_type(parts[1:], _INDEX_TYPES)
         if layout.format == "coo":
             return sparse.COO(parts[1], parts[0], shape=layout.shape, has_duplicates=False, sorted=True)
-        if (
-            parts[0].dtype.name not in _COMPILED
-        ):  # older versions construct the array, and fail when it is used
+        # Older versions construct the array, and fail when it is used.
+        if parts[0].dtype.name not in _COMPILED:
             raise ValueError(f"GCXS lacks functions for {parts[0].dtype}")
         axis = 0 if layout.format == "csr" else 1
         return sparse.GCXS(tuple(parts), shape=layout.shape, compressed_axes=(axis,))

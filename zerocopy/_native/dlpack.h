@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-typedef enum { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3 } DLDeviceType;
+typedef enum { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3, kDLROCMHost = 11 } DLDeviceType;
 
 typedef struct {
     int32_t device_type;

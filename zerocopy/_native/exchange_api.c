@@ -10,7 +10,7 @@
 #define SUPPORTED_MINOR 3
 
 static PyTypeObject *view_type = NULL; /* StridedView */
-static PyObject *make_view = NULL;     /* makes one */
+static PyObject *read_capsule = NULL;  /* makes one */
 static PyObject *name_view, *name_ptr, *name_shape, *name_strides, *name_dtype, *name_device, *name_readonly;
 static PyObject *name_code, *name_bits, *name_lanes, *name_itemsize;
 
@@ -82,7 +82,7 @@ is_on_host(PyObject *view)
     long kind = number == NULL ? -1 : PyLong_AsLong(number);
     Py_XDECREF(number);
     Py_XDECREF(device);
-    return PyErr_Occurred() ? -1 : kind == kDLCPU || kind == kDLCUDAHost || kind == 11 /* ROCm */;
+    return PyErr_Occurred() ? -1 : kind == kDLCPU || kind == kDLCUDAHost || kind == kDLROCMHost;
 }
 
 /* Fills all fields of a Memory but the owner; -1 with an exception. */
@@ -92,8 +92,9 @@ describe_view(PyObject *view, Memory *out)
     long long itemsize;
     int64_t size = 1;
     memory_init(out);
-    PyObject *ptr = PyObject_GetAttr(view, name_ptr), *readonly = PyObject_GetAttr(view, name_readonly);
-    unsigned long long address = ptr == NULL ? 0 : PyLong_AsUnsignedLongLong(ptr); /* OverflowError if negative */
+    PyObject *ptr = PyObject_GetAttr(view, name_ptr);
+    PyObject *readonly = ptr == NULL ? NULL : PyObject_GetAttr(view, name_readonly);
+    unsigned long long address = readonly == NULL ? 0 : PyLong_AsUnsignedLongLong(ptr); /* an error if negative */
     out->data = (void *)(uintptr_t)address;
     out->readonly = readonly != Py_False;
     Py_XDECREF(ptr);
@@ -119,8 +120,10 @@ describe_view(PyObject *view, Memory *out)
         else if (count > 1 && stride < 0) { /* consumers abort: pytorch/pytorch#188023 */
             problem = "a stride is negative: copy it";
         }
-        size *= count;
-        out->own_strides[i] = count > 1 ? stride / itemsize : 1;
+        else {
+            size *= count;
+            out->own_strides[i] = count > 1 ? stride / itemsize : 1;
+        }
     }
     if (problem == NULL && size > 0 && (address == 0 || address > LAST_ADDRESS)) {
         problem = "no memory has this address";
@@ -166,54 +169,42 @@ from_object(void *py_object, DLManagedTensorVersioned **out)
 
 /* ---- to a view ---- */
 
-/* Returns integers as a tuple. */
-static PyObject *
-tuple_of(const int64_t *numbers, int count)
+/* Frees the tensor of a capsule that no importer has consumed. */
+static void
+destroy_capsule(PyObject *capsule)
 {
-    PyObject *tuple = PyTuple_New(count);
-    for (int i = 0; tuple != NULL && i < count; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (number == NULL) {
-            Py_CLEAR(tuple);
-            break;
-        }
-        PyTuple_SET_ITEM(tuple, i, number);
+    if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        return;
     }
-    return tuple;
+    DLManagedTensorVersioned *tensor = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback); /* as in memory_release */
+    if (tensor->deleter != NULL) {
+        tensor->deleter(tensor);
+    }
+    PyErr_Restore(type, value, traceback);
 }
 
-/* managed_tensor_to_py_object_no_sync: a view, which owns the tensor. */
+/* managed_tensor_to_py_object_no_sync: a view, which keeps the tensor in a capsule. */
 static int
 to_object(DLManagedTensorVersioned *tensor, void **out)
 {
-    const DLTensor *described = &tensor->dl_tensor;
-    bool is_readonly = (tensor->flags & DLPACK_FLAG_READ_ONLY) != 0, is_known = tensor->version.major == 1;
-    Memory memory;
-    memory_init(&memory);
-    memory.versioned = tensor;
-    if (make_view == NULL || !is_known || described->ndim < 0 || described->ndim > MAX_NDIM) {
-        PyErr_SetString(PyExc_BufferError, "the tensor has another major version, or more than 64 dimensions");
-        memory_release(&memory);
+    PyObject *capsule = PyCapsule_New(tensor, "dltensor_versioned", destroy_capsule);
+    *out = NULL;
+    if (capsule == NULL) {
+        if (tensor->deleter != NULL) {
+            tensor->deleter(tensor);
+        }
         return -1;
     }
-    PyObject *owner = memory_take_owner(&memory);
-    PyObject *shape = owner == NULL ? NULL : tuple_of(described->shape, described->ndim);
-    PyObject *strides = shape == NULL               ? NULL
-                        : described->strides == NULL ? Py_NewRef(Py_None)
-                                                     : tuple_of(described->strides, described->ndim);
-    PyObject *view = NULL;
-    if (strides != NULL) {
-        unsigned long long address = (uintptr_t)described->data + described->byte_offset;
-        view = PyObject_CallFunction(make_view, "KOO(iii)(ii)OO", address, shape, strides, (int)described->dtype.code,
-                                     (int)described->dtype.bits, (int)described->dtype.lanes,
-                                     (int)described->device.device_type, (int)described->device.device_id,
-                                     is_readonly ? Py_True : Py_False, owner);
+    if (read_capsule == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the interpreter ends");
     }
-    Py_XDECREF(owner);
-    Py_XDECREF(shape);
-    Py_XDECREF(strides);
-    *out = view;
-    return view == NULL ? -1 : 0;
+    else {
+        *out = PyObject_CallOneArg(read_capsule, capsule);
+    }
+    Py_DECREF(capsule);
+    return *out == NULL ? -1 : 0;
 }
 
 /* ---- new memory, without Python: the caller may not hold the GIL ---- */
@@ -291,23 +282,23 @@ static const DLPackExchangeAPI api = {
     .current_work_stream = current_stream,
 };
 
-/* exchange_api(view_type, make): returns the capsule for __dlpack_c_exchange_api__. */
+/* exchange_api(view_type, read): returns the capsule for __dlpack_c_exchange_api__. */
 static PyObject *
 exchange_api(PyObject *module, PyObject *args)
 {
-    PyObject *type, *make;
-    if (!PyArg_ParseTuple(args, "O!O:exchange_api", &PyType_Type, &type, &make)) {
+    PyObject *type, *read;
+    if (!PyArg_ParseTuple(args, "O!O:exchange_api", &PyType_Type, &type, &read)) {
         return NULL;
     }
     Py_XSETREF(view_type, (PyTypeObject *)Py_NewRef(type));
-    Py_XSETREF(make_view, Py_NewRef(make));
+    Py_XSETREF(read_capsule, Py_NewRef(read));
     return PyCapsule_New((void *)&api, "dlpack_exchange_api", NULL);
 }
 
 static PyMethodDef methods[] = {
     {"exchange_api", exchange_api, METH_VARARGS,
-     "exchange_api(view_type, make): return the capsule of DLPack's C exchange API for StridedView, and for types whose "
-     "__zerocopy_view__() returns one; make(address, shape, strides, dtype, device, readonly, owner) makes one."},
+     "exchange_api(view_type, read): return the capsule of DLPack's C exchange API for StridedView, and for types whose "
+     "__zerocopy_view__() returns one; read(capsule) describes a DLPack capsule as one."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -315,7 +306,7 @@ int
 visit_exchange_api(visitproc visit, void *arg)
 {
     Py_VISIT(view_type);
-    Py_VISIT(make_view);
+    Py_VISIT(read_capsule);
     return 0;
 }
 
@@ -323,7 +314,7 @@ void
 clear_exchange_api(void)
 {
     Py_CLEAR(view_type);
-    Py_CLEAR(make_view);
+    Py_CLEAR(read_capsule);
 }
 
 int

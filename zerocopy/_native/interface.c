@@ -92,7 +92,7 @@ set_layout(PyObject *strides, Memory *out)
     return (uint64_t)itemsize <= limit - reach;
 }
 
-/* Whether an object has an attribute that is not None; -1 with an exception. */
+/* Whether an object has an attribute; -1 with an exception. */
 static int
 has_attribute(PyObject *obj, PyObject *name)
 {

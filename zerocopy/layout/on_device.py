@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -53,6 +54,7 @@ def soa_to_aos(columns: Mapping[str, Any], dtype: Any, *, out: Any, copy: bool |
     return records if out is not None else records.view(kind.dtype)
 
 
+@cache  # the simulator looks for the absent module in each import
 def _kernels() -> Any:
     """Return the module of the device's kernels; raise if Numba has no CUDA support."""
     try:

@@ -340,9 +340,8 @@ def as_ndarray(capsule: Capsule, view: StridedView) -> Array:
     NumPy runs the capsule's deleter when the last ndarray over its memory is freed.
     """
     if not _NUMPY_TAKES_VERSIONED and name_of(capsule) == VERSIONED:
-        return (
-            view.numpy()
-        )  # not consumed: the destructor of the capsule, which the view keeps, frees the memory
+        # The capsule is not consumed: the view keeps it, and its destructor frees the memory.
+        return view.numpy()
     storage = view.dtype.storage
     if view.dtype.name == "bool":
         storage = np.dtype(np.uint8)

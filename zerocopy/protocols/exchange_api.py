@@ -9,28 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from zerocopy._native import core
-from zerocopy.device import Device
-from zerocopy.dtype import by_dlpack
-from zerocopy.strided_view import StridedView as StridedView, contiguous_strides
-
-
-def make_view(
-    address: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...] | None,
-    dtype: tuple[int, int, int],
-    device: tuple[int, int],
-    readonly: bool,
-    owner: Any,
-) -> StridedView:
-    """Return a view of a tensor in C, whose strides count elements; `owner` releases the tensor."""
-    known = by_dlpack(*dtype)
-    if known is None:
-        raise BufferError(f"zerocopy has no type with DLPack's code {dtype[0]} and {dtype[1]} bits")
-    in_bytes = contiguous_strides(shape, known.itemsize)
-    if strides is not None:
-        in_bytes = tuple([stride * known.itemsize for stride in strides])
-    return StridedView(address, shape, in_bytes, known, Device(*device), readonly, owner)
+from zerocopy.protocols import dlpack
+from zerocopy.strided_view import StridedView as StridedView
 
 
 def add_to(cls: Any) -> None:
@@ -39,5 +19,5 @@ def add_to(cls: Any) -> None:
         cls.__dlpack_c_exchange_api__ = _API
 
 
-_API = None if core is None else core.exchange_api(StridedView, make_view)
+_API = None if core is None else core.exchange_api(StridedView, dlpack.read)
 add_to(StridedView)
