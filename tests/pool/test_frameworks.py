@@ -468,3 +468,17 @@ def test_interpreter_exit_with_outstanding_memory(run_python, end: str) -> None:
         """
     completed = run_python(f"end = {end!r}\n{textwrap.dedent(code)}{ENDING}")
     assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")
+
+
+@needs("numba")
+def test_preview_reports_what_an_imported_framework_would_have(run) -> None:
+    """Its allocator is not that of a pool yet, and nothing has replaced it."""
+    run(
+        """
+        from numba import cuda
+        from zerocopy.pool.install import preview
+        from zerocopy.pool.settings import Settings
+        row = preview(Settings.read("driver", frameworks=["numba"]))["numba"]
+        assert row.status == "installed", row
+        """
+    )

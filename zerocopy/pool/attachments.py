@@ -47,10 +47,9 @@ class Attachments:
 
     def current(self) -> list[Attachment]:
         """Return the present state of each attachment."""
-        if self._closed:
+        if self._closed or not self._attached:  # a preview attaches nothing that could have been replaced
             return list(self._rows.values())
-        if self._attached:
-            imports.catch_up()
+        imports.catch_up()
         return [self._current(hook) for hook in self.hooks]
 
     def _current(self, hook: PoolHook) -> Attachment:
