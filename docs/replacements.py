@@ -1,7 +1,7 @@
 """Write docs/replacements.md: ``python docs/replacements.py > docs/replacements.md``.
 
-For each pair of frameworks, the call that users write today and the call of zerocopy are both run
-on the same objects. The page states what was observed, so a note cannot be wrong or out of date.
+For each pair of frameworks, the usual call by hand and the call of zerocopy are both run on the same
+objects. The page states what was observed, so a note cannot be wrong or out of date.
 The prose is in ``replacements.in`` in this folder.
 """
 
@@ -199,13 +199,13 @@ def _table(source: str) -> Any:
 
 def _section(source: str, calls: dict[tuple[str, str], str], x: Any, cases: tuple[Case, ...]) -> str:
     rows = []
-    for (origin, target), today in calls.items():
+    for (origin, target), by_hand in calls.items():
         if origin == source:
             ours = _ours(source, target)
-            notes, time = _notes(source, today, ours, cases), RATIOS.get((source, target), "")
-            memory = _memory(today, x), _memory(ours, x)
-            rows.append([target, f"`{today}`", memory[0], f"`{ours}`", memory[1], time, "<br>".join(notes)])
-    head = ["to", "today", "memory", "with zerocopy", "memory", "time", "differences seen on other inputs"]
+            notes, time = _notes(source, by_hand, ours, cases), RATIOS.get((source, target), "")
+            memory = _memory(by_hand, x), _memory(ours, x)
+            rows.append([target, f"`{by_hand}`", memory[0], f"`{ours}`", memory[1], time, "<br>".join(notes)])
+    head = ["to", "by hand", "memory", "with zerocopy", "memory", "time", "differences seen on other inputs"]
     lines = [head, ["---"] * len(head), *rows]
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     return f"### From {source}\n\n{table}"
@@ -229,16 +229,16 @@ def _memory(code: str, x: Any) -> str:
     return "alias" if zc.shares_memory(x, result) else "copy"
 
 
-def _notes(source: str, today: str, ours: str, cases: tuple[Case, ...]) -> list[str]:
+def _notes(source: str, by_hand: str, ours: str, cases: tuple[Case, ...]) -> list[str]:
     """Return the inputs on which the two calls differ, with both outcomes."""
     notes = []
     for case in cases:
         x = case.make(source)
         if x is None:
             continue
-        before, after = _outcome(today, x), _outcome(ours, x)
+        before, after = _outcome(by_hand, x), _outcome(ours, x)
         if before != after and not (before.startswith("raises") and after.startswith("raises")):
-            notes.append(f"{case.name}: today {before}; zerocopy {after}")
+            notes.append(f"{case.name}: by hand {before}; zerocopy {after}")
     return notes
 
 

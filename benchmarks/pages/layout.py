@@ -35,7 +35,7 @@ zerocopy uses as many threads as the copies, and so does a Numba loop with `para
 
 #: For results that are older than the C code which copies records.
 _BY_OLD_KERNELS = """\
-These figures are older than the C code that copies records today: Numba compiled zerocopy's kernels then, and
+These figures are older than the C code that copies records: Numba compiled zerocopy's kernels in this run, and
 their machine code was kept on disk.
 
 """

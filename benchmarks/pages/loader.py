@@ -63,7 +63,7 @@ _METHOD = """\
 
 _WAITING = """\
 The consumer multiplies matrices for {time} per batch in one thread, so that one of the cores is free to read.
-"x" is the time of the epoch as a multiple of the computation alone: at 1.00x, reading is hidden wholly.
+"x" is the time of the epoch as a multiple of the computation alone: at 1.00x, reading adds no time.
 """
 
 _SECTIONS = {"order": "In the order of the file", "shuffle": "In a random order"}

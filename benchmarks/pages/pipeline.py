@@ -59,7 +59,7 @@ _WHERE = """\
   column. `zc.convert` takes longer than the call by hand because it inspects its input.
 - **Work rows differ slightly between contenders**, although their code is the same. After a copy, the
   data are in the caches, freed memory is reused without a call to the system, and threads are awake.
-  A contender that copies has paid for this in the row before.
+  For a contender that copies, the row before has this cost.
 """
 
 

@@ -25,7 +25,7 @@ class Promise:
         ``measure(case)`` is the figure, or None if the case lacks it.
     limit : float
     unit : str
-    today : callable
+    without : callable
         The figure without zerocopy, or None.
     frameworks : tuple of str
         The frameworks that it is judged on; empty for all.
@@ -36,7 +36,7 @@ class Promise:
     measure: Measure
     limit: float
     unit: str
-    today: Measure = lambda case: None
+    without: Measure = lambda case: None
     frameworks: tuple[str, ...] = ()
 
     def concerns(self, case: Case) -> bool:
@@ -118,7 +118,7 @@ PROMISES = (
     ),
     Promise("Dask, same host: over an empty task", "Dask, same host", times(), 4, "x", times("idiom")),
     Promise(
-        f"Dask, tcp: over today, at most {_NOISE}x for noise", "Dask, tcp", times(over="idiom"), _NOISE, "x"
+        f"Dask, tcp: over Dask alone, at most {_NOISE}x for noise", "Dask, tcp", times(over="idiom"), _NOISE, "x"
     ),
     Promise(
         "Flight, same host, without 100 us",
