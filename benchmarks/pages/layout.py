@@ -35,8 +35,8 @@ zerocopy uses as many threads as the copies, and so does a Numba loop with `para
 
 #: For results that are older than the C code which copies records.
 _BY_OLD_KERNELS = """\
-These figures are older than the C code that copies records: Numba compiled zerocopy's kernels in this run, and
-their machine code was kept on disk.
+These figures are older than the C code that copies records: in this run Numba compiled zerocopy's
+kernels, and their machine code was kept on disk.
 
 """
 

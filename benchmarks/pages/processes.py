@@ -23,8 +23,8 @@ ROUNDS = "at most 15"
 
 _UNITS = """\
 "x" is the time of a memcpy of the same bytes, onto memory that was written to before, in the same turns.
-Arrays are 64 MiB of float32, and tables 80 MB: 10 columns of float64 with 1,000,000 rows. The column *without zerocopy* is the same
-exchange by the call that the line below the table names.
+Arrays are 64 MiB of float32, and tables 80 MB: 10 columns of float64 with 1,000,000 rows. The column
+*without zerocopy* is the same exchange by the call that the line below the table names.
 """
 
 _GOALS = """\
@@ -59,7 +59,7 @@ def body(data: dict[str, Any]) -> list[str]:
 
 
 def goals_table(cases: Iterable[Case]) -> str:
-    """Return the table of goals: the limit, the figure without zerocopy, zerocopy's, and by how much it misses."""
+    """Return the table of goals: the limit, the figures without and with zerocopy, and the misses."""
     rows = []
     for promise in PROMISES:
         concerned = [case for case in cases if promise.concerns(case)]
@@ -109,7 +109,7 @@ def _range(values: list[float], unit: str) -> str:
 
 
 def _rows(cases: list[Case]) -> str:
-    """Return a row for each case: without and with zerocopy, as multiples of the memcpy, and other figures."""
+    """Return a row for each case: without and with zerocopy, in multiples of the memcpy; other figures."""
     has_reference = any(case.timed("reference") for case in cases)
     figures = list(dict.fromkeys(name for case in cases for name in case.figures))
     heads = ["", "without zerocopy", "zerocopy", *(["reference"] if has_reference else []), *figures]

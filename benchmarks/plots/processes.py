@@ -68,7 +68,7 @@ def _short(multiple: float) -> str:
 
 
 def _rows(results: Results) -> dict[str, Multiples]:
-    """Return the multiples of each exchange, from the cases of goals that compare a time with that without zerocopy."""
+    """Return the multiples of each exchange, from the goals that have a time without zerocopy."""
     sections = {key: cases for key, cases in results.cases.items() if key.startswith("processes/")}
     cases = [case for section in sections.values() for case in section]
     rows: dict[str, Multiples] = {}

@@ -118,7 +118,11 @@ PROMISES = (
     ),
     Promise("Dask, same host: over an empty task", "Dask, same host", times(), 4, "x", times("idiom")),
     Promise(
-        f"Dask, tcp: over Dask alone, at most {_NOISE}x for noise", "Dask, tcp", times(over="idiom"), _NOISE, "x"
+        f"Dask, tcp: over Dask alone, at most {_NOISE}x for noise",
+        "Dask, tcp",
+        times(over="idiom"),
+        _NOISE,
+        "x",
     ),
     Promise(
         "Flight, same host, without 100 us",

@@ -221,7 +221,7 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
         ("4.0 s", "3.1 KiB", "915.5 MiB", "1.6 s", "3.0 ms"), "the report of a program that is an example"
     ),
     "pool.md": {
-        "4 MiB": "the largest bin of RMM, from its documentation; the size from which NumPy requests huge pages",
+        "4 MiB": "the largest bin of RMM; the size from which NumPy requests huge pages",
         "128 MiB": "what the bins take at first",
         **dict.fromkeys(("40 GiB", "9 GiB"), "an example of a shared GPU"),
     },

@@ -177,13 +177,13 @@ def test_search_shows_the_right_page_first(query: str, results: dict[str, list[s
     assert results[query][:1] == [QUERIES[query]]
 
 
-#: A page that shows each page at a width of 1,400 px, and writes their heights. Fonts differ between machines, and a
-#: page with wider letters is longer: the space between letters makes each font as wide as DejaVu.
+#: A page that shows each page at a width of 1,400 px, and writes their heights. A page with wider letters is
+#: longer, and fonts differ between machines: the space between letters makes each font as wide as DejaVu.
 LENGTHS_PAGE = """<html><body><pre id="result"></pre><script>
 const space = (element, width) => {
   const font = getComputedStyle(element).fontFamily;
   const context = document.createElement("canvas").getContext("2d");
-  const text = "A frame becomes a dict with one tensor for each of its columns, and 64-byte alignment saves the copy.";
+  const text = "A frame becomes a dict with one tensor for each column; 64-byte alignment saves the copy.";
   context.font = "100px " + font;
   return (width - context.measureText(text).width / text.length / 100).toFixed(4);
 };
@@ -195,7 +195,7 @@ const space = (element, width) => {
     await new Promise((loaded) => { frame.onload = loaded; document.body.append(frame); });
     const inside = frame.contentDocument, style = inside.createElement("style");
     const code = inside.querySelector("article code, article pre") || inside.body;
-    style.textContent = `body { letter-spacing: ${space(inside.body, 0.5134)}em }
+    style.textContent = `body { letter-spacing: ${space(inside.body, 0.521)}em }
       code, pre { letter-spacing: ${space(code, 0.602)}em }`;
     inside.head.append(style);
     heights[page] = inside.documentElement.scrollHeight;
