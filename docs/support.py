@@ -29,8 +29,12 @@ def with_tables(page: str) -> str:
         body = "".join(f"| {' | '.join(row)} |\n" for row in rows)
         head = rf"(\| {first} \|.*\n\|[-|]+\n)(\|.*\n)*"
         page = re.sub(head, lambda match, body=body: match[1] + body, page)
-    absent = ", ".join(f"`{name}`" for name in table()["frameworks"] if not tested(name))
-    return re.sub(rf"^{ABSENT}.*$", f"{ABSENT} {absent}.", page, flags=re.MULTILINE)
+    absent: dict[str, list[str]] = {}
+    for name, row in table()["frameworks"].items():
+        if not tested(name):
+            absent.setdefault(row["note"], []).append(f"`{name}`")
+    reasons = "; ".join(f"{', '.join(names)} ({note})" for note, names in absent.items())
+    return re.sub(rf"^{ABSENT}.*$", f"{ABSENT} {reasons}.", page, flags=re.MULTILINE)
 
 
 def _pythons() -> Iterator[list[str]]:

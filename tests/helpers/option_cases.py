@@ -85,7 +85,7 @@ def describe(x: Any, result: Any) -> Any:
         view = zc.view(result)
     except zc.ZeroCopyError:
         # Without its address, and the number that torch gives each ragged size.
-        return re.sub(r"0x[0-9a-f]+|\bj\d+", "", repr(result))
+        return re.sub(r"0x[0-9a-f]+|\bj\d+", "", shown(result))
     if view.size == 0:
         return view.dtype, view.shape
     shares = zc.shares_memory(x, result)
@@ -96,6 +96,14 @@ def describe(x: Any, result: Any) -> Any:
     # Writability is a property of NumPy's arrays; other frameworks' views depend on the exporter.
     writable = result.flags.writeable if isinstance(result, np.ndarray) else view.readonly
     return type(result), view.dtype, view.shape, strides, back, shares, writable
+
+
+def shown(result: Any) -> str:
+    """Return the text of a result."""
+    try:
+        return repr(result)
+    except NotImplementedError:  # xarray 2025.4 cannot print text in Arrow's memory, which 2025.6 can
+        return f"{result.to_dict(data=False)}\n{result.to_dataframe()}"
 
 
 TABLE_OPTIONS: list[dict[str, Any]] = [

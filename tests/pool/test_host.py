@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from zerocopy._native import core
 from zerocopy.errors import PoolOptionError, PoolUnavailableError, Reason
@@ -49,6 +49,7 @@ def test_similar_mode_is_suggested():
         parse("alligned")
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="aligned+ofcyrp ", max_size=20))
 def test_any_text_is_parsed_or_refused(text):
     try:

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 from helpers.pool_stand_ins import LibcMemory
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from zerocopy.errors import PoolClosedError, PoolLimitError, PoolOptionError
 from zerocopy.pool.host import PinnedPool
@@ -47,6 +47,7 @@ def pool(source):
     return PinnedPool(source)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 1 << 45))
 def test_size_classes_are_tight(nbytes):
     size = size_class(nbytes)

@@ -7,7 +7,7 @@ import fractions
 import numpy as np
 import pytest
 from helpers.pool_stand_ins import HostAllocator
-from hypothesis import given, strategies as st
+from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 import zerocopy as zc
 from zerocopy.formatting import format_bytes
@@ -83,6 +83,7 @@ def test_single_letter_unit_is_refused() -> None:
         parse_size("8G")
 
 
+@hypothesis_settings(deadline=None)
 @given(st.integers(0, 2**50))
 def test_whole_numbers_round_trip(size: int) -> None:
     assert parse_size(size) == parse_size(str(size)) == size
@@ -101,6 +102,7 @@ def test_environment_text_equals_keyword_options() -> None:
     assert Settings.from_text(str(settings)) == settings
 
 
+@hypothesis_settings(deadline=None)
 @given(
     st.fixed_dictionaries(
         {},

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
 from zerocopy.protocols import arrow_c, arrow_format
@@ -125,6 +125,7 @@ def test_format_outside_the_specification_is_refused(format: str) -> None:
 
 
 @pytest.mark.hazard("robustness#formats-of-schemas")
+@settings(deadline=None)
 @given(
     st.sampled_from(["w:", "+w:", "d:9,", "d:9,1,", "+ud:", "+us:"]),
     st.text(st.characters(categories=["Nd", "No", "Pc", "Pd", "Zs", "Sm"]), min_size=1, max_size=4),
@@ -134,6 +135,7 @@ def test_only_ascii_digits_are_numbers(start: str, text: str) -> None:
     assert arrow_format.is_valid(start + text) <= digits
 
 
+@settings(deadline=None)
 @given(st.text(max_size=8))
 def test_any_format_is_read_or_refused(text: str) -> None:
     if "\0" in text or not text.isprintable():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
 from zerocopy.device import CUDA, HOST, Device
@@ -86,6 +86,7 @@ def test_dlpack_tensor_without_elements_may_be_null() -> None:
 
 
 @pytest.mark.hazard("robustness#sizes-beyond-64-bits")
+@settings(deadline=None)
 @given(
     shape=st.lists(st.integers(INT64_MIN, INT64_MAX), min_size=2, max_size=2),
     strides=st.lists(st.integers(INT64_MIN, INT64_MAX), min_size=2, max_size=2),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.option_cases import outcome
 from helpers.table_cases import TENSORS, pa
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
 from zerocopy._engine import routes
@@ -152,6 +152,7 @@ def test_other_lengths_are_refused_and_the_fixes_work(rows: Any) -> None:
         eval(call, {"zc": zc, "x": x})
 
 
+@settings(deadline=None)
 @given(
     rows=st.lists(st.none() | st.lists(st.none() | st.integers(-9, 9), max_size=5), max_size=8),
     limit=st.none() | st.integers(0, 6),
@@ -176,6 +177,7 @@ def test_padding(rows: Any, limit: int | None, start: int) -> None:
         assert value == ([88] * longest if original is None else [*items, *[77] * (longest - len(row))])
 
 
+@settings(deadline=None)
 @given(data=st.data(), size=st.integers(0, 3))
 def test_nulls_in_lists_of_one_length(data: Any, size: int) -> None:
     item = st.none() | st.floats(-9, 9, width=32)

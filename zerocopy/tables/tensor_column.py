@@ -123,7 +123,11 @@ class TensorColumn(Column):
         return self.source.view.nbytes
 
     def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
-        return replace(self.source, reasons=(*self.reasons, *self.source.reasons))
+        if not self.reasons:
+            return self.source
+        # These values are computed for each use: the copy's address, and so its alignment, is not known.
+        view = replace(self.source.view, ptr=0)
+        return replace(self.source, view=view, reasons=(*self.reasons, *self.source.reasons))
 
     def mask(self) -> Source:
         if isinstance(self._mask, Marks):
