@@ -197,10 +197,7 @@ class Framework:
         return False
 
     def source(self, obj: Any) -> Source:
-        """Describe the memory of `obj`, an owned object; copies nothing.
-
-        Raises ``ZeroCopyError`` if it has no memory, no values or no known dtype.
-        """
+        """Describe the memory of `obj`, an owned object, without a copy; raise if it has none or no dtype."""
         raise lacking(self.name, "source")
 
     def allocation(self, obj: Any, address: int) -> tuple[int, int] | None:
@@ -383,12 +380,15 @@ class Framework:
         return False
 
     def column_reasons(self, column: Column) -> list[Reason]:
-        """Return why `column` must be copied; empty if the framework can alias all of it.
+        """Return why `column` must be copied: sentences about it; raise ``ZeroCopyError`` if it is refused.
 
-        Raises ``ZeroCopyError`` if the framework cannot hold it. ``why`` is a sentence about the
-        column, such as "it has 3 nulls", which follows the column's name.
+        No reasons mean that the framework can alias all of it.
         """
         return column.arrow_reasons()
+
+    def partial_bytes(self, column: Column) -> tuple[int, int] | None:
+        """Return the bytes that are aliased and copied of a column with `column_reasons`; None if unknown."""
+        return None
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         """Return, for each column of `table`, reasons for a copy that depend on others; raise for labels."""

@@ -133,7 +133,8 @@ class Plan(_Deferred):
         -------
         bool or None
             For an array, `zero_copy`. For a table or container, whether any leaf shares memory:
-            True, although `zero_copy` is False, if some leaves are aliased and others copied. None
+            True, although `zero_copy` is False, if some leaves are aliased and others copied, or if some
+            buffers of a column are. None
             if it depends on how the target copies a column (`partial`), or is known only after reading.
 
         Examples
@@ -144,7 +145,7 @@ class Plan(_Deferred):
         >>> plan.zero_copy, plan.shares_memory, plan.leaves["['a']"].zero_copy
         (False, True, True)
         """
-        if self.zero_copy:
+        if self.zero_copy or self.aliased_bytes:
             return True
         answers = [leaf.shares_memory for leaf in self.leaves.values()]
         if any(answers):
@@ -186,7 +187,7 @@ class Plan(_Deferred):
                     path,
                     leaf.source,
                     leaf._verdict(),
-                    "\n".join(f"{name}: {text}" for name, text in leaf._rows(_item("x", path))),
+                    "\n".join(f"{name}: {text}" for name, text in leaf._rows(item("x", path))),
                 )
                 for path, leaf in self.leaves.items()
             ]
@@ -213,7 +214,8 @@ class Plan(_Deferred):
         if self.zero_copy:
             return f"zero-copy ({self.protocol})" if self.protocol else "zero-copy"
         if self.copied_bytes:
-            return f"copies {self.copied_bytes:,} byte{'s' if self.copied_bytes > 1 else ''}"
+            aliased = f", aliases {self.aliased_bytes:,}" if self.aliased_bytes and not self.leaves else ""
+            return f"copies {self.copied_bytes:,} byte{'s' if self.copied_bytes > 1 else ''}{aliased}"
         if self.kept:
             return "kept unchanged"
         if self.new_bytes:
@@ -223,14 +225,14 @@ class Plan(_Deferred):
         return "nothing to copy (zero-size)"
 
 
-def _item(place: str, path: str) -> str:
+def item(place: str, path: str) -> str:
     """Return an expression for a leaf; "x" for a column that its name does not identify."""
     return place + path if path[:1] in ("[", ".") and "#" not in path else "x"
 
 
 def _alike(leaves: dict[str, Plan], place: str) -> Iterator[tuple[list[str], str]]:
     """Return paths and text of each leaf; of many leaves, those that differ in the path alone are one."""
-    texts = {path: leaf._text(_item(place, path)) for path, leaf in leaves.items()}
+    texts = {path: leaf._text(item(place, path)) for path, leaf in leaves.items()}
     by_rest: dict[str, list[str]] = {}
     for path, text in texts.items():
         by_rest.setdefault(text.replace(path, "") if len(texts) > _MOST_LEAVES else path, []).append(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import re
 
@@ -12,6 +13,7 @@ from helpers.frameworks import HOST
 
 import zerocopy as zc
 from zerocopy import errors
+from zerocopy.errors.tracebacks import public
 
 ALL_ERRORS = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, zc.ZeroCopyError)]
 
@@ -299,3 +301,32 @@ def test_missing_table_framework_is_reported_before_the_columns_of_a_dict() -> N
     zc.register(Missing())
     with pytest.raises(zc.FrameworkNotInstalledError, match="convert"):
         zc.convert({"a": np.zeros(3), "b": np.zeros(4)}, to="missing_tables")
+
+
+def _functions_with_options() -> list[str]:
+    functions = {name: getattr(zc, name) for name in zc.__all__ if inspect.isfunction(getattr(zc, name))}
+    functions |= {name: getattr(zc, name) for name in ("convert", "explain")}  # compiled, with the core
+    return [
+        name
+        for name, function in functions.items()
+        if any(p.kind is p.KEYWORD_ONLY for p in inspect.signature(function).parameters.values())
+    ]
+
+
+@pytest.mark.parametrize("name", _functions_with_options())
+def test_a_misspelled_option_is_answered_with_the_right_one(name: str) -> None:
+    parameters = list(inspect.signature(getattr(zc, name)).parameters.values())
+    option = next(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    values = ["numpy" if each == "to" else np.zeros(1) for each in needed]
+    with pytest.raises((TypeError, zc.PoolOptionError), match=f"did you mean '{option}'"):
+        getattr(zc, name)(*values, **{f"{option}_": 1})
+
+
+def test_an_error_inside_a_function_keeps_its_message() -> None:
+    @public
+    def function(x: object, *, option: int = 0) -> None:
+        str.upper("a", option=option)
+
+    with pytest.raises(TypeError, match=r"^str.upper\(\) takes no keyword arguments$"):
+        function(1, option=2)

@@ -116,7 +116,9 @@ def test_partly_aliased_table_says_so_for_each_leaf() -> None:
     assert (plan.zero_copy, plan.shares_memory) == (False, True)
     leaves = {path: (leaf.zero_copy, leaf.shares_memory) for path, leaf in plan.leaves.items()}
     assert leaves["['numbers']"] == (True, True)
-    assert leaves["['text']"] == (False, None)
+    assert leaves["['text']"] == (False, True)
+    assert plan.leaves["['text']"].aliased_bytes == len("a text longer than a view holds") + 1
+    assert plan.leaves["['text']"].copied_bytes == 2 * 16
     assert zc.explain(table, "polars", copy=True).shares_memory is False
     assert zc.shares_memory(table, zc.convert(table, "polars"))
     assert not zc.shares_memory(table, zc.convert(table, "polars", copy=True))
@@ -161,3 +163,45 @@ def test_explain_knows_which_dates_fit(unit: str, value: int, options: dict[str,
         for to in HOST:
             if "validate" not in options or to in TABLES:
                 agree(x, to, **options)
+
+
+def _other_forms() -> dict[str, Any]:
+    """Return pairs of objects over one memory, whose values are not the bytes in it."""
+    swapped, flags = np.arange(3, dtype=">i4"), np.array([1, 2, 0], "u1")
+    forms: dict[str, Any] = {
+        "an array": (swapped, swapped[1:]),
+        "a buffer": (swapped, memoryview(swapped)),
+        "its bytes": (swapped, swapped.view("u1")),
+        "a dict": ({"a": swapped, "b": np.zeros(3)}, {"a": swapped[:]}),
+        "a list": ([swapped], [swapped[::-1]]),
+        "booleans": (flags.view(bool), memoryview(flags)),
+    }
+    try:
+        pd, nw = pytest.importorskip("pandas"), pytest.importorskip("narwhals")
+    except pytest.skip.Exception:
+        return forms
+    frame = pd.DataFrame({"a": swapped}, copy=False)
+    labels = pd.DataFrame(index=pd.Index([1.0, 2.0]))
+    return forms | {
+        "a frame": (frame, frame.copy(deep=False)),
+        "a column": (frame, frame["a"]),
+        "an index alone": (labels, labels.copy(deep=False)),
+        "a wrapper of an index alone": (nw.from_native(labels), labels),
+        "an index": (labels.index, labels.index.to_numpy(copy=False)),
+    }
+
+
+@pytest.mark.parametrize("form", _other_forms())
+def test_memory_in_another_form_is_shared(form: str) -> None:
+    a, b = _other_forms()[form]
+    for x, y in ((a, b), (b, a), (a, a), (b, b)):
+        assert zc.shares_memory(x, y)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", _other_forms())
+@pytest.mark.parametrize("to", HOST)
+def test_explain_agrees_for_memory_in_another_form(to: str, form: str) -> None:
+    for x in _other_forms()[form]:
+        for options in ({}, {"copy": True}, {"copy": False}):
+            agree(x, to, **options)

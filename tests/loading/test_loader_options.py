@@ -43,6 +43,16 @@ def test_wrong_values_are_refused(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("wrong", "option"),
+    [("batch_size", "batch"), ("num_epochs", "epochs"), ("shards", "shard"), ("prefetch_factor", "prefetch")],
+)
+def test_the_message_for_a_wrong_name_has_the_right_one(wrong: str, option: str) -> None:
+    with pytest.raises(TypeError, match=rf"'{wrong}'; did you mean '{option}'") as caught:
+        zc.loader(NUMBERS, "numpy", **{wrong: 4})  # type: ignore[arg-type]
+    assert "It takes 'source', 'to', 'batch', 'columns'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
     "options", [{}, {"shuffle": True}, {"layout": "matrix", "dtype": "float64"}], ids=str
 )
 @pytest.mark.parametrize("batch", [10**8, 2**62])

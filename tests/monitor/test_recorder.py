@@ -143,6 +143,27 @@ def test_a_tables_reason_names_the_column() -> None:
     assert (row.aliased_bytes, row.copied_bytes > 0, row.copied_calls) == (32, True, 1)
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_tables_fix_names_the_column(nested: bool) -> None:
+    pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    flags = pa.chunked_array([[True], [False]])
+    tables: dict[str, tuple[Any, str]] = {
+        "pyarrow": (pa.table({"a": [1.0, 2.0], "b": flags}), "numpy"),
+        "polars": (pl.concat([pl.DataFrame({"a": [n]}) for n in (1.0, 2.0)], rechunk=False), "torch"),
+        "arrays": ([{"b": np.zeros(3, ">f4")}], "torch"),
+        "flags": ([{"b": np.array([True, False])}], "polars"),
+    }
+    for table, to in tables.values():
+        obj = [table] if nested else table
+        _, rows = record(lambda obj=obj, to=to: zc.convert(obj, to), sites=True)
+        row, plan = one(rows), zc.explain(obj, to)
+        assert row.fix
+        assert f"  fix: {row.fix}" in [line[-len(row.fix) - 7 :] for line in str(plan).splitlines()]
+        column = "['b']" if row.why.rpartition("['b']")[1] else "['a']"
+        inner = "[0]" * (nested + isinstance(table, list))
+        assert f"x{inner}{column}" in row.fix
+
+
 @needs_core
 def test_reasons_are_sampled_at_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     explained = []

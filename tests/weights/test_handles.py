@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.pasting import pasted
 from helpers.weight_files import model, write
 
 import zerocopy as zc
@@ -73,3 +75,80 @@ def test_a_handle_whose_tensors_cannot_be_read_is_refused() -> None:
 
     with pytest.raises(zc.UnsupportedConversionError, match="reading its items raised OSError: disk"):
         zc.convert(Broken(), "numpy")
+
+
+TARGETS = [n for n in ("numpy", "torch", "jax", "pyarrow", "polars", "pandas") if n in zc.frameworks()]
+NPZ = {"empty": np.zeros(0), "a": np.arange(3, dtype="f4"), "b": np.ones(3, "i4")}
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("to", TARGETS)
+def test_an_npz_file_that_would_be_read_is_not_an_alias(tmp_path: Path, to: str, save: Any) -> None:
+    pytest.importorskip(to)
+    is_table = to in ("pyarrow", "polars", "pandas")
+    arrays = {name: array for name, array in NPZ.items() if array.size or not is_table}
+    path = str(tmp_path / "x.npz")
+    save(path, **arrays)
+    with np.load(path) as file:
+        plan = zc.explain(file, to)
+        result = zc.convert(file, to)
+        assert not zc.shares_memory(file, result)
+        assert (plan.possible, plan.zero_copy, plan.aliased_bytes, plan.copied_bytes) == (True, False, 0, 24)
+        reasons = [leaf.reasons[0].code for leaf in plan.leaves.values() if leaf.copied_bytes]
+        assert reasons == ["exporter-copies"] * 2
+        assert zc.explain(file, to, copy=True).copied_bytes == 24
+        with pytest.raises(zc.CopyRequiredError, match=r"at \['a'\]: .*NpzFile reads its arrays") as caught:
+            zc.convert(file, to, copy=False)
+        refused = zc.explain(file, to, copy=False)
+        assert refused.error is not None
+        assert (refused.possible, str(refused.error)) == (False, str(caught.value))
+        load, copies = caught.value.calls
+        assert load == f"zc.load({path!r}, to={to!r})"
+        assert set(pasted(load, {"zc": zc})) == {*arrays}
+        assert type(pasted(copies, {"zc": zc, "x": file})) is type(result)
+
+
+def test_an_npz_file_inside_a_container_is_named_by_its_path(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", a=np.arange(3))
+    with np.load(tmp_path / "x.npz") as file:
+        model = {"b": np.arange(2), "n": [file]}
+        for _ in range(2):  # the second time by the route of the first
+            with pytest.raises(zc.CopyRequiredError, match=r"at \['n'\]\[0\]\['a'\]: copy=False"):
+                zc.convert(model, "numpy", copy=False)
+        plan = zc.explain(model, "numpy")
+        assert plan.leaves["['n'][0]['a']"].copied_bytes == 24
+        assert plan.leaves["['b']"].zero_copy
+
+
+def test_an_npz_file_over_a_stream_has_no_path(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    np.savez(stream, a=np.arange(3))
+    stream.seek(0)
+    with np.load(stream) as file:
+        with pytest.raises(zc.CopyRequiredError) as caught:
+            zc.convert(file, "numpy", copy=False)
+        assert caught.value.calls == ('zc.convert(x, "numpy", copy=None)',)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_handle_that_returns_the_same_memory_is_an_alias(keeps: bool) -> None:
+    kept = np.arange(3.0)
+
+    class Handle(SafeOpen):
+        def get_tensor(self, name: str) -> np.ndarray:
+            return kept if keeps else kept.copy()
+
+    handle = Handle()
+    assert zc.explain(handle, "numpy").zero_copy == keeps
+    assert zc.shares_memory(handle, zc.convert(handle, "numpy")) == keeps
+    assert zc.explain(handle, "numpy", copy=False).possible == keeps
+
+
+@pytest.mark.parametrize("kind", ["np", "pt"])
+def test_explain_agrees_for_handles_of_the_library(tmp_path: Path, kind: str) -> None:
+    safetensors = pytest.importorskip("safetensors")
+    path = write(tmp_path / "x.safetensors", model())
+    with safetensors.safe_open(path, kind) as file:
+        shares = zc.shares_memory(file, zc.convert(file, "numpy"))
+        assert zc.explain(file, "numpy").zero_copy == shares
+        assert zc.explain(file, "numpy", copy=False).possible == shares

@@ -293,6 +293,11 @@ def _is_handle(cls: type) -> bool:
     return hasattr(cls, "get_tensor") and hasattr(cls, "keys") and hasattr(cls, "__exit__")
 
 
+def is_handle(obj: Any) -> bool:
+    """Whether a container is an open file of arrays."""
+    return other_kind(obj) is _of_handle
+
+
 def _of_handle(_: Any, keys: list[Any], values: list[Any]) -> Any:
     return dict(zip(keys, values, strict=True))  # the file cannot hold other arrays
 

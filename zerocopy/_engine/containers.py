@@ -17,9 +17,10 @@ from zerocopy._engine.container_types import (
     rebuild,
 )
 from zerocopy._engine.fixes import arguments, as_code, relocate, with_imports
+from zerocopy._engine.handles import read_error, reading
 from zerocopy._engine.target import resolve
 from zerocopy.casting.option import leaf_options
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.python_numbers import NUMBERS, is_array
 from zerocopy.protocols.pytree_node import Attribute
 
@@ -27,6 +28,10 @@ from zerocopy.protocols.pytree_node import Attribute
 # it as text for each leaf would take longer than the conversion.
 Visit = Callable[[Any, Any], Any]
 Rebuild = Callable[[Any, list[Any], list[Any]], Any]
+Probe = Callable[[Any, list[Any], list[Any], Any], Any]
+OnRead = Callable[[Any, Reason], None]
+#: See `leaf_calls`.
+LeafCall = tuple[str, Any, dict[str, Any], Reason | None]
 
 
 def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict[str, Any]) -> Any:
@@ -46,22 +51,33 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
             locate(error, leaf, place, partial(container_calls, obj, to, options))
             raise
 
-    return map_leaves(obj, visit, to=to, is_leaf=None if keeps else is_array)
+    def refuse(path: Any, reason: Reason) -> None:
+        raise read_error(format_path(path), reason)
+
+    on_read = refuse if options.get("copy") is False else None
+    return map_leaves(obj, visit, to=to, is_leaf=None if keeps else is_array, on_read=on_read)
 
 
-def leaf_calls(obj: Any, options: dict[str, Any], to: Any = None) -> list[tuple[str, Any, dict[str, Any]]]:
-    """Return each leaf with its path as text and the options of its conversion.
+def leaf_calls(obj: Any, options: dict[str, Any], to: Any = None) -> list[LeafCall]:
+    """Return each leaf with its path as text, the options of its conversion, and why it is a copy of a file.
 
     Raises
     ------
     UnsupportedConversionError
         As `map_leaves` with the default `build`, although nothing is converted.
     """
-    calls: list[tuple[str, Any, dict[str, Any]]] = []
+    calls: list[LeafCall] = []
     is_leaf = None if "leaves" in options else is_array
     of_leaf = leaf_options(options, lambda: _keys(obj))
-    visit = lambda leaf, path: calls.append((format_path(path), leaf, of_leaf(path)))  # noqa: E731
-    map_leaves(obj, visit, _rebuild_unchanged, to, is_leaf)
+    read: dict[Any, Reason] = {}  # by the path of the container
+
+    def visit(leaf: Any, path: Any) -> None:
+        calls.append((format_path(path), leaf, of_leaf(path), read.get(path[1]) if read else None))
+
+    def keep(path: Any, reason: Reason) -> None:
+        read[path[1]] = reason
+
+    map_leaves(obj, visit, _rebuild_unchanged, to, is_leaf, None if to is None else keep)
     return calls
 
 
@@ -93,6 +109,7 @@ def map_leaves(
     build: Rebuild = rebuild,
     to: Any = None,
     is_leaf: Callable[[Any], bool] | None = None,
+    on_read: OnRead | None = None,
 ) -> Any:
     """Return the same container with ``visit(leaf, path)`` in place of each leaf.
 
@@ -108,6 +125,9 @@ def map_leaves(
         The target, whose arrays the containers must be able to hold.
     is_leaf : callable, optional
         ``is_leaf(container)``: whether a container in `obj` is itself a leaf. Default: none is.
+    on_read : callable, optional
+        ``on_read(path, reason)`` for the first array of a container whose arrays are copies of a file,
+        before they are converted.
 
     Raises
     ------
@@ -115,7 +135,7 @@ def map_leaves(
         A container contains itself, is nested too deep, or cannot be rebuilt from its items.
     """
     try:
-        return _map(obj, visit, build, _probe(to), is_leaf, None, ())
+        return _map(obj, visit, build, _probe(to, on_read), is_leaf, None, ())
     except RecursionError as error:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
@@ -125,14 +145,16 @@ def map_leaves(
         ) from error
 
 
-def _probe(to: Any) -> Rebuild:
+def _probe(to: Any, on_read: OnRead | None) -> Probe:
     """Return a function that rebuilds a container before its leaves are read, to check that it can be."""
-    if to is None:
-        return rebuild
 
-    def check(obj: Any, keys: list[Any], values: list[Any]) -> Any:
-        check_target(obj, resolve(to).name)
-        return rebuild(obj, keys, values)
+    def check(obj: Any, keys: list[Any], values: list[Any], path: Any) -> None:
+        if to is not None:
+            _at(path, check_target, obj, resolve(to).name)
+        _at(path, rebuild, obj, keys, values)
+        if on_read is not None and (read := reading(obj, keys, values, resolve(to).name)) is not None:
+            key, reason = read
+            on_read((key, path), reason)
 
     return check
 
@@ -141,7 +163,7 @@ def _map(
     obj: Any,
     visit: Visit,
     build: Rebuild,
-    probe: Rebuild,
+    probe: Probe,
     is_leaf: Callable[[Any], bool] | None,
     path: Any,
     parents: tuple[int, ...],
@@ -159,7 +181,7 @@ def _map(
     keys = [key for key, _ in items]
     if not issubclass(type(obj), CONTAINERS):
         values = [value for _, value in items]
-        _at(path, probe, obj, keys, values)  # before large leaves are read
+        probe(obj, keys, values, path)  # before large leaves are read
     # Inlined so that a leaf costs one call: a container may have thousands of small arrays.
     values = [
         visit(value, (key, path))

@@ -10,11 +10,12 @@ from zerocopy import registry
 from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import container_calls, leaf_calls, locate
 from zerocopy._engine.fixes import compose, relocate, resolve
+from zerocopy._engine.handles import read_error
 from zerocopy._engine.memory import shares_memory
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import is_named, may_be_compound, of_object, text
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.errors.tracebacks import public, shorten
 from zerocopy.plan import Plan
 from zerocopy.protocols.python_numbers import NUMBERS
@@ -128,12 +129,17 @@ def _explain_tree(call: Call, obj: Any) -> Plan:
     given = {name: value for name, value in call.options.items() if name != "leaves"}
     # Once for all leaves: they read the whole container.
     of_container = cache(partial(container_calls, call.obj, call.to, given))
-    leaves = {
-        path: _explain_leaf(leaf, path, call.to, own, of_container, call.unwrap) for path, leaf, own in calls
-    }
+    leaves = {}
+    errors: list[ZeroCopyError] = []  # `convert` refuses copies of a file before it converts leaves
+    for path, leaf, own, read in calls:
+        given_copy = own if read is None else {name: own[name] for name in own if name != "copy"}
+        leaves[path] = plan = _explain_leaf(leaf, path, call.to, given_copy, of_container, call.unwrap)
+        if read is not None and plan.possible and (plan.aliased_bytes or plan.copied_bytes):
+            _add_reading(plan, path, read, call)
+            errors += [plan.error] if plan.error is not None else []
     annotate = getattr(type(obj), "__zerocopy_annotate__", None) if call.obj is not obj else None
     name = "" if annotate is None else annotate(obj, leaves, call.options)
-    errors = [plan.error for plan in leaves.values() if plan.error is not None]
+    errors += [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
     count = sum(not plan.kept for plan in leaves.values())
@@ -149,6 +155,20 @@ def _explain_tree(call: Call, obj: Any) -> Plan:
         steps=("convert each leaf",),
         kept=count == 0 and bool(leaves),
     )
+
+
+def _add_reading(plan: Plan, path: str, reason: Reason, call: Call) -> None:
+    """Add the copy that reads an array from a file to its plan."""
+    if call.options.get("copy") is False:
+        error = read_error(path, reason).with_context(asked=str(call))
+        compose(error, call)
+        plan.possible, plan.error, plan.reasons, plan.steps = False, error, (error.reason,), ()
+        plan.copied_bytes = 0
+    else:
+        plan.copied_bytes += plan.aliased_bytes
+        plan.steps = ("read it from the file", *plan.steps)
+        plan.reasons = (reason, *plan.reasons)
+    plan.zero_copy, plan.aliased_bytes, plan.warnings = False, 0, ()
 
 
 def _explain_leaf(

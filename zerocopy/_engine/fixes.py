@@ -299,7 +299,8 @@ class _Composer:
         if not reason.fixes:
             return reason
         tensor = isinstance(self.description, Source)
-        by_column = tensor and self.target.kind == "table"  # the columns of one matrix
+        # The columns of one matrix.
+        by_column = tensor and self.target.kind == "table" and self.description.view.ndim > 1
         fixes = [_BY_COLUMN if by_column and fix.action == "contiguous" else fix for fix in reason.fixes]
         fixes = [fix for fix in fixes if "dtype" not in fix.options or not self._is_refused(fix)]
         general = tensor or getattr(self.description, "single", False)

@@ -19,6 +19,9 @@ from zerocopy.protocols.exchange_api import StridedView
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import overlap
 
+#: Codes of reasons to copy memory whose values have another form: a write changes them all the same.
+_OTHER_FORM = frozenset(("byte-order", "invalid-booleans"))
+
 
 @public
 def view(obj: Any) -> StridedView:
@@ -74,7 +77,7 @@ def shares_memory(a: Any, b: Any) -> bool:
         Whether they have at least one byte in common, in any column or leaf. Leaves of
         containers that are not arrays or tables, such as text, are skipped.
         A zero-size array shares no bytes. Neither does an array whose values are
-        not the bytes in its memory (see :func:`view`).
+        not the bytes in its memory (see :func:`view`), unless only their order differs.
 
     Raises
     ------
@@ -126,7 +129,7 @@ def blocks(obj: Any) -> Iterator[StridedView]:
     if description.row_labels is not None:
         yield from blocks(description.row_labels())
     if isinstance(description, Source):
-        if not description.reasons:
+        if _is_own_memory(description):
             yield description.view
     elif isinstance(description.obj, np.ndarray):
         # Dates, text or records: columns for most targets, one array to NumPy.
@@ -165,12 +168,20 @@ def _parts(obj: Any) -> list[Any] | None:
         return None  # describe() has the reason
 
 
+def _is_own_memory(source: Source) -> bool:
+    """Whether the view of a source describes memory of the object itself, if only in another form."""
+    if not source.reasons:
+        return True
+    # A column of dates that it computes has no address.
+    return bool(source.view.ptr) and all(reason.code in _OTHER_FORM for reason in source.reasons)
+
+
 def _column_blocks(column: Any) -> Iterator[StridedView]:
     if column.reasons and column.held is not None:
         yield _bytes(column.held)
         return
     source = getattr(column, "source", None)
-    if source is not None and not source.reasons and not column.reasons:
+    if source is not None and not column.reasons and _is_own_memory(source):
         yield source.view
         return
     device = getattr(column, "device", HOST)

@@ -7,6 +7,8 @@ from inspect import Parameter, Signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
 
+from zerocopy.errors.unknown_option import unknown_option
+
 if TYPE_CHECKING:  # the known names are literals, so that type checkers report misspelled names
     from zerocopy._engine.signatures import Like as Like, Target as Target
 else:
@@ -67,8 +69,8 @@ def attributes_of(function: Any) -> dict[str, Any]:
     }
 
 
-def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that are not None.
+def check_options(function: str, options: Mapping[str, Any], own: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the options that are not None; `own` has other options of the function, for messages.
 
     Raises
     ------
@@ -82,7 +84,7 @@ def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
     names = NAMES if takes_all else tuple(name for name in NAMES if name not in ONE_CALL)
     for name in options:
         if name not in names:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; it takes {names}")
+            raise TypeError(unknown_option(function, name, (*own, *names)))
     for name in ("copy", "writable"):
         value = options.get(name)
         if not (value is None or value is True or value is False):  # 0 == False, but is neither

@@ -9,6 +9,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine.container_types import is_container, is_mapping, items_of
+from zerocopy._engine.handles import read_error, reading
 from zerocopy._engine.options import TABLE_NAMES
 from zerocopy._engine.steps import from_host, on_device, to_host
 from zerocopy._engine.target import resolve, text
@@ -126,7 +127,8 @@ class Call:
             return True
         with self.translated_errors():
             columns = self.obj if type(self.obj) is dict else dict(items_of(self.obj))
-            self.description = lazy_columns(columns) if self.reports else None
+            read = self._reading(columns)
+            self.description = lazy_columns(columns) if self.reports and read is None else None
             if self.description is not None:
                 target.module()
                 return False
@@ -134,7 +136,20 @@ class Call:
                 return True
             target.module()
             self.description = describe_columns(columns)
+            if self.description is not None and read is not None:
+                for column in self.description.columns:
+                    column.reasons = (read, *column.reasons)
         return self.description is None
+
+    def _reading(self, columns: dict[Any, Any]) -> Reason | None:
+        """Return why the columns of an open file are copies; refuse them with ``copy=False``."""
+        is_alias = self.options.get("copy") is False
+        if columns is self.obj or not (is_alias or self.reports):
+            return None
+        read = reading(self.obj, list(columns), list(columns.values()), self.target.name)
+        if read is not None and is_alias:
+            raise read_error(f"[{read[0]!r}]", read[1])
+        return None if read is None else read[1]
 
     def describe(self, target: Framework) -> Any:
         """Describe the object, unless `is_tree` did, and return the `Source` or `Table`."""

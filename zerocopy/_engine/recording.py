@@ -18,7 +18,7 @@ from zerocopy._engine.target import resolve, text
 from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.framework import Framework
-from zerocopy.plan import Plan
+from zerocopy.plan import Plan, item
 from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.source import Source
 
@@ -95,6 +95,8 @@ def measured(active: Any, form: str, export: Route, copies: bool = False) -> Rou
 
 def measured_table(active: Any, source: Framework, target: Framework, route: Route) -> Route:
     """Return a route between table frameworks that counts the bytes of the columns, as a plan does."""
+    from zerocopy.tables.to_tables import sizes
+
     add_bytes = active.add_bytes
 
     def measured(obj: Any) -> Any:
@@ -102,11 +104,9 @@ def measured_table(active: Any, source: Framework, target: Framework, route: Rou
         table = source.table(obj)
         assert table is not None
         reasons = zip(map(target.column_reasons, table.columns), target.table_reasons(table), strict=True)
-        sizes = [0, 0]
         for column, (own, others) in zip(table.columns, reasons, strict=True):
-            # A column without rows can still have bytes before its offset.
-            sizes[bool(own or others)] += column.nbytes if column.length else 0
-        add_bytes(*sizes)
+            aliased, copied, _ = sizes(column, target, bool(own or others))
+            add_bytes(aliased, copied)
         return result
 
     return measured
@@ -224,16 +224,19 @@ def _sample(
     reasons[id(code), instruction, pair] = reason or ("", "", "")
 
 
-def _main_reason(plan: Plan) -> tuple[str, str, str] | None:
-    """Return the reason of a plan, or that of the leaf with the most copied bytes, after its path."""
+def _main_reason(plan: Plan, place: str = "x") -> tuple[str, str, str] | None:
+    """Return the reason of a plan, or that of the leaf with the most copied bytes, after its path.
+
+    `place` is an expression for the object, which the fix names.
+    """
     if plan.reasons:
         first: Reason = plan.reasons[0]
-        return first.why, first.remedy, first.code
+        return first.why, first.remedy_at(place), first.code
     copied = {path: leaf for path, leaf in plan.leaves.items() if leaf.copied_bytes}
     if not copied:
         return None
     path = max(copied, key=lambda path: copied[path].copied_bytes)
-    reason = _main_reason(copied[path])
+    reason = _main_reason(copied[path], item(place, path))
     if reason is None or not path:
         return reason
     others = f" and {len(copied) - 1} more" if len(copied) > 1 else ""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
 from zerocopy.errors import ZeroCopyError
+from zerocopy.errors.unknown_option import unknown_option
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -43,7 +44,7 @@ def shorten(error: BaseException) -> None:
 
 
 def public(function: _Function) -> _Function:
-    """Return a public function whose refusals have short tracebacks."""
+    """Return a public function whose refusals have short tracebacks, and which names its options."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -52,8 +53,25 @@ def public(function: _Function) -> _Function:
         except ZeroCopyError as error:
             shorten(error)
             raise
+        except TypeError as error:
+            if options and error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                _name_options(error, function, options)  # raised before the function ran
+            raise
 
     return call  # type: ignore[return-value]
+
+
+def _name_options(error: TypeError, function: Callable[..., Any], passed: Iterable[str]) -> None:
+    """Let the error for a keyword that a function does not take name those that it takes."""
+    import inspect
+
+    parameters = inspect.signature(function).parameters.values()
+    names = [
+        each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY and each.name != "self"
+    ]
+    unknown = [name for name in passed if name not in names]
+    if unknown:
+        error.args = (unknown_option(function.__name__, unknown[0], names),)
 
 
 def _is_own(traceback: TracebackType | None) -> bool:

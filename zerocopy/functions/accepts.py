@@ -116,7 +116,7 @@ def accepts(
             remedy = f'pass "same" or None; or {error.remedy}'
             asked = f"accepts(returns={returns!r})"
             raise UnknownFrameworkError(asked, error.why, remedy, code=error.code) from error
-    checked = check_options("accepts", options)
+    checked = check_options("accepts", options, ("arguments", "returns"))
     chosen = None if arguments is None else (arguments,) if isinstance(arguments, str) else tuple(arguments)
 
     def decorate(function: Any) -> Any:

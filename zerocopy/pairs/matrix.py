@@ -84,7 +84,7 @@ def _data(obj: Any) -> Data:
     """Return an object's arrays as NumPy's, or the columns of a table as Arrow's."""
     name = type_name(obj)
     if is_container(obj):
-        leaves = {path: convert(leaf, "numpy") for path, leaf, _ in leaf_calls(obj, {})}
+        leaves = {path: convert(leaf, "numpy") for path, leaf, *_ in leaf_calls(obj, {})}
         return Data(name, {path: aligned_copy(leaf) for path, leaf in leaves.items()})
     if isinstance(describe(obj), Source):
         return Data(name, {"x": aligned_copy(convert(obj, "numpy"))})

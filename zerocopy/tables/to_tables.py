@@ -110,14 +110,18 @@ def _variable(column: Column) -> Column:
     return ArrowColumn(column.name, field, lambda: [read_array(arrow())], column.length, arrow, reasons)
 
 
-def _is_partial(column: Column, copied: bool) -> bool:
-    """Whether a target may alias some buffers of a column that is copied or has no rows."""
+def sizes(column: Column, target: Framework, copied: bool) -> tuple[int, int, bool]:
+    """Return the bytes of a column that are aliased and copied, and whether a copy is or may be partial."""
     field = column.field
-    if field is None or column.reasons:
-        return False
-    if not column.length:  # without rows there may still be categories
-        return any(part.dictionary is not None for part in field.walk())
-    return copied and field.kind not in ("number", "bool")
+    may_alias = field is not None and not column.reasons and not isinstance(column, Copied)
+    if not column.length:  # without rows there may still be an offset, and categories
+        return 0, 0, may_alias and field is not None and any(part.dictionary for part in field.walk())
+    if not copied:
+        return column.nbytes, 0, False
+    if not may_alias or field is None or field.kind in ("number", "bool"):
+        return 0, column.nbytes, False
+    known = target.partial_bytes(column)
+    return (0, column.nbytes, True) if known is None else (*known, known[0] > 0)
 
 
 class Copied(Column):
@@ -162,16 +166,16 @@ def _copied(source: Source) -> Source:
 
 
 def _leaf(path: str, column: Column, target: Framework, reasons: tuple[Reason, ...], copied: bool) -> Plan:
-    size = column.nbytes if column.length else 0  # without rows there may still be an offset
+    aliased_bytes, copied_bytes, partial = sizes(column, target, copied)
     view = getattr(getattr(column, "source", None), "view", None)
     own = "" if view is None else f"{view.dtype.name} {view.shape if view.ndim > 1 else ''}"
     return Plan(
         f"{path} {column.field or own}".rstrip(),
         target.name,
-        zero_copy=bool(size) and not copied,
-        copied_bytes=size if copied else 0,
-        aliased_bytes=0 if copied else size,
+        zero_copy=bool(aliased_bytes) and not copied,
+        copied_bytes=copied_bytes,
+        aliased_bytes=aliased_bytes,
         protocol="arrow",
         reasons=reasons or ((_COPY_TRUE,) if copied else ()),
-        partial=not isinstance(column, Copied) and _is_partial(column, copied),
+        partial=partial,
     )

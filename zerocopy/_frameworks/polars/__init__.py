@@ -33,6 +33,7 @@ from zerocopy._frameworks.polars.types import (
     check_seconds,
     memory_reasons,
     reasons_against,
+    text_bytes,
 )
 from zerocopy._native import core
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
@@ -155,6 +156,11 @@ class Polars(Framework):
         if not reasons and isinstance(column, ArrowColumn) and column.length:
             reasons |= dict.fromkeys(memory_reasons(column))
         return list(reasons)
+
+    def partial_bytes(self, column: Column) -> tuple[int, int] | None:
+        if isinstance(column, ArrowColumn) and column.field.kind in ("string", "binary"):
+            return text_bytes(column.chunks)
+        return None
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         """Return no reasons; refuse labels that a frame cannot have."""

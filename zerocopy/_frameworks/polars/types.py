@@ -5,7 +5,7 @@ Tested type by type with polars 2.1.0 and pyarrow 26, which callers pass as ``pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -15,6 +15,7 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.tables import memory
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column
 from zerocopy.tables.fixed_shape import nested_lists, shape_of
@@ -164,10 +165,29 @@ def _alignment(field: Field) -> int:
     return 8 if field.kind == "list" else 4 if field.kind.endswith("_view") else field.width
 
 
-def hollow(memory: arrow_c.Memory) -> bool:
+#: The longest text that a view holds itself ("Variable-size Binary View Layout"), and the size of a view.
+_INLINE, _VIEW = 12, 16
+
+
+def text_bytes(chunks: Sequence[arrow_c.Memory]) -> tuple[int, int]:
+    """Return the bytes of text with offsets that polars' views refer to, and those of the new views."""
+    aliased = copied = 0
+    for chunk in chunks:
+        offsets = memory.offsets(chunk)
+        first, last = int(offsets[0]), int(offsets[-1])
+        # Rows longer than the views on average include a long one: then the others are not read.
+        is_long = last - first > _INLINE * chunk.length or bool((offsets[1:] - offsets[:-1] > _INLINE).any())
+        aliased += last - first if is_long else 0
+        if chunk.nulls and chunk.buffers[0]:
+            aliased += (chunk.offset + chunk.length + 7) // 8 - chunk.offset // 8
+        copied += _VIEW * chunk.length
+    return aliased, copied
+
+
+def hollow(array: arrow_c.Memory) -> bool:
     """Whether an array contains a dictionary without values."""
-    inner = memory.dictionary
-    return (inner is not None and not inner.length) or any(map(hollow, memory.children))
+    inner = array.dictionary
+    return (inner is not None and not inner.length) or any(map(hollow, array.children))
 
 
 def hollow_error() -> UnsupportedConversionError:

@@ -135,7 +135,7 @@ class PyArrow(ArrowExchange):
     def _lazy_columns(self, pa: Any, obj: Any, name: str) -> LazyColumns | None:
         """Return the columns of a table of plain numbers in one chunk; None for another table."""
         cls: Any = type(obj)
-        exporter = table_exporter(cls) if cls in (pa.Table, pa.RecordBatch) else None
+        exporter = table_exporter(pa, cls) if cls in (pa.Table, pa.RecordBatch) else None
         described = None if exporter is None else exporter.layouts(obj)
         if described is None:
             return None
@@ -159,7 +159,7 @@ class PyArrow(ArrowExchange):
             forms = {"columns": one_chunk_each} | (
                 {"arrow": plain_table(pa, _NUMBERS)} if cls is pa.Table else {}
             )
-            return forms | {"native_table": table_exporter(cls)}
+            return forms | {"native_table": table_exporter(pa, cls)}
         column = {"column": plain_column(plain_types(pa, _NUMBERS))}
         if cls is pa.ChunkedArray or cls.__name__ in LISTS:
             return {"native_lists": lists_exporter(pa, cls)} | (column if cls is pa.ChunkedArray else {})

@@ -13,6 +13,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks.pyarrow.short_views import may_lack_text, with_text
 from zerocopy.device import HOST
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
@@ -64,8 +65,8 @@ def column_of(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
         )
     array = checked(pa, array, name)
     field = field_of_type(of if of is not None else array.type)
-    if field.kind in _TEXT_VIEWS and not field.extension:
-        array = _without_missing_text(pa, array)
+    if may_lack_text(pa) and any(part.kind in _TEXT_VIEWS for part in field.walk()):
+        array = with_text(pa, array)
     return _ArrayColumn(pa, array, name, field)
 
 
@@ -82,10 +83,7 @@ class _ArrayColumn(ArrowColumn):
 
     @property
     def nbytes(self) -> int:
-        # nbytes reads a text buffer that views inside other types may lack: see `_without_missing_text`.
-        inside = [part.kind for part in self.field.walk()][1:]
-        whole = any(kind in _TEXT_VIEWS for kind in inside)
-        return int(self._array.get_total_buffer_size() if whole else self._array.nbytes)
+        return int(self._array.nbytes)
 
     def _read(self) -> list[arrow_c.Memory]:
         field, chunks = self.field, self._array.chunks if self._is_chunked else [self._array]
@@ -108,24 +106,6 @@ def checked(pa: Any, array: Any, name: str) -> Any:
     except pa.ArrowInvalid:
         return _without_invalid_empties(pa, array, name)
     return array
-
-
-def _without_missing_text(pa: Any, array: Any) -> Any:
-    """Return views of short text without the NULL text buffer of a cast.
-
-    pyarrow reads it in ``nbytes`` and when it exports the array (apache/arrow#49740, present in 24).
-    """
-    chunks, is_changed = list(getattr(array, "chunks", [array])), False
-    for i, chunk in enumerate(chunks):
-        buffers = chunk.buffers()
-        if len(buffers) == 3 and buffers[2] is None:  # the cast makes no more than one
-            chunks[i] = pa.Array.from_buffers(
-                chunk.type, len(chunk), buffers[:2], chunk.null_count, chunk.offset
-            )
-            is_changed = True
-    if not is_changed:
-        return array
-    return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]
 
 
 def allocation_of(array: Any, address: int) -> tuple[int, int] | None:

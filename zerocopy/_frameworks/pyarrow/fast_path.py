@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
+from zerocopy._frameworks.pyarrow.short_views import holds_views, may_lack_text
 from zerocopy._native import core
 from zerocopy.dtype import by_name
 
@@ -67,7 +68,7 @@ def flat_importer(pa: Any) -> Callable[[Any], Any]:
 
 
 @cache  # its `layouts` keeps the plan of the last schema: 6 us for ten columns instead of 9
-def table_exporter(cls: type) -> Any:
+def table_exporter(pa: Any, cls: type) -> Any:
     """Return the compiled exporter of ``pyarrow.Table`` or ``RecordBatch``; None without the compiled core.
 
     A batch is exported as one array, in a third of the time of a stream.
@@ -76,7 +77,7 @@ def table_exporter(cls: type) -> Any:
     export = next((getattr(cls, name) for name in names if hasattr(cls, name)), None)
     if core is None or export is None:
         return None
-    return core.TableExporter(export, check=_table_check(cls), select=_select)
+    return core.TableExporter(export, check=_table_check(pa, cls), select=_select)
 
 
 def _select(table: Any, labels: list[str]) -> Any:
@@ -106,10 +107,18 @@ def lists_exporter(pa: Any, cls: Any) -> Any:
         return export(chunk)
 
     is_chunked = cls is pa.ChunkedArray
-    return core.TableExporter(export_chunk if is_chunked else export, check=cls.validate)
+    if not may_lack_text(pa):
+        return core.TableExporter(export_chunk if is_chunked else export, check=cls.validate)
+
+    def check(column: Any) -> None:
+        column.validate()
+        if holds_views(pa, column.type):
+            raise ValueError("views that may lack their text buffer: the slow path adds it")
+
+    return core.TableExporter(export_chunk if is_chunked else export, check=check)
 
 
-def _table_check(cls: Any) -> Callable[[Any], None]:
+def _table_check(pa: Any, cls: Any) -> Callable[[Any], None]:
     """Return a function that raises for a table that must not be read through the C data interface.
 
     It keeps the last schema that it accepted: ``equals`` compares fingerprints, in 2 ns per column.
@@ -123,6 +132,8 @@ def _table_check(cls: Any) -> Callable[[Any], None]:
         if last is None or not schema.equals(last):
             if "\0" in "".join(schema.names):
                 raise ValueError("a name has a zero byte, at which the C data interface would cut it")
+            if may_lack_text(pa) and any(holds_views(pa, kind) for kind in schema.types):
+                raise ValueError("views that may lack their text buffer: the slow path adds it")
             last = schema
 
     return check

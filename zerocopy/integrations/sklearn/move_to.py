@@ -13,6 +13,7 @@ from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions
 from zerocopy._engine.target import text
+from zerocopy.errors.unknown_option import unknown_option
 
 #: Options that belong to one call: scikit-learn sets parameters before it has data.
 _OF_ONE_CALL = frozenset(("stream", "leaves", "out", "connection"))
@@ -59,7 +60,7 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
     def __init__(self, to: Any = "torch", **options: Unpack[ConvertOptions]) -> None:
         for name in options:
             if name not in OPTIONS:
-                raise TypeError(f"MoveTo() got an unexpected keyword argument {name!r}; it takes {OPTIONS}")
+                raise TypeError(unknown_option("MoveTo", name, OPTIONS))
         self.to = to
         for name in OPTIONS:
             setattr(self, name, options.get(name))
