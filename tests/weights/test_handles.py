@@ -108,6 +108,15 @@ def test_an_npz_file_that_would_be_read_is_not_an_alias(tmp_path: Path, to: str,
         assert type(pasted(copies, {"zc": zc, "x": file})) is type(result)
 
 
+@pytest.mark.parametrize("dtype", ["U3", "M8[s]", "?", "V3"])
+def test_an_npz_file_of_other_types_is_read_too(tmp_path: Path, dtype: str) -> None:
+    np.savez(tmp_path / "x.npz", a=np.zeros(3, dtype))
+    with np.load(tmp_path / "x.npz") as file:
+        assert not zc.explain(file, "numpy").zero_copy
+        with pytest.raises(zc.CopyRequiredError, match="NpzFile reads its arrays"):
+            zc.convert(file, "numpy", copy=False)
+
+
 def test_an_npz_file_inside_a_container_is_named_by_its_path(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", a=np.arange(3))
     with np.load(tmp_path / "x.npz") as file:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from zerocopy._engine.container_types import is_handle, is_plain_object
-from zerocopy._engine.memory import shares_memory
+from zerocopy.describe import describe_array
 from zerocopy.errors import CopyRequiredError, Fix, Reason, ZeroCopyError
+from zerocopy.protocols.array_interface import address
 
 _COPY = Fix(options={"copy": None}, effect="copies")
 
@@ -21,18 +24,25 @@ def reading(obj: Any, keys: Sequence[Any], values: Sequence[Any], to: str) -> tu
     if not is_handle(obj):
         return None
     for key, value in zip(keys, values, strict=True):
-        try:
-            if is_plain_object(value) or not shares_memory(value, value):
-                continue
-            again = obj[key] if hasattr(type(obj), "__getitem__") else obj.get_tensor(key)
-            is_same = shares_memory(value, again)
-        except ZeroCopyError:
-            continue  # not an array: its conversion is refused
-        if is_same:
+        low, high = _bounds(value)
+        if low == high:
+            continue
+        first, last = _bounds(obj[key] if hasattr(type(obj), "__getitem__") else obj.get_tensor(key))
+        if first < high and low < last:
             return None
         why = f"a {type(obj).__qualname__} reads its arrays from the file, at each access anew"
         return key, Reason(why, code="exporter-copies", fixes=_load(obj, to))
     return None
+
+
+def _bounds(value: Any) -> tuple[int, int]:
+    """Return the addresses between which an array lies; two equal ones for an object without memory."""
+    if type(value) is np.ndarray:  # also text and dates, which are not tensors
+        return address(value), address(value) + value.nbytes
+    try:
+        return (0, 0) if is_plain_object(value) else describe_array(value).view.bounds
+    except ZeroCopyError:
+        return 0, 0  # its conversion is refused, or copies
 
 
 def _load(obj: Any, to: str) -> list[Fix]:
