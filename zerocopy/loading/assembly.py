@@ -11,7 +11,7 @@ import numpy as np
 from zerocopy.layout.rows import read_rows, write_rows
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.buffers import BufferCache
-from zerocopy.loading.dataset import DecodedRows, concatenate, count_rows, slice_rows, take_rows
+from zerocopy.loading.dataset import concatenate, count_rows, slice_rows, table_bytes, take_rows
 from zerocopy.loading.order import Run, window_positions
 from zerocopy.loading.reading import Part, Reader
 from zerocopy.source import Array
@@ -105,22 +105,6 @@ class RowChunk(Chunk):
         columns = self.plan.empty_columns(len(rows))
         read_rows(rows, columns, [field.offset for field in self.plan.fields])
         return self.plan.from_arrays(columns)
-
-
-def table_bytes(table: Any) -> int:
-    """Return the bytes of rows, without the words of dictionaries."""
-    if isinstance(table, dict):
-        return sum(int(array.nbytes) for array in table.values())
-    if isinstance(table, DecodedRows):
-        return table.nbytes
-    import pyarrow as pa
-
-    return sum(
-        sum(chunk.indices.nbytes for chunk in column.chunks)
-        if pa.types.is_dictionary(column.type)
-        else int(column.nbytes)
-        for column in table.columns
-    )
 
 
 class Grid:

@@ -238,6 +238,22 @@ def count_rows(content: Any) -> int:
     return int(content.num_rows)
 
 
+def table_bytes(table: Any) -> int:
+    """Return the bytes of rows, without the words of dictionaries."""
+    if isinstance(table, dict):
+        return sum(int(array.nbytes) for array in table.values())
+    if isinstance(table, DecodedRows):
+        return table.nbytes
+    import pyarrow as pa
+
+    return sum(
+        sum(chunk.indices.nbytes for chunk in column.chunks)
+        if pa.types.is_dictionary(column.type)
+        else int(column.nbytes)
+        for column in table.columns
+    )
+
+
 def slice_rows(content: Any, low: int, high: int) -> Any:
     """Return the rows from `low` to `high`, without a copy."""
     if isinstance(content, dict):

@@ -12,9 +12,8 @@ import numpy as np
 from zerocopy._engine.target import text as target_name
 from zerocopy.errors import Reason
 from zerocopy.formatting import format_count, printable
-from zerocopy.loading.assembly import table_bytes
 from zerocopy.loading.batch_plan import BatchPlan
-from zerocopy.loading.dataset import Dataset, Stream, concatenate, slice_rows
+from zerocopy.loading.dataset import Dataset, Stream, concatenate, slice_rows, table_bytes
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Order, Piece, Portion, Run
 from zerocopy.protocols.array_interface import aligned_empty

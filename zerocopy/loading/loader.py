@@ -222,8 +222,8 @@ class Loader:
         rows = [group.rows for group in self._source.groups]
         order = Order(rows) if key is None else Order(rows, *key)
         skips_errors = self._options.on_error == "skip"
-        # In the order of the source, only a matrix is assembled: no other work overlaps with the next read.
-        ahead = key is not None or (self._plan.template is not None and self._plan.is_matrix)
+        # Rows on a device need little work of the host between two reads, unless they are shuffled.
+        ahead = not self._source.in_memory and (key is not None or not self._plan.is_decoded)
         return GroupReader(self._source, order, skips_errors, self._counters, self._read_lock, ahead)
 
     def _in_order_rows(self) -> int:

@@ -63,8 +63,7 @@ class LoaderStats(NamedTuple):
     read_seconds : float
         Time of reading and decoding in both threads.
     assemble_seconds : float
-        Time of the reader's thread minus `read_seconds`: it converts, shuffles and copies rows. Too small if
-        a second thread reads ahead.
+        Time in which the reader's thread converts, shuffles and copies rows.
     reader_waited, consumer_waited : float
         Seconds in which the thread waited for the consumer, because enough batches were ready, and the
         consumer for the thread, because no batch was ready.
@@ -169,7 +168,7 @@ class Counters:
         self._lock = forks.lock()
         self.groups: int = 0
         self.skipped: list[Skipped] = []
-        self._seconds = {"read": 0.0, "make": 0.0}
+        self._seconds = {"read": 0.0, "wait": 0.0, "make": 0.0}
         self._iterators: list[Delivered] = []
         self._ended = LoaderStats()
 
@@ -177,8 +176,8 @@ class Counters:
         return Counters, ()
 
     @contextmanager
-    def timed(self, work: Literal["read", "make"]) -> Iterator[None]:
-        """Count the time of reading a group, or of making a chunk, which includes reading."""
+    def timed(self, work: Literal["read", "wait", "make"]) -> Iterator[None]:
+        """Count the time of reading a group, of waiting for it, or of making a chunk, which includes waiting."""
         began = time.perf_counter()
         try:
             yield
@@ -217,7 +216,7 @@ class Counters:
             return _sum(self._ended, self._iterators)._replace(
                 groups=self.groups,
                 read_seconds=self._seconds["read"],
-                assemble_seconds=max(0.0, self._seconds["make"] - self._seconds["read"]),
+                assemble_seconds=max(0.0, self._seconds["make"] - self._seconds["wait"]),
                 ready=sum(each.channel.depth for each in self._iterators),
                 buffers=buffers,
                 skipped=tuple(self.skipped),
