@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,11 @@ from helpers.frameworks import HOST
 from helpers.loader_cases import Groups, ids, loader_of, parquet_file
 
 import zerocopy as zc
+from zerocopy.loading import reading
 from zerocopy.loading.buffers import BufferCache
+from zerocopy.loading.order import Order
+from zerocopy.loading.reading import GroupReader
+from zerocopy.loading.stats import Counters
 
 TARGETS = sorted({"numpy", "torch", "jax", "tensorflow", "pyarrow"} & set(HOST))
 
@@ -113,3 +118,32 @@ def test_matrix_batches_alias_their_window(to: str) -> None:
     places = [address(batch) for batch in batches]
     for window in (places[:4], places[4:]):
         assert [place - window[0] for place in window] == [0, 128, 256, 384]
+
+
+@pytest.mark.parametrize(("limit", "groups"), [(1 << 30, 2), (1 << 18, 1)])
+def test_groups_ahead_are_limited_by_number_and_bytes(limit: int, groups: int, monkeypatch: Any) -> None:
+    """A group of 32,768 rows has 512 KiB; one is always read ahead, and each is read once."""
+    monkeypatch.setattr(reading, "_AHEAD_BYTES", limit)
+    source, counters = Groups([1 << 15] * 5), Counters()
+    reader = GroupReader(source, Order([1 << 15] * 5), False, counters, threading.Lock(), reads_ahead=True)
+    ahead, rows = [], 0
+    for start in range(0, 5 << 15, 40_960):  # windows that end within groups
+        for part in reader(start, start + 40_960, 5 << 15):
+            rows += part.rows
+            ahead.append(len(reader._ahead))
+    reader.close()
+    assert max(ahead[:3]) == groups
+    assert source.reads == [0, 1, 2, 3, 4]
+    assert rows == 5 << 15
+
+
+def test_groups_ahead_that_are_not_needed_are_dropped() -> None:
+    """A run may end early, and the next one begin elsewhere; a broken group is not read again."""
+    source, counters = Groups([1 << 15] * 6, broken=[3]), Counters()
+    reader = GroupReader(source, Order([1 << 15] * 6), True, counters, threading.Lock(), reads_ahead=True)
+    assert [part.position for part in reader(0, 10, 3 << 15)] == [0]
+    assert [part.position >> 15 for part in reader(3 << 15, 6 << 15, 6 << 15)] == [3, 4, 5]
+    assert [part.content is None for part in reader(0, 1 << 15, 1 << 15)] == [False]
+    reader.close()
+    assert [source.reads.count(group) for group in (0, 3, 4, 5)] == [2, 1, 1, 1]
+    assert counters.stats(0).skipped[0].row_group == 3

@@ -224,7 +224,8 @@ class Loader:
         skips_errors = self._options.on_error == "skip"
         # Rows on a device need little work of the host between two reads, unless they are shuffled.
         ahead = not self._source.in_memory and (key is not None or not self._plan.is_decoded)
-        return GroupReader(self._source, order, skips_errors, self._counters, self._read_lock, ahead)
+        lock, pitch = self._read_lock, self._pitch
+        return GroupReader(self._source, order, skips_errors, self._counters, lock, ahead, pitch)
 
     def _in_order_rows(self) -> int:
         """Return the rows of a window of a matrix in the order of the source."""

@@ -25,8 +25,7 @@ class Part(NamedTuple):
 #: read up to `limit`.
 Reader = Callable[[int, int, int], Iterator[Part]]
 
-#: Groups that are read in the second thread, ahead of the one that is assembled: at least one, and this many if
-#: they have few bytes together.
+#: Groups that the second thread reads ahead of the one that is assembled, and their most bytes; always one.
 _AHEAD_GROUPS, _AHEAD_BYTES = 2, 64 << 20
 #: Least rows of a group that is read in the second thread.
 _AHEAD_ROWS = 1 << 15
@@ -48,15 +47,16 @@ class GroupReader:
         counters: Counters,
         lock: Any,
         reads_ahead: bool = False,
+        row_bytes: int = 0,
     ) -> None:
+        """`row_bytes` is 0 if it is not known before a group has been read."""
         self._dataset, self._order, self._skip_errors = dataset, order, skip_errors
         self._counters, self._lock = counters, lock
         self._last: tuple[int, Any] = (-1, None)
         self._executor = ThreadPoolExecutor(1, "zerocopy-loader-ahead") if reads_ahead else None
         #: The groups that the second thread reads, in their order.
         self._ahead: deque[tuple[int, Future[Any]]] = deque()
-        #: Mean bytes of the rows of the last group.
-        self._row_bytes = float("inf")
+        self._row_bytes = row_bytes or float("inf")
 
     def __call__(self, start: int, stop: int, limit: int) -> Iterator[Part]:
         """Return the rows at positions from `start` to `stop`; later calls will need those up to `limit`."""
@@ -85,7 +85,7 @@ class GroupReader:
         self._last = (-1, None)
         group = self._dataset.groups[index]
         while self._ahead and self._ahead[0][0] != index:
-            self._ahead.popleft()  # of a run that has ended early
+            self._ahead.popleft()[1].cancel()  # of a run that has ended early
         ahead = self._ahead.popleft()[1] if self._ahead else None
         try:
             with self._counters.timed("wait"):
@@ -100,7 +100,8 @@ class GroupReader:
                     file=group.file,
                     row_group=group.number,
                 )
-            self._row_bytes = table_bytes(content) / max(rows, 1)
+            if self._row_bytes == float("inf"):
+                self._row_bytes = table_bytes(content) / max(rows, 1)
             self._counters.count_group()
         except ReadError as error:
             if not self._skip_errors:
@@ -116,9 +117,11 @@ class GroupReader:
             return self._dataset.read(index)
 
     def _read_ahead(self, position: int, limit: int) -> None:
-        """Begin to read groups from a position in the second thread, up to the limits of their number and bytes."""
+        """Begin to read groups from a position in the second thread, up to the limits."""
+        if self._executor is None:
+            return
         begun = {self._last[0], *(index for index, _ in self._ahead)}
-        for piece in self._order.pieces(position, limit) if self._executor is not None else ():
+        for piece in self._order.pieces(position, limit):
             rows = self._dataset.groups[piece.group].rows
             if piece.group in begun:
                 continue

@@ -177,7 +177,7 @@ class Counters:
 
     @contextmanager
     def timed(self, work: Literal["read", "wait", "make"]) -> Iterator[None]:
-        """Count the time of reading a group, of waiting for it, or of making a chunk, which includes waiting."""
+        """Count the time of reading a group, of waiting for one, or of making a chunk, waits included."""
         began = time.perf_counter()
         try:
             yield

