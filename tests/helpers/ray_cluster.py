@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-STORE = 100 << 20
+#: Bytes of the store: what one test holds at a time fits, so that only the tests that fill it need the disk.
+STORE = 256 << 20
 
 
 @contextmanager
@@ -21,6 +22,8 @@ def local_ray(**options: Any) -> Iterator[Any]:
         patch.setenv("RAY_DISABLE_IMPORT_WARNING", "1")
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
+        # Ray refuses to spill to a disk of which 95% is used, however much is free.
+        patch.setenv("RAY_local_fs_capacity_threshold", "1")
         with warnings.catch_warnings():
             # Ray forks to start its processes, and JAX and Python 3.12 warn of forks with threads.
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
