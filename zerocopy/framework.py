@@ -90,8 +90,8 @@ class Framework:
         Whether callers can write to its arrays; whether it can mark memory as read-only.
     has_datetime64, has_records : bool
         Whether its arrays hold NumPy's ``datetime64`` and ``timedelta64``; its structured types.
-    has_dimensions : bool
-        Whether columns of one of its tables can have different rows.
+    has_dimensions, keeps_metadata : bool
+        Whether columns of a table can have different rows; whether tables keep a schema's metadata.
     max_ndim : int
         The most dimensions of its arrays. By default NumPy 2's limit, because NumPy passes host memory on.
     options : tuple of str
@@ -110,7 +110,6 @@ class Framework:
     False
     """
 
-    # Its name, its types, and how it is installed.
     name: str = ""
     aliases: tuple[str, ...] = ()
     kind: str = "tensor"
@@ -122,18 +121,17 @@ class Framework:
     install_hint: str = ""
     min_version: str = ""
 
-    # Its devices.
     device_kinds: tuple[str, ...] = ("cpu",)
     can_copy_to_device: bool = False
     can_cast: bool = False
     can_export_dlpack: bool = False
 
-    # Properties of its arrays and tables.
     aliases_host: bool = True
     mutable: bool = True
     marks_readonly: bool = False
     has_datetime64: bool = False
     has_records: bool = False
+    keeps_metadata: bool = True
     has_dimensions: bool = False
     max_ndim: int = 64
     options: tuple[str, ...] = ()

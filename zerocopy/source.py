@@ -25,8 +25,13 @@ Array = np.ndarray[Any, Any]
 #: ``own_columns``: those pairs with ``index=False``, for a table with labels of rows.
 #: ``matrix``: for a table whose values lie in one matrix of numbers, an ndarray that aliases it and has one
 #: column for each of the table's. An exporter raises ValueError for any other table.
+#: ``new_matrix``: for a table of numbers of one type without nulls, a new ndarray in row-major order that
+#: has one column for each of the table's. An exporter raises for any other table.
 #: ``arrow``: a ``pyarrow.Table`` of numbers without nulls: one chunk per column, unique non-empty
 #: names, no metadata. An exporter raises ValueError for any other table.
+#: ``stream``: for a table, an object whose Arrow stream is the table, under the same conditions.
+#: ``column``: for one column, a pair of its name and a ``pyarrow.Array`` of numbers or text.
+#: ``named``: for one column, a pair of its name and a one-dimensional ndarray of numbers.
 #: ``arrays``: for a table, as an importer: a list of pairs (name, one-dimensional ndarray).
 #: ``native``: with the compiled core, an ``Exporter`` or ``Importer`` (C objects) instead of a function.
 #: ``native_table``: with the compiled core, a ``TableExporter``, through Arrow's C data interface.
@@ -36,8 +41,29 @@ Array = np.ndarray[Any, Any]
 #: strides, as a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy
 #: capsule``, which orders the producer's work before that of `stream` (DLPack, Python specification).
 FORMS = (
-    *("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "own_columns", "matrix"),
-    *("arrow", "arrays", "native", "native_table", "native_lists", "handle", "cuda"),
+    *(
+        "ndarray",
+        "readonly",
+        "capsule",
+        "versioned",
+        "aligned",
+        "columns",
+        "own_columns",
+        "matrix",
+        "new_matrix",
+    ),
+    *(
+        "arrow",
+        "stream",
+        "column",
+        "named",
+        "arrays",
+        "native",
+        "native_table",
+        "native_lists",
+        "handle",
+        "cuda",
+    ),
 )
 
 

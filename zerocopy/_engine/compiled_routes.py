@@ -62,7 +62,7 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
     new_hub = exporters.pop("new_hub", None)
     # The hub's objects are read-only, also new ones.
     if new_hub is not None and not (target.kind == "tensor" and target.marks_readonly):
-        exporters["hub"] = new_hub
+        exporters = {"hub": new_hub}
     no_index = target.kind == "tensor" and (own_columns is not None or "native_table" in exporters)
     tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
     may_be_ragged = tables[1] is not None and may_be_compound(cls, target)
@@ -112,7 +112,7 @@ def compile_route(parts: Parts, options: Mapping[str, Any], route: Route | None)
     compiled = None
     if parts.native_table is not None and parts.target.kind == "tensor":
         compiled = _compile_table(parts, options, route)
-    elif "matrix" in parts.exporters and options.get("layout", "").startswith("matrix"):
+    elif {"matrix", "new_matrix"} & parts.exporters.keys() and options.get("layout", "").startswith("matrix"):
         compiled = _compile_matrix(parts, options, route)
     else:
         # A polars series of numbers, or of lists: the first route refuses lists.
@@ -157,10 +157,14 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
 def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
     """Return a compiled route from a table whose values lie in one matrix, or None."""
     others = {name: value for name, value in options.items() if name != "layout"}
-    matrix, order = parts.exporters["matrix"], options["layout"].removeprefix("matrix")
-    target = parts.target
+    order, target = options["layout"].removeprefix("matrix"), parts.target
     if parts.native_importer is None or target.kind != "tensor" or not is_routable(target, others):
         return None
+    matrix = parts.exporters.get("matrix")
+    if matrix is None:  # new memory, in row-major order
+        if order == ":F" or others.get("copy") is not None:
+            return None
+        matrix, order = parts.exporters["new_matrix"], ""
     if order == ":F":  # the core copies to row-major memory only; the slow path copies by column
         if others.get("copy"):
             return None

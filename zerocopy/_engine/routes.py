@@ -10,7 +10,7 @@ composes its route and stores it: in the table of the compiled core, which has r
 from __future__ import annotations
 
 import atexit
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -242,7 +242,8 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
     if "handle" in parts.exporters:
         return None if options else _opening_route(parts, to)
     if _goes_through_hub(parts, options):
-        return _hub_route(parts, to, options)
+        through_hub = _hub_route(parts, to, options)
+        return through_hub if options else _by_forms(parts, through_hub, ("stream",))
     if "columns" in parts.exporters and target.kind == "tensor":
         return _columns_route(parts, to, options)
     between_tables = target.tables and source is not None and source.tables
@@ -316,9 +317,10 @@ def _goes_through_hub(parts: Parts, options: Mapping[str, Any]) -> bool:
     """Whether objects are exported as objects of the hub; not in recorded calls, as the exporter may copy."""
     if "hub" not in parts.exporters or parts.owned or recording.counters is not None:
         return False
-    # Columns that are ndarrays already need no hub in between.
+    # Columns that are ndarrays already need no hub in between, nor do tables whose metadata would be lost.
     is_direct = parts.target.kind == "tensor" and "columns" in parts.exporters
-    return not is_direct and options.keys() <= {"layout", "columns"}
+    is_arrow = "arrow" in parts.exporters and "arrow" in parts.importers and not parts.target.keeps_metadata
+    return not (is_direct or (is_arrow and not options)) and options.keys() <= {"layout", "columns"}
 
 
 def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
@@ -371,12 +373,14 @@ def _kept_route(obj: Any, to: Any, options: Mapping[str, Any]) -> Route:
     return route
 
 
+#: The forms in which tables and columns pass between table frameworks, the fastest first.
+_TABLE_FORMS = ("stream", "arrow", "named", "column")
+
+
 def _table_route(parts: Parts) -> Route:
     """Return the route between two table frameworks: the planned conversion, without the plan."""
     source, target = parts.source, parts.target
     assert source is not None
-    form = "arrow" if "arrow" in parts.exporters else "column"
-    exporter, importer = parts.exporters.get(form), parts.importers.get(form)
 
     def route(obj: Any) -> Any:
         table = source.table(obj)
@@ -391,16 +395,26 @@ def _table_route(parts: Parts) -> Route:
 
     active = recording.counters
     whole = route if active is None else recording.measured_table(active, source, target, route)
-    if exporter is None or importer is None or (active is not None and form == "column"):
-        return whole
-    export = exporter if active is None else recording.measured(active, "arrow", exporter)
+    return _by_forms(parts, whole, _TABLE_FORMS)
 
-    def arrow_route(obj: Any) -> Any:
-        try:
-            return importer(export(obj))
-        except ValueError as error:
-            if not is_error(error):
-                raise
-            return whole(obj)  # a column has nulls, several chunks, or is not numeric
 
-    return arrow_route
+def _by_forms(parts: Parts, otherwise: Route, forms: Sequence[str]) -> Route:
+    """Return a route that tries those of the forms that both frameworks have, and then `otherwise`."""
+    forms = [form for form in forms if form in parts.exporters and form in parts.importers]
+    steps = [(parts.exporters[form], parts.importers[form]) for form in forms]
+    if (active := recording.counters) is not None:  # the other forms may copy
+        exporters = [recording.measured(active, "arrow", export) for export, _ in steps]
+        steps = [(exporters[i], steps[i][1]) for i, form in enumerate(forms) if form == "arrow"]
+    if not steps:
+        return otherwise
+
+    def route(obj: Any) -> Any:
+        for export, importer in steps:
+            try:
+                return importer(export(obj))
+            except ValueError as error:  # a column has nulls or several chunks, or is of another type
+                if not is_error(error):
+                    raise
+        return otherwise(obj)
+
+    return route

@@ -128,18 +128,27 @@ class Nanoarrow(Framework):
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         if core is None or cls is not self.module().Array:
             return {}
-        pa, kind_of = hub().module(), core.plain_schema
+        pa, schema_of, c_array = hub().module(), core.plain_schema, self.module().c_array
         array, batch, whole = pa.array, pa.record_batch, pa.Table.from_batches
 
         def exported(obj: Any) -> Any:
-            kind = kind_of(obj.schema.__arrow_c_schema__())
-            if not kind or obj.n_chunks != 1:
+            plain = schema_of(obj.schema.__arrow_c_schema__())
+            if plain is None or obj.n_chunks != 1:
                 raise ValueError("other types, or several chunks: the slow path decides")
-            result = array(obj) if kind == 1 else whole([batch(obj)])
+            is_table, _ = plain
+            result = whole([batch(obj)]) if is_table else array(obj)
             result.validate()
             return result
 
-        return {"hub": exported}
+        def stream(obj: Any) -> Any:
+            is_table, has_text = schema_of(obj.schema.__arrow_c_schema__()) or (False, True)
+            if has_text or obj.n_chunks != 1:
+                raise ValueError("several chunks, or not numbers: another route validates text")
+            if is_table and ((struct := c_array(obj)).offset or struct.null_count):
+                raise ValueError("rows that are null, or an offset: the slow path decides")
+            return obj
+
+        return {"hub": exported, "stream": stream}
 
     # -- target ---------------------------------------------------------------
 
@@ -156,22 +165,22 @@ class Nanoarrow(Framework):
                 raise ValueError("more than one dimension: the slow path decides")
             return wrap(values)
 
-        views, last = pa.string_view(), None
+        views, last = pa.string_view(), None  # the last schema without views
 
         def table(whole: Any) -> Any:
             nonlocal last
-            if last is None or not whole.schema.equals(last):
-                if views in whole.schema.types:
-                    raise ValueError("nanoarrow aborts the process when it exports views")
-                last = whole.schema
+            schema = whole.schema
+            if last is None or not schema.equals(last):
+                if views in schema.types:
+                    return wrap(_table_without_views(whole))
+                last = schema
             return wrap(whole)
 
         def column(named: tuple[str, Any]) -> Any:
-            if named[1].type == views:
-                raise ValueError("nanoarrow aborts the process when it exports views")
-            return wrap(named[1])
+            array = named[1]
+            return wrap(array.cast(pa.large_string()) if array.type == views else array)
 
-        return {"ndarray": ndarray, "arrow": table, "column": column}
+        return {"ndarray": ndarray, "arrow": table, "column": column, "stream": wrap}
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()
@@ -213,16 +222,7 @@ class Nanoarrow(Framework):
     def from_table(self, table: Table) -> Any:
         arrow = hub().from_table(table)
         if self.form != "ArrayStream":
-            kinds = [_without_views(kind) for kind in arrow.schema.types]
-            if kinds != arrow.schema.types:
-                # All at once, because set_column copies the list of columns each time.
-                fields = [field.with_type(kind) for field, kind in zip(arrow.schema, kinds, strict=True)]
-                schema = hub().module().schema(fields, metadata=arrow.schema.metadata)
-                arrays = [
-                    array if array.type == kind else array.cast(kind)
-                    for array, kind in zip(arrow.columns, kinds, strict=True)
-                ]
-                arrow = type(arrow).from_arrays(arrays, schema=schema)
+            arrow = _table_without_views(arrow)
         return self._wrap(arrow)
 
     def from_column(self, table: Table) -> Any:
@@ -284,6 +284,22 @@ def _without_views(kind: Any) -> Any:
     if types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
     return hub().with_fields(kind, lambda field: field.with_type(_without_views(field.type)))
+
+
+def _table_without_views(arrow: Any) -> Any:
+    """Return a ``pyarrow.Table`` whose columns of views are cast to the large types."""
+    kinds = [_without_views(kind) for kind in arrow.schema.types]
+    if kinds == arrow.schema.types:
+        return arrow
+    # All at once, because set_column copies the list of columns each time.
+    fields = [field.with_type(kind) for field, kind in zip(arrow.schema, kinds, strict=True)]
+    arrays = [
+        array if array.type == kind else array.cast(kind)
+        for array, kind in zip(arrow.columns, kinds, strict=True)
+    ]
+    return type(arrow).from_arrays(
+        arrays, schema=hub().module().schema(fields, metadata=arrow.schema.metadata)
+    )
 
 
 def _cannot_show(field: Field) -> bool:

@@ -366,8 +366,9 @@ is_plain(const struct ArrowSchema *schema)
            schema->metadata == NULL;
 }
 
-/* plain_schema(capsule): 1 for a type of plain values, 2 for a struct of such types, 0 for other types. Consumers that
-   take no others ask before they export data: nanoarrow aborts the process for some types. */
+/* plain_schema(capsule): None for a type that is neither plain values nor a struct of them; otherwise whether it is such
+   a struct, and whether text is among the values. Consumers that take no others ask before they export data: nanoarrow
+   aborts the process for some types. */
 static PyObject *
 plain_schema(PyObject *module, PyObject *capsule)
 {
@@ -375,19 +376,26 @@ plain_schema(PyObject *module, PyObject *capsule)
     if (schema == NULL) {
         return NULL;
     }
-    if (schema->release == NULL || schema->format == NULL || strcmp(schema->format, "+s") != 0) {
-        return PyLong_FromLong(schema->release != NULL && is_plain(schema));
+    if (schema->release == NULL || schema->format == NULL) {
+        Py_RETURN_NONE;
     }
-    bool fits = schema->n_children > 0 && schema->children != NULL && schema->dictionary == NULL;
-    for (int64_t i = 0; fits && i < schema->n_children; i++) {
-        fits = is_plain(schema->children[i]);
+    bool is_table = strcmp(schema->format, "+s") == 0, has_text = false;
+    if (is_table && (schema->n_children < 1 || schema->children == NULL || schema->dictionary != NULL)) {
+        Py_RETURN_NONE;
     }
-    return PyLong_FromLong(fits ? 2 : 0);
+    for (int64_t i = 0; i < (is_table ? schema->n_children : 1); i++) {
+        const struct ArrowSchema *column = is_table ? schema->children[i] : schema;
+        if (!is_plain(column)) {
+            Py_RETURN_NONE;
+        }
+        has_text |= strchr("uU", column->format[0]) != NULL;
+    }
+    return Py_BuildValue("NN", PyBool_FromLong(is_table), PyBool_FromLong(has_text));
 }
 
 static PyMethodDef methods[] = {
     {"plain_schema", plain_schema, METH_O,
-     "plain_schema(capsule): 1 for a type of plain values, 2 for a struct of them, 0 for others."},
+     "plain_schema(capsule): None, or whether it is a struct of plain values, and whether text is among them."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -63,6 +63,7 @@ class DuckDB(Framework):
         "fill-nulls": Fix("coalesce({x}, 0)"),
     }
     mutable = False
+    keeps_metadata = False
     options = ("connection",)
 
     def owns(self, cls: type) -> bool:
@@ -127,7 +128,26 @@ class DuckDB(Framework):
             table = relation.to_arrow_table()
             return table if table.num_columns and table[0].num_chunks == 1 else table.combine_chunks()
 
-        return {"new_hub": result}
+        def arrays(relation: Any) -> dict[str, Array]:
+            # In a third of the time of reading an Arrow table into new arrays.
+            if any(kind.id not in NUMBERS for kind in relation.types):
+                raise ValueError("other types: the slow path decides")
+            names, arrays = relation.columns, relation.fetchnumpy()
+            if list(arrays) != names or any(type(array) is not np.ndarray for array in arrays.values()):
+                raise ValueError("nulls, or duplicate names: the slow path decides")
+            return dict(arrays)
+
+        def matrix(relation: Any) -> Array:
+            columns = list(arrays(relation).values())
+            if len({column.dtype for column in columns}) != 1:
+                raise ValueError("columns of several types: the slow path decides")
+            return np.column_stack(columns)
+
+        return {
+            "new_hub": result,
+            "columns": lambda relation: [*arrays(relation).items()],
+            "new_matrix": matrix,
+        }
 
     def parse_dtype(self, spec: Any) -> DType | None:
         name = NUMBERS.get(str(spec).lower())

@@ -21,6 +21,7 @@ from zerocopy._frameworks.pandas.columns import (
     versioned,
 )
 from zerocopy._frameworks.pandas.fast_path import (
+    array_exporter,
     frame_builder,
     frame_exporter,
     hub_aliases_ndarrays,
@@ -131,6 +132,7 @@ class Pandas(Framework):
         pd = self.module()
         if cls is pd.Series:
             forms: dict[str, Any] = {"versioned": versioned, "readonly": plain, "ndarray": plain}
+            forms["named"] = array_exporter(pd)
             return forms | ({"column": series_exporter(pd)} if hub_aliases_ndarrays() else {})
         if cls is pd.DataFrame:
             default = pd.RangeIndex
@@ -154,7 +156,9 @@ class Pandas(Framework):
                 "own_columns": own_columns,
                 "matrix": matrix,
             }
-            return forms | ({"hub": frame_exporter(pd)} if hub_aliases_ndarrays() else {})
+            if hub_aliases_ndarrays():
+                forms |= {"hub": frame_exporter(pd, True), "arrow": frame_exporter(pd, False)}
+            return forms
         return {}
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
@@ -186,7 +190,7 @@ class Pandas(Framework):
             columns = [array for _, array in pairs]
             if not all(map(plain_array, columns)) or len({len(array) for array in columns}) != 1:
                 raise ValueError("not plain numbers, or a copy is needed: use the slow path")
-            if len(columns) > 1 and may_be_one_matrix(*columns[:2]):
+            if may_be_one_matrix(columns):
                 raise ValueError("they may be columns of one matrix, which becomes one block")
             return frame_of(tuple([name for name, _ in pairs]), columns)
 

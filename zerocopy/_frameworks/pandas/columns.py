@@ -92,11 +92,14 @@ def matrix(frame: Any) -> Array:
     array: Array = frame.to_numpy(copy=False)
     if array.dtype.num not in _NUMBERS_OF_NUMPY or not array.dtype.isnative or array.base is None:
         raise ValueError("not plain numbers: use the slow path")
-    (length, step), (_, distance) = sorted(zip(array.shape, array.strides, strict=True), key=lambda x: x[1])
-    if step < array.itemsize or distance < step * (length - 1) + array.itemsize:
-        raise ValueError("reversed, or elements that share memory: use the slow path")
-    if step == array.strides[0] and not (step == array.itemsize and distance - step * length < MOST_GAP):
-        raise ValueError("some rows of a larger frame: the plan copies them")
+    if not array.flags.forc:
+        (length, step), (_, distance) = sorted(
+            zip(array.shape, array.strides, strict=True), key=lambda x: x[1]
+        )
+        if step < array.itemsize or distance < step * (length - 1) + array.itemsize:
+            raise ValueError("reversed, or elements that share memory: use the slow path")
+        if step == array.strides[0] and not (step == array.itemsize and distance - step * length < MOST_GAP):
+            raise ValueError("some rows of a larger frame: the plan copies them")
     array.flags.writeable = False  # a view of pandas' memory: see `plain`
     return array
 

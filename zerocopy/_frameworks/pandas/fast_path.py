@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,22 @@ def series_exporter(pd: Any) -> Callable[[Any], tuple[str, Any]]:
     return exported
 
 
-def frame_exporter(pd: Any) -> Callable[[Any], Any]:
+def array_exporter(pd: Any) -> Callable[[Any], tuple[str, Array]]:
+    """Return a function from a series in NumPy's memory to its name and array."""
+    wrapped = pd.arrays.NumpyExtensionArray
+
+    def exported(series: Any) -> tuple[str, Array]:
+        name = series.name
+        if type(series.array) is not wrapped or (
+            name is not None and (type(name) is not str or "\0" in name)
+        ):
+            raise ValueError("another array, or a name that needs a check: use the slow path")
+        return name or "", series.to_numpy(copy=False)
+
+    return exported
+
+
+def frame_exporter(pd: Any, with_metadata: bool) -> Callable[[Any], Any]:
     """Return a function from a frame of plain columns to a ``pyarrow.Table``; it raises for other frames."""
     pa, column = hub().module(), _column_exporter()
     check, make = hub().fast_exporters(pa.Table)["arrow"], pa.Table.from_arrays
@@ -128,6 +144,8 @@ def frame_exporter(pd: Any) -> Callable[[Any], Any]:
         if not all(type(label) is str for label in labels):
             raise ValueError("labels that are not text: use the slow path")
         table = check(make([column(values) for values in arrays], names=labels))
+        if not with_metadata:
+            return table
         metadata = metadata_of(pd, frame, [values.dtype for values in arrays], labels, [], None)
         return table.replace_schema_metadata(metadata)
 
@@ -142,23 +160,35 @@ def plain_array(array: Array) -> bool:
     )
 
 
-def may_be_one_matrix(first: Array, second: Array) -> bool:
-    """Whether two arrays may lie in one allocation, at the distance of columns."""
-    bases = first.base, second.base
-    if bases[0] is None or bases[1] is None or abs(address(first) - address(second)) > 2 * first.nbytes:
+def may_be_one_matrix(arrays: list[Array]) -> bool:
+    """Whether arrays of one length may lie in one allocation, at the distance of columns."""
+    if len(arrays) < 2:
         return False
-    return bases[0] is bases[1] or not all(type(x) is np.ndarray and x.flags.owndata for x in bases)
+    first, second = arrays[:2]
+    distance = address(second) - address(first)
+    if first.base is None or second.base is None or abs(distance) > 2 * first.nbytes:
+        return False
+    if first.base is not second.base and all(
+        type(x) is np.ndarray and x.flags.owndata for x in (first.base, second.base)
+    ):
+        return False
+    # Separate allocations can be neighbours, but hardly all of them.
+    return {address(b) - address(a) for a, b in pairwise(arrays)} == {distance}
 
 
 def labelled_columns(pd: Any, frame: Any) -> list[tuple[Hashable, Any]]:
     """Return labels and columns of a frame: numbers as ndarrays, others as series, which take 12 us each."""
-    numbers, columns = native_numbers(), list[tuple[Hashable, Any]]()
-    for place, (label, values) in enumerate(
-        zip(frame.columns.tolist(), column_arrays(pd, frame), strict=True)
-    ):
+    numbers, labels = native_numbers(), frame.columns.tolist()
+    if len(frame._mgr.blocks) == 1:
+        values = frame.to_numpy(copy=False)
+        if values.dtype.num in numbers and values.dtype.isnative and values.base is not None:
+            values.flags.writeable = False  # guards copy-on-write, as in `plain`
+            return list(zip(labels, values.T, strict=True))
+    columns = list[tuple[Hashable, Any]]()
+    for place, (label, values) in enumerate(zip(labels, column_arrays(pd, frame), strict=True)):
         if type(values) is np.ndarray and values.dtype.num in numbers and values.dtype.isnative:
             values = values.view()
-            values.flags.writeable = False  # guards copy-on-write, as in `plain`
+            values.flags.writeable = False
         else:
             values = frame.iloc[:, place]
         columns.append((label, values))

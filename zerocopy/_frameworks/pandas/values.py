@@ -157,10 +157,13 @@ def kind_of(column: Column) -> str:
 
 def usable(chunked: Any) -> Any:
     """Return a column of plain values as pandas can use it: a copy of views, and other columns unchanged."""
-    pa = hub().module()
     if chunked.type != "string_view":
         return chunked
-    return hub().copied(chunked.cast(pa.large_string()))
+    pa = hub().module()
+    text = chunked.cast(pa.large_string())
+    chunks = text.chunks if isinstance(text, pa.ChunkedArray) else [text]
+    # The cast aliases the bitmap of nulls: joining copies it.
+    return pa.concat_arrays([*chunks, pa.array([], text.type)])
 
 
 def _usable(pa: Any, kind: str, chunked: Any) -> Any:

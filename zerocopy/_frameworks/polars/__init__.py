@@ -15,6 +15,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.polars.series import (
+    ARROW_NUMBERS,
     OWN,
     Stream,
     aliases_ndarrays,
@@ -22,6 +23,8 @@ from zerocopy._frameworks.polars.series import (
     columns_of,
     direct,
     ndarray_reasons,
+    number_series,
+    number_table,
     plain_column,
     plain_table,
     series_of,
@@ -61,6 +64,7 @@ class Polars(Framework):
     root_modules = ("polars",)
     distribution = "polars"
     mutable = False  # polars copies before it writes
+    keeps_metadata = False
     forms = ("DataFrame", "Series")
     actions: Mapping[str, Fix] = {
         "column": Fix("{x}[{label}]"),
@@ -113,6 +117,7 @@ class Polars(Framework):
             forms: dict[str, Any] = {
                 "columns": lambda frame: [(series.name, series) for series in columns_of(frame)],
                 "arrow": plain_table(pl),
+                "stream": number_table(pl),
             }
             if core is not None:
                 forms["native_table"] = _frame_exporter()
@@ -131,6 +136,7 @@ class Polars(Framework):
             return plain(series).__dlpack__(max_version=(1, 0))  # NumPy's exporter, which marks it read-only
 
         forms = {"versioned": versioned, "readonly": plain, "ndarray": plain, "column": plain_column(pl)}
+        forms["stream"] = number_series(pl)
         if core is not None:
             export = pl.DataFrame.__arrow_c_stream__
             exporter = core.TableExporter(lambda series: export(series.to_frame()), check=_check_lists)
@@ -217,9 +223,9 @@ class Polars(Framework):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         if self.form == "DataFrame" or not aliases_ndarrays():
             return {}
-        series = self.module().Series
+        series, struct = self.module().Series, self.module().Struct
 
-        def flat(array: Any) -> Any:
+        def flat(array: Any, name: str = "") -> Any:
             if array.ndim != 1 or array.dtype.kind not in "iuf" or not array.dtype.isnative:
                 raise ValueError("not plain numbers: use the slow path")
             # Some types of ml_dtypes, such as float8_e5m2, have NumPy's kind "f": polars would
@@ -228,7 +234,7 @@ class Polars(Framework):
                 raise ValueError("not NumPy's own type: use the slow path")
             if array.itemsize > 8 or not (array.flags.c_contiguous and array.flags.aligned):
                 raise ValueError("needs a copy: use the slow path")
-            return series(array)
+            return series(name, array)
 
         if self.form == "Series":  # a whole table is not one series
             return {"ndarray": flat}
@@ -236,10 +242,22 @@ class Polars(Framework):
         # from_arrow() reads one batch in 2.5 times the time of its stream: 43 and 16 us for ten columns.
 
         def column(named: tuple[str, Any]) -> Any:
+            if type(named[1]).__name__ in ARROW_NUMBERS:
+                return series(*named)  # 3 us instead of 5
             made = series(Stream(hub().module().chunked_array([named[1]])))
             return made.alias(named[0]) if named[0] else made
 
-        return {"ndarray": flat, "arrow": lambda table: frame(Stream(table)), "column": column}
+        def from_stream(obj: Any) -> Any:
+            made = series(Stream(obj))
+            return made.struct.unnest() if made.dtype == struct else made
+
+        return {
+            "ndarray": flat,
+            "arrow": lambda table: frame(Stream(table)),
+            "column": column,
+            "named": lambda named: flat(named[1], named[0]),
+            "stream": from_stream,
+        }
 
 
 @cache

@@ -222,38 +222,68 @@ def _from_ndarray(pl: Any, name: str, source: Source, field: Field | None) -> An
 OWN = (SeriesColumn, Objects)
 
 
-def plain_table(pl: Any) -> Callable[[Any], Any]:
-    """Return a function from a frame of plain columns to a ``pyarrow.Table``; it raises for other frames."""
-    kinds = _plain_kinds(pl)
+def _checked_table(kinds: set[Any]) -> Callable[[Any], Any]:
+    """Return a function that returns a frame whose stream can be exported, and raises for other frames."""
 
-    def table(frame: Any) -> Any:
+    def checked(frame: Any) -> Any:
         names = frame.columns
         if not names or "" in names or "\0" in "".join(names):
             raise ValueError("a name that Arrow would change: use the slow path")
         if not kinds.issuperset(map(type, frame.dtypes)) or {*frame.n_chunks("all")} != {1}:
             raise ValueError("chunks, or other types: use the slow path")  # a stream would join chunks
-        return hub().module().table(frame)
+        return frame
 
-    return table
+    return checked
+
+
+def plain_table(pl: Any) -> Callable[[Any], Any]:
+    """Return a function from a frame of plain columns to a ``pyarrow.Table``; it raises for other frames."""
+    checked = _checked_table(_plain_kinds(pl))
+    return lambda frame: hub().module().table(checked(frame))
+
+
+def number_table(pl: Any) -> Callable[[Any], Any]:
+    """Return a function that returns a frame of numbers, and raises for other frames."""
+    return _checked_table(_plain_kinds(pl) - {pl.String})
 
 
 def plain_column(pl: Any) -> Callable[[Any], tuple[str, Any]]:
     """Return a function from a series of plain values in one chunk to its name and a ``pyarrow.Array``."""
-    kinds = _plain_kinds(pl)
+    checked = _checked_series(_plain_kinds(pl))
+    return lambda series: (checked(series).name, hub().module().chunked_array(series).chunk(0))
 
-    def column(series: Any) -> tuple[str, Any]:
-        name = series.name
-        if type(series.dtype) not in kinds or series.n_chunks() != 1 or not len(series) or "\0" in name:
+
+def number_series(pl: Any) -> Callable[[Any], Any]:
+    """Return a function that returns a series of numbers in one chunk, and raises for others."""
+    return _checked_series(_plain_kinds(pl) - {pl.String})
+
+
+def _checked_series(kinds: set[Any]) -> Callable[[Any], Any]:
+    """Return a function that returns a series in one chunk, and raises for others."""
+
+    def checked(series: Any) -> Any:
+        if (
+            type(series.dtype) not in kinds
+            or series.n_chunks() != 1
+            or not len(series)
+            or "\0" in series.name
+        ):
             raise ValueError("chunks, or other types: use the slow path")
-        return name, hub().module().chunked_array(series).chunk(0)
+        return series
 
-    return column
+    return checked
 
 
 def _plain_kinds(pl: Any) -> set[Any]:
     """Return the types of numbers and text."""
     kinds = {getattr(pl, f"{sign}Int{n}") for sign in ("", "U") for n in (8, 16, 32, 64)}
     return kinds | {pl.Float32, pl.Float64, pl.String}
+
+
+#: The classes of pyarrow's arrays that polars imports as it imports their streams.
+ARROW_NUMBERS = frozenset(
+    (*(f"{sign}Int{n}Array" for sign in ("", "U") for n in (8, 16, 32, 64)), "FloatArray", "DoubleArray")
+)
 
 
 class Stream:
