@@ -5,10 +5,12 @@ Three clusters run at the same time, and take turns: Dask alone, frames over TCP
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
-from time import perf_counter_ns
+from time import perf_counter_ns, process_time_ns
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,7 @@ def rows(settings: Settings) -> Iterator[Case]:
 
     # All objects of a round fit into memory.
     with dask.config.set({"distributed.worker.memory.terminate": False}), ExitStack() as stack:
-        sides = {name: stack.enter_context(_Cluster(options)) for name, options in SIDES.items()}
+        sides = {name: stack.enter_context(Cluster(options)) for name, options in SIDES.items()}
         for framework in available(settings):
             nbytes = nbytes_of(framework, settings, size(settings))
             roles = {TODAY: "idiom", TCP: "ours", HANDLES: "ours"}
@@ -46,43 +48,72 @@ def rows(settings: Settings) -> Iterator[Case]:
                 yield Case(f"{question}, {framework}", entries)
 
 
-class _Cluster:
-    """A cluster of two workers, with or without the serializers of zerocopy."""
+class Cluster:
+    """A cluster of two workers, with or without the serializers of zerocopy.
 
-    def __init__(self, options: dict[str, Any] | None) -> None:
-        self._options = options
+    Parameters
+    ----------
+    options : dict, optional
+        Those of `zerocopy.integrations.dask.install`; None without it.
+    address : str
+        Of this host.
+    other : sequence of str
+        The words before a command that run it on another host, which then has the receiver.
+    """
+
+    def __init__(
+        self, options: dict[str, Any] | None, address: str = "127.0.0.1", other: Sequence[str] = ()
+    ) -> None:
+        self._options, self._address, self._other = options, address, other
         self._stack = ExitStack()
 
-    def __enter__(self) -> _Cluster:
+    def __enter__(self) -> Cluster:
         from distributed import Client, LocalCluster
 
         import zerocopy.integrations.dask
 
         cluster = LocalCluster(
-            n_workers=2,
+            n_workers=1 if self._other else 2,
+            host=self._address,
             threads_per_worker=1,
             processes=True,
             dashboard_address=":0",  # with None, its HTTP server warns if port 8787 is in use
             memory_limit=0,
         )
         self._stack.enter_context(cluster)
-        self._client = self._stack.enter_context(Client(cluster, set_as_default=False))
+        self.client = self._stack.enter_context(Client(cluster, set_as_default=False))
+        if self._other:
+            options = ("--nthreads=1", "--memory-limit=0", "--no-dashboard", "--no-nanny")
+            worker = (sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address)
+            process = subprocess.Popen([*self._other, *worker, *options], stderr=subprocess.DEVNULL)
+            self._stack.callback(process.kill)
+            self.client.wait_for_workers(2, timeout=60)
         if self._options is not None:
-            zerocopy.integrations.dask.install(self._client, **self._options)
-        self._sender, self._receiver = sorted(self._client.nthreads())
+            zerocopy.integrations.dask.install(self.client, **self._options)
+        self.sender, self.receiver = sorted(self.client.nthreads())
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._stack.close()
 
-    def transfer(self, framework: str | None, nbytes: int) -> int:
-        """Return the nanoseconds of a task in the receiver, whose argument is in the sender."""
-        on_sender = {"workers": [self._sender], "pure": False}
-        argument = self._client.submit(_argument, framework, nbytes, **on_sender)
-        self._client.submit(_nothing, argument, **on_sender).result()
+    def transfer(self, framework: str | None, nbytes: int, processor: list[float] | None = None) -> int:
+        """Return the nanoseconds of a task in the receiver, whose argument is in the sender.
+
+        Append the CPU time of both workers to `processor`, also in nanoseconds.
+        """
+        on_sender = {"workers": [self.sender], "pure": False}
+        argument = self.client.submit(_argument, framework, nbytes, **on_sender)
+        self.client.submit(_nothing, argument, **on_sender).result()
+        before = self._processor_time() if processor is not None else 0
         start = perf_counter_ns()
-        self._client.submit(_read, argument, workers=[self._receiver], pure=False).result()
-        return perf_counter_ns() - start
+        self.client.submit(_read, argument, workers=[self.receiver], pure=False).result()
+        spent = perf_counter_ns() - start
+        if processor is not None:
+            processor.append(self._processor_time() - before)
+        return spent
+
+    def _processor_time(self) -> int:
+        return sum(self.client.run(process_time_ns).values())
 
 
 def _argument(framework: str | None, nbytes: int) -> Any:

@@ -17,6 +17,7 @@ ENGINES = {
     "ray": ("ray", "Ray: put and get"),
     "dask": ("distributed", "Dask: worker to worker, on one host and by tcp"),
     "flight": ("pyarrow", "Arrow Flight: a table on one host"),
+    "hosts": ("distributed", "Dask, Ray, Flight: between two hosts"),
 }
 
 
@@ -34,5 +35,7 @@ def _run(module: str, settings: Settings) -> Iterable[Case]:
 
 
 SECTIONS = tuple(
-    Section(name, about, partial(_tasks, name), "rivals", goals) for name, (_, about) in ENGINES.items()
+    # The clusters of two hosts take a minute to start.
+    Section(name, about, partial(_tasks, name), "rivals", goals, quick=name != "hosts")
+    for name, (_, about) in ENGINES.items()
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -32,42 +32,44 @@ def rows(settings: Settings) -> Iterator[Case]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         locations = {"grpc": TCP, "unix socket": f"grpc+unix://{folder / 's'}"}
-        clients = {name: stack.enter_context(_client(where, nbytes)) for name, where in locations.items()}
+        clients = {name: stack.enter_context(connect(where, nbytes)) for name, where in locations.items()}
         for question, ticket in ((NEW, b"new"), (KEPT, b"kept")):
             contenders = [memcpy(nbytes)]
             for name, client in clients.items():
                 contenders += [
-                    Contender(f"do_get, {name}", "idiom", partial(_discard, _do_get(client, ticket))),
-                    Contender(f"fetch, {name}", "ours", partial(_discard, _fetch(client, ticket))),
+                    Contender(f"do_get, {name}", "idiom", partial(discard, do_get(client, ticket))),
+                    Contender(f"fetch, {name}", "ours", partial(discard, fetch(client, ticket))),
                 ]
             yield row(f"{question}, pyarrow", contenders, settings)
 
 
-def _discard(call: Callable[[], Any]) -> None:
+def discard(call: Callable[[], Any]) -> None:
     """Call, and return None, so that all of the call counts."""
     call()
 
 
-def _do_get(client: Any, ticket: bytes) -> Callable[[], Any]:
+def do_get(client: Any, ticket: bytes) -> Callable[[], Any]:
+    """Return a call that gets a table without zerocopy."""
     from pyarrow import flight
 
     return lambda: client.do_get(flight.Ticket(ticket)).read_all()
 
 
-def _fetch(client: Any, ticket: bytes) -> Callable[[], Any]:
+def fetch(client: Any, ticket: bytes) -> Callable[[], Any]:
+    """Return a call that gets a table with zerocopy."""
     from pyarrow import flight
 
-    from zerocopy.integrations.flight import fetch
+    from zerocopy.integrations import flight as integration
 
-    return lambda: fetch(client, flight.FlightDescriptor.for_command(ticket))
+    return lambda: integration.fetch(client, flight.FlightDescriptor.for_command(ticket))
 
 
 @contextmanager
-def _client(location: str, nbytes: int) -> Iterator[Any]:
-    """Start a server in another process and connect to it."""
+def connect(location: str, nbytes: int, other: Sequence[str] = ()) -> Iterator[Any]:
+    """Start a server in another process and connect to it; `other` runs a command on another host."""
     from pyarrow import flight
 
-    command = [sys.executable, "-m", "benchmarks.processes.flight", location, str(nbytes)]
+    command = [*other, sys.executable, "-m", "benchmarks.processes.flight", location, str(nbytes)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
     try:
         assert process.stdout is not None

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from time import perf_counter_ns
 from typing import Any
 
 from benchmarks.processes.objects import available, make, nbytes_of
@@ -32,23 +33,24 @@ def rows(settings: Settings) -> Iterator[Case]:
 
 
 @contextmanager
-def cluster() -> Iterator[Any]:
-    """Start a local Ray with a reader in another process, and yield the reader."""
+def cluster(reader: dict[str, Any] | None = None, **options: Any) -> Iterator[Any]:
+    """Connect to a Ray, by default a new one here, and yield a reader in another process.
+
+    `reader` has options of the actor, and `options` those of ``ray.init``.
+    """
     import ray
 
     from zerocopy.integrations.ray import runtime_env
 
+    here = {"num_cpus": 2, "object_store_memory": _STORE_BYTES, "include_dashboard": False}
     ray.init(
-        address="local",
-        num_cpus=2,
-        object_store_memory=_STORE_BYTES,
-        include_dashboard=False,
+        **(options or {"address": "local", **here}),
         configure_logging=False,
         log_to_driver=False,
         runtime_env=runtime_env(),
     )
     try:
-        yield ray.remote(_Reader).remote()
+        yield ray.remote(_Reader).options(**(reader or {})).remote()
     finally:
         switch(TODAY)
         ray.shutdown()
@@ -60,16 +62,28 @@ class _Reader:
     def __init__(self) -> None:
         self._kept: Any = None
 
-    def growth(self, held: list[Any]) -> int:
-        """Return the growth; `held` has a reference, because Ray resolves plain arguments."""
+    def get(self, held: list[Any]) -> tuple[int, int]:
+        """Return the nanoseconds and the growth; `held` has a reference, as Ray resolves plain arguments."""
         import psutil
         import ray
 
         self._kept = None
         gc.collect()
         before = psutil.Process().memory_full_info().uss
+        start = perf_counter_ns()
         self._kept = ray.get(held[0])
-        return int(psutil.Process().memory_full_info().uss - before)
+        spent = perf_counter_ns() - start
+        return spent, int(psutil.Process().memory_full_info().uss - before)
+
+
+def fetch(reader: Any, obj: Any, side: str, grown: list[float]) -> int:
+    """Return the nanoseconds of ``ray.get`` of a new object in the reader; append its growth."""
+    import ray
+
+    switch(side)
+    spent, growth = ray.get(reader.get.remote([ray.put(obj)]))
+    grown.append(growth)
+    return int(spent)
 
 
 def _cases(framework: str, reader: Any, settings: Settings) -> Iterator[Case]:
@@ -98,14 +112,14 @@ def _cases(framework: str, reader: Any, settings: Settings) -> Iterator[Case]:
 
     # The least of three: other work of the process also grows its memory.
     grown = {
-        side: float(min(ray.get(reader.growth.remote([references[side]])) for _ in range(3)))
+        side: float(min(ray.get(reader.get.remote([references[side]]))[1] for _ in range(3)))
         for side in references
     }
-    figures = {PRIVATE: _mebibytes(grown[OURS]), PRIVATE_TODAY: _mebibytes(grown[TODAY])}
+    figures = {PRIVATE: mebibytes(grown[OURS]), PRIVATE_TODAY: mebibytes(grown[TODAY])}
     yield row(f"Ray get, {framework}", contenders(get), settings, figures)
 
 
-def _mebibytes(nbytes: float) -> float:
+def mebibytes(nbytes: float) -> float:
     """Return bytes rounded to whole MiB: reading an object also allocates some pages for Python."""
     return float(round(nbytes / 2**20) << 20)
 

@@ -73,18 +73,19 @@ def row(
     figures: dict[str, float] | None = None,
     remarks: Sequence[str] = (),
     rounds: int = _ROUNDS,
+    patience: int = _PATIENCE,
 ) -> Case:
-    """Time contenders in turns, in at most `rounds` rounds, and return the case."""
+    """Time contenders in turns, in at most `rounds` rounds and about `patience` ns each; return the case."""
     statements = {one.label: Timed("", {}, one.call) for one in contenders}
-    own = pace(settings)
+    own = pace(settings, patience)
     timings = measure(statements, replace(own, rounds=min(own.rounds, rounds)))
     entries = [Entry(one.label, one.role, timings[one.label]) for one in contenders]
     return Case(name, entries, figures or {}, list(remarks))
 
 
-def pace(settings: Settings) -> Pace:
+def pace(settings: Settings, patience: int = _PATIENCE) -> Pace:
     """Return the duration of a row: at most 1.5 s per contender, so that the suite takes 8 minutes."""
-    rounds, patience = (_QUICK_ROUNDS, _QUICK_PATIENCE) if settings.quick else (_ROUNDS, _PATIENCE)
+    rounds, patience = (_QUICK_ROUNDS, _QUICK_PATIENCE) if settings.quick else (_ROUNDS, patience)
     own = settings.pace
     return replace(own, rounds=min(own.rounds, rounds), patience=min(own.patience, patience))
 

@@ -1,0 +1,180 @@
+"""Dask, Ray and Arrow Flight from one host to another: `network` makes both on this machine.
+
+The contenders of an engine run in a process on the first host, which starts those on the second.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from statistics import median
+from typing import Any
+
+import psutil
+
+from benchmarks.children import environment
+from benchmarks.processes import dask, flight, ray
+from benchmarks.processes.network import ADDRESSES, missing, two_hosts
+from benchmarks.processes.objects import available, make
+from benchmarks.processes.row import Contender, memcpy, row
+from benchmarks.suite import Case, Entry, Settings
+
+SIZES = (16 << 20, 256 << 20)
+#: Those that Dask and Ray alone send as zerocopy does are measured too: they must not become slower.
+FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow", "pyarrow", "pandas")
+#: Figures: CPU time of both workers.
+PROCESSOR, PROCESSOR_TODAY = "CPU ms of both workers", "CPU ms without zerocopy"
+_REMARK = "Hosts are network namespaces of one machine, joined by a link (veth)."
+_DASK = "Dask and zerocopy"
+_ROUNDS, _PATIENCE = 15, 10_000_000_000
+#: The resource of the second node of Ray.
+SECOND = "second"
+_PORT = 6379
+_STORE_BYTES = 2 << 30
+#: Variables of Ray's processes; those of a cluster also share `RAY_TMPDIR`.
+VARIABLES = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def rows(settings: Settings) -> Iterator[Case]:
+    """Yield the cases of each engine; or one that says what this process lacks to make hosts."""
+    if why := missing():
+        yield Case("two hosts", [Entry("all", "reference", left_out=why)])
+        return
+    with two_hosts() as (here, there), tempfile.TemporaryDirectory() as folder:
+        variables = environment() | VARIABLES | {"RAY_TMPDIR": folder}
+        for engine, (module, _) in _ENGINES.items():
+            if importlib.util.find_spec(module) is None:
+                continue
+            command = [*here, sys.executable, "-m", "benchmarks.processes.hosts"]
+            work = pickle.dumps((engine, there, settings))
+            child = subprocess.run(command, input=work, stdout=subprocess.PIPE, check=True, env=variables)
+            yield from pickle.loads(child.stdout)
+
+
+def _cases(settings: Settings) -> Iterator[tuple[str, str, int]]:
+    """Yield the end of each case's name, its framework and its bytes."""
+    for nbytes in settings.sizes or SIZES:
+        for framework in available(settings):
+            if framework in FRAMEWORKS:
+                yield f"two hosts, {nbytes >> 20} MiB, {framework}", framework, nbytes
+
+
+def _dask(there: Sequence[str], settings: Settings) -> Iterator[Case]:
+    with ExitStack() as stack:
+        sides = {
+            name: stack.enter_context(dask.Cluster(options, ADDRESSES[0], there))
+            for name, options in ((dask.TODAY, None), (_DASK, {}))
+        }
+        for name, framework, nbytes in _cases(settings):
+            spent: dict[str, list[float]] = {label: [] for label in sides}
+            contenders = [
+                Contender(label, role, partial(sides[label].transfer, framework, nbytes, spent[label]))
+                for label, role in ((dask.TODAY, "idiom"), (_DASK, "ours"))
+            ]
+            empty = partial(sides[dask.TODAY].transfer, None, 0)
+            case = _row(f"Dask, {name}", [*contenders, Contender(dask.EMPTY, "reference", empty)], settings)
+            # Other work on the machine disturbs it less than the time.
+            processor = {label: median(several) / 1e6 for label, several in spent.items()}
+            case.figures |= {PROCESSOR: processor[_DASK], PROCESSOR_TODAY: processor[dask.TODAY]}
+            yield case
+
+
+def _ray(there: Sequence[str], settings: Settings) -> Iterator[Case]:
+    with two_nodes(there) as reader:
+        for name, framework, nbytes in _cases(settings):
+            if framework not in ray.FRAMEWORKS:
+                continue
+            obj = make(framework, nbytes)
+            grown: dict[str, list[float]] = {ray.TODAY: [], ray.OURS: []}
+            contenders = [
+                Contender(side, role, partial(ray.fetch, reader, obj, side, grown[side]))
+                for side, role in ((ray.TODAY, "idiom"), (ray.OURS, "ours"))
+            ]
+            case = _row(f"Ray get, {name}", [*contenders, memcpy(nbytes)], settings)
+            case.figures |= _private(grown[ray.OURS], grown[ray.TODAY])
+            yield case
+
+
+@contextmanager
+def two_nodes(there: Sequence[str]) -> Iterator[Any]:
+    """Start Ray with a node on each host, and yield a reader on the second."""
+    here, second = ADDRESSES
+    start = (sys.executable, "-m", "ray.scripts.scripts", "start", f"--object-store-memory={_STORE_BYTES}")
+    head = (
+        "--head",
+        f"--port={_PORT}",
+        f"--node-ip-address={here}",
+        "--include-dashboard=false",
+        "--num-cpus=1",
+    )
+    node = (
+        f"--address={here}:{_PORT}",
+        f"--node-ip-address={second}",
+        f'--resources={{"{SECOND}": 1}}',
+        "--block",
+    )
+    subprocess.run([*start, *head], stdout=subprocess.DEVNULL, check=True)
+    process = subprocess.Popen([*there, *start, *node], stdout=subprocess.DEVNULL)
+    try:
+        with ray.cluster(address=f"{here}:{_PORT}", reader={"resources": {SECOND: 0.1}}) as reader:
+            yield reader
+    finally:
+        process.kill()
+
+
+def _flight(there: Sequence[str], settings: Settings) -> Iterator[Case]:
+    for name, framework, nbytes in _cases(settings):
+        if framework != "pyarrow":
+            continue
+        with flight.connect(f"grpc://{ADDRESSES[1]}:0", nbytes, there) as client:
+            calls = {"do_get": flight.do_get(client, b"kept"), "fetch": flight.fetch(client, b"kept")}
+            grown = {label: [_growth(call) for _ in range(5)] for label, call in calls.items()}
+            contenders = [
+                Contender(label, "ours" if label == "fetch" else "idiom", partial(flight.discard, call))
+                for label, call in calls.items()
+            ]
+            case = _row(f"Flight, {name}", [*contenders, memcpy(nbytes)], settings)
+            case.figures |= _private(grown["fetch"], grown["do_get"])
+            yield case
+
+
+def _growth(call: Callable[[], Any]) -> float:
+    """Return the private memory of a call's result."""
+    process = psutil.Process()
+    before = process.memory_full_info().uss
+    result = call()
+    grown = process.memory_full_info().uss - before
+    del result
+    return float(grown)
+
+
+def _private(ours: Sequence[float], today: Sequence[float]) -> dict[str, float]:
+    return {ray.PRIVATE: ray.mebibytes(median(ours)), ray.PRIVATE_TODAY: ray.mebibytes(median(today))}
+
+
+def _row(name: str, contenders: Sequence[Contender], settings: Settings) -> Case:
+    for one in contenders:
+        one.call()  # imports the framework in other processes
+    return row(name, contenders, settings, remarks=[_REMARK], rounds=_ROUNDS, patience=_PATIENCE)
+
+
+#: The module that an engine needs, and its cases.
+_ENGINES: dict[str, tuple[str, Callable[[Sequence[str], Settings], Iterable[Case]]]] = {
+    "dask": ("distributed", _dask),
+    "ray": ("ray", _ray),
+    "flight": ("pyarrow", _flight),
+}
+
+
+if __name__ == "__main__":
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # libraries print
+    engine, there, settings = pickle.load(sys.stdin.buffer)
+    output.write(pickle.dumps(list(_ENGINES[engine][1](there, settings))))
