@@ -52,7 +52,7 @@ def test_native_0_loads_nothing(run_python: RunPython) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "why"), [(ABSENT, "zerocopy was built without it"), (BROKEN, "undefined symbol: PyArray_New")]
+    ("body", "why"), [(ABSENT, _native._why_absent()), (BROKEN, "undefined symbol: PyArray_New")]
 )
 def test_a_library_that_is_absent_or_broken_is_not_used(run_python: RunPython, body: str, why: str) -> None:
     completed = run_python(script(body), ZEROCOPY_NATIVE="")
@@ -68,7 +68,7 @@ def test_a_library_that_is_absent_or_broken_is_not_used(run_python: RunPython, b
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (ABSENT, "built without it"),
+        (ABSENT, _native._why_absent()),
         (BROKEN, "symbol"),
         pytest.param(OLD, "other C sources", marks=needs_sources),
     ],
@@ -104,6 +104,13 @@ def test_without_c_sources_any_library_fits(monkeypatch: pytest.MonkeyPatch, tmp
     """An installation from a wheel has no C sources, and its Python files come from the same build."""
     monkeypatch.setattr(_native, "__file__", str(tmp_path / "__init__.py"))
     assert _native._why_stale(SimpleNamespace(__sources__="00000000")) == ""
+    assert _native._why_absent() == "zerocopy was built without it"
+
+
+@needs_sources
+def test_a_source_tree_names_another_folder() -> None:
+    """Python started in a clone imports the clone, also after `pip install .`."""
+    assert "start Python in another folder" in _native._why_absent()
 
 
 def test_the_digest_changes_with_each_name_and_byte(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def _load() -> Any:
         module = importlib.import_module(_MODULE)
     except ImportError as error:
         is_absent = isinstance(error, ModuleNotFoundError) and error.name == _MODULE
-        cause, why_not = error, "zerocopy was built without it" if is_absent else str(error)
+        cause, why_not = error, _why_absent() if is_absent else str(error)
     else:
         why_not = _why_stale(module)
     if why_not and setting == "1":
@@ -44,14 +44,26 @@ def _load() -> Any:
     return None if why_not else module
 
 
+def _has_sources() -> bool:
+    """Whether this is a source tree; a wheel has no C sources."""
+    return os.path.exists(os.path.join(os.path.dirname(__file__), "core.h"))
+
+
+def _why_absent() -> str:
+    """Return why there is no extension; a source tree hides an installation from a Python started in it."""
+    if _has_sources():
+        why = "it is not compiled in this source tree"
+        return f"{why}; run `python hatch_build.py`, or start Python in another folder"
+    return "zerocopy was built without it"
+
+
 def _why_stale(module: Any) -> str:
     """Return why the extension does not match the C sources next to it, or an empty string."""
-    folder = os.path.dirname(__file__)
-    if not os.path.exists(os.path.join(folder, "core.h")):  # installed from a wheel, which has no C sources
+    if not _has_sources():
         return ""
     from zerocopy._native.sources import digest
 
-    if getattr(module, "__sources__", "") == digest(folder):
+    if getattr(module, "__sources__", "") == digest(os.path.dirname(__file__)):
         return ""
     return "it was compiled from other C sources; run `python hatch_build.py` in the source tree"
 
