@@ -1,4 +1,4 @@
-"""Hugging Face datasets: ``Dataset``, whose Arrow table is aliased both ways.
+"""Hugging Face datasets: ``Dataset``, whose Arrow table is aliased in both directions.
 
 Rows that ``select()``, ``shuffle()`` or ``sort()`` put in another order are gathered when they are converted.
 """

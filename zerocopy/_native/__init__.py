@@ -50,7 +50,7 @@ def _has_sources() -> bool:
 
 
 def _why_absent() -> str:
-    """Return why there is no extension; a source tree hides an installation from a Python started in it."""
+    """Return why there is no extension. A Python that starts in a source tree imports that tree."""
     if _has_sources():
         why = "it is not compiled in this source tree"
         return f"{why}; run `python hatch_build.py`, or start Python in another folder"
