@@ -25,7 +25,7 @@ ALL, SUMS, FIRST = "all tensors", "all tensors and their sums", "first tensor"
 LIMIT = 0.8
 COPIED, PEAK = "bytes copied", "peak memory"
 COUNT, COLUMNS = 300, 1024
-NBYTES, QUICK_NBYTES = 512 << 20, 16 << 20
+NBYTES, QUICK_NBYTES = 2 << 30, 16 << 20
 
 
 class Files(NamedTuple):

@@ -84,10 +84,15 @@ def plain(series: Any) -> Array:
     return array
 
 
+def is_one_block(frame: Any) -> bool:
+    """Whether a frame has one block of NumPy's memory: to_numpy() makes the nulls of other blocks NaN."""
+    blocks: Any = getattr(getattr(frame, "_mgr", None), "blocks", ())  # no public attribute tells
+    return len(blocks) == 1 and type(blocks[0].values) is np.ndarray
+
+
 def matrix(frame: Any) -> Array:
     """Return the one block of a frame of plain numbers as a read-only matrix; raise for any other frame."""
-    # to_numpy() copies several blocks: the private attribute alone tells how many there are.
-    if len(getattr(getattr(frame, "_mgr", None), "blocks", ())) != 1:
+    if not is_one_block(frame):
         raise ValueError("not one block: use the slow path")
     array: Array = frame.to_numpy(copy=False)
     if array.dtype.num not in _NUMBERS_OF_NUMPY or not array.dtype.isnative or array.base is None:

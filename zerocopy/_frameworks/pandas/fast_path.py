@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
+from zerocopy._frameworks.pandas.columns import is_one_block
 from zerocopy._frameworks.pandas.tables import column_arrays, is_default, metadata_of
 from zerocopy.dtype import native_numbers
 from zerocopy.protocols.array_interface import address
@@ -179,7 +180,7 @@ def may_be_one_matrix(arrays: list[Array]) -> bool:
 def labelled_columns(pd: Any, frame: Any) -> list[tuple[Hashable, Any]]:
     """Return labels and columns of a frame: numbers as ndarrays, others as series, which take 12 us each."""
     numbers, labels = native_numbers(), frame.columns.tolist()
-    if len(frame._mgr.blocks) == 1:
+    if is_one_block(frame):
         values = frame.to_numpy(copy=False)
         if values.dtype.num in numbers and values.dtype.isnative and values.base is not None:
             values.flags.writeable = False  # guards copy-on-write, as in `plain`
