@@ -117,7 +117,7 @@ def test_partly_aliased_table_says_so_for_each_leaf() -> None:
     leaves = {path: (leaf.zero_copy, leaf.shares_memory) for path, leaf in plan.leaves.items()}
     assert leaves["['numbers']"] == (True, True)
     assert leaves["['text']"] == (False, True)
-    assert plan.leaves["['text']"].aliased_bytes == len("a text longer than a view holds") + 1
+    assert plan.leaves["['text']"].aliased_bytes == len("a text longer than a view holds") + len("b")
     assert plan.leaves["['text']"].copied_bytes == 2 * 16
     assert zc.explain(table, "polars", copy=True).shares_memory is False
     assert zc.shares_memory(table, zc.convert(table, "polars"))
@@ -196,6 +196,22 @@ def test_memory_in_another_form_is_shared(form: str) -> None:
     a, b = _other_forms()[form]
     for x, y in ((a, b), (b, a), (a, a), (b, b)):
         assert zc.shares_memory(x, y)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.large_list(pa.int64()), pa.list_(pa.int64(), 2)])
+def test_lists_of_other_rows_share_nothing(kind: Any) -> None:
+    lists = pa.array([[1, 2], [3, 4], [5, 6], [7, 8]], kind)
+    for first, last in ((lists[:1], lists[2:]), (pa.table({"x": lists[:1]}), pa.table({"x": lists[2:]}))):
+        assert not zc.shares_memory(first, last)
+        assert zc.shares_memory(first, lists)
+
+
+def test_a_column_of_none_is_returned_with_its_objects() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": np.array([None, None], object), "y": [1, 2]})
+    plan = zc.explain(frame, "pandas", writable=True)
+    assert plan.leaves["['x']"].zero_copy
+    assert zc.shares_memory(frame["x"], zc.convert(frame, "pandas", writable=True)["x"])
 
 
 @pytest.mark.filterwarnings("ignore")

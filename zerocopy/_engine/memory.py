@@ -152,7 +152,9 @@ def _items(obj: Any) -> list[Any] | None:
         return [value for _, value in items_of(obj)]
     framework = registry.by_type(type(obj))
     if framework is not None:
-        return _parts(obj) if framework.has_hook("compound") else None
+        # A column of lists is described with the elements that its own rows have, and its parts have all.
+        is_compound = framework.has_hook("compound") and not (framework.tables and framework.table(obj))
+        return _parts(obj) if is_compound else None
     from zerocopy.tables.result import Encoded, result_leaves
 
     return [leaf for _, leaf in result_leaves(obj)] if isinstance(obj, Encoded) else None

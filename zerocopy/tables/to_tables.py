@@ -117,7 +117,8 @@ def sizes(column: Column, target: Framework, copied: bool) -> tuple[int, int, bo
     if not column.length:  # without rows there may still be an offset, and categories
         return 0, 0, may_alias and field is not None and any(part.dictionary for part in field.walk())
     if not copied:
-        return column.nbytes, 0, False
+        held = column.held  # pandas' objects, whose type in Arrow can have no bytes
+        return column.nbytes or (0 if held is None else held.nbytes), 0, False
     if not may_alias or field is None or field.kind in ("number", "bool"):
         return 0, column.nbytes, False
     known = target.partial_bytes(column)

@@ -15,6 +15,7 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Array
 from zerocopy.tables import memory
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column
@@ -167,21 +168,33 @@ def _alignment(field: Field) -> int:
 
 #: The longest text that a view holds itself ("Variable-size Binary View Layout"), and the size of a view.
 _INLINE, _VIEW = 12, 16
+#: Rows that are searched for long text at once: most columns have one among their first rows.
+_BLOCK = 1 << 12
 
 
 def text_bytes(chunks: Sequence[arrow_c.Memory]) -> tuple[int, int]:
-    """Return the bytes of text with offsets that polars' views refer to, and those of the new views."""
+    """Return the bytes of text with offsets that polars aliases, and those of its new views.
+
+    It keeps the text from the first value on that is longer than a view holds.
+    """
     aliased = copied = 0
     for chunk in chunks:
         offsets = memory.offsets(chunk)
-        first, last = int(offsets[0]), int(offsets[-1])
-        # Rows longer than the views on average include a long one: then the others are not read.
-        is_long = last - first > _INLINE * chunk.length or bool((offsets[1:] - offsets[:-1] > _INLINE).any())
-        aliased += last - first if is_long else 0
-        if chunk.nulls and chunk.buffers[0]:
-            aliased += (chunk.offset + chunk.length + 7) // 8 - chunk.offset // 8
+        aliased += int(offsets[-1]) - _first_long(offsets)
+        if chunk.nulls and chunk.buffers[0] and not chunk.offset % 8:  # others are shifted for each export
+            aliased += (chunk.length + 7) // 8
         copied += _VIEW * chunk.length
     return aliased, copied
+
+
+def _first_long(offsets: Array) -> int:
+    """Return the offset of the first long value; the last offset without one."""
+    for row in range(0, len(offsets) - 1, _BLOCK):
+        block = offsets[row : row + _BLOCK + 1]
+        is_long = block[1:] - block[:-1] > _INLINE
+        if is_long.any():
+            return int(block[is_long.argmax()])
+    return int(offsets[-1])
 
 
 def hollow(array: arrow_c.Memory) -> bool:
