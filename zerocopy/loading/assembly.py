@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from zerocopy.layout.rows import read_rows, write_rows
+from zerocopy.layout.rows import read_rows
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.dataset import concatenate, count_rows, slice_rows, table_bytes, take_rows
@@ -40,7 +42,7 @@ class Chunk:
     @property
     def row_bytes(self) -> float:
         """Bytes of a row; the mean if rows differ in size."""
-        return 0.0 if self.plan.template is None else self.plan.template.pitch
+        return self.plan.pitch
 
     def rows_of(self, cut: Cut) -> int:
         """Return the number of rows of a batch, without those that were skipped."""
@@ -63,7 +65,7 @@ class SliceChunk(Chunk):
     def row_bytes(self) -> float:
         """Mean bytes of a row, without the words of dictionaries."""
         if self.plan.template is not None:
-            return self.plan.template.pitch
+            return self.plan.pitch
         return table_bytes(self._content) / max(1, count_rows(self._content))
 
     def batch(self, cut: Cut) -> Any:
@@ -103,7 +105,7 @@ class RowChunk(Chunk):
         if self.plan.is_matrix:
             return self.plan.from_matrix(rows)
         columns = self.plan.empty_columns(len(rows))
-        read_rows(rows, columns, [field.offset for field in self.plan.fields])
+        read_rows(rows, columns, self.plan.offsets)
         return self.plan.from_arrays(columns)
 
 
@@ -144,12 +146,14 @@ class Grid:
         return self.cuts(start, max(start, self.run.first), high)
 
 
-def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
+def in_order(plan: BatchPlan, read: Reader, grid: Grid, buffers: BufferCache | None) -> Iterator[Chunk]:
     """Return chunks in the order of the source: slices of the groups, without a copy.
 
-    Only the rows of a batch that several groups hold are copied together.
+    Only the rows of a batch that several groups hold are copied together. With `buffers`, each of which has
+    rows of whole batches, the rows are written to them as a matrix.
     """
     run, batch = grid.run, grid.batch
+    step = sys.maxsize if buffers is None else buffers.nbytes // plan.pitch
     pending: list[Any] = []  # the rows of a batch whose other rows are in the next parts
     end = run.first
     stop = -1 if run.end < 0 else run.start + run.end
@@ -161,16 +165,17 @@ def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
         if content is not None and begin < head:
             pending.append(slice_rows(content, 0, head - begin))
         if begin < head and head % batch == 0:
-            yield from _joined(plan, pending, grid, head)
+            yield from _joined(plan, pending, grid, head, buffers)
             pending = []
-        if content is not None and head < tail:
-            whole = slice_rows(content, head - begin, tail - begin)
-            yield SliceChunk(plan, grid.cuts(head, head, tail), whole)
-            del whole
+        for low in range(head, tail if content is not None else head, step):
+            high = min(low + step, tail)
+            some = [slice_rows(content, low - begin, high - begin)]
+            yield _chunk(plan, grid.cuts(low, low, high), some, grid, buffers)
+            del some
         if content is not None and tail < end:
             pending.append(slice_rows(content, tail - begin, end - begin))
         del part, content
-    yield from _joined(plan, pending, grid, end)
+    yield from _joined(plan, pending, grid, end, buffers)
 
 
 def _prepared(plan: BatchPlan, content: Any) -> Any:
@@ -181,31 +186,43 @@ def _prepared(plan: BatchPlan, content: Any) -> Any:
     return dict(zip(paths, plan.to_arrays(content), strict=True))
 
 
-def _joined(plan: BatchPlan, pending: list[Any], grid: Grid, end: int) -> Iterator[Chunk]:
+def _joined(
+    plan: BatchPlan, pending: list[Any], grid: Grid, end: int, buffers: BufferCache | None
+) -> Iterator[Chunk]:
     """Return the batch of rows from several groups that ends at row `end` of the run, if it has rows."""
     rows = sum(map(count_rows, pending))
     if rows >= grid.least:
-        yield SliceChunk(plan, [Cut(0, rows, grid.done(end))], concatenate(pending))
+        yield _chunk(plan, [Cut(0, rows, grid.done(end))], pending, grid, buffers)
+
+
+def _chunk(
+    plan: BatchPlan, cuts: Sequence[Cut], contents: list[Any], grid: Grid, buffers: BufferCache | None
+) -> Chunk:
+    """Return the rows of several contents as a chunk; they are copied to a buffer, if there are buffers."""
+    if buffers is None:
+        return SliceChunk(plan, cuts, concatenate(contents))
+    ends = list(accumulate(map(count_rows, contents), initial=0))
+    rows = plan.rows_of(buffers.take(), ends[-1])
+    for content, low, high in zip(contents, ends, ends[1:], strict=False):
+        plan.write_rows(rows[low:high], list(content.values()))
+    return RowChunk(plan, cuts, rows, None, grid.least)
 
 
 class Windows:
-    """Assembles windows of `rows` rows, a multiple of the batch.
+    """Assembles permuted windows of `rows` rows, a multiple of the batch.
 
-    `key` is the seed and the epoch; None keeps the order of the source. The rows of arrays are written to
-    `buffers`; those of tables are taken.
+    `key` is the seed and the epoch. The rows of arrays are written to `buffers`; those of tables are taken.
     """
 
-    def __init__(self, plan: BatchPlan, rows: int, key: tuple[int, int] | None, buffers: BufferCache) -> None:
+    def __init__(self, plan: BatchPlan, rows: int, key: tuple[int, int], buffers: BufferCache) -> None:
         self._plan, self._rows, self._key, self._buffers = plan, rows, key, buffers
-        self._offsets = [field.offset for field in plan.fields]
 
     def __call__(self, read: Reader, grid: Grid) -> Iterator[Chunk]:
         """Return the windows of a run."""
-        run, is_permuted = grid.run, self._key is not None
+        run = grid.run
         assemble = self._taken if self._plan.template is None else self._written
-        # The permutation depends on a window's first row, so permuted windows start at multiples of its rows.
-        start = run.first - run.first % self._rows if is_permuted else run.first
-        stop = run.stop - run.start if is_permuted else run.end
+        # The permutation depends on a window's first row, so windows start at multiples of its rows.
+        start, stop = run.first - run.first % self._rows, run.stop - run.start
         while run.stop < 0 or start < run.end:
             count = self._rows if run.stop < 0 else min(self._rows, stop - start)
             position = run.start + start
@@ -218,27 +235,21 @@ class Windows:
                 return  # the end of a stream
             start += self._rows
 
-    def _places(self, position: int, count: int) -> Array | None:
-        return None if self._key is None else window_positions(*self._key, position, count)
-
     def _written(self, parts: Iterator[Part], grid: Grid, start: int, count: int) -> tuple[int, Chunk | None]:
         """Write the rows of a window to a buffer; return their number, and the chunk of its batches."""
-        pitch = self._plan.template.pitch if self._plan.template is not None else 0
         position = grid.run.start + start
-        places = self._places(position, count)
-        rows = self._buffers.take()[: count * pitch].reshape(count, pitch)
+        places = window_positions(*self._key, position, count)
+        rows = self._plan.rows_of(self._buffers.take(), count)
         present, filled = None, 0
         for part in parts:
             first, filled = part.position - position, part.position - position + part.rows
-            chosen = None if places is None else places[first:filled]
             if part.content is None:
                 present = np.ones(count, bool) if present is None else present
-                present[slice(first, filled) if chosen is None else chosen] = False
+                present[places[first:filled]] = False
             else:
-                target = rows[first:filled] if chosen is None else rows
-                # One thread, because Arrow decodes the next group in the others.
-                write_rows(target, self._plan.to_arrays(part.content), self._offsets, chosen, threads=1)
-        if filled < count and places is not None:
+                arrays, threads = self._plan.to_arrays(part.content), None if part.is_alone else 1
+                self._plan.write_rows(rows, arrays, places[first:filled], threads)
+        if filled < count:
             # The stream has ended before the window is full: close the gaps, and keep the order of the rows.
             kept = np.sort(places[:filled])
             rows, present = rows[kept], None if present is None else present[kept]
@@ -250,8 +261,7 @@ class Windows:
 
         Arrow takes the rows of a whole window at once, because it took four times as long batch by batch.
         """
-        places = self._places(grid.run.start + start, count)
-        assert places is not None  # windows of tables are permuted
+        places = window_positions(*self._key, grid.run.start + start, count)
         contents: list[Any] = []
         source, row, filled = np.full(count, -1), 0, 0  # the row that each place delivers; -1: it is skipped
         for part in parts:

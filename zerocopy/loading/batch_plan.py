@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from zerocopy._engine.plan_for import plan_for
 from zerocopy._engine.target import resolve
 from zerocopy.errors import ZeroCopyError
+from zerocopy.layout.rows import write_rows
 from zerocopy.loading.buffers import empty_columns
 from zerocopy.loading.dataset import DecodedRows
 from zerocopy.loading.device import DeviceCopies, device_copies
@@ -76,6 +78,7 @@ class Template:
         # Nested results take 2 us for each column, so dicts of arrays, the most common batches, skip them.
         flat = type(tree) is dict and all(isinstance(leaf, np.ndarray) for leaf in tree.values())
         self._names = list(tree) if flat else None
+        self.is_flat: bool = flat
         places = {field.path: place for place, field in enumerate(fields)}
         self._places = [places[f"[{name!r}]"] for name in self._names or ()]
 
@@ -214,6 +217,16 @@ class BatchPlan:
         """The arrays of a batch, if it has a template."""
         return self.template.fields if self.template is not None else ()
 
+    @cached_property
+    def offsets(self) -> list[int]:
+        """The first byte of each field in a row of a buffer."""
+        return [field.offset for field in self.fields]
+
+    @property
+    def pitch(self) -> int:
+        """Bytes of a row of a buffer; 0 without a template."""
+        return self.template.pitch if self.template is not None else 0
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """Notes of ``explain``: why host memory is not page-locked."""
@@ -229,8 +242,23 @@ class BatchPlan:
                 self.to_target(content)  # raises the error of the target, with its fixes
             raise
 
+    def rows_of(self, buffer: Array, count: int) -> Array:
+        """Return the first rows of a buffer: uint8 of shape (count, pitch)."""
+        return buffer[: count * self.pitch].reshape(count, self.pitch)
+
+    def write_rows(
+        self, rows: Array, arrays: Sequence[Array], places: Array | None = None, threads: int | None = 1
+    ) -> None:
+        """Write arrays in the order of the fields to rows of a buffer: to the first ones, or to `places`.
+
+        In one thread by default, because Arrow decodes the next group in the others.
+        """
+        write_rows(rows, arrays, self.offsets, places, threads)
+
     def from_arrays(self, arrays: Sequence[Array]) -> Any:
         """Return a batch of columns from its arrays on the host."""
+        if self._result.is_flat and self.copies is None:
+            return self._to_leaf(self._result.build(arrays))  # one call instead of one for each column
         return self._result.build(self._place(arrays))
 
     def from_matrix(self, rows: Array) -> Any:

@@ -16,6 +16,7 @@ from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.dataset import Dataset, Stream, concatenate, slice_rows, table_bytes
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Order, Piece, Portion, Run
+from zerocopy.loading.reading import groups_ahead
 from zerocopy.protocols.array_interface import aligned_empty
 
 #: The most groups of columns with equal plans that the text lists.
@@ -216,10 +217,10 @@ def explain(
             columns = {name: replace(column, aliased=False) for name, column in columns.items()}
     group_bytes = max((group.rows for group in groups), default=0) * row_bytes
     if uses_windows:
-        # The consumer holds one, one is ready, and the thread fills a third while the next group is read.
-        memory_bytes = 3 * window_rows * row_bytes + 2 * group_bytes
+        # The consumer holds one, one is ready, and the thread fills a third from a group; others are read.
+        memory_bytes = 3 * window_rows * row_bytes + (1 + groups_ahead(group_bytes)) * group_bytes
     else:
-        memory_bytes = -1 if is_stream or not row_bytes else 3 * group_bytes
+        memory_bytes = -1 if is_stream or not row_bytes else (2 + groups_ahead(group_bytes)) * group_bytes
     batch_bytes = count * row_bytes or sum(column.nbytes for column in columns.values())
     order = f"groups permuted, rows shuffled in windows of {portion.window:,}; seed {options.seed}"
     return LoaderPlan(

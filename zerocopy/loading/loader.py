@@ -31,8 +31,8 @@ from zerocopy.loading.reading import GroupReader, StreamReader
 from zerocopy.loading.state import WorkerUse, is_starting_process, part_of_worker
 from zerocopy.loading.stats import Counters, LoaderStats, add_loader
 
-#: Bytes of a window of a matrix in the order of the source, chosen to stay in the last-level cache.
-_IN_ORDER_BYTES = 16 << 20
+#: Bytes of a buffer of a matrix in the order of the source, so that it stays in a cache.
+_IN_ORDER_BYTES = 2 << 20
 
 
 class Loader:
@@ -68,9 +68,7 @@ class Loader:
         self._lock, self._read_lock = forks.lock(), forks.plain_lock()
         self._pid = os.getpid()
         sizes = [-1] if isinstance(source, Stream) else [group.rows for group in source.groups]
-        rows, template = int(sum(sizes)), self._plan.template
-        #: Bytes of a row of a buffer.
-        self._pitch = template.pitch if template is not None else 0
+        rows, self._pitch = int(sum(sizes)), self._plan.pitch
         # All shards have windows of the same size, so that they can continue each other's states.
         shard_rows = -(-rows // options.shard[1])
         largest = max(sizes, default=0)
@@ -207,11 +205,13 @@ class Loader:
         try:
             for before, run in portion.rest(done):
                 grid = assembly.Grid(run, before, options.batch, options.drop_last)
-                if key is None and (plan.template is None or not plan.is_matrix):
-                    yield from assembly.in_order(plan, reader, grid)
+                if key is None:
+                    is_written = plan.is_matrix and plan.pitch
+                    buffers = self._buffers_of(self._in_order_rows()) if is_written else None
+                    yield from assembly.in_order(plan, reader, grid, buffers)
                 else:
-                    rows = portion.window or self._in_order_rows()
-                    yield from assembly.Windows(plan, rows, key, self._buffers_of(rows))(reader, grid)
+                    buffers = self._buffers_of(portion.window)
+                    yield from assembly.Windows(plan, portion.window, key, buffers)(reader, grid)
         finally:
             reader.close()
 
@@ -228,7 +228,7 @@ class Loader:
         return GroupReader(self._source, order, skips_errors, self._counters, lock, ahead, pitch)
 
     def _in_order_rows(self) -> int:
-        """Return the rows of a window of a matrix in the order of the source."""
+        """Return the rows of a buffer of a matrix in the order of the source."""
         batch = self._options.batch
         return max(1, _IN_ORDER_BYTES // max(1, self._pitch * batch)) * batch
 

@@ -14,11 +14,15 @@ from zerocopy.loading.stats import Counters
 
 
 class Part(NamedTuple):
-    """Rows at consecutive positions of the epoch; `content` is None if they are skipped."""
+    """Rows at consecutive positions of the epoch; `content` is None if they are skipped.
+
+    With `is_alone`, the groups ahead have been read, so that all cores may assemble the rows.
+    """
 
     position: int
     rows: int
     content: Any
+    is_alone: bool = False
 
 
 #: Function of positions (start, stop, limit) that returns the rows from `start` to `stop`. Later calls will
@@ -29,6 +33,11 @@ Reader = Callable[[int, int, int], Iterator[Part]]
 _AHEAD_GROUPS, _AHEAD_BYTES = 2, 64 << 20
 #: Least rows of a group that is read in the second thread.
 _AHEAD_ROWS = 1 << 15
+
+
+def groups_ahead(nbytes: float) -> int:
+    """Return how many groups of some bytes are read ahead."""
+    return 1 if nbytes > _AHEAD_BYTES else _AHEAD_GROUPS
 
 
 class GroupReader:
@@ -73,7 +82,8 @@ class GroupReader:
             rows = piece.high - piece.low
             if content is not None and rows < group.rows:
                 content = slice_rows(content, piece.low, piece.high)
-            part = Part(piece.position, rows, content)
+            is_alone = self._executor is not None and all(future.done() for _, future in self._ahead)
+            part = Part(piece.position, rows, content, is_alone)
             del content
             yield part
             del part  # so that its memory is freed before the next group is read
@@ -125,8 +135,7 @@ class GroupReader:
             rows = self._dataset.groups[piece.group].rows
             if piece.group in begun:
                 continue
-            is_large = rows * self._row_bytes > _AHEAD_BYTES
-            if len(self._ahead) >= (1 if is_large else _AHEAD_GROUPS) or rows < _AHEAD_ROWS:
+            if len(self._ahead) >= groups_ahead(rows * self._row_bytes) or rows < _AHEAD_ROWS:
                 return
             self._ahead.append((piece.group, self._executor.submit(self._read_now, piece.group)))
 
