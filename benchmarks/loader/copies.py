@@ -59,10 +59,10 @@ def _recorded() -> Iterator[_Record]:
     """Record what pyarrow decodes, and what the loader's kernels write."""
     import pyarrow.parquet as pq
 
-    from zerocopy.loading import assembly
+    from zerocopy.loading import assembly, batch_plan
 
     record = _Record()
-    read, write, split = pq.ParquetFile.read_row_groups, assembly.write_rows, assembly.read_rows
+    read, write, split = pq.ParquetFile.read_row_groups, batch_plan.write_rows, assembly.read_rows
 
     def reading(self: Any, *args: Any, **kwargs: Any) -> Any:
         table = read(self, *args, **kwargs)
@@ -79,7 +79,7 @@ def _recorded() -> Iterator[_Record]:
 
     with (
         mock.patch.object(pq.ParquetFile, "read_row_groups", reading),
-        mock.patch.object(assembly, "write_rows", writing),
+        mock.patch.object(batch_plan, "write_rows", writing),
         mock.patch.object(assembly, "read_rows", splitting),
     ):
         yield record

@@ -123,10 +123,13 @@ def _warm(paths: Iterable[Path]) -> None:
         path.read_bytes()
 
 
-def row_groups(path: Path, columns: list[str] | None = None) -> Iterator[Any]:
-    """Return the row groups of a file, or of the files in a folder, which a thread reads one ahead."""
+def row_groups(path: Path, columns: list[str] | None = None, **options: Any) -> Iterator[Any]:
+    """Return the row groups of a file, or of the files in a folder, which a thread reads one ahead.
+
+    `options` are those of ``pyarrow.parquet.ParquetFile``.
+    """
     queue: Queue[Any] = Queue(maxsize=1)
-    thread = Thread(target=_read, args=(path, columns, queue), daemon=True)
+    thread = Thread(target=_read, args=(_tables(path, columns, options), queue), daemon=True)
     thread.start()
     while (item := queue.get()) is not None:
         if isinstance(item, Exception):
@@ -136,20 +139,20 @@ def row_groups(path: Path, columns: list[str] | None = None) -> Iterator[Any]:
     thread.join()
 
 
-def _read(path: Path, columns: list[str] | None, queue: Queue[Any]) -> None:
+def _read(tables: Iterator[Any], queue: Queue[Any]) -> None:
     try:
-        for each in _tables(path, columns):
+        for each in tables:
             queue.put(each)
         queue.put(None)
     except Exception as error:  # noqa: BLE001 - the caller raises it
         queue.put(error)
 
 
-def _tables(path: Path, columns: list[str] | None) -> Iterator[Any]:
+def _tables(path: Path, columns: list[str] | None, options: dict[str, Any]) -> Iterator[Any]:
     """Read row groups in sequence; Arrow decodes their columns in its own threads."""
     import pyarrow.parquet as pq
 
     for each in sorted(path.iterdir()) if path.is_dir() else [path]:
-        with pq.ParquetFile(each) as file:
+        with pq.ParquetFile(each, **options) as file:
             for number in range(file.num_row_groups):
                 yield file.read_row_group(number, columns=columns)

@@ -15,6 +15,7 @@ from benchmarks.loader.turns import Contender, contest
 from benchmarks.suite import Case, Section, Settings, Task
 from benchmarks.tables.data import installed
 
+UNBUFFERED = "pyarrow reads with pre_buffer=False"
 CREATED, GROUP = "zc.loader, created for the epoch", "zc.loader, window of a row group"
 
 #: A contender without its file: its label, its role, whether it is slow, and a function of the path.
@@ -102,6 +103,10 @@ def _epochs(
     contenders = [ours(file, OURS, **options)]
     if not slow:
         contenders.append(_created(file, **options))
+        read = partial(row_groups, file.path, pre_buffer=False)
+        contenders.append(
+            Contender(UNBUFFERED, "reference", read, _bound(file), file.rows, all_rows(file.rows))
+        )
         if options.get("shuffle"):
             contenders.append(ours(file, GROUP, **options | {"shuffle": file.group_rows}))
     for label, role, is_slow, make in ways():

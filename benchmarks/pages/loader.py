@@ -32,7 +32,9 @@ _ALT = "Time of an epoch as a multiple of the time in which pyarrow reads the sa
 
 _UNITS = """\
 "x" is the time of an epoch as a multiple of the bound: pyarrow reads the same file row group by row group,
-one thread ahead, with its own threads for the columns of a row group, and does nothing with them.
+one thread ahead, with its own threads for the columns of a row group, and does nothing with them. It has
+pyarrow's default options: one thread reads the bytes of a row group, then all threads decode its columns. The
+loader lets each thread read its own columns (`pre_buffer=False`), so it may take less time than the bound.
 """
 
 _METHOD = """\
