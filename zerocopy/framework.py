@@ -385,7 +385,7 @@ class Framework:
         return column.arrow_reasons()
 
     def partial_bytes(self, column: Column) -> tuple[int, int] | None:
-        """Return the bytes that are aliased and copied of a column with `column_reasons`; None if unknown."""
+        """Return the bytes that are aliased and copied of a `column` with reasons; None if unknown."""
         return None
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
