@@ -147,3 +147,14 @@ def test_groups_ahead_that_are_not_needed_are_dropped() -> None:
     reader.close()
     assert [source.reads.count(group) for group in (0, 3, 4, 5)] == [2, 1, 1, 1]
     assert counters.stats(0).skipped[0].row_group == 3
+
+
+def test_buffers_of_a_matrix_in_order_are_used_again() -> None:
+    """A buffer has two batches of 1 MiB; the reader has at most 16 batches ready."""
+    loader = loader_of(
+        Groups([1 << 20] * 2), batch=1 << 16, layout="matrix", dtype="float64", prefetch=16, epochs=3
+    )
+    for _ in loader:
+        pass
+    assert loader.stats().buffers <= 16 // 2 + 3
+    assert loader.stats().buffers << 21 <= loader.explain().memory_bytes

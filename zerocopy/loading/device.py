@@ -122,9 +122,9 @@ class DeviceCopies:
         self._latest = threading.local()
         weakref.finalize(self, _drain, self._started, os.getpid())
 
-    def window_cache(self, nbytes: int) -> BufferCache:
+    def window_cache(self, nbytes: int, keep: int) -> BufferCache:
         """Return buffers for windows whose rows are batches."""
-        return BufferCache(nbytes, allocate=self.memory.allocate if nbytes <= _LOCKED_WINDOW else None)
+        return BufferCache(nbytes, keep, self.memory.allocate if nbytes <= _LOCKED_WINDOW else None)
 
     def host_arrays(self, specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Array]:
         """Return uninitialised page-locked arrays of some shapes and dtypes, for the columns of a batch."""

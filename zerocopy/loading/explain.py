@@ -217,8 +217,9 @@ def explain(
             columns = {name: replace(column, aliased=False) for name, column in columns.items()}
     group_bytes = max((group.rows for group in groups), default=0) * row_bytes
     if uses_windows:
-        # The consumer holds one, one is ready, and the thread fills a third from a group; others are read.
-        memory_bytes = 3 * window_rows * row_bytes + (1 + groups_ahead(group_bytes)) * group_bytes
+        # The consumer holds one, others are ready, and the thread fills one from a group; groups are read.
+        windows = 3 + options.prefetch * options.batch // window_rows
+        memory_bytes = windows * window_rows * row_bytes + (1 + groups_ahead(group_bytes)) * group_bytes
     else:
         memory_bytes = -1 if is_stream or not row_bytes else (2 + groups_ahead(group_bytes)) * group_bytes
     batch_bytes = count * row_bytes or sum(column.nbytes for column in columns.values())

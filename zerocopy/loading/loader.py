@@ -234,13 +234,15 @@ class Loader:
 
     def _buffers_of(self, rows: int) -> BufferCache:
         """Return the buffers of windows of `rows` rows, or of all rows if they are fewer."""
-        total = self._fresh.layout.rows
+        total, options = self._fresh.layout.rows, self._options
         nbytes, copies = (min(rows, total) if total >= 0 else rows) * self._pitch, self._plan.copies
         if self._buffers is None or self._buffers.nbytes != nbytes:
+            # Batches that are ready, and those whose copies to a device have begun, may be in many buffers.
+            keep = 2 + 2 * options.prefetch * options.batch // rows
             if copies is not None and self._plan.is_matrix:
-                self._buffers = copies.window_cache(nbytes)  # its rows are copied to the device
+                self._buffers = copies.window_cache(nbytes, keep)  # its rows are copied to the device
             else:
-                self._buffers = BufferCache(nbytes)
+                self._buffers = BufferCache(nbytes, keep)
         return self._buffers
 
     # -- reports --------------------------------------------------------------------------
