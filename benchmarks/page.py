@@ -45,6 +45,7 @@ PAGES = {
     "weights": "weights-benchmarks.md",
     "grid": "grid-benchmarks.md",
     "vectors": "vectors-benchmarks.md",
+    "hosts": "hosts-benchmarks.md",
 }
 
 #: Descriptions of the GPU pages in ``docs/measurements.md``.

@@ -30,6 +30,7 @@ SUITES = {
     "weights": "benchmarks.weights",
     "grid": "benchmarks.grid",
     "vectors": "benchmarks.vectors",
+    "hosts": "benchmarks.hosts",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one

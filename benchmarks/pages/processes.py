@@ -51,17 +51,19 @@ def body(data: dict[str, Any]) -> list[str]:
     cases = [case for section in sections.values() for case in section]
     parts = [picture("processes", _ALT), _UNITS, f"## Goals\n\n{_GOALS}\n{goals_table(cases)}\n"]
     parts += [
-        f"## {title}\n\n{_rows(sections[name])}\n" for name, title in _SECTIONS.items() if sections.get(name)
+        f"## {title}\n\n{rows_table(sections[name])}\n"
+        for name, title in _SECTIONS.items()
+        if sections.get(name)
     ]
     if sections.get("readers"):
         parts.append(_scale(data, sections))
     return parts
 
 
-def goals_table(cases: Iterable[Case]) -> str:
+def goals_table(cases: Iterable[Case], promises: Iterable[Promise] = PROMISES) -> str:
     """Return the table of goals: the limit, the figures without and with zerocopy, and the misses."""
     rows = []
-    for promise in PROMISES:
+    for promise in promises:
         concerned = [case for case in cases if promise.concerns(case)]
         values = _values(concerned, promise.measure)
         if not values:
@@ -108,7 +110,7 @@ def _range(values: list[float], unit: str) -> str:
     return " to ".join(dict.fromkeys(shown)) or "-"
 
 
-def _rows(cases: list[Case]) -> str:
+def rows_table(cases: list[Case]) -> str:
     """Return a row for each case: without and with zerocopy, in multiples of the memcpy; other figures."""
     has_reference = any(case.timed("reference") for case in cases)
     figures = list(dict.fromkeys(name for case in cases for name in case.figures))

@@ -17,7 +17,6 @@ ENGINES = {
     "ray": ("ray", "Ray: put and get"),
     "dask": ("distributed", "Dask: worker to worker, on one host and by tcp"),
     "flight": ("pyarrow", "Arrow Flight: a table on one host"),
-    "hosts": ("distributed", "Dask, Ray, Flight: between two hosts"),
 }
 
 
@@ -35,7 +34,5 @@ def _run(module: str, settings: Settings) -> Iterable[Case]:
 
 
 SECTIONS = tuple(
-    # The clusters of two hosts take a minute to start.
-    Section(name, about, partial(_tasks, name), "rivals", goals, quick=name != "hosts")
-    for name, (_, about) in ENGINES.items()
+    Section(name, about, partial(_tasks, name), "rivals", goals) for name, (_, about) in ENGINES.items()
 )

@@ -72,30 +72,11 @@ def figure(name: str) -> Measure:
 
 _IN_PLACE = ("numpy", "torch")
 _RAY = ("torch", "jax", "tensorflow")
-_NOISE = 1.1
-#: Those that Dask alone does not send as zerocopy does.
-_FRAMES = ("torch", "jax", "tensorflow", "pyarrow")
+NOISE = 1.1
 
 
 def _memcpy(name: str, question: str, limit: float, frameworks: tuple[str, ...] = ()) -> Promise:
     return Promise(name, question, times(), limit, "x", times("idiom"), frameworks)
-
-
-def _processor(case: Case) -> float | None:
-    ours, today = (figure(f"CPU ms {end}")(case) for end in ("of both workers", "without zerocopy"))
-    return None if ours is None or today is None else ours / today
-
-
-def _two_hosts(hosts: str) -> tuple[Promise, ...]:
-    over, private = times(over="idiom"), "bytes private to the reader"
-    today = figure(f"{private} without zerocopy")
-    dask, ray, flight = f"Dask, {hosts}", f"Ray get, {hosts}", f"Flight, {hosts}"
-    return (
-        Promise(f"{dask}: CPU time over today", dask, _processor, 1, "x", frameworks=_FRAMES),
-        Promise(f"{ray}: over today", ray, over, 1, "x"),
-        Promise(f"{ray}: {private}", ray, figure(private), 0, "bytes", today),
-        Promise(f"{flight}: over today, at most {_NOISE}x for noise", flight, over, _NOISE, "x"),
-    )
 
 
 PROMISES = (
@@ -137,10 +118,10 @@ PROMISES = (
     ),
     Promise("Dask, same host: over an empty task", "Dask, same host", times(), 4, "x", times("idiom")),
     Promise(
-        f"Dask, tcp: over Dask alone, at most {_NOISE}x for noise",
+        f"Dask, tcp: over Dask alone, at most {NOISE}x for noise",
         "Dask, tcp",
         times(over="idiom"),
-        _NOISE,
+        NOISE,
         "x",
     ),
     Promise(
@@ -151,14 +132,13 @@ PROMISES = (
         "x",
         times("idiom"),
     ),
-    *(promise for size in ("16 MiB", "256 MiB") for promise in _two_hosts(f"two hosts, {size}")),
 )
 
 
-def goals(cases: Sequence[Case]) -> list[Goal]:
+def goals(cases: Sequence[Case], promises: Sequence[Promise] = PROMISES) -> list[Goal]:
     """Judge each case by the promises that concern it."""
     judged = []
-    for promise in PROMISES:
+    for promise in promises:
         for case in cases:
             value = promise.measure(case) if promise.concerns(case) else None
             if value is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from benchmarks.processes import dask, flight, hosts
-from benchmarks.processes.network import ADDRESSES
+from benchmarks.hosts import engines
+from benchmarks.hosts.network import ADDRESSES
+from benchmarks.processes import dask, flight
 from benchmarks.processes.objects import make
 from helpers import dask_tasks as tasks
 from helpers.dask_cluster import run_on
@@ -53,13 +54,13 @@ def _copies() -> int:
 
 
 def run_ray(there: list[str]) -> None:
-    with hosts.two_nodes(there) as reader:
+    with engines.two_nodes(there) as reader:
         import ray
 
         from zerocopy.integrations.ray import install
 
         install()
-        describe = ray.remote(tasks.describe).options(resources={hosts.SECOND: 0.1})
+        describe = ray.remote(tasks.describe).options(resources={engines.SECOND: 0.1})
         for framework in FRAMEWORKS:
             obj = tasks.make(framework, NBYTES)
             same(ray.get(describe.remote(obj)), framework)

@@ -12,8 +12,8 @@ import pytest
 from helpers.paths import ROOT
 
 pytest.importorskip("psutil", reason="the benchmarks need it")
-from benchmarks.processes.hosts import VARIABLES
-from benchmarks.processes.network import missing, two_hosts
+from benchmarks.hosts.engines import VARIABLES
+from benchmarks.hosts.network import missing, two_hosts
 
 pytestmark = pytest.mark.full
 

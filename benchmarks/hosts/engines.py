@@ -20,18 +20,18 @@ from typing import Any
 import psutil
 
 from benchmarks.children import environment
+from benchmarks.hosts.network import ADDRESSES, missing, two_hosts
 from benchmarks.processes import dask, flight, ray
-from benchmarks.processes.network import ADDRESSES, missing, two_hosts
+from benchmarks.processes.goals import NOISE, Promise, figure, goals, times
 from benchmarks.processes.objects import available, make
 from benchmarks.processes.row import Contender, memcpy, row
-from benchmarks.suite import Case, Entry, Settings
+from benchmarks.suite import Case, Entry, Section, Settings, Task
 
 SIZES = (16 << 20, 256 << 20)
 #: Those that Dask and Ray alone send as zerocopy does are measured too: they must not become slower.
 FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow", "pyarrow", "pandas")
 #: Figures: CPU time of both workers.
 PROCESSOR, PROCESSOR_TODAY = "CPU ms of both workers", "CPU ms without zerocopy"
-_REMARK = "Hosts are network namespaces of one machine, joined by a link (veth)."
 _DASK = "Dask and zerocopy"
 _ROUNDS, _PATIENCE = 15, 10_000_000_000
 #: The resource of the second node of Ray.
@@ -42,20 +42,23 @@ _STORE_BYTES = 2 << 30
 VARIABLES = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
-def rows(settings: Settings) -> Iterator[Case]:
-    """Yield the cases of each engine; or one that says what this process lacks to make hosts."""
+def _tasks(engine: str, settings: Settings) -> list[Task]:
+    if importlib.util.find_spec(_ENGINES[engine][0]) is None:
+        return []
+    return [Task(engine, partial(_run, engine, settings))]
+
+
+def _run(engine: str, settings: Settings) -> list[Case]:
+    """Return the cases of an engine; or one that says what this process lacks to make hosts."""
     if why := missing():
-        yield Case("two hosts", [Entry("all", "reference", left_out=why)])
-        return
+        return [Case("two hosts", [Entry("all", "reference", left_out=why)])]
     with two_hosts() as (here, there), tempfile.TemporaryDirectory() as folder:
+        command = [*here, sys.executable, "-m", "benchmarks.hosts.engines"]
+        work = pickle.dumps((engine, there, settings))
         variables = environment() | VARIABLES | {"RAY_TMPDIR": folder}
-        for engine, (module, _) in _ENGINES.items():
-            if importlib.util.find_spec(module) is None:
-                continue
-            command = [*here, sys.executable, "-m", "benchmarks.processes.hosts"]
-            work = pickle.dumps((engine, there, settings))
-            child = subprocess.run(command, input=work, stdout=subprocess.PIPE, check=True, env=variables)
-            yield from pickle.loads(child.stdout)
+        child = subprocess.run(command, input=work, stdout=subprocess.PIPE, check=True, env=variables)
+        cases: list[Case] = pickle.loads(child.stdout)
+        return cases
 
 
 def _cases(settings: Settings) -> Iterator[tuple[str, str, int]]:
@@ -63,7 +66,7 @@ def _cases(settings: Settings) -> Iterator[tuple[str, str, int]]:
     for nbytes in settings.sizes or SIZES:
         for framework in available(settings):
             if framework in FRAMEWORKS:
-                yield f"two hosts, {nbytes >> 20} MiB, {framework}", framework, nbytes
+                yield f"{nbytes >> 20} MiB, {framework}", framework, nbytes
 
 
 def _dask(there: Sequence[str], settings: Settings) -> Iterator[Case]:
@@ -97,7 +100,7 @@ def _ray(there: Sequence[str], settings: Settings) -> Iterator[Case]:
                 Contender(side, role, partial(ray.fetch, reader, obj, side, grown[side]))
                 for side, role in ((ray.TODAY, "idiom"), (ray.OURS, "ours"))
             ]
-            case = _row(f"Ray get, {name}", [*contenders, memcpy(nbytes)], settings)
+            case = _row(f"Ray, {name}", [*contenders, memcpy(nbytes)], settings)
             case.figures |= _private(grown[ray.OURS], grown[ray.TODAY])
             yield case
 
@@ -162,19 +165,51 @@ def _private(ours: Sequence[float], today: Sequence[float]) -> dict[str, float]:
 def _row(name: str, contenders: Sequence[Contender], settings: Settings) -> Case:
     for one in contenders:
         one.call()  # imports the framework in other processes
-    return row(name, contenders, settings, remarks=[_REMARK], rounds=_ROUNDS, patience=_PATIENCE)
+    return row(name, contenders, settings, rounds=_ROUNDS, patience=_PATIENCE)
 
 
-#: The module that an engine needs, and its cases.
-_ENGINES: dict[str, tuple[str, Callable[[Sequence[str], Settings], Iterable[Case]]]] = {
-    "dask": ("distributed", _dask),
-    "ray": ("ray", _ray),
-    "flight": ("pyarrow", _flight),
+def _processor(case: Case) -> float | None:
+    ours, today = case.figures.get(PROCESSOR), case.figures.get(PROCESSOR_TODAY)
+    return None if ours is None or today is None else ours / today
+
+
+def _promises(size: str) -> tuple[Promise, ...]:
+    frames, over = ("torch", "jax", "tensorflow", "pyarrow"), times(over="idiom")
+    return (
+        Promise(f"Dask, {size}: CPU time over today", f"Dask, {size}", _processor, 1, "x", frameworks=frames),
+        Promise(f"Ray, {size}: over today", f"Ray, {size}", over, 1, "x"),
+        Promise(
+            f"Ray, {size}: {ray.PRIVATE}",
+            f"Ray, {size}",
+            figure(ray.PRIVATE),
+            0,
+            "bytes",
+            figure(ray.PRIVATE_TODAY),
+        ),
+        Promise(
+            f"Flight, {size}: over today, at most {NOISE}x for noise", f"Flight, {size}", over, NOISE, "x"
+        ),
+    )
+
+
+PROMISES = tuple(promise for nbytes in SIZES for promise in _promises(f"{nbytes >> 20} MiB"))
+
+#: The module that an engine needs, its description and its cases.
+_ENGINES: dict[str, tuple[str, str, Callable[[Sequence[str], Settings], Iterable[Case]]]] = {
+    "dask": ("distributed", "Dask: worker to worker", _dask),
+    "ray": ("ray", "Ray: get of an object of another node", _ray),
+    "flight": ("pyarrow", "Arrow Flight: a table of a server", _flight),
 }
+
+SECTIONS = tuple(
+    # The processes of two hosts take a minute to start.
+    Section(name, about, partial(_tasks, name), "rivals", partial(goals, promises=PROMISES), quick=False)
+    for name, (_, about, _) in _ENGINES.items()
+)
 
 
 if __name__ == "__main__":
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries print
     engine, there, settings = pickle.load(sys.stdin.buffer)
-    output.write(pickle.dumps(list(_ENGINES[engine][1](there, settings))))
+    output.write(pickle.dumps(list(_ENGINES[engine][2](there, settings))))
