@@ -105,14 +105,15 @@ def shifted(frame: Any, shift: int) -> memoryview:
 @pytest.mark.parametrize("part", [MIB, 64 * MIB])
 @pytest.mark.parametrize("compression", [None, "zlib"])
 def test_frames_over_tcp_arrive_aligned(framework: str, part: int, compression: Any, monkeypatch) -> None:
-    from distributed.comm import connect, listen
-    from distributed.comm.tcp import TCP
+    from distributed.comm import connect, listen, tcp
     from distributed.protocol import to_serialize
 
     obj = make(framework)
     copied: list[int] = []
     received: list[Any] = []
-    monkeypatch.setattr(TCP, "max_shard_size", part)
+    blocks: list[memoryview] = []
+    monkeypatch.setattr(tcp.TCP, "max_shard_size", part)
+    monkeypatch.setattr(tcp, "host_array", lambda n, own=tcp.host_array: blocks.append(own(n)) or blocks[-1])
     monkeypatch.setattr(
         serializers, "_copy", lambda buffer, own=serializers._copy: copied.append(1) or own(buffer)
     )
@@ -134,6 +135,21 @@ def test_frames_over_tcp_arrive_aligned(framework: str, part: int, compression: 
     asyncio.run(send())
     assert all(equal(result, obj) for result in received[0]["results"])
     assert compression or not copied
+    for frame in [frame for result in received[0]["results"] for frame in tasks.frames_of(result)]:
+        assert compression or any(
+            np.may_share_memory(frame, np.frombuffer(block, np.uint8)) for block in blocks
+        )
+
+
+def test_uninstall_returns_dasks_own_memory() -> None:
+    from distributed.comm import tcp
+    from distributed.protocol.utils import host_array
+
+    assert tcp.host_array is serializers.aligned_memory
+    assert np.frombuffer(tcp.host_array(1000), np.uint8).ctypes.data % 64 == 0
+    assert len(tcp.host_array(0)) == 0
+    zerocopy.integrations.dask.uninstall()
+    assert tcp.host_array is host_array
 
 
 @pytest.mark.hazard("robustness#messages-that-are-passed-on")

@@ -137,11 +137,12 @@ def disconnect_worker(worker: Any) -> None:
 
 
 def _leave(user: object) -> None:
-    from zerocopy.integrations.dask.serializers import kept, users
+    from zerocopy.integrations.dask.serializers import kept, receive_as_dask, users
 
     users.discard(user)
     if not users:
         kept.clear()
+        receive_as_dask()
 
 
 def _install_pool(options: Mapping[str, Any]) -> None:
