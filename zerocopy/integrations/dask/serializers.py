@@ -226,22 +226,25 @@ def _copy(buffer: Array) -> Array:
     return copy
 
 
+#: The module that asks for the memory of received frames, by the name ``host_array``.
+_RECEIVER = "distributed.comm.tcp"
+
+
 def receive_aligned() -> None:
     """Let Dask receive frames at multiples of 64 bytes, not of 16, because JAX and TensorFlow copy others.
 
     Dask has no setting for its allocator. Without this name in its module, frames lie where Dask puts them.
     """
-    from distributed.comm import tcp
-
+    tcp: Any = importlib.import_module(_RECEIVER)
     if hasattr(tcp, "host_array"):
         tcp.host_array = aligned_memory
 
 
 def receive_as_dask() -> None:
     """Undo `receive_aligned`."""
-    from distributed.comm import tcp
     from distributed.protocol.utils import host_array
 
+    tcp: Any = importlib.import_module(_RECEIVER)
     if getattr(tcp, "host_array", None) is aligned_memory:
         tcp.host_array = host_array
 
