@@ -124,6 +124,38 @@ def test_partly_aliased_table_says_so_for_each_leaf() -> None:
     assert not zc.shares_memory(table, zc.convert(table, "polars", copy=True))
 
 
+PARTLY = {
+    str(kind): kind
+    for kind in (
+        *(pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.list_(pa.int16())),
+        *(pa.list_(pa.string()), pa.large_list(pa.string()), pa.list_(pa.string(), 2)),
+        *(pa.struct([("x", pa.int8()), ("y", pa.string())]), pa.struct([("t", pa.list_(pa.string()))])),
+        *(pa.map_(pa.string(), pa.int64()), pa.list_(pa.int8(), 3), pa.timestamp("s"), pa.time32("ms")),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    "shape", ["plain", "nulls", "slice", "null slice", "chunks", "null chunks", "one row"]
+)
+@pytest.mark.parametrize("kind", PARTLY)
+def test_polars_is_known_to_alias_a_part_of_a_column(kind: str, shape: str) -> None:
+    pytest.importorskip("polars")
+    if kind.startswith(("list<item: string>", "large_list<item: string>", "fixed_size_list<item: string>")):
+        texts = ["a text longer than a view holds", "", "b"]
+        column = pa.chunked_array([pa.array([texts[:2], texts[1:], texts[:2]], PARTLY[kind])])
+    elif kind.startswith("struct<t"):
+        column = pa.chunked_array([pa.array([{"t": ["a text longer than a view holds"]}, {"t": ["b"]}])])
+    else:
+        column = shaped(PARTLY[kind], shape)
+    table = pa.table({"x": column})
+    (leaf,) = zc.explain(table, "polars").leaves.values()
+    shares = zc.shares_memory(table, zc.convert(table, "polars"))
+    assert leaf.shares_memory == shares
+    assert bool(leaf.aliased_bytes) == shares
+    assert leaf.zero_copy != bool(leaf.copied_bytes)
+
+
 def test_stream_does_not_know_what_it_shares() -> None:
     reader = pa.table({"x": [1, 2]}).to_reader()
     assert zc.explain(reader, "numpy").shares_memory is None

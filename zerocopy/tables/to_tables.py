@@ -122,7 +122,11 @@ def sizes(column: Column, target: Framework, copied: bool) -> tuple[int, int, bo
     if not may_alias or field is None or field.kind in ("number", "bool"):
         return 0, column.nbytes, False
     known = target.partial_bytes(column)
-    return (0, column.nbytes, True) if known is None else (*known, known[0] > 0)
+    if (
+        known is None or not known[1]
+    ):  # a copy of no bytes, such as of text in empty lists, is one of some parts
+        return 0, column.nbytes, True
+    return *known, known[0] > 0
 
 
 class Copied(Column):

@@ -35,8 +35,8 @@ from zerocopy._frameworks.polars.types import (
     check_dictionaries,
     check_seconds,
     memory_reasons,
+    partial_bytes,
     reasons_against,
-    text_bytes,
 )
 from zerocopy._native import core
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
@@ -164,9 +164,12 @@ class Polars(Framework):
         return list(reasons)
 
     def partial_bytes(self, column: Column) -> tuple[int, int] | None:
-        if isinstance(column, ArrowColumn) and column.field.kind in ("string", "binary"):
-            return text_bytes(column.chunks)
-        return None
+        if not isinstance(column, ArrowColumn):
+            return None
+        known = [partial_bytes(self.module(), chunk) for chunk in column.chunks if chunk.length]
+        if None in known:
+            return None
+        return sum(each[0] for each in known if each), sum(each[1] for each in known if each)
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         """Return no reasons; refuse labels that a frame cannot have."""

@@ -5,7 +5,7 @@ Tested type by type with polars 2.1.0 and pyarrow 26, which callers pass as ``pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -172,18 +172,43 @@ _INLINE, _VIEW = 12, 16
 _BLOCK = 1 << 12
 
 
-def text_bytes(chunks: Sequence[arrow_c.Memory]) -> tuple[int, int]:
-    """Return the bytes of text with offsets that polars aliases, and those of its new views.
+def partial_bytes(pl: Any, chunk: arrow_c.Memory, nested: bool = False) -> tuple[int, int] | None:
+    """Return the bytes that polars aliases of an array that it copies in part, and its new bytes.
 
-    It keeps the text from the first value on that is longer than a view holds.
+    None if it depends on a cast of nested types. New are the 64-bit offsets of lists, and the views of text,
+    whose bytes polars keeps from the first value on that is longer than a view holds.
     """
-    aliased = copied = 0
-    for chunk in chunks:
+    field, kind = chunk.field, chunk.field.kind
+    if field.extension or field.dictionary is not None:
+        return None
+    size = sum(high - low for low, high in memory.extents(chunk))
+    if any(reason is _SLICED for reason in _misplaced(chunk)):
+        return 0, size
+    # Others are shifted for each export.
+    is_kept = chunk.nulls != 0 and chunk.buffers and chunk.buffers[0] and not chunk.offset % 8
+    aliased, copied = (chunk.length + 7) // 8 if is_kept else 0, 0
+    if kind in ("string", "binary"):
         offsets = memory.offsets(chunk)
-        aliased += int(offsets[-1]) - _first_long(offsets)
-        if chunk.nulls and chunk.buffers[0] and not chunk.offset % 8:  # others are shifted for each export
-            aliased += (chunk.length + 7) // 8
-        copied += _VIEW * chunk.length
+        return aliased + int(offsets[-1]) - _first_long(offsets), _VIEW * chunk.length
+    if kind in ("list", "map"):
+        offsets_size = 8 * (chunk.length + 1)
+        aliased, copied = (aliased + offsets_size, 0) if field.wide else (aliased, offsets_size)
+        low, high = memory.used(chunk)
+        parts = [memory.slice_rows(chunk.children[0], low, high - low)]
+    elif kind == "struct":
+        parts = [memory.slice_rows(child, chunk.offset, chunk.length) for child in chunk.children]
+    elif kind == "fixed_list":
+        first, count = chunk.offset * field.list_size, chunk.length * field.list_size
+        parts = [memory.slice_rows(chunk.children[0], first, count)]
+    elif any(True for _ in reasons_against(pl, field, nested=True)):
+        return None if nested or kind == "fixed_binary" else (0, size)
+    else:
+        return size, 0
+    for part in parts:
+        known = partial_bytes(pl, part, nested=True)
+        if known is None:
+            return None
+        aliased, copied = aliased + known[0], copied + known[1]
     return aliased, copied
 
 
