@@ -210,7 +210,12 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
     "hazards/untrusted-data.md": dict.fromkeys(("64 MiB", "1 GiB"), "a limit"),
     "robustness.md": {"64 MiB": "a limit"},
     "robustness/services.md": {"4 MiB": "a limit"},
-    "loader.md": {"256 MiB": "the most bytes of a window", "10 s": "how long a loop waits for a read"},
+    "loader.md": {
+        "256 MiB": "the most bytes of a window",
+        "2 MiB": "the size of a buffer of batches in the order of the source",
+        "64 MiB": "the size of a row group above which one is read ahead",
+        "10 s": "how long a loop waits for a read",
+    },
     "loader/gpus.md": {"256 MiB": "the most bytes of a window"},
     "layouts.md": {
         "2 KiB": "the size of a tile",
