@@ -17,6 +17,7 @@ from helpers.paths import ROOT
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy.registry import FrameworkInfo
+from zerocopy.source import FORMS
 
 
 def test_built_in_frameworks_are_listed() -> None:
@@ -88,6 +89,13 @@ def test_objects_find_their_framework(name: str) -> None:
     except TypeError:
         return
     assert registry.by_type(Sub).name == name
+
+
+@pytest.mark.parametrize("name", HOST)
+def test_forms_of_routes_are_known(name: str) -> None:
+    """A misspelled form would never be used."""
+    framework, cls = registry.by_name(name), type(zc.convert(sample("f4"), to=name))
+    assert {*framework.fast_importers(), *framework.fast_exporters(cls)} <= {*FORMS}
 
 
 def test_register_refuses_objects_that_are_not_frameworks() -> None:

@@ -23,6 +23,7 @@ Array = np.ndarray[Any, Any]
 #: ``aligned``: as ``capsule``, and 64-byte aligned.
 #: ``columns``: for a table, a list of pairs (name, column) whose columns have their own routes.
 #: ``own_columns``: those pairs with ``index=False``, for a table with labels of rows.
+#: ``array_columns``: those pairs with ndarrays for columns of numbers.
 #: ``matrix``: for a table whose values lie in one matrix of numbers, an ndarray that aliases it and has one
 #: column for each of the table's. An exporter raises ValueError for any other table.
 #: ``new_matrix``: for a table of numbers of one type without nulls, a new ndarray in row-major order that
@@ -30,6 +31,7 @@ Array = np.ndarray[Any, Any]
 #: ``arrow``: a ``pyarrow.Table`` of numbers without nulls: one chunk per column, unique non-empty
 #: names, no metadata. An exporter raises ValueError for any other table.
 #: ``stream``: for a table, an object whose Arrow stream is the table, under the same conditions.
+#: ``hub``, ``new_hub``: an object of pyarrow, which has its own route; in memory of its own.
 #: ``column``: for one column, a pair of its name and a ``pyarrow.Array`` of numbers or text.
 #: ``named``: for one column, a pair of its name and a one-dimensional ndarray of numbers.
 #: ``arrays``: for a table, as an importer: a list of pairs (name, one-dimensional ndarray).
@@ -41,29 +43,9 @@ Array = np.ndarray[Any, Any]
 #: strides, as a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy
 #: capsule``, which orders the producer's work before that of `stream` (DLPack, Python specification).
 FORMS = (
-    *(
-        "ndarray",
-        "readonly",
-        "capsule",
-        "versioned",
-        "aligned",
-        "columns",
-        "own_columns",
-        "matrix",
-        "new_matrix",
-    ),
-    *(
-        "arrow",
-        "stream",
-        "column",
-        "named",
-        "arrays",
-        "native",
-        "native_table",
-        "native_lists",
-        "handle",
-        "cuda",
-    ),
+    *("ndarray", "readonly", "capsule", "versioned", "aligned", "native", "handle", "cuda"),
+    *("columns", "own_columns", "array_columns", "matrix", "new_matrix", "hub", "new_hub"),
+    *("arrow", "stream", "column", "named", "arrays", "native_table", "native_lists"),
 )
 
 
