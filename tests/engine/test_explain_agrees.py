@@ -238,6 +238,22 @@ def test_lists_of_other_rows_share_nothing(kind: Any) -> None:
         assert zc.shares_memory(first, lists)
 
 
+@pytest.mark.parametrize("to", ["numpy", "pyarrow", "nanoarrow"])
+def test_the_words_of_categories_are_memory_of_their_column(to: str) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip(to)
+    frame = pd.DataFrame({"x": pd.Categorical(["a word", None, "another word"])})
+    if to == "numpy":
+        encoded = zc.convert(frame, to, encode="bytes", nulls="mask")["x"].values
+        words = encoded.categories.values
+        plan = zc.explain(frame, to, encode="bytes", nulls="mask").leaves["['x'].values.categories.values"]
+        assert plan.zero_copy
+    else:
+        words = zc.convert(zc.convert(frame, to), "pyarrow")["x"].chunk(0).dictionary
+    assert zc.shares_memory(frame, words)
+    assert zc.shares_memory(frame["x"], words)
+
+
 def test_a_column_of_none_is_returned_with_its_objects() -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"x": np.array([None, None], object), "y": [1, 2]})

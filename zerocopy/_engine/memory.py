@@ -185,6 +185,8 @@ def _column_blocks(column: Any) -> Iterator[StridedView]:
     source = getattr(column, "source", None)
     if source is not None and not column.reasons and _is_own_memory(source):
         yield source.view
+        if column.field is not None and column.field.dictionary is not None:
+            yield from _column_blocks(column.dictionary())
         return
     device = getattr(column, "device", HOST)
     for low, high in column.own_extents() if column.reasons else column.extents():

@@ -122,9 +122,7 @@ def sizes(column: Column, target: Framework, copied: bool) -> tuple[int, int, bo
     if not may_alias or field is None or field.kind in ("number", "bool"):
         return 0, column.nbytes, False
     known = target.partial_bytes(column)
-    if (
-        known is None or not known[1]
-    ):  # a copy of no bytes, such as of text in empty lists, is one of some parts
+    if known is None or not known[1]:  # no new bytes: text in lists that are all empty
         return 0, column.nbytes, True
     return *known, known[0] > 0
 

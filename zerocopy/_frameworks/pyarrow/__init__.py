@@ -18,6 +18,7 @@ from zerocopy._frameworks.pyarrow.columns import (
     column_of,
     field_of,
     field_of_type,
+    whole_array,
 )
 from zerocopy._frameworks.pyarrow.fast_path import (
     LISTS,
@@ -262,7 +263,7 @@ class PyArrow(ArrowExchange):
         pa = self.module()
         arrays = [column.arrow() for column in table.columns]
         if self.form == "Array":
-            return {label: _whole(array) for label, array in zip(table.labels, arrays, strict=True)}
+            return {label: whole_array(array) for label, array in zip(table.labels, arrays, strict=True)}
         fields = [
             field_of(pa, str(label), array.type, column.field)
             for label, array, column in zip(table.labels, arrays, table.columns, strict=True)
@@ -288,7 +289,7 @@ class PyArrow(ArrowExchange):
         if self.form == "ChunkedArray":
             return array if chunked else pa.chunked_array([array])
         if self.form == "Array":
-            return _whole(array)
+            return whole_array(array)
         return array.chunk(0) if chunked and array.num_chunks == 1 else array
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
@@ -353,17 +354,6 @@ _CLASS_NAMES = (
     *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)),
     *("HalfFloat", "Float", "Double"),
 )
-
-
-def _whole(array: Any) -> Any:
-    """Return an array, chunked or not, as one array: itself if it has one chunk."""
-    if not hasattr(array, "chunks"):
-        return array
-    if array.num_chunks == 0:  # of which combine_chunks() refuses some types in pyarrow 24
-        import pyarrow as pa
-
-        return pa.nulls(0, array.type)
-    return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
 
 
 def _tensor(tensor: Any, name: str) -> Source:

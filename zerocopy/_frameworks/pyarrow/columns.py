@@ -108,6 +108,17 @@ def checked(pa: Any, array: Any, name: str) -> Any:
     return array
 
 
+def whole_array(array: Any) -> Any:
+    """Return an array, chunked or not, as one array: one chunk as it is, which combine_chunks() copies."""
+    if not hasattr(array, "chunks"):
+        return array
+    if array.num_chunks == 0:  # of which combine_chunks() refuses some types in pyarrow 24
+        import pyarrow as pa
+
+        return pa.nulls(0, array.type)
+    return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+
+
 def allocation_of(array: Any, address: int) -> tuple[int, int] | None:
     """Return the bounds of the outermost buffer that holds an address: an IPC message, or a mapped file."""
     for buffer in array.buffers():
@@ -263,8 +274,7 @@ class ArrowExchange(Framework):
             return pa.ExtensionArray.from_storage(pa.bool8(), result)
         if field is not None and field.kind == "dictionary":
             names = column.dictionary().arrow()
-            names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
-            return pa.DictionaryArray.from_arrays(result, names, ordered=field.ordered)
+            return pa.DictionaryArray.from_arrays(result, whole_array(names), ordered=field.ordered)
         return result
 
     def unregistered_extension(self, column: Column) -> str:
@@ -318,7 +328,7 @@ class ArrowExchange(Framework):
     def nested(self, field: Field, parts: list[Any], length: int) -> Any:
         """Return arrays as the fields of structs, or as the elements of lists of one length."""
         pa = self.module()
-        whole = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
+        whole = [whole_array(part) for part in parts]
         inner = [field_of(pa, f.name, p.type, f) for f, p in zip(field.children, whole, strict=True)]
         kind = pa.struct(inner) if field.kind == "struct" else pa.list_(inner[0], field.list_size)
         return pa.Array.from_buffers(kind, length, [None], null_count=0, children=whole)
