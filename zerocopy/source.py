@@ -1,4 +1,4 @@
-"""``Source``: the memory of one object, and the ways to export it."""
+"""``Source``: the memory of one object, and its exports."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from zerocopy.formatting import printable
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """One way to remove an obstacle, in parts from which ``convert`` composes a call that can be pasted.
+    """One fix of an obstacle, in parts from which ``convert`` composes a call that can be pasted.
 
     Attributes
     ----------

@@ -50,7 +50,7 @@ def accepts(
         if the arguments were moved.
     copy : bool, optional
         True: the function gets copies, into which it may write. False: neither arguments nor results are
-        copied; a conversion that needs a copy raises. None: alias where possible, both ways.
+        copied; a conversion that needs a copy raises. None: alias arguments and results where possible.
     stream, writable, dtype, leaves, validate : optional
         Options of :func:`zerocopy.convert` for the arguments.
     layout, columns, nulls, encode, lists, pad, max_length, names, index, connection : optional

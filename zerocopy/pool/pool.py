@@ -382,7 +382,7 @@ class Pool:
     def close(self) -> None:
         """Refuse new requests, and restore the frameworks' own allocators.
 
-        Memory that a framework still holds stays valid and is freed as before. The report lists
+        Memory that a framework still holds stays valid until the framework frees it. The report lists
         the allocators that could not be restored. A second call does nothing.
         """
         with LOADING, ExitStack() as stack:

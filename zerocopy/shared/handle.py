@@ -236,7 +236,7 @@ def parse(data: bytes) -> Handle:
     if len(data) != end + _CHECKSUM.size:
         raise _invalid(f"its {len(data):,} bytes do not match the length in it")
     if zlib.crc32(data) != _RESIDUE:
-        raise _invalid("its checksum does not match: it was damaged on the way")
+        raise _invalid("its checksum does not match: it was damaged in transit")
     if flags & ~(TABLE | SMALL | INDEXED | DEVICE | MAPPING):
         raise _invalid(f"its flags {flags:#x} are unknown")
     return Handle(Location._make(fields[5:-2]), flags, first, length, nbytes, data[_FIELDS.size : end])

@@ -51,7 +51,7 @@ def install(client: Any = None, pool: str | Mapping[str, Any] | None = None, sam
     recipient maps the memory privately: its writes change the object for it alone. As for all results
     of Dask, a task must not change an object after returning it: recipients may get its former content.
 
-    Objects that frames would change are sent in Dask's own way: tensors that require gradients,
+    Dask alone serializes objects that frames would change: tensors that require gradients,
     subclasses, sharded JAX arrays, objects on a device.
     """
     _import_distributed("install()")
@@ -70,7 +70,7 @@ def install(client: Any = None, pool: str | Mapping[str, Any] | None = None, sam
 def uninstall(client: Any = None) -> Any:
     """Remove the worker plugin of a client's cluster, and stop sending frames from this process.
 
-    Messages that are on the way can still be read. A pool stays installed.
+    Messages that were sent can still be read. A pool stays installed.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ The hook is ``reducer_override``, which ``pickle.Pickler`` documents, set on
 ``multiprocessing.reduction.ForkingPickler``. ``ForkingPickler.register`` has three disadvantages: it needs
 the exact types, and so an import of each framework; ``torch.multiprocessing``, imported later, replaces
 registered reducers; and a registered reducer cannot decline an object. pickle calls ``reducer_override``
-before registered reducers. If it returns NotImplemented, the object is sent as before ``install()``.
+before registered reducers. If it returns NotImplemented, the object is sent without zerocopy.
 """
 
 from __future__ import annotations
@@ -77,15 +77,15 @@ def install(frameworks: Sequence[str] | None = None, *, limit: int = 1 << 30) ->
     This applies to ``Pipe``, ``Queue``, ``SimpleQueue``, ``Pool``, arguments of ``Process``, managers, and
     ``concurrent.futures.ProcessPoolExecutor``. Each process that sends calls ``install()``, such as the
     workers of a pool that return arrays. A process that only receives does not: it opens the handle when
-    it receives the object, which has the same type as before.
+    it receives the object, which has the type of the one that was sent.
 
     Parameters
     ----------
     frameworks : sequence of str, optional
         Names as for ``to=``. Default: all, including those that are imported later.
     limit : int
-        The most bytes in flight: sent by this process and not received yet. Further objects are sent as
-        before.
+        The most bytes in flight: sent by this process and not received yet. Further objects are sent
+        without zerocopy.
 
     Raises
     ------
@@ -94,12 +94,12 @@ def install(frameworks: Sequence[str] | None = None, *, limit: int = 1 << 30) ->
 
     Notes
     -----
-    The received object has its own memory, as before: a write of the receiver changes no other process's
-    object. An array of :func:`zerocopy.shared_empty` is not copied; the receiver may see what its owner
-    writes to it after sending it.
+    The received object has its own memory: a write of the receiver changes no other process's object. An
+    array of :func:`zerocopy.shared_empty` is not copied; what its owner writes to it after sending it may
+    change it for the receiver.
 
-    An object is sent as before if it holds Python objects, requires gradients, is sparse, quantized or on
-    a device, is of a subclass, or is a torch tensor that is in torch's shared memory already. pandas
+    An object is sent without zerocopy if it holds Python objects, requires gradients, is sparse, quantized
+    or on a device, is of a subclass, or is a torch tensor that is in torch's shared memory already. pandas
     pickles its objects itself, with a handle in place of each of its blocks of 512 KiB or more.
 
     At its end, a process waits up to 5 seconds for the receivers of its objects. If it ends before, or
@@ -129,7 +129,7 @@ def install(frameworks: Sequence[str] | None = None, *, limit: int = 1 << 30) ->
 
 
 def uninstall() -> None:
-    """Send arrays and tables as before `install`; objects in flight can still be received."""
+    """Send arrays and tables without zerocopy; objects in flight can still be received."""
     _Installed.active = False
     if ForkingPickler.__dict__.get("reducer_override") is _override:
         previous = _Installed.previous
@@ -173,7 +173,7 @@ def _override(self: ForkingPickler, obj: Any) -> Any:
 
 
 def _reduced(obj: Any) -> Any:
-    """Return the reduction of an object to a handle, or None if it is sent as before."""
+    """Return the reduction of an object to a handle, or None if it is sent without zerocopy."""
     cls = type(obj)
     try:
         selected = _selected.get(cls)

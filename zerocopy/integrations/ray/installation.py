@@ -62,7 +62,7 @@ def install() -> None:
     no other result of ``ray.get``. Small tensors, and all tensors if the kernel does not permit the
     mapping, are copied.
 
-    Objects that frames do not hold unchanged are serialized by Ray as before: tensors that require
+    Ray alone serializes objects that frames do not hold unchanged: tensors that require
     gradients, sparse tensors, tensors on a device or with attributes, subclasses, sharded and weakly typed
     JAX arrays, columns of Python objects. A serializer that the program has registered for a type is kept.
     """
@@ -127,7 +127,7 @@ def runtime_env(base: Mapping[str, Any] | None = None) -> dict[str, Any]:
 
 
 def open_and_install(packed: Any) -> Any:
-    """Return a stored object; in a worker, install too, so that its results are stored the same way."""
+    """Return a stored object; in a worker, install too, for its results."""
     from zerocopy.integrations.ray.serializers import Packed, open_packed
 
     if _installed is None and type(packed) is Packed and _in_worker():

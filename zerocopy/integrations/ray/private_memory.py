@@ -166,7 +166,7 @@ def _search(address: int) -> _Mapping | None:
 
 
 def _open(mapping: _Mapping) -> int | None:
-    """Return a file descriptor of the mapped file, which has no name any more; None if there is no way."""
+    """Return a file descriptor of the mapped file, which has no name any more, or None."""
     # Needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN.
     own = f"/proc/self/map_files/{mapping.start:x}-{mapping.end:x}"
     return _open_if_same(own, mapping) or _open_of_owner(mapping)
