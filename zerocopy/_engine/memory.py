@@ -75,7 +75,8 @@ def shares_memory(a: Any, b: Any) -> bool:
     -------
     bool
         Whether they have at least one byte in common, in any column or leaf. Leaves of
-        containers that are not arrays or tables, such as text, are skipped.
+        containers that are not arrays or tables, such as text, are skipped. The categories of
+        pandas and polars belong to the type of a column, and are not compared.
         A zero-size array shares no bytes. Neither does an array whose values are
         not the bytes in its memory (see :func:`view`), unless only their order differs.
 
@@ -185,8 +186,6 @@ def _column_blocks(column: Any) -> Iterator[StridedView]:
     source = getattr(column, "source", None)
     if source is not None and not column.reasons and _is_own_memory(source):
         yield source.view
-        if column.field is not None and column.field.dictionary is not None:
-            yield from _column_blocks(column.dictionary())
         return
     device = getattr(column, "device", HOST)
     for low, high in column.own_extents() if column.reasons else column.extents():
