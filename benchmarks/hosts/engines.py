@@ -176,8 +176,10 @@ def _processor(case: Case) -> float | None:
 def _promises(size: str) -> tuple[Promise, ...]:
     frames, over = ("torch", "jax", "tensorflow", "pyarrow"), times(over="idiom")
     return (
-        Promise(f"Dask, {size}: CPU time over today", f"Dask, {size}", _processor, 1, "x", frameworks=frames),
-        Promise(f"Ray, {size}: over today", f"Ray, {size}", over, 1, "x"),
+        Promise(
+            f"Dask, {size}: CPU time over Dask alone", f"Dask, {size}", _processor, 1, "x", frameworks=frames
+        ),
+        Promise(f"Ray, {size}: over Ray alone", f"Ray, {size}", over, 1, "x"),
         Promise(
             f"Ray, {size}: {ray.PRIVATE}",
             f"Ray, {size}",
@@ -187,7 +189,7 @@ def _promises(size: str) -> tuple[Promise, ...]:
             figure(ray.PRIVATE_TODAY),
         ),
         Promise(
-            f"Flight, {size}: over today, at most {NOISE}x for noise", f"Flight, {size}", over, NOISE, "x"
+            f"Flight, {size}: over do_get, at most {NOISE}x for noise", f"Flight, {size}", over, NOISE, "x"
         ),
     )
 

@@ -22,8 +22,7 @@ that zerocopy treats the other host as another machine. It was not measured with
 processes of both hosts share the machine's cores, so Dask's goal is about the CPU time of both workers.
 NumPy and pandas have no goal, because Dask alone sends them without a copy.
 
-"x" is an empty task for Dask, and a memcpy of the same bytes for the others. *today* is the same exchange
-without zerocopy.
+"x" is an empty task for Dask, and a memcpy of the same bytes for the others.
 """
 
 
@@ -31,5 +30,8 @@ def body(data: dict[str, Any]) -> list[str]:
     """Return the page after its head."""
     sections = {one: list(map(read_case, data["sections"].get(f"hosts/{one.name}", ()))) for one in SECTIONS}
     cases = [case for several in sections.values() for case in several]
-    parts = [_HOSTS, f"## Goals\n\n{goals_table(cases, PROMISES)}\n"]
+    load = (
+        "Other work ran on the machine: its load was {load_before} before and {load_after} after the run.\n"
+    )
+    parts = [_HOSTS, load.format(**data), f"## Goals\n\n{goals_table(cases, PROMISES)}\n"]
     return parts + [f"## {one.about}\n\n{rows_table(cases)}\n" for one, cases in sections.items() if cases]

@@ -40,7 +40,7 @@ def test_goals_and_page(tmp_path):
     results.save(tmp_path / "hosts-here.json")
     text = page(tmp_path / "hosts-here.json")
     assert "| Dask, 16 MiB, torch | 8.00x (8.00 ms) | 9.00x (9.00 ms) |" in text
-    assert "| Flight, 16 MiB: over today, at most 1.1x for noise |" in text
+    assert "| Flight, 16 MiB: over do_get, at most 1.1x for noise |" in text
 
 
 def test_a_process_without_privileges_says_so(monkeypatch):
