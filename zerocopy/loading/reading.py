@@ -1,4 +1,4 @@
-"""Reads the rows of runs: in the thread, one group after the other."""
+"""Reads the rows of runs group by group, in a second thread ahead of the one that assembles them."""
 
 from __future__ import annotations
 
