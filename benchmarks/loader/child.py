@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,9 @@ import zerocopy as zc
 from benchmarks.loader.data import BATCH, table
 from benchmarks.loader.targets import MODES
 from benchmarks.machine import peak, reset_peak, resident
+
+#: Seconds between two batches, so that the loader is as far ahead as it may be.
+_PAUSE = 0.002
 
 
 def main(mode: str, path: str, window: int) -> list[int]:
@@ -26,7 +30,7 @@ def main(mode: str, path: str, window: int) -> list[int]:
         raise RuntimeError("the system does not reset the peak of a process")
     loader: Any = zc.loader(path, to="torch", batch=BATCH, **options)
     for _ in loader:
-        pass
+        time.sleep(_PAUSE)
     buffers = loader._buffers
     pool: Any = pa.default_memory_pool()
     held = 0 if buffers is None else buffers.allocated * buffers.nbytes  # columns in order have none
