@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.arrays import sample
 from helpers.pasting import pasted
+from helpers.versions import needs
 
 import zerocopy as zc
 
@@ -139,6 +140,7 @@ def test_an_array_lives_as_long_as_a_value_that_was_made_of_it(target: str) -> N
         assert watched() is None
 
 
+@needs("onnxruntime", "1.32", "float8 in its DLPack")
 def test_values_of_float8() -> None:
     torch = pytest.importorskip("torch")
     x = torch.tensor([1.5, -2.0]).to(torch.float8_e4m3fn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -85,7 +86,9 @@ def test_other_frameworks_get_what_numpys_records_give_them(name: str, target: s
         with pytest.raises(zc.ZeroCopyError):
             zc.convert(source, target)
         return
-    assert repr(zc.convert(source, target)) == repr(zc.convert(records, target))
+    # Without addresses: the text of an OrtValue has no values.
+    texts = [re.sub("0x[0-9a-f]+", "", repr(zc.convert(each, target))) for each in (source, records)]
+    assert texts[0] == texts[1]
 
 
 def test_records_of_objects_and_structs_without_a_format_are_refused() -> None:

@@ -107,3 +107,16 @@ def test_short_views_inside_other_types(run_python) -> None:
         """
     )
     assert process.returncode == 0, process.stderr[-2000:]
+
+
+@pytest.mark.hazard("pyarrow#short-views-of-a-cast")
+def test_a_concatenation_has_the_text_of_each_part() -> None:
+    short = pa.array(["a", None]).cast(pa.string_view())
+    long = pa.array(["more than twelve bytes"]).cast(pa.string_view())
+    for parts, expected in (
+        ([short, short], ["a", None, "a", None]),
+        ([short, long, short], ["a", None, "more than twelve bytes", "a", None]),
+    ):
+        table = pa.table({"a": pa.concat_arrays(parts)})
+        assert zc.convert(table, "numpy", encode=True, nulls=-1)["a"].to_pylist() == expected
+        assert zc.convert(table, "polars")["a"].to_list() == expected

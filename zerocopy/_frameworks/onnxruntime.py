@@ -13,7 +13,7 @@ from zerocopy.framework import Framework, version_numbers
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.source import Array, Source
-from zerocopy.strided_view import StridedView
+from zerocopy.strided_view import MAX_NDIM, StridedView
 
 # GetOrtElementTypeFromDlpack (onnxruntime/core/dlpack/dlpack_converter.cc); no complex numbers.
 _NAMES = (*REAL_NAMES, "bfloat16")
@@ -57,6 +57,7 @@ class OnnxRuntime(Framework):
     root_modules = ("onnxruntime",)
     distribution = "onnxruntime"
     min_version = "1.26"  # the first whose OrtValue has from_dlpack
+    max_ndim = MAX_NDIM  # NumPy's, which passes the memory on
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().OrtValue)

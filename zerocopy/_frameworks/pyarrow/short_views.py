@@ -45,8 +45,7 @@ def with_text(pa: Any, array: Any) -> Any:
 
 def _lacks_text(pa: Any, array: Any) -> bool:
     if _is_view(pa, array.type):
-        buffers = array.buffers()
-        return len(buffers) == 3 and buffers[2] is None  # the cast makes no more than one
+        return any(text is None for text in array.buffers()[2:])  # a concatenation has those of each part
     return holds_views(pa, array.type) and any(_lacks_text(pa, part) for part in _parts(pa, array))
 
 
@@ -75,8 +74,9 @@ def _rebuilt(pa: Any, array: Any, before: int = 0) -> Any:
         return pa.DictionaryArray.from_arrays(codes, words, ordered=kind.ordered, safe=False)
     buffers = array.buffers()
     if _is_view(pa, kind):
-        buffers = buffers[:2] if len(buffers) == 3 and buffers[2] is None else buffers
-        return pa.Array.from_buffers(kind, length, buffers, -1, offset)
+        # An empty buffer instead, because views of longer text have the position of theirs.
+        texts = (pa.py_buffer(b"") if text is None else text for text in buffers[2:])
+        return pa.Array.from_buffers(kind, length, [*buffers[:2], *texts], -1, offset)
     if not kind.num_fields:
         return pa.Array.from_buffers(kind, length, buffers, -1, offset) if before else array
     # pyarrow slices the fields of structs and of sparse unions to the rows of their array.
