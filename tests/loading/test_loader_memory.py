@@ -132,6 +132,7 @@ def test_groups_ahead_are_limited_by_number_and_bytes(limit: int, groups: int, m
             rows += part.rows
             ahead.append(len(reader._ahead))
     reader.close()
+    assert part.is_alone  # no group is read while the last one is assembled
     assert max(ahead[:3]) == groups
     assert source.reads == [0, 1, 2, 3, 4]
     assert rows == 5 << 15

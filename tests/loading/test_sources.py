@@ -16,6 +16,7 @@ import pyarrow.feather
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
+from helpers.loader_cases import parquet_file
 from helpers.loader_sources import SOURCES, Exporter, arrays
 from helpers.source_data import ROWS, columns_of, read, small_table, write_files
 
@@ -122,6 +123,25 @@ def test_small_row_groups_are_read_together(tmp_path: Path) -> None:
     (batch,) = loader
     assert batch["y"].tolist() == [*range(10_000)]
     assert len(loader._source.groups) == 1
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_threads_read_their_columns_of_local_files_alone(
+    is_local: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests to a remote file are joined; those to a local one would be one thread's work."""
+    loader = zc.loader(parquet_file(tmp_path, 100, 10), to="numpy")
+    seen: list[Any] = []
+    opened = pq.ParquetFile
+
+    def recorded(*args: Any, **options: Any) -> Any:
+        seen.append(options["pre_buffer"])
+        return opened(*args, **options)
+
+    monkeypatch.setattr(loader._source._files, "is_local", is_local)
+    monkeypatch.setattr(pq, "ParquetFile", recorded)
+    assert sum(len(batch["id"]) for batch in loader) == 100
+    assert seen == [not is_local]
 
 
 def test_an_array_of_npy_has_the_name_of_its_file(tmp_path: Path) -> None:
