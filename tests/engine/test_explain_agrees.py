@@ -270,3 +270,42 @@ def test_explain_agrees_for_memory_in_another_form(to: str, form: str) -> None:
     for x in _other_forms()[form]:
         for options in ({}, {"copy": True}, {"copy": False}):
             agree(x, to, **options)
+
+
+class _Extension:
+    """An array whose schema names an extension type, which may not fit its storage."""
+
+    def __init__(self, array: Any, name: bytes, metadata: bytes) -> None:
+        pairs = {b"ARROW:extension:name": name, b"ARROW:extension:metadata": metadata}
+        self.array, self.field = array, pa.field("x", array.type, metadata=pairs)
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self.field.__arrow_c_schema__(), self.array.__arrow_c_array__()[1]
+
+
+_STORAGE = {
+    "integers": pa.array([1, 2]),
+    "text": pa.array(["a"]),
+    "lists": pa.array([[1, 2]], pa.list_(pa.int32(), 2)),
+    "dictionary": pa.array(["a"]).dictionary_encode(),
+    "structs": pa.array([{"a": 1}]),
+}
+_EXTENSIONS = [
+    *((b"arrow.fixed_shape_tensor", metadata) for metadata in (b'{"shape":[2]}', b'{"shape":[3]}', b"x")),
+    *((f"arrow.{name}".encode(), b"") for name in ("bool8", "uuid", "json", "parquet.variant")),
+    *((f"arrow.{name}".encode(), b"{}") for name in ("opaque", "variable_shape_tensor")),
+]
+
+
+@pytest.mark.parametrize("to", ["pyarrow", "polars", "nanoarrow"])
+@pytest.mark.parametrize("storage", _STORAGE)
+def test_explain_agrees_for_extension_types_that_do_not_fit(storage: str, to: str) -> None:
+    pytest.importorskip(to)
+    for name, metadata in _EXTENSIONS:
+        x = _Extension(_STORAGE[storage], name, metadata)
+        try:
+            zc.convert(x, to)
+            expected = True
+        except zc.ZeroCopyError:
+            expected = False
+        assert zc.explain(x, to).possible is expected, (name, metadata)
