@@ -585,3 +585,16 @@ def test_every_result_in_numpy_is_writable() -> None:
     for _ in range(3):
         result = zc.convert(relation, "numpy")
         assert all(array.flags.writeable for array in result.values())
+
+
+@pytest.mark.parametrize("options", [{}, {"layout": "matrix"}], ids=["plain", "matrix"])
+@pytest.mark.parametrize("to", ["numpy", "torch", "jax", "tensorflow", "pyarrow", "pandas", "polars"])
+def test_a_conversion_runs_the_query_once(con: Any, to: str, options: dict[str, str]) -> None:
+    pytest.importorskip(to)
+    if options and registry.by_name(to).tables:
+        pytest.skip("a matrix is an option of tensors")
+    relation, seen = counted(con)
+    for _ in range(3):  # from the second on by the route
+        seen.clear()
+        zc.convert(relation, to, **options)
+        assert len(seen) == 3

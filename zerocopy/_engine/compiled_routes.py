@@ -62,7 +62,7 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
     new_hub = exporters.pop("new_hub", None)
     # The hub's objects are read-only, also new ones.
     if new_hub is not None and not (target.kind == "tensor" and target.marks_readonly):
-        exporters = {"hub": new_hub}
+        exporters = {"hub": new_hub, "new_hub": new_hub}
     no_index = target.kind == "tensor" and (own_columns is not None or "native_table" in exporters)
     tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
     may_be_ragged = tables[1] is not None and may_be_compound(cls, target)

@@ -11,7 +11,7 @@ from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.fixes import compose, relocate
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, check_options
 from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree
+from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree, set_slow_path
 from zerocopy._engine.target import is_named, may_be_compound, of_object
 from zerocopy._native import core
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
@@ -202,6 +202,9 @@ def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     finally:
         if core is not None:
             core.drop_capsule()  # that a route has requested, and the plan did not need
+
+
+set_slow_path(convert_slowly)
 
 
 def _observed_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ composes its route and stores it: in the table of the compiled core, which has r
 from __future__ import annotations
 
 import atexit
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -45,6 +45,9 @@ OPTIONS = frozenset(("copy", "writable", "device", "dtype", "layout", "columns",
 
 #: The routes for options that no table holds.
 NO_ROUTES: Routes = MappingProxyType({})
+
+#: See `set_slow_path`.
+_slow_path: Callable[[Any, Any, Mapping[str, Any]], Any]
 
 #: Counts how often all routes were dropped. A route that was composed meanwhile is dropped too.
 _generation = 0
@@ -101,6 +104,12 @@ def _drop() -> None:
 
 
 registry.on_change(clear)
+
+
+def set_slow_path(convert: Callable[[Any, Any, Mapping[str, Any]], Any]) -> None:
+    """Set the function that converts without routes, in a module that imports this one."""
+    global _slow_path
+    _slow_path = convert
 
 
 def record_to(counters: Any, explain: Any) -> None:
@@ -325,11 +334,16 @@ def _goes_through_hub(parts: Parts, options: Mapping[str, Any]) -> bool:
 
 def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
     """Return the route of an object that exports an object of the hub, which has a route to each target."""
-    exporter, routes = parts.exporters["hub"], routes_of(to, options)
+    exporter, routes, is_query = parts.exporters["hub"], routes_of(to, options), "new_hub" in parts.exporters
 
     def route(obj: Any) -> Any:
         exported = exporter(obj)
-        return (routes.get(type(exported)) or _kept_route(exported, to, options))(exported)
+        try:
+            return (routes.get(type(exported)) or _kept_route(exported, to, options))(exported)
+        except BaseException as error:
+            if not (is_query and is_error(error)):
+                raise
+            return _slow_path(exported, to, options)  # the query must not run again
 
     return route
 

@@ -130,18 +130,19 @@ class DuckDB(Framework):
 
         def arrays(relation: Any) -> dict[str, Array]:
             # In a third of the time of reading an Arrow table into new arrays.
-            if any(kind.id not in NUMBERS for kind in relation.types):
-                raise ValueError("other types: the slow path decides")
-            names, arrays = relation.columns, relation.fetchnumpy()
-            if list(arrays) != names or any(type(array) is not np.ndarray for array in arrays.values()):
-                raise ValueError("nulls, or duplicate names: the slow path decides")
-            return dict(arrays)
+            names = relation.columns
+            if any(kind.id not in NUMBERS for kind in relation.types) or len({*names}) != len(names):
+                raise ValueError("other types, or duplicate names: the slow path decides")
+            arrays: dict[str, Array] = relation.fetchnumpy()
+            if any(type(array) is not np.ndarray for array in arrays.values()):
+                raise ValueError("nulls, which the slow path refuses")
+            return arrays
 
         def matrix(relation: Any) -> Array:
-            columns = list(arrays(relation).values())
-            if len({column.dtype for column in columns}) != 1:
+            if len({kind.id for kind in relation.types}) != 1:
                 raise ValueError("columns of several types: the slow path decides")
-            return np.column_stack(columns)
+            # A view, because the core takes an array without a base for a copy.
+            return np.column_stack(list(arrays(relation).values())).view()
 
         return {
             "new_hub": result,
