@@ -37,3 +37,25 @@ def test_changed_headers_never_crash(run_python, seed: int) -> None:
     process = run_python(f"import sys; sys.argv[1:] = ['{seed}', '{COUNT // 2}']\n" + PROGRAM)
     assert process.returncode == 0, process.stderr
     assert "error" in process.stdout
+
+
+@pytest.mark.parametrize("mode", ["sparse", "dense"])
+@pytest.mark.parametrize("outer", ["{}", "pyarrow.struct([('x', {})])", "pyarrow.list_({})"])
+def test_a_union_with_a_bitmap_is_refused(run_python, mode: str, outer: str) -> None:
+    """pyarrow ends the process for a union with a bitmap."""
+    kind = outer.format(f"pyarrow.{mode}_union([pyarrow.field('a', pyarrow.int32())])")
+    process = run_python(
+        f"""
+        import pyarrow
+        from zerocopy.errors import ZeroCopyError
+        from zerocopy.frames.arrow import ArrowReader
+
+        levels = {1 + (outer != "{}")}
+        nodes = [2, 0, 0] * (levels - 1) + [2, 1, 1] + [2, 0, 0]
+        try:
+            ArrowReader(nodes, [bytes(64)] * 8).read({kind})
+        except ZeroCopyError as error:
+            print(error.why)
+        """
+    )
+    assert process.stdout == "a union has a bitmap of nulls\n", process.stderr

@@ -266,7 +266,7 @@ class ArrowReader:
     and the first and last offsets.
     """
 
-    __slots__ = ("_frames", "_nodes", "_offsets", "_pa", "_readers")
+    __slots__ = ("_frames", "_nodes", "_offsets", "_pa", "_readers", "_unions")
 
     def __init__(self, nodes: Sequence[int], frames: Sequence[Any]) -> None:
         self._pa = hub().module()
@@ -281,6 +281,7 @@ class ArrowReader:
             lib.Type_STRING_VIEW: self._views,
             lib.Type_BINARY_VIEW: self._views,
         }
+        self._unions = (lib.Type_SPARSE_UNION, lib.Type_DENSE_UNION)
         small, large = ("STRING", "BINARY", "LIST", "MAP"), ("LARGE_STRING", "LARGE_BINARY", "LARGE_LIST")
         self._offsets = dict.fromkeys((getattr(lib, f"Type_{name}") for name in small), 4)
         self._offsets |= dict.fromkeys((getattr(lib, f"Type_{name}") for name in large), 8)
@@ -323,6 +324,8 @@ class ArrowReader:
 
     def _plain(self, kind: Any) -> Any:
         length, nulls, bitmap = self._node()
+        if bitmap is not None and kind.id in self._unions:  # pyarrow would end the process
+            raise invalid("a union has a bitmap of nulls")
         # Types with children have their bitmap, or for unions a placeholder for it, as first buffer.
         buffers = [bitmap, *(self._frame() for _ in range(kind.num_buffers - 1))]
         width = self._offsets.get(kind.id)
