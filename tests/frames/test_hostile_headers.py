@@ -39,6 +39,7 @@ def test_changed_headers_never_crash(run_python, seed: int) -> None:
     assert "error" in process.stdout
 
 
+@pytest.mark.hazard("pyarrow#unions-with-a-bitmap")
 @pytest.mark.parametrize("mode", ["sparse", "dense"])
 @pytest.mark.parametrize("outer", ["{}", "pyarrow.struct([('x', {})])", "pyarrow.list_({})"])
 def test_a_union_with_a_bitmap_is_refused(run_python, mode: str, outer: str) -> None:

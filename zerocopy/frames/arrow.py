@@ -324,7 +324,7 @@ class ArrowReader:
 
     def _plain(self, kind: Any) -> Any:
         length, nulls, bitmap = self._node()
-        if bitmap is not None and kind.id in self._unions:  # pyarrow would end the process
+        if bitmap is not None and kind.id in self._unions:  # pyarrow would end the process: arrow#14736
             raise invalid("a union has a bitmap of nulls")
         # Types with children have their bitmap, or for unions a placeholder for it, as first buffer.
         buffers = [bitmap, *(self._frame() for _ in range(kind.num_buffers - 1))]
