@@ -291,9 +291,8 @@ _STORAGE = {
     "structs": pa.array([{"a": 1}]),
 }
 _EXTENSIONS = [
-    *((b"arrow.fixed_shape_tensor", metadata) for metadata in (b'{"shape":[2]}', b'{"shape":[3]}', b"x")),
+    (b"arrow.fixed_shape_tensor", b'{"shape":[2]}'),
     *((f"arrow.{name}".encode(), b"") for name in ("bool8", "uuid", "json", "parquet.variant")),
-    *((f"arrow.{name}".encode(), b"{}") for name in ("opaque", "variable_shape_tensor")),
 ]
 
 

@@ -90,6 +90,8 @@ def check_type(format: str, kind: str, children: Sequence[str], has_dictionary: 
             raise malformed(
                 "", f"the codes of its dictionary have format {format!r}, which is not an integer"
             )
+        if extension in _STORAGE or extension == "arrow.fixed_shape_tensor":
+            raise malformed("", f"the extension type {extension} has a dictionary as storage")
         return
     if kind == "union":
         expected = len([number for number in format.partition(":")[2].split(",") if number])

@@ -111,9 +111,6 @@ class ArrowColumn(Column):
             why = f"it is on {self.device}, and Arrow's tables are in host memory"
             remedy = "copy it to the host in its own framework, or convert it to tensors"
             raise UnsupportedConversionError("", why, remedy, code="other-device")
-        field = self.field
-        if (field.metadata or field.children) and any(part.extension for part in field.walk()):
-            self.arrow()  # pyarrow refuses extension types with other storage or metadata than theirs
         return list(self.reasons)
 
     # -- nulls ------------------------------------------------------------------

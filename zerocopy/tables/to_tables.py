@@ -81,12 +81,13 @@ def check_table(table: Table, request: Request) -> None:
 
 
 def outcome_of(column: Column, request: Request) -> tuple[int, int] | None:
-    """Return the bytes that are aliased, and those that are copied; None for a column that `plan` refuses."""
+    """Return the bytes that are aliased, and those that are copied; None for a column that `plan` decides."""
     copies = bool(request.target.column_reasons(column))
     if copies and request.copy is False:
         return None
-    size = column.nbytes if column.length else 0
-    return (0, size) if copies or request.copy is True else (size, 0)
+    whole = request.copy is True and not isinstance(column, Copied)
+    aliased, copied, is_partial = sizes(Copied(column) if whole else column, request.target, copies or whole)
+    return None if is_partial else (aliased, copied)
 
 
 def _variable(column: Column) -> Column:
