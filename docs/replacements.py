@@ -36,6 +36,7 @@ import tensorflow as tf
 import torch
 
 import zerocopy as zc
+from benchmarks.formats import format_quantity
 from zerocopy.protocols.array_interface import aligned_copy
 
 NAMES = {
@@ -161,13 +162,15 @@ def _ratios() -> dict[tuple[str, str], str]:
     ratios = {}
     for data in sorted((d for d in results if d.get("complete")), key=lambda d: str(d["started"])):
         sections = data["sections"]
-        for case in (*sections.get("grid/cells", ()), *sections.get("conversion/core", ())):
+        core = sections.get("conversion/core", ())
+        for case in (*sections.get("grid/cells", ()), *core):
             medians: dict[str, list[float]] = {}
             for entry in case["entries"]:
                 medians.setdefault(entry["role"], []).append((entry.get("ns") or {}).get("median", math.inf))
             hand = min(medians.get("documented", []) + medians.get("idiom", []), default=math.inf)
             if case["name"] in names and hand < math.inf:
-                ratios[names[case["name"]]] = f"{min(medians['ours']) / hand:.2f}x"
+                ratio = min(medians["ours"]) / hand
+                ratios[names[case["name"]]] = format_quantity(ratio, "x") if case in core else f"{ratio:.2f}x"
     return ratios
 
 
