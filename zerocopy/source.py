@@ -26,11 +26,12 @@ Array = np.ndarray[Any, Any]
 #: ``array_columns``: those pairs with ndarrays for columns of numbers.
 #: ``matrix``: for a table whose values lie in one matrix of numbers, an ndarray that aliases it and has one
 #: column for each of the table's. An exporter raises ValueError for any other table.
+#: ``new_columns``: for a table, pairs of name and new ndarray. An exporter raises for columns without one.
 #: ``new_matrix``: for a table of numbers of one type without nulls, a new ndarray in row-major order that
 #: has one column for each of the table's. An exporter raises for any other table.
-#: ``arrow``: a ``pyarrow.Table`` of numbers without nulls: one chunk per column, unique non-empty
+#: ``arrow``: a ``pyarrow.Table`` of numbers, booleans and text: one chunk per column, unique non-empty
 #: names, no metadata. An exporter raises ValueError for any other table.
-#: ``stream``: for a table, an object whose Arrow stream is the table, under the same conditions.
+#: ``stream``: for a table or a column of numbers in one chunk, an object whose Arrow stream it is.
 #: ``hub``, ``new_hub``: an object of pyarrow, which has its own route; in memory of its own.
 #: ``column``: for one column, a pair of its name and a ``pyarrow.Array`` of numbers or text.
 #: ``named``: for one column, a pair of its name and a one-dimensional ndarray of numbers.
@@ -44,7 +45,8 @@ Array = np.ndarray[Any, Any]
 #: capsule``, which orders the producer's work before that of `stream` (DLPack, Python specification).
 FORMS = (
     *("ndarray", "readonly", "capsule", "versioned", "aligned", "native", "handle", "cuda"),
-    *("columns", "own_columns", "array_columns", "matrix", "new_matrix", "hub", "new_hub"),
+    *("columns", "own_columns", "array_columns", "new_columns"),
+    *("matrix", "new_matrix", "hub", "new_hub"),
     *("arrow", "stream", "column", "named", "arrays", "native_table", "native_lists"),
 )
 

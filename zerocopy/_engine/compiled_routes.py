@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from zerocopy import registry
+from zerocopy._engine import recording
 from zerocopy._engine.target import may_be_compound, resolve
 from zerocopy._native import core
 from zerocopy.casting.parse import parse_dtype
@@ -20,6 +21,8 @@ Route = Callable[[Any], Any]
 
 _IN_NUMPY = tuple(dtype for dtype in ALL if dtype.in_numpy)
 _declared: set[str] = set()
+#: The forms of new memory.
+_NEW = ("new_columns", "new_matrix")
 
 
 class Parts(NamedTuple):
@@ -63,6 +66,11 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
     # The hub's objects are read-only, also new ones.
     if new_hub is not None and not (target.kind == "tensor" and target.marks_readonly):
         exporters = {"hub": new_hub, "new_hub": new_hub}
+    if recording.counters is not None or options.get("copy") is not None:
+        # Their memory is new: a recording would count it as aliased, and copy=False refuses it.
+        exporters = {form: exporter for form, exporter in exporters.items() if form not in _NEW}
+    elif "new_columns" in exporters:
+        exporters["columns"] = exporters.pop("new_columns")
     no_index = target.kind == "tensor" and (own_columns is not None or "native_table" in exporters)
     tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
     may_be_ragged = tables[1] is not None and may_be_compound(cls, target)
@@ -162,7 +170,7 @@ def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | Non
         return None
     matrix = parts.exporters.get("matrix")
     if matrix is None:  # new memory, in row-major order
-        if order == ":F" or others.get("copy") is not None:
+        if order == ":F":
             return None
         matrix, order = parts.exporters["new_matrix"], ""
     if order == ":F":  # the core copies to row-major memory only; the slow path copies by column

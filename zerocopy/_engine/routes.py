@@ -387,7 +387,9 @@ def _kept_route(obj: Any, to: Any, options: Mapping[str, Any]) -> Route:
     return route
 
 
-#: The forms in which tables and columns pass between table frameworks, the fastest first.
+#: The forms in which tables and columns pass between table frameworks, the fastest first. In the benchmark
+#: `grid`, ten columns from polars to nanoarrow take 2.0 times nanoarrow's own call by a stream, and 6.4 by a
+#: pyarrow.Table; a series from pandas to polars takes 1.4 times polars' call as an array, and 2.3 by Arrow.
 _TABLE_FORMS = ("stream", "arrow", "named", "column")
 
 
@@ -407,18 +409,15 @@ def _table_route(parts: Parts) -> Route:
         target.table_reasons(table)
         return target.from_column(table) if table.single else target.from_table(table)
 
-    active = recording.counters
-    whole = route if active is None else recording.measured_table(active, source, target, route)
-    return _by_forms(parts, whole, _TABLE_FORMS)
+    if (active := recording.counters) is not None:
+        return recording.measured_table(active, source, target, route)  # by the forms, a target may copy text
+    return _by_forms(parts, route, _TABLE_FORMS)
 
 
 def _by_forms(parts: Parts, otherwise: Route, forms: Sequence[str]) -> Route:
     """Return a route that tries those of the forms that both frameworks have, and then `otherwise`."""
     forms = [form for form in forms if form in parts.exporters and form in parts.importers]
     steps = [(parts.exporters[form], parts.importers[form]) for form in forms]
-    if (active := recording.counters) is not None:  # the other forms may copy
-        exporters = [recording.measured(active, "arrow", export) for export, _ in steps]
-        steps = [(exporters[i], steps[i][1]) for i, form in enumerate(forms) if form == "arrow"]
     if not steps:
         return otherwise
 

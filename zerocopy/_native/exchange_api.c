@@ -197,12 +197,14 @@ to_object(DLManagedTensorVersioned *tensor, void **out)
         }
         return -1;
     }
-    if (read_capsule == NULL) {
+    PyObject *read = Py_XNewRef(read_capsule); /* read once: it may be cleared meanwhile */
+    if (read == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "the interpreter ends");
     }
     else {
-        *out = PyObject_CallOneArg(read_capsule, capsule);
+        *out = PyObject_CallOneArg(read, capsule);
     }
+    Py_XDECREF(read);
     Py_DECREF(capsule);
     return *out == NULL ? -1 : 0;
 }

@@ -146,7 +146,7 @@ class DuckDB(Framework):
 
         return {
             "new_hub": result,
-            "columns": lambda relation: [*arrays(relation).items()],
+            "new_columns": lambda relation: [*arrays(relation).items()],
             "new_matrix": matrix,
         }
 

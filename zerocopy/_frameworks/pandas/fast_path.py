@@ -102,18 +102,23 @@ def _column_exporter() -> Callable[[Any], Any]:
     return column
 
 
+def _plain_name(series: Any) -> str:
+    """Return the name of a series; raise for one that needs a check."""
+    name = series.name
+    if name is not None and (type(name) is not str or "\0" in name):
+        raise ValueError("a name that needs a check: use the slow path")
+    return name or ""
+
+
 def series_exporter(pd: Any) -> Callable[[Any], tuple[str, Any]]:
     """Return a function from a series of plain values to its name and a ``pyarrow.Array``."""
     column, plain = _column_exporter(), hub().fast_exporters(hub().module().ChunkedArray)["column"]
     wrapped = pd.arrays.NumpyExtensionArray
 
     def exported(series: Any) -> tuple[str, Any]:
-        name, values = series.name, series.array
-        if name is not None and (type(name) is not str or "\0" in name):
-            raise ValueError("a name that needs a check: use the slow path")
-        return name or "", plain(column(series.to_numpy(copy=False) if type(values) is wrapped else values))[
-            1
-        ]
+        values = series.array
+        array = column(series.to_numpy(copy=False) if type(values) is wrapped else values)
+        return _plain_name(series), plain(array)[1]
 
     return exported
 
@@ -123,12 +128,9 @@ def array_exporter(pd: Any) -> Callable[[Any], tuple[str, Array]]:
     wrapped = pd.arrays.NumpyExtensionArray
 
     def exported(series: Any) -> tuple[str, Array]:
-        name = series.name
-        if type(series.array) is not wrapped or (
-            name is not None and (type(name) is not str or "\0" in name)
-        ):
-            raise ValueError("another array, or a name that needs a check: use the slow path")
-        return name or "", series.to_numpy(copy=False)
+        if type(series.array) is not wrapped:
+            raise ValueError("another array: use the slow path")
+        return _plain_name(series), series.to_numpy(copy=False)
 
     return exported
 
