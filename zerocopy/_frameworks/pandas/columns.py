@@ -84,15 +84,19 @@ def plain(series: Any) -> Array:
     return array
 
 
-def is_one_block(frame: Any) -> bool:
-    """Whether a frame has one block of NumPy's memory: to_numpy() makes the nulls of other blocks NaN."""
-    blocks: Any = getattr(getattr(frame, "_mgr", None), "blocks", ())  # no public attribute tells
-    return len(blocks) == 1 and type(blocks[0].values) is np.ndarray
+def one_block(frame: Any) -> Array | None:
+    """Return the one block of a frame, a column in each row, or None if it has others or not NumPy's memory.
+
+    No public attribute tells; to_numpy() copies several blocks, and makes the nulls of other memory NaN.
+    """
+    blocks: Any = getattr(getattr(frame, "_mgr", None), "blocks", ())
+    values = blocks[0].values if len(blocks) == 1 else None
+    return values if type(values) is np.ndarray else None
 
 
 def matrix(frame: Any) -> Array:
     """Return the one block of a frame of plain numbers as a read-only matrix; raise for any other frame."""
-    if not is_one_block(frame):
+    if one_block(frame) is None:
         raise ValueError("not one block: use the slow path")
     array: Array = frame.to_numpy(copy=False)
     if array.dtype.num not in _NUMBERS_OF_NUMPY or not array.dtype.isnative or array.base is None:

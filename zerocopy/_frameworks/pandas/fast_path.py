@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
-from zerocopy._frameworks.pandas.columns import is_one_block
+from zerocopy._frameworks.pandas.columns import one_block
 from zerocopy._frameworks.pandas.tables import column_arrays, is_default, metadata_of
 from zerocopy.dtype import native_numbers
 from zerocopy.protocols.array_interface import address
@@ -182,11 +182,11 @@ def may_be_one_matrix(arrays: list[Array]) -> bool:
 def labelled_columns(pd: Any, frame: Any) -> list[tuple[Hashable, Any]]:
     """Return labels and columns of a frame: numbers as ndarrays, others as series, which take 12 us each."""
     numbers, labels = native_numbers(), frame.columns.tolist()
-    if is_one_block(frame):
-        values = frame.to_numpy(copy=False)
-        if values.dtype.num in numbers and values.dtype.isnative and values.base is not None:
-            values.flags.writeable = False  # guards copy-on-write, as in `plain`
-            return list(zip(labels, values.T, strict=True))
+    block = one_block(frame)
+    if block is not None and block.dtype.num in numbers and block.dtype.isnative:
+        block = block.view()
+        block.flags.writeable = False  # guards copy-on-write, as in `plain`
+        return list(zip(labels, block, strict=True))
     columns = list[tuple[Hashable, Any]]()
     for place, (label, values) in enumerate(zip(labels, column_arrays(pd, frame), strict=True)):
         if type(values) is np.ndarray and values.dtype.num in numbers and values.dtype.isnative:
