@@ -28,6 +28,7 @@ from zerocopy import registry
 FRAMEWORKS = PACKAGE / "_frameworks"
 FRAMEWORK_FILES = sorted(p for p in FRAMEWORKS.rglob("*.py") if p != FRAMEWORKS / "__init__.py")
 OPTIONAL = {root for name in registry.frameworks() for root in registry.by_name(name).root_modules}
+OPTIONAL -= {"cuda"}  # a namespace package: cuda.bindings is the driver's API, which the pool uses too
 OPTIONAL = (OPTIONAL | {"ml_dtypes", "rmm"}) - {"numpy"}
 #: Files that may import RMM, inside functions: they build a pool from its memory resources.
 RMM_FILES = {PACKAGE / "pool" / name for name in ("rmm_pool.py", "attachments.py")}

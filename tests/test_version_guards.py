@@ -177,7 +177,7 @@ def test_versioned_capsules_are_imported_with_each_numpy(
 ) -> None:
     if by_numpy and not VERSIONED_CAPSULES:
         pytest.skip(f"NumPy {np.__version__} does not import versioned capsules")
-    monkeypatch.setattr(dlpack, "_NUMPY_TAKES_VERSIONED", by_numpy)
+    monkeypatch.setattr(dlpack, "NUMPY_TAKES_VERSIONED", by_numpy)
     wide = np.arange(6.0).reshape(2, 3).T
     for memory in (wide, np.array([True, False]), np.arange(4, dtype="u1"), np.array(2, "f4")):
         for flags in (0, dlpack.FLAG_READ_ONLY):

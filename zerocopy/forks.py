@@ -101,13 +101,18 @@ if hasattr(os, "register_at_fork"):
 
 
 def is_installed(name: str) -> bool:
-    """Whether a top-level module can be imported; imports nothing of it."""
+    """Whether a module can be imported; imports nothing of it, nor the packages that it is in."""
     import importlib.util  # here, because `import zerocopy` imports this file
 
     if name in sys.modules:
         return sys.modules[name] is not None
+    top, *inner = name.split(".")
+    spec = importlib.util.find_spec(top)
+    for each in inner:
+        folders = spec.submodule_search_locations if spec is not None else None
+        top = f"{top}.{each}"
+        spec = importlib.machinery.PathFinder.find_spec(top, folders) if folders is not None else None
     # A plain folder of that name is a namespace package, whose spec has no loader.
-    spec = importlib.util.find_spec(name)
     return spec is not None and spec.loader is not None
 
 

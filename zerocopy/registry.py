@@ -1,7 +1,7 @@
 """The known frameworks, by name and by type; this file names none of them.
 
-A file or folder under ``zerocopy/_frameworks/`` registers a framework: its name is the
-import name, and it defines ``FRAMEWORK``, an instance of :class:`Framework`. Other packages
+A file or folder under ``zerocopy/_frameworks/`` registers a framework: its name is the import
+name, with ``_`` for a dot, and it defines ``FRAMEWORK``, an instance of :class:`Framework`. Other packages
 register through the entry point group ``zerocopy.frameworks``, or call :func:`register`.
 """
 
@@ -249,7 +249,11 @@ def find(to: Any) -> Framework | None:
     if not issubclass(type(name), str):  # not isinstance, which reads __class__: a property can raise
         return None
     top, _, form = name.partition(".")
-    return _variant(top, form) if form else _find(name)
+    # An import name can have a dot.
+    named = (_variant(top, form) or _known.get(name)) if form else _find(name)
+    if named is None and name is not to:  # a module can have another name than that of its import
+        named = next((known for known in _known.values() if sys.modules.get(known.name) is to), None)
+    return named
 
 
 def suggest(name: str) -> str:

@@ -111,7 +111,7 @@ def test_aliases_get_a_hint(alias: str, name: str) -> None:
     for function in (zc.convert, zc.explain):
         with pytest.raises(zc.UnknownFrameworkError) as error:
             function(X, alias)
-        assert error.value.remedy.startswith(f"did you mean '{name}'? choose from awkward, cudf, "), (
+        assert error.value.remedy.startswith(f"did you mean '{name}'? choose from awkward, cuda.core, "), (
             error.value
         )
 
@@ -127,7 +127,7 @@ def test_every_framework_has_distinct_aliases() -> None:
 )
 def test_other_objects_are_refused_with_the_names(to: object) -> None:
     for function in (zc.convert, zc.explain):
-        with pytest.raises(zc.UnknownFrameworkError, match="To fix: choose from awkward, cudf") as error:
+        with pytest.raises(zc.UnknownFrameworkError, match="To fix: choose from awkward, ") as error:
             function(X, to)
         assert error.value.__cause__ is None
         assert error.value.__suppress_context__ or error.value.__context__ is None

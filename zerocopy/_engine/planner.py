@@ -395,6 +395,11 @@ def _plan_array(
     if same_memory_space(view.device, device):
         reasons += target_reasons + _readonly_reasons(view, target, writable)
     else:
+        if not (on_host or to_the_host or target.can_copy_to_device):
+            why = f"the memory is on {view.device}, and {target.name} copies no memory between devices"
+            raise UnsupportedConversionError(
+                "", why, code="other-device", fixes=[Fix(options={"device": str(view.device)})]
+            )
         reasons.append(_transfer(view.device, device))
     if copy is not None:
         reasons = _apply_copy_option(copy, reasons, view)

@@ -51,7 +51,10 @@ _Torch: TypeAlias = Literal["torch", "torch.Tensor"]
 _Jax: TypeAlias = Literal["jax", "jax.Array", "jax.numpy"]
 _TensorFlow: TypeAlias = Literal["tensorflow", "tensorflow.Tensor"]
 # Frameworks without annotations or that few machines have: pyright reports a missing import as Unknown.
-_OnDevices: TypeAlias = Literal["cupy", "cupy.ndarray", "numba", "numba.cuda", "warp", "warp.array"]
+_OnDevices: TypeAlias = Literal[
+    "cuda.core", "cuda.core.utils.StridedMemoryView", "cupy", "cupy.ndarray", "numba", "numba.cuda", "warp",
+    "warp.array",
+]  # fmt: skip
 _Others: TypeAlias = Literal[
     "awkward", "awkward.Array", "mlx", "mlx.array", "mlx.core", "mlx.core.array", "mxnet", "mxnet.NDArray",
     "mxnet.nd", "mxnet.nd.NDArray", "onnxruntime", "onnxruntime.OrtValue", "paddle", "paddle.Tensor",

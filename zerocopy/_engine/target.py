@@ -145,11 +145,13 @@ def _find(to: Any) -> Framework | None:
         framework = registry.find(to)
         if framework is not None or "." not in to:
             return framework
-        top, _, form = to.partition(".")
-        owner = registry.find(top)
-        return owner if owner is not None and form in owner.types else None
+        names = to.split(".")
+        for count in range(1, len(names)):
+            if (owner := registry.find(".".join(names[:count]))) is not None:
+                return owner if ".".join(names[count:]) in owner.types else None
+        return None
     if isinstance(to, ModuleType):
-        return _find(to.__name__)
+        return registry.find(to) or _find(to.__name__)
     return _of_type(to) if isinstance(to, type) else None
 
 

@@ -30,7 +30,7 @@ MAX_VERSION = (1, 2)
 #: Before 1.24, the deleter of NumPy's capsules does not take the GIL, so it must not run in a
 #: consumer's own threads (numpy/numpy#22507).
 NUMPY_DELETER_IS_SAFE = np.lib.NumpyVersion(np.__version__) >= "1.24.0"
-_NUMPY_TAKES_VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+NUMPY_TAKES_VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 Capsule = Any  #: ``PyCapsule``, for which typeshed has no public name
 
@@ -339,7 +339,7 @@ def as_ndarray(capsule: Capsule, view: StridedView) -> Array:
 
     NumPy runs the capsule's deleter when the last ndarray over its memory is freed.
     """
-    if not _NUMPY_TAKES_VERSIONED and name_of(capsule) == VERSIONED:
+    if not NUMPY_TAKES_VERSIONED and name_of(capsule) == VERSIONED:
         # The capsule is not consumed: the view keeps it, and its destructor frees the memory.
         return view.numpy()
     storage = view.dtype.storage
