@@ -202,6 +202,59 @@ def test_the_second_exporter_runs_after_an_error_but_not_after_an_interrupt():
             route(error())
 
 
+def test_the_second_exporter_runs_first_after_a_type_that_the_first_lacks():
+    """An exporter that is skipped still runs if the other one fails, and for the other types."""
+    calls = []
+
+    def first(x):
+        calls.append("first")
+        if x.dtype == "i4" or x.size == 2:
+            raise ValueError("refused")
+        return x.__dlpack__()
+
+    def second(x):
+        calls.append("second")
+        if x.size == 3:
+            raise ValueError("refused")
+        return x.__dlpack__()
+
+    exporter = core.FirstExporter(
+        core.CapsuleExporter(first), core.CapsuleExporter(second), lacks=[(0, 32), (0, 64)]
+    )
+    route = memory_route(exporter, IMPORTER)
+    plain, lacking, empty, odd = np.zeros(1), np.zeros(1, "i4"), np.zeros(2), np.zeros(3)
+    for array, expected in (
+        (plain, ["first"]),
+        (empty, ["first", "second"]),  # the next object is tried with the first
+        (plain, ["first"]),
+        (lacking, ["first", "second"]),
+        (lacking, ["second"]),
+        (lacking, ["second"]),
+        (plain, ["second"]),
+        (plain, ["first"]),
+        (lacking, ["first", "second"]),
+        (odd, ["second", "first"]),
+        (plain, ["first"]),
+    ):
+        calls.clear()
+        np.testing.assert_array_equal(route(array), array)
+        assert calls == expected
+    with pytest.raises(ValueError, match="refused"):
+        route(np.zeros(3, "i4"))
+
+
+def test_a_capsule_of_a_part():
+    arrays = [np.arange(3), np.arange(2.0)]
+    route = memory_route(
+        core.CapsuleExporter(lambda x: x.__dlpack__(), part=lambda x: x[1], readonly=True), IMPORTER
+    )
+    result = route(arrays)
+    assert np.shares_memory(result, arrays[1])
+    assert not result.flags.writeable
+    with pytest.raises(IndexError):
+        route([])
+
+
 def test_the_fallback_runs_after_an_error_but_not_after_an_interrupt():
     def fails(obj):
         raise obj
@@ -269,6 +322,7 @@ def test_a_failing_copy_function_frees_the_memory():
         lambda: core.BufferExporter(1, 2),
         lambda: core.IdentityRoute(1),
         lambda: core.FirstExporter(EXPORTER, None),
+        lambda: core.FirstExporter(EXPORTER, EXPORTER, lacks=[(0, 3)]),
         lambda: core.ExchangeExporter(None),
         lambda: core.ExchangeImporter(None, []),
         lambda: core.CapsuleImporter(len, dtypes=[], alignment=0, layout="compact", arguments=()),

@@ -1,6 +1,8 @@
 /* Exporters that a framework's Python file creates from the framework's own functions. */
 #include "core.h"
 
+#include <stdatomic.h>
+
 /* Frees an exporter without references. */
 static void
 exporter_dealloc(PyObject *self)
@@ -58,6 +60,7 @@ typedef struct {
     PyObject *function;
     PyObject *keyword_names; /* tuple, or NULL */
     PyObject *keyword_values;
+    PyObject *part; /* CapsuleExporter exports `part(obj)`; or NULL */
     bool readonly;
     /* ArrayExporter refuses an object if the array's type is in `ambiguous` and `refuse(obj)` is true; or NULL. */
     PyObject *refuse;
@@ -72,6 +75,7 @@ function_exporter_dealloc(PyObject *self)
     Py_XDECREF(exporter->function);
     Py_XDECREF(exporter->keyword_names);
     Py_XDECREF(exporter->keyword_values);
+    Py_XDECREF(exporter->part);
     Py_XDECREF(exporter->refuse);
     PyObject_Free(self);
 }
@@ -81,13 +85,18 @@ static int
 run_capsule(Exporter *self, PyObject *obj, Memory *out)
 {
     FunctionExporter *exporter = (FunctionExporter *)self;
-    PyObject *arguments[4] = {NULL, obj, NULL, NULL};
+    PyObject *part = exporter->part == NULL ? Py_NewRef(obj) : call_one(exporter->part, obj);
+    if (UNLIKELY(part == NULL)) {
+        return -1;
+    }
+    PyObject *arguments[4] = {NULL, part, NULL, NULL};
     Py_ssize_t extra = exporter->keyword_names == NULL ? 0 : PyTuple_GET_SIZE(exporter->keyword_names);
     for (Py_ssize_t i = 0; i < extra; i++) {
         arguments[2 + i] = PyTuple_GET_ITEM(exporter->keyword_values, i);
     }
     PyObject *capsule = PyObject_Vectorcall(exporter->function, arguments + 1,
                                             1 | PY_VECTORCALL_ARGUMENTS_OFFSET, exporter->keyword_names);
+    Py_DECREF(part);
     if (UNLIKELY(memory_from_capsule(capsule, out) < 0)) {
         return -1;
     }
@@ -134,15 +143,15 @@ run_array(Exporter *self, PyObject *obj, Memory *out)
     return 0;
 }
 
-/* Parses (function, *, keywords=None, readonly=False, refuse=None) for both types. */
+/* Parses (function, *, keywords=None, readonly=False, refuse=None, part=None) for both types. */
 static PyObject *
 function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"", "keywords", "readonly", "refuse", NULL};
-    PyObject *function, *extra = Py_None, *refuse = NULL, *pairs = NULL;
+    static char *names[] = {"", "keywords", "readonly", "refuse", "part", NULL};
+    PyObject *function, *extra = Py_None, *refuse = NULL, *pairs = NULL, *part = NULL;
     int readonly = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Op(OO):Exporter", names, &function, &extra, &readonly,
-                                     &pairs, &refuse)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Op(OO)O:Exporter", names, &function, &extra, &readonly,
+                                     &pairs, &refuse, &part)) {
         return NULL;
     }
     DTypeSet ambiguous = {{0}};
@@ -161,6 +170,7 @@ function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->function = Py_NewRef(function);
     self->keyword_names = NULL;
     self->keyword_values = NULL;
+    self->part = Py_XNewRef(part);
     self->readonly = readonly;
     self->refuse = Py_XNewRef(refuse);
     self->ambiguous = ambiguous;
@@ -210,7 +220,8 @@ array_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 static PyTypeObject CapsuleExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.CapsuleExporter",
-    .tp_doc = "CapsuleExporter(function, *, keywords=None, readonly=False): function(obj) returns a DLPack capsule.",
+    .tp_doc = "CapsuleExporter(function, *, keywords=None, readonly=False, part=None): function(obj) returns a DLPack "
+              "capsule; with a function part, function(part(obj)) does.",
     .tp_base = &ExporterType,
     .tp_basicsize = sizeof(FunctionExporter),
     .tp_dealloc = function_exporter_dealloc,
@@ -236,6 +247,8 @@ static PyTypeObject ArrayExporterType = {
 typedef struct {
     Exporter base;
     Exporter *first, *second;
+    DTypeSet lacks;     /* the types that the first exporter always refuses */
+    _Atomic(bool) skips; /* whether the last object had one of them: JAX takes 450 ns to refuse one */
 } FirstExporter;
 
 /* Frees an exporter. */
@@ -247,24 +260,45 @@ first_exporter_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* Runs the second exporter, and notes whether the next object can skip the first. */
+static int
+run_second(FirstExporter *self, PyObject *obj, Memory *out)
+{
+    int status = self->second->run(self->second, obj, out);
+    bool skips = status == 0 && dtype_set_has(&self->lacks, out->dtype);
+    atomic_store_explicit(&self->skips, skips, memory_order_relaxed);
+    return status;
+}
+
 /* Runs the second exporter if the first fails. */
 static int
 run_first(Exporter *self, PyObject *obj, Memory *out)
 {
-    Exporter *first = ((FirstExporter *)self)->first, *second = ((FirstExporter *)self)->second;
-    if (LIKELY(first->run(first, obj, out) == 0)) {
+    FirstExporter *exporter = (FirstExporter *)self;
+    if (UNLIKELY(atomic_load_explicit(&exporter->skips, memory_order_relaxed))) {
+        if (LIKELY(run_second(exporter, obj, out) == 0)) {
+            return 0;
+        }
+        if (!clear_error()) {
+            return -1;
+        }
+    }
+    if (LIKELY(exporter->first->run(exporter->first, obj, out) == 0)) {
         return 0;
     }
-    return clear_error() ? second->run(second, obj, out) : -1;
+    return clear_error() ? run_second(exporter, obj, out) : -1;
 }
 
-/* Parses (first, second). */
+/* Parses (first, second, lacks=()). */
 static PyObject *
 first_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    PyObject *first, *second;
-    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "O!O!:FirstExporter", &ExporterType, &first,
-                                                       &ExporterType, &second)) {
+    static char *names[] = {"", "", "lacks", NULL};
+    PyObject *first, *second, *pairs = NULL;
+    DTypeSet lacks = {{0}};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!|O:FirstExporter", names, &ExporterType, &first,
+                                     &ExporterType, &second, &pairs) ||
+        (pairs != NULL && dtype_set_parse(pairs, &lacks) < 0)) {
         return NULL;
     }
     FirstExporter *self = PyObject_New(FirstExporter, type);
@@ -272,6 +306,8 @@ first_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         self->base.run = run_first;
         self->first = (Exporter *)Py_NewRef(first);
         self->second = (Exporter *)Py_NewRef(second);
+        self->lacks = lacks;
+        atomic_init(&self->skips, false);
     }
     return (PyObject *)self;
 }
@@ -279,7 +315,8 @@ first_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 static PyTypeObject FirstExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.FirstExporter",
-    .tp_doc = "FirstExporter(first, second): runs the second exporter if the first one fails.",
+    .tp_doc = "FirstExporter(first, second, lacks=()): runs the second exporter if the first one fails; for objects "
+              "after one of a type in lacks, pairs of code and bits, it tries the second one first.",
     .tp_base = &ExporterType,
     .tp_basicsize = sizeof(FirstExporter),
     .tp_dealloc = first_exporter_dealloc,

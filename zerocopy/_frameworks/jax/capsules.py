@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from zerocopy._native import core
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM
-from zerocopy.dtype import SUBBYTE_NAMES, by_name, native_numbers
+from zerocopy.dtype import ALL, NATIVE_NAMES, SUBBYTE_NAMES, by_name, native_numbers
 from zerocopy.framework import version_numbers
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty
@@ -30,6 +30,8 @@ class _Import(NamedTuple):
 #: The functions that the trials chose; None before the first use.
 _import: _Import | None = None
 _export: Callable[[Any], Any] | None = None
+#: The private export, and the function of the part of an array that it exports; None before its trial, or without.
+_parts: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
 
 
 def _private() -> Any:
@@ -43,8 +45,14 @@ def exporter() -> Any:
     """Return the compiled exporter of arrays on the CPU; None without the compiled core."""
     if core is None:
         return None
+    function = to_capsule()
+    if _parts is None:
+        capsule = core.CapsuleExporter(function, readonly=True)
+    else:
+        capsule = core.CapsuleExporter(_parts[0], part=_parts[1], readonly=True)
     # The buffer protocol is 20 % faster than a capsule, but does not support bfloat16 and float8 types.
-    return core.FirstExporter(core.BufferExporter(), core.CapsuleExporter(to_capsule(), readonly=True))
+    lacks = [(t.code, t.bits) for t in ALL if t.bits >= 8 and t.lanes == 1 and t.name not in NATIVE_NAMES]
+    return core.FirstExporter(core.BufferExporter(), capsule, lacks=lacks)
 
 
 def importer(config: Any, names: Iterable[str]) -> Any:
@@ -110,7 +118,7 @@ def _chosen_import() -> _Import:
 
 def to_capsule() -> Callable[[Any], Any]:
     """Return ``jax.Array -> legacy capsule``, which waits for the array and refuses deleted ones."""
-    global _export
+    global _export, _parts
     import jax
     import numpy as np
 
@@ -130,7 +138,7 @@ def to_capsule() -> Callable[[Any], Any]:
 
         exported = dlpack.read(private(trial)).ptr == trial.unsafe_buffer_pointer()
         if exported and shard_of(trial) is not trial:
-            chosen = private
+            chosen, _parts = private, (bare, shard_of)
     except (ImportError, AttributeError, TypeError, RuntimeError) as error:
         if not is_error(error):
             raise  # else other internals: keep the public function
