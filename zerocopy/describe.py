@@ -212,7 +212,7 @@ def describe_columns(columns: dict[Any, Any]) -> Table | None:
 def lazy_columns(columns: dict[Any, Any]) -> Table | None:
     """Return the table of a dict of ndarrays of numbers, of one length; None for another dict."""
     from zerocopy.tables.column import Table
-    from zerocopy.tables.layouts import LazyColumns, layout_of
+    from zerocopy.tables.layouts import layout_of, lazy_ndarrays
     from zerocopy.tables.tensor_column import TensorColumn
 
     layouts: list[Hashable] = []
@@ -235,7 +235,12 @@ def lazy_columns(columns: dict[Any, Any]) -> Table | None:
     return Table(
         "dict",
         list(columns),
-        LazyColumns(layouts, addresses, lambda place: TensorColumn(describe_array(values[place]))),
+        lazy_ndarrays(
+            layouts,
+            addresses,
+            lambda place: TensorColumn(describe_array(values[place])),
+            values.__getitem__,
+        ),
         length,
         obj=columns,
     )

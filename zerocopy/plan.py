@@ -38,7 +38,7 @@ class _Deferred:
     def after(self, name: str, function: Callable[[Any], None]) -> None:
         """Call ``function(plan)`` when the attribute `name` is set: now, unless it is deferred."""
         try:
-            type(self).__dict__[name].__get__(self)
+            object.__getattribute__(self, name)
         except AttributeError:
             compute = self._compute
 

@@ -26,6 +26,7 @@ TARGETS = (
     "jax",
 )
 OPTIONS: list[dict[str, Any]] = [{}, {"copy": True}, {"copy": False}, {"index": False}, {"writable": True}]
+OPTIONS += [{"layout": "columns"}, {"layout": "columns", "copy": True}]
 
 
 def _misaligned(dtype: str = "f8") -> np.ndarray:
@@ -92,6 +93,69 @@ def tables() -> dict[str, Any]:
     }
     cases["pandas: attributes"].attrs = {"a": 1}
     return cases
+
+
+def frames() -> list[Any]:
+    """Return frames whose blocks differ: of extension arrays, reversed, not consolidated, without columns."""
+    pd = pytest.importorskip("pandas")
+    numbers = dicts()["numbers"]
+    matrix = np.arange(30.0).reshape(5, 6)
+    mixed = pd.DataFrame(
+        {
+            "f": np.arange(5.0),
+            "i": np.arange(5),
+            "d": pd.date_range("2020", periods=5),
+            "z": pd.date_range("2020", periods=5, tz="UTC"),
+            "c": pd.Categorical(list("aabbc")),
+            "t": list("abcde"),
+            "b": [True, False, None, True, False],
+            "g": np.arange(5.0) + 1,
+            "n": pd.array([1, None, 2, 3, 4]),
+            "e": pd.date_range("2021", periods=5),
+        }
+    )
+    frames = [pd.DataFrame(numbers), pd.DataFrame(matrix), pd.DataFrame(np.asfortranarray(matrix)), mixed]
+    frames += [mixed.copy(), mixed[["g", "d", "f"]], mixed.iloc[::-1], mixed.iloc[1:3, ::2], mixed.iloc[:0]]
+    frames += [pd.DataFrame(index=range(3)), pd.DataFrame(numbers).set_axis(list("aabbcc"), axis=1)]
+    frames += [
+        pd.DataFrame(matrix.astype(">f8")),
+        pd.DataFrame(matrix).T,
+        pd.concat([mixed, frames[1]], axis=1),
+    ]
+    changed = mixed.copy()
+    changed["f"], changed["new"] = list("vwxyz"), 1.0
+    changed.insert(0, "first", np.arange(5, dtype="i1"))
+    del changed["i"]
+    return [*frames, changed]
+
+
+@pytest.mark.parametrize("number", range(15))
+def test_blocks_of_a_frame_are_its_columns(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The private blocks of pandas describe the same columns as its public series."""
+    pd = pytest.importorskip("pandas")
+    from zerocopy._frameworks.pandas import tables as of_pandas
+
+    frame = frames()[number]
+    private = of_pandas.FrameArrays(pd, frame)
+    monkeypatch.setattr(of_pandas, "blocks_of", of_pandas.one_column_each)
+    monkeypatch.setattr(
+        of_pandas, "column_arrays", lambda pd, frame: of_pandas.column_arrays_by_series(frame)
+    )
+    public = of_pandas.FrameArrays(pd, frame)
+    for own, dtype in zip(private.dtypes, frame.dtypes, strict=True):
+        assert own == dtype or own == dtype.newbyteorder(">")
+    for place in range(frame.shape[1]):
+        series = frame.iloc[:, place]
+        np.testing.assert_array_equal(np.asarray(private.at(place)), np.asarray(series))
+        assert type(private.at(place)) in (type(public.at(place)), np.ndarray)
+        if private.layouts[place] is not None:
+            array = series.to_numpy(copy=False)
+            assert private.addresses[place] == array.ctypes.data
+            shape, number, strides, _ = private.layouts[place]
+            assert (shape, number, strides) == (array.shape, array.dtype.num, array.strides)
+            view = private.view_of(place)
+            assert (view.ptr, view.shape, view.strides) == (array.ctypes.data, array.shape, array.strides)
+            assert view.readonly
 
 
 def content(plan: Plan) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -240,7 +240,7 @@ def make_plan(call: Call) -> Plan:
         if not isinstance(description, Source) or target.kind == "table" or call.shapes_arrays:
             return _plan_table(call, target, stream)
         copy, writable = options.get("copy"), options.get("writable")
-        device = _device(description, target, options.get("device"))
+        device = _device(description.view, target, options.get("device"))
         new = None if call.cast is None else call.cast.new_type(description.view.dtype)
         if call.cast is not None and new is not None:
             cast = cast_source(description, new, call.cast)
@@ -298,19 +298,22 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
         target.check_device(target.parse_device(device))
 
     def plan_array(source: Source, copy: bool | None) -> Plan:
-        chosen = _device(source, target, device)
+        chosen = _device(source.view, target, device)
         return _plan_array(source, target, chosen, copy, stream, writable)
+
+    def copies(view: StridedView, copy: bool | None) -> bool:
+        return bool(_reasons(view, (), target, _device(view, target, device), copy, writable))
 
     validate = "validate" in options
     request = planner.request(
-        target, call.table_options, copy, writable, validate, plan_array, call.cast, call.reports
+        target, call.table_options, copy, writable, validate, plan_array, copies, call.cast, call.reports
     )
     with call.translated_errors():
         return planner.make(call.description, request)
 
 
-def _device(source: Source, target: Framework, device: Any) -> Device:
-    chosen = target.default_device(source.view) if device is None else target.parse_device(device)
+def _device(view: StridedView, target: Framework, device: Any) -> Device:
+    chosen = target.default_device(view) if device is None else target.parse_device(device)
     target.check_device(chosen)
     return chosen
 
@@ -387,30 +390,41 @@ def _plan_array(
         raise UnsupportedConversionError(
             "", refusal.why, refusal.remedy, code=refusal.code, fixes=refusal.fixes
         )
-    view = source.view
-    on_host, to_the_host = view.device.is_host, device.is_host
-    # Called for every device, because these methods raise if a copy does not help.
-    target_reasons = target.copy_reasons(view) if to_the_host else target.device_copy_reasons(view)
-    reasons = list(source.reasons)
-    if same_memory_space(view.device, device):
-        reasons += target_reasons + _readonly_reasons(view, target, writable)
+    reasons = _reasons(source.view, source.reasons, target, device, copy, writable)
+    run: Callable[[], Any]
+    if source.view.device.is_host:
+        run, step = from_host(source, target, device, stream, reasons, writable)
+    elif device.is_host:
+        run, step = to_host(source, target, device, stream, writable)
     else:
-        if not (on_host or to_the_host or target.can_copy_to_device):
+        run, step = on_device(source, target, device, stream, reasons)
+    return _finish(source, target, reasons, run, step, device)
+
+
+def _reasons(
+    view: StridedView,
+    own: Sequence[Reason],
+    target: Framework,
+    device: Device,
+    copy: bool | None,
+    writable: bool | None,
+) -> list[Reason]:
+    """Return why an array is copied; `own` has its source's reasons."""
+    # Called for every device, because these methods raise if a copy does not help.
+    of_target = target.copy_reasons(view) if device.is_host else target.device_copy_reasons(view)
+    reasons = list(own)
+    if same_memory_space(view.device, device):
+        reasons += of_target
+        if writable:
+            reasons += _readonly_reasons(view, target, writable)
+    else:
+        if not (view.device.is_host or device.is_host or target.can_copy_to_device):
             why = f"the memory is on {view.device}, and {target.name} copies no memory between devices"
             raise UnsupportedConversionError(
                 "", why, code="other-device", fixes=[Fix(options={"device": str(view.device)})]
             )
         reasons.append(_transfer(view.device, device))
-    if copy is not None:
-        reasons = _apply_copy_option(copy, reasons, view)
-    run: Callable[[], Any]
-    if on_host:
-        run, step = from_host(source, target, device, stream, reasons, writable)
-    elif to_the_host:
-        run, step = to_host(source, target, device, stream, writable)
-    else:
-        run, step = on_device(source, target, device, stream, reasons)
-    return _finish(source, target, reasons, run, step, device)
+    return reasons if copy is None else _apply_copy_option(copy, reasons, view)
 
 
 def _transfer(here: Device, there: Device) -> Reason:

@@ -1,19 +1,23 @@
 """``LazyColumns``: columns that are described when they are read, and the plan of a table by their layouts.
 
-``explain`` plans one column of each layout: a frame of 10 columns takes a fifth of the time, and one of 300 a
-tenth.
+``explain`` plans one column of each layout, from its address and type: a frame of 10 columns takes a fifth of
+the time, and one of 300 a tenth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
 
-from zerocopy.dtype import native_numbers
+from zerocopy.device import HOST
+from zerocopy.dtype import by_dlpack, from_numpy, native_numbers
 from zerocopy.plan import Plan
-from zerocopy.protocols.array_interface import address
+from zerocopy.protocols.array_interface import address, host_view
+from zerocopy.source import Array
+from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.summary import run
 
@@ -45,13 +49,20 @@ class LazyColumns(Sequence[Column]):
         The address of the first value of each column that has a layout.
     describe : callable
         ``describe(position) -> Column``.
+    view_of : callable
+        ``view_of(position) -> StridedView`` of a column that has a layout.
     """
 
     def __init__(
-        self, layouts: Sequence[Hashable], addresses: Sequence[int], describe: Callable[[int], Column]
+        self,
+        layouts: Sequence[Hashable],
+        addresses: Sequence[int],
+        describe: Callable[[int], Column],
+        view_of: Callable[[int], StridedView],
     ) -> None:
         self.layouts: Sequence[Hashable] = layouts
         self.addresses: Sequence[int] = addresses
+        self._view_of = view_of
         self._describe = describe
         self._columns: dict[int, Column] = {}
 
@@ -76,6 +87,10 @@ class LazyColumns(Sequence[Column]):
     def __iter__(self) -> Iterator[Column]:
         return map(self.__getitem__, range(len(self.layouts)))
 
+    def view_of(self, place: int) -> StridedView | None:
+        """Return the memory of a column; None without a layout, or if its owner may have changed it."""
+        return None if self.layouts[place] is None or place in self._columns else self._view_of(place)
+
     def without_layout(self) -> list[int]:
         """Return the positions of the columns without a layout."""
         return [place for place, layout in enumerate(self.layouts) if layout is None]
@@ -86,6 +101,38 @@ class LazyColumns(Sequence[Column]):
         for place, layout in enumerate(self.layouts):
             groups.setdefault((place,) if layout is None else layout, []).append(place)
         return groups
+
+
+def lazy_ndarrays(
+    layouts: Sequence[Hashable],
+    addresses: Sequence[int],
+    describe: Callable[[int], Column],
+    array_of: Callable[[int], Array],
+) -> LazyColumns:
+    """Return columns over ndarrays, with the layouts of `layout_of`."""
+
+    def view_of(place: int) -> StridedView:
+        array = array_of(place)
+        dtype = from_numpy(array.dtype)
+        assert dtype is not None
+        return host_view(array, dtype)
+
+    return LazyColumns(layouts, addresses, describe, view_of)
+
+
+def lazy_numbers(
+    described: tuple[list[int], list[int]], length: int, describe: Callable[[int], Column]
+) -> LazyColumns:
+    """Return columns of Arrow's numbers from the result of ``TableExporter.layouts``."""
+    layouts, addresses = described
+
+    def view_of(place: int) -> StridedView:
+        layout = layouts[place]
+        dtype = by_dlpack(layout >> 8 & 0xFF, layout & 0xFF, 1)
+        assert dtype is not None
+        return StridedView(addresses[place], (length,), (dtype.itemsize,), dtype, HOST, True, None)
+
+    return LazyColumns(layouts, addresses, describe, view_of)
 
 
 def total_bytes(columns: Sequence[Column]) -> int:
@@ -101,43 +148,60 @@ Outcome = tuple[int, int]
 
 
 def plan_by_layout(
-    table: Table, target: str, outcome_of: Callable[[Column], Outcome | None], plan: Callable[[], Plan]
+    table: Table,
+    target: str,
+    outcome_of: Callable[[LazyColumns, int], Outcome | None],
+    plan: Callable[[], Plan],
 ) -> Plan | None:
     """Return the plan of a table from one column of each layout; None if they do not decide it.
 
-    ``outcome_of`` returns None for a column that the plan refuses.
+    ``outcome_of(columns, position)`` returns None for a column that the plan refuses.
     ``plan()`` plans all columns. It makes the leaves and the warnings when they are first read.
     """
     columns = table.columns
-    if not isinstance(columns, LazyColumns) or len(groups := columns.groups()) == len(columns):
+    if not isinstance(columns, LazyColumns):
         return None
-    addresses, aliased, copied = columns.addresses, 0, 0
-    for places in groups.values():
-        # The least aligned column decides: a target that aliases it also aliases the others.
-        aligned = [addresses[place] & -addresses[place] for place in places]
-        lowest = min(aligned)
-        outcome = outcome_of(columns[places[aligned.index(lowest)]])
-        if outcome is None or (outcome[1] and max(aligned) > lowest):
+    aliased = copied = 0
+    for places in columns.groups().values():
+        outcomes = _outcomes(columns, places, outcome_of)
+        if outcomes is None:
             return None
-        aliased += outcome[0] * len(places)
-        copied += outcome[1] * len(places)
+        aliased, copied = aliased + outcomes[0], copied + outcomes[1]
     whole = Plan(
         f"{table.name} {table.shape}",
         target,
-        zero_copy=bool(aliased) and not copied,
-        copied_bytes=copied,
-        aliased_bytes=aliased,
+        True,
+        bool(aliased) and not copied,
+        copied,
         steps=("convert each column",),
         run=lambda: run(plan()),
+        aliased_bytes=aliased,
     )
-
-    def complete(incomplete: Plan) -> None:
-        full = plan()
-        incomplete.leaves, incomplete.warnings, incomplete.protocol = (
-            full.leaves,
-            full.warnings,
-            full.protocol,
-        )
-
-    whole.defer(complete, "leaves", "warnings", "protocol")
+    whole.defer(partial(_complete, plan=plan), "leaves", "warnings", "protocol")
     return whole
+
+
+def _outcomes(
+    columns: LazyColumns, places: list[int], outcome_of: Callable[[LazyColumns, int], Outcome | None]
+) -> Outcome | None:
+    """Return the bytes of all columns of one layout."""
+    addresses, aliased, copied = columns.addresses, 0, 0
+    alignments = [addresses[place] & -addresses[place] for place in places]
+    # A target that aliases a column also aliases those that are more aligned.
+    while alignments:
+        lowest = min(alignments)
+        outcome = outcome_of(columns, places[alignments.index(lowest)])
+        if outcome is None:
+            return None
+        if not outcome[1]:
+            return aliased + outcome[0] * len(places), copied
+        kept = [i for i, alignment in enumerate(alignments) if alignment > lowest]
+        aliased += outcome[0] * (len(places) - len(kept))
+        copied += outcome[1] * (len(places) - len(kept))
+        places, alignments = [places[i] for i in kept], [alignments[i] for i in kept]
+    return aliased, copied
+
+
+def _complete(incomplete: Plan, plan: Callable[[], Plan]) -> None:
+    full = plan()
+    incomplete.leaves, incomplete.warnings, incomplete.protocol = full.leaves, full.warnings, full.protocol

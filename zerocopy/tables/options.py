@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from zerocopy.framework import Framework
     from zerocopy.plan import Plan
     from zerocopy.source import Source
+    from zerocopy.strided_view import StridedView
     from zerocopy.tables.lists import Lists
 
 _LISTS = ("dense", "pad", "ragged", "variable")
@@ -136,6 +137,8 @@ class Request:
         Whether the content of Arrow columns is checked (``validate="full"``).
     plan_array : callable
         ``plan_array(source, copy) -> Plan`` for one array, with the call's device and stream.
+    copies : callable
+        ``copies(view, copy) -> bool``: whether the plan of an array that its memory holds copies it.
     cast : DTypeOption or None
         The option ``dtype=``.
     reports : bool
@@ -148,5 +151,6 @@ class Request:
     writable: bool | None
     validate: bool
     plan_array: Callable[[Source, bool | None], Plan]
+    copies: Callable[[StridedView, bool | None], bool]
     cast: DTypeOption | None = None
     reports: bool = True

@@ -14,6 +14,7 @@ from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.source import Source
+from zerocopy.strided_view import StridedView
 from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.cells import dense
@@ -37,12 +38,13 @@ def request(
     writable: bool | None,
     validate: bool,
     plan_array: Callable[[Source, bool | None], Plan],
+    copies: Callable[[StridedView, bool | None], bool],
     cast: DTypeOption | None,
     reports: bool,
 ) -> Request:
     """Return the request of a call; without options for tables, with the default ones."""
     options = DEFAULTS if options is None else options
-    return Request(target, options, copy, writable, validate, plan_array, cast, reports)
+    return Request(target, options, copy, writable, validate, plan_array, copies, cast, reports)
 
 
 def make(description: Source | Table, request: Request) -> Plan:
@@ -72,7 +74,10 @@ def make(description: Source | Table, request: Request) -> Plan:
 
 def _plan_by_layout(table: Table, request: Request) -> Plan | None:
     """Plan one column of each layout; None if an option is for chosen columns, or a plan refuses one."""
-    if request.options is not DEFAULTS or request.validate or request.cast is not None or request.writable:
+    options = request.options
+    if options is not DEFAULTS and (options.layout != "columns" or len(options.explicit) > 1):
+        return None
+    if request.validate or request.cast is not None or request.writable:
         return None
     kind = to_tables if _keeps_columns(request) else to_tensors
     try:

@@ -21,6 +21,7 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import variable_lists
 from zerocopy.tables.hub import hub
+from zerocopy.tables.layouts import LazyColumns
 from zerocopy.tables.options import Request
 from zerocopy.tables.summary import combine_plans, copy_required, map_columns, paths, plan_to_run
 from zerocopy.tables.tensor_column import TensorColumn
@@ -80,8 +81,9 @@ def check_table(table: Table, request: Request) -> None:
     request.target.table_reasons(table)
 
 
-def outcome_of(column: Column, request: Request) -> tuple[int, int] | None:
+def outcome_of(columns: LazyColumns, place: int, request: Request) -> tuple[int, int] | None:
     """Return the bytes that are aliased, and those that are copied; None for a column that `plan` decides."""
+    column = columns[place]
     copies = bool(request.target.column_reasons(column))
     if copies and request.copy is False:
         return None

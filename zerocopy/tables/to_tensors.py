@@ -12,9 +12,10 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.strided_view import StridedView
-from zerocopy.tables.column import Column, Table
+from zerocopy.tables.column import Table
 from zerocopy.tables.decode import TensorLeaf, decode
 from zerocopy.tables.labels import duplicates, listed
+from zerocopy.tables.layouts import LazyColumns
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked, rebuild
 from zerocopy.tables.summary import combine_plans, map_columns, plan_to_run
@@ -69,8 +70,13 @@ def plan(table: Table, request: Request) -> Plan:
     return combine_plans(table, target, plans, result, warnings)
 
 
-def outcome_of(column: Column, request: Request) -> tuple[int, int] | None:
+def outcome_of(columns: LazyColumns, place: int, request: Request) -> tuple[int, int] | None:
     """Return the bytes that are aliased, and those that are copied; None for a column of several parts."""
+    view = columns.view_of(place)
+    if view is not None:
+        nbytes = view.nbytes
+        return (0, nbytes) if request.copies(view, request.copy) else (nbytes, 0)
+    column = columns[place]
     tree = decode(Table(column.name, [""], [column], column.length, single=True), request)[""]
     if not isinstance(tree, TensorLeaf) or tree.constant:
         return None

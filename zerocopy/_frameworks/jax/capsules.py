@@ -30,7 +30,7 @@ class _Import(NamedTuple):
 #: The functions that the trials chose; None before the first use.
 _import: _Import | None = None
 _export: Callable[[Any], Any] | None = None
-#: The private export, and the function of the part of an array that it exports; None before its trial, or without.
+#: The private export, and the function of the shard that it exports; None before its trial, or without it.
 _parts: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
 
 
@@ -46,10 +46,11 @@ def exporter() -> Any:
     if core is None:
         return None
     function = to_capsule()
-    if _parts is None:
+    parts = _parts
+    if parts is None:
         capsule = core.CapsuleExporter(function, readonly=True)
     else:
-        capsule = core.CapsuleExporter(_parts[0], part=_parts[1], readonly=True)
+        capsule = core.CapsuleExporter(parts[0], part=parts[1], readonly=True)
     # The buffer protocol is 20 % faster than a capsule, but does not support bfloat16 and float8 types.
     lacks = [(t.code, t.bits) for t in ALL if t.bits >= 8 and t.lanes == 1 and t.name not in NATIVE_NAMES]
     return core.FirstExporter(core.BufferExporter(), capsule, lacks=lacks)

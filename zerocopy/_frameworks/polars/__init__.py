@@ -47,7 +47,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import text_warnings
-from zerocopy.tables.layouts import LazyColumns
+from zerocopy.tables.layouts import lazy_numbers
 
 
 class Polars(Framework):
@@ -102,8 +102,7 @@ class Polars(Framework):
         columns: Sequence[Column]
         if described is not None:
             frame = obj.clone()  # the columns of `obj` can be replaced before they are described
-            layouts, addresses = described
-            columns = LazyColumns(layouts, addresses, lambda i: column_of(frame.to_series(i)))
+            columns = lazy_numbers(described, obj.height, lambda i: column_of(frame.to_series(i)))
         else:
             columns = [column_of(series) for series in columns_of(obj)]
         return Table("polars.DataFrame", obj.columns, columns, obj.height, obj=obj)

@@ -46,7 +46,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
 from zerocopy.tables.labels import duplicates, listed, text_warnings
-from zerocopy.tables.layouts import LazyColumns
+from zerocopy.tables.layouts import LazyColumns, lazy_numbers
 
 _NUMBERS = frozenset(REAL_NAMES) - {"bool"}
 _TENSORS = ("Array", "Tensor", "FixedShapeTensorArray")
@@ -140,9 +140,8 @@ class PyArrow(ArrowExchange):
         described = None if exporter is None else exporter.layouts(obj)
         if described is None:
             return None
-        layouts, addresses = described
-        return LazyColumns(
-            layouts, addresses, lambda i: column_of(pa, obj.column(i), name, obj.schema.field(i))
+        return lazy_numbers(
+            described, obj.num_rows, lambda i: column_of(pa, obj.column(i), name, obj.schema.field(i))
         )
 
     def _read(self, reader: Any, name: str) -> Table:
