@@ -290,9 +290,29 @@ _STORAGE = {
     "dictionary": pa.array(["a"]).dictionary_encode(),
     "structs": pa.array([{"a": 1}]),
 }
+_STORAGE |= {
+    "bytes": pa.array([b"0123456789abcdef"], pa.binary(16)),
+    "int8": pa.array([1, 0], pa.int8()),
+    "tensors": pa.array([{"data": [1.0], "shape": [1, 1]}]).cast(
+        pa.struct([("data", pa.list_(pa.float32())), ("shape", pa.list_(pa.int32(), 2))])
+    ),
+}
 _EXTENSIONS = [
-    (b"arrow.fixed_shape_tensor", b'{"shape":[2]}'),
-    *((f"arrow.{name}".encode(), b"") for name in ("bool8", "uuid", "json", "parquet.variant")),
+    *(
+        (b"arrow.fixed_shape_tensor", b'{"shape":%s}' % end)
+        for end in (b"[2]", b"[1,2]", b"[3]", b"[-1,-2]", b"2")
+    ),
+    (b"arrow.fixed_shape_tensor", b'{"shape":[2],"permutation":[1]}'),
+    (b"arrow.fixed_shape_tensor", b""),
+    (b"arrow.opaque", b""),
+    (b"arrow.opaque", b'{"type_name":"t"}'),
+    (b"arrow.opaque", b'{"type_name":"t","vendor_name":"v"}'),
+    (b"arrow.bool8", b"{}"),
+    (b"arrow.uuid", b"x"),
+    *(
+        (f"arrow.{name}".encode(), b"")
+        for name in ("bool8", "uuid", "json", "parquet.variant", "variable_shape_tensor")
+    ),
 ]
 
 
@@ -308,3 +328,38 @@ def test_explain_agrees_for_extension_types_that_do_not_fit(storage: str, to: st
         except zc.ZeroCopyError:
             expected = False
         assert zc.explain(x, to).possible is expected, (name, metadata)
+
+
+def test_explain_agrees_for_an_extension_type_in_a_table_and_in_a_stream() -> None:
+    """Other columns do not help: Arrow's C++ library imports the type of the whole table."""
+    for metadata in (b"", b'{"type_name":"t","vendor_name":"v"}'):
+        x = _Extension(pa.array([1, 2]), b"arrow.opaque", metadata)
+        schema = pa.schema([x.field, pa.field("y", pa.int64())])
+        plain = pa.table({"x": [1, 2], "y": [3, 4]})
+
+        class Stream:
+            def __init__(self, schema: Any, table: Any) -> None:
+                self.schema, self.table = schema, table
+
+            def __arrow_c_schema__(self) -> Any:
+                return self.schema.__arrow_c_schema__()
+
+            def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+                return self.table.cast(self.schema).__arrow_c_stream__()
+
+        class Batch:
+            def __init__(self, schema: Any, table: Any) -> None:
+                self.schema, self.table = schema, table
+
+            def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+                return self.schema.__arrow_c_schema__(), self.table.to_batches()[0].__arrow_c_array__()[1]
+
+        for kind in (Stream, Batch):
+            plan = zc.explain(kind(schema, plain), "pyarrow", columns=["y"])
+            if metadata:
+                assert plan.possible
+                assert zc.convert(kind(schema, plain), "pyarrow", columns=["y"]).column_names == ["y"]
+                continue
+            assert plan.error.code == "invalid-metadata"
+            with pytest.raises(zc.UnsupportedConversionError, match=r"arrow\.opaque"):
+                zc.convert(kind(schema, plain), "pyarrow", columns=["y"])

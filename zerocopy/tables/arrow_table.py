@@ -37,15 +37,21 @@ def describe(obj: Any, for_table: bool = False) -> Table:
         return _stream(obj, for_table)
     chunk = _chunk(obj)
     if for_table:
-        _check_names(chunk.field)
+        _check_type(chunk.field)
         _check_offsets(chunk)
     return table_of_chunks(obj, [chunk], arrow=lambda: hub().read_all(chunk.owner))
 
 
-def _check_names(field: Field | None) -> None:
-    """Refuse children whose names are NULL: Arrow's C++ library, which reads tables, does not import them."""
-    if field is not None and not all(part.named for child in field.children for part in child.walk()):
+def _check_type(field: Field | None) -> None:
+    """Refuse types that Arrow's C++ library, which reads tables, does not import.
+
+    It imports neither children whose names are NULL, nor extension types with other metadata than theirs.
+    """
+    if field is None:
+        return
+    if not all(part.named for child in field.children for part in child.walk()):
         raise malformed("", "a child of its schema has no name: it is NULL")
+    hub().check_type(field)
 
 
 def _check_offsets(chunk: arrow_c.Memory) -> None:
@@ -79,7 +85,7 @@ def _stream(obj: Any, for_table: bool) -> Table:
     """Describe a stream by its schema: many streams can be requested and read only once."""
     name, field = type_name(obj), arrow_c.read_field(obj)
     if for_table:
-        _check_names(field)
+        _check_type(field)
     return unread_table(obj, name, field, lambda: _open(obj, name, for_table))
 
 
@@ -87,7 +93,7 @@ def _open(obj: Any, name: str, for_table: bool) -> Table:
     """Request a stream, and return it with its types before a batch is read."""
     stream = arrow_c.Stream(obj)
     if for_table:
-        _check_names(stream.field)
+        _check_type(stream.field)
 
     def read() -> Table:
         if for_table:

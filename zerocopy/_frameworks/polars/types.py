@@ -86,6 +86,8 @@ def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Rea
         return
     if field.extension == "arrow.fixed_shape_tensor" and not nested and shape_of(field)[1]:
         raise _lacks(field, "store them in the order of their dimensions first", " with permuted dimensions")
+    if field.extension == "arrow.opaque" and kind == "dictionary":  # pyarrow exports it without its words
+        raise _lacks(field, "leave it out with columns=[...], or convert its storage: x.storage")
     if kind in _LACKS:
         raise _lacks(field, _LACKS[kind], action="" if nested else _ACTIONS.get(kind, ""))
     if kind in ("string", "binary", "fixed_binary"):

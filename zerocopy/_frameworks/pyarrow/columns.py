@@ -190,6 +190,18 @@ class ArrowExchange(Framework):
                 raise
             raise _unreadable(obj, error) if refusal is None else refusal from error
 
+    def check_type(self, field: Field) -> None:
+        """Refuse a canonical extension type with storage or metadata that pyarrow does not import."""
+        for part in field.walk():
+            if not part.extension.startswith("arrow."):
+                continue
+            pairs = tuple(sorted(part.metadata.items()))
+            refusal = _refusal(self.module(), _stand_in(self.module(), part), pairs)
+            if refusal:
+                why = f"pyarrow does not import the type {part}: {refusal}"
+                remedy = "fix the program that wrote its metadata"
+                raise UnsupportedConversionError("", why, remedy, code="invalid-metadata")
+
     def copied(self, array: Any) -> Any:
         """Return a copy of an array, with the same chunks."""
         pa = self.module()
@@ -350,6 +362,38 @@ def _type(pa: Any, field: Field | None) -> Any:
     if kind == "duration":
         return pa.duration(field.unit)
     return pa.binary(field.width) if kind == "fixed_binary" else pa.date32()
+
+
+@lru_cache(maxsize=256)
+def _refusal(pa: Any, storage: Any, pairs: tuple[tuple[bytes, bytes], ...]) -> str:
+    """Return why pyarrow's IPC reader refuses the type of a field with this metadata, or an empty text."""
+    schema = pa.schema([pa.field("x", storage, metadata=dict(pairs))])
+    try:
+        pa.ipc.read_schema(schema.serialize())
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        if not is_error(error):
+            raise
+        return str(error)
+    return ""
+
+
+def _stand_in(pa: Any, field: Field) -> Any:
+    """Return the type of pyarrow that a field's storage has, as far as canonical extension types check it."""
+    inner = [pa.field(child.name, _stand_in(pa, child), child.nullable) for child in field.children]
+    if field.kind == "struct":
+        return pa.struct(inner)
+    if field.kind == "fixed_list":
+        return pa.list_(inner[0], field.list_size)
+    if field.kind == "list":
+        return (pa.large_list if field.wide else pa.list_)(inner[0])
+    if field.kind == "fixed_binary":
+        return pa.binary(field.width)
+    try:
+        return pa.type_for_alias(str(field.storage))
+    except ValueError as error:
+        if not is_error(error):
+            raise
+        return pa.null()  # a type with parameters, which no canonical extension type requires
 
 
 def _contains(pa: Any, kind: Any, names: tuple[str, ...]) -> bool:
