@@ -171,6 +171,40 @@ def test_frames_are_the_same_with_other_versions_of_pandas(monkeypatch: pytest.M
         assert zc.shares_memory(frame["b"], words)
 
 
+def test_series_of_polars_are_the_same_by_public_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+    pl = pytest.importorskip("polars")
+    from zerocopy._frameworks.polars import series as polars_series
+
+    chunk_counts, numbers_of = polars_series.chunk_counts, polars_series.numbers_of
+    whole = pl.Series("a", [1.5, 2.5, 3.5])
+    parts = pl.concat([whole[:1], whole[1:]], rechunk=False)
+    others = [whole.cast(int), whole[1:2], whole[:0], parts, pl.Series([1, None]), pl.Series(["a"])]
+    others += [whole > 2, pl.Series([1]).cast(pl.Date), pl.Series([{"a": 1}]), pl.Series([object()])]
+    frames = [pl.DataFrame([whole]), pl.DataFrame([whole, parts.rename("b")]), pl.DataFrame([parts])]
+    made = []
+    for has_private in (True, False):
+        numbers_of.cache_clear()
+        chunk_counts.cache_clear()
+        with monkeypatch.context() as patch:
+            if not has_private:  # the probes of both functions fail
+                patch.setattr(polars_series, "address", lambda array: object())
+                patch.setattr(pl, "concat", None)
+            numbers, counts = numbers_of(pl), chunk_counts()
+        made.append(([numbers(series) for series in (whole, *others)], [counts(f) for f in frames]))
+        assert ("_df" in counts.__code__.co_names) == has_private
+        assert numbers.__name__ == ("private" if has_private else "public")
+    numbers_of.cache_clear()
+    chunk_counts.cache_clear()
+    assert made[0][1] == made[1][1] == [{1}, {1, 2}, {2}]
+    for private, public in zip(made[0][0], made[1][0], strict=True):
+        assert (private is None) == (public is None)
+        if private is not None and public is not None:
+            assert private.tolist() == public.tolist()
+            assert zc.shares_memory(private, public)
+            assert [array.flags.writeable for array in (private, public)] == [False, False]
+    assert [array is not None for array in made[0][0]] == [True, True, True] + [False] * 8
+
+
 @pytest.mark.parametrize("by_numpy", [True, False])
 def test_versioned_capsules_are_imported_with_each_numpy(
     by_numpy: bool, monkeypatch: pytest.MonkeyPatch

@@ -31,9 +31,12 @@ Array = np.ndarray[Any, Any]
 #: has one column for each of the table's. An exporter raises for any other table.
 #: ``arrow``: a ``pyarrow.Table`` of numbers, booleans and text: one chunk per column, unique non-empty
 #: names, no metadata. An exporter raises ValueError for any other table.
-#: ``stream``: for a table or a column of numbers in one chunk, an object whose Arrow stream it is.
+#: ``plain``: with the compiled core, for a table or a column of numbers, booleans and text in one chunk, a
+#: ``PlainArray`` (a C object). An exporter raises ValueError for any other object.
 #: ``hub``, ``new_hub``: an object of pyarrow, which has its own route; in memory of its own.
 #: ``column``: for one column, a pair of its name and a ``pyarrow.Array`` of numbers or text.
+#: ``large_column``, ``large_batch``: as ``column``, and as ``arrow`` in a ``RecordBatch``, with text as
+#: ``large_string``, a copy.
 #: ``named``: for one column, a pair of its name and a one-dimensional ndarray of numbers.
 #: ``arrays``: for a table, as an importer: a list of pairs (name, one-dimensional ndarray).
 #: ``native``: with the compiled core, an ``Exporter`` or ``Importer`` (C objects) instead of a function.
@@ -47,7 +50,17 @@ FORMS = (
     *("ndarray", "readonly", "capsule", "versioned", "aligned", "native", "handle", "cuda"),
     *("columns", "own_columns", "array_columns", "new_columns"),
     *("matrix", "new_matrix", "hub", "new_hub"),
-    *("arrow", "stream", "column", "named", "arrays", "native_table", "native_lists"),
+    *(
+        "arrow",
+        "plain",
+        "column",
+        "large_column",
+        "large_table",
+        "named",
+        "arrays",
+        "native_table",
+        "native_lists",
+    ),
 )
 
 

@@ -177,16 +177,14 @@ arrow_table_next(ArrowTable *table, struct ArrowArray *out)
 
 /* ---- chunks ---- */
 
-/* Whether an array certainly has no nulls. With a bitmap, its number of nulls can be unknown (-1). */
-static bool
-has_no_nulls(const struct ArrowArray *array)
+bool
+arrow_has_no_nulls(const struct ArrowArray *array)
 {
     return array->null_count == 0 || (array->null_count == -1 && array->buffers[0] == NULL);
 }
 
-/* Whether an array has these numbers of buffers and children, and a valid length and offset. */
-static bool
-has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t n_children)
+bool
+arrow_has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t n_children)
 {
     const int64_t limit = INT64_MAX / 32; /* the sum of three such numbers, times 8 bytes, fits into 63 bits */
     return array->release != NULL && array->dictionary == NULL && array->n_buffers == n_buffers &&
@@ -194,8 +192,7 @@ has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t n_children)
            array->length <= limit && array->offset <= limit;
 }
 
-/* Whether `count` elements at an address are aligned, and at addresses that a process can have. */
-static bool
+bool
 is_in_memory(const void *buffer, uint64_t width, int64_t count)
 {
     uint64_t address = (uintptr_t)buffer;
@@ -203,12 +200,10 @@ is_in_memory(const void *buffer, uint64_t width, int64_t count)
            (uint64_t)count <= (LAST_ADDRESS - address) / width;
 }
 
-/* Whether an array of numbers holds `count` of them from number `first` on, aligned and without nulls; fills their
-   address. */
-static bool
-has_numbers(const struct ArrowArray *array, DLDataType dtype, int64_t first, int64_t count, void **out)
+bool
+arrow_has_numbers(const struct ArrowArray *array, DLDataType dtype, int64_t first, int64_t count, void **out)
 {
-    if (array == NULL || !has_parts(array, 2, 0) || array->length < first + count || !has_no_nulls(array)) {
+    if (array == NULL || !arrow_has_parts(array, 2, 0) || array->length < first + count || !arrow_has_no_nulls(array)) {
         return false;
     }
     /* Misaligned values are refused here; the slow path copies them. */
@@ -242,8 +237,8 @@ find_items(const struct ArrowArray *array, const PlannedColumn *column, int64_t 
            int64_t *size)
 {
     bool is_fixed = column->kind == FIXED_LISTS;
-    if (!has_parts(array, is_fixed ? 1 : 2, 1) || array->children == NULL || array->length < first + rows ||
-        !has_no_nulls(array)) {
+    if (!arrow_has_parts(array, is_fixed ? 1 : 2, 1) || array->children == NULL || array->length < first + rows ||
+        !arrow_has_no_nulls(array)) {
         return false;
     }
     first += array->offset;
@@ -279,7 +274,7 @@ arrow_column_memory(const struct ArrowArray *chunk, const PlannedColumn *column,
         array = array->children[0];
         out->ndim = 2;
     }
-    if (!has_numbers(array, column->dtype, start, rows * size, &out->data)) {
+    if (!arrow_has_numbers(array, column->dtype, start, rows * size, &out->data)) {
         return false;
     }
     out->own_shape[0] = rows;
@@ -294,14 +289,14 @@ arrow_column_memory(const struct ArrowArray *chunk, const PlannedColumn *column,
 bool
 arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan)
 {
-    if (!has_parts(chunk, 1, plan->n_children) || chunk->length == 0 || chunk->children == NULL ||
-        !has_no_nulls(chunk)) {
+    if (!arrow_has_parts(chunk, 1, plan->n_children) || chunk->length == 0 || chunk->children == NULL ||
+        !arrow_has_no_nulls(chunk)) {
         return false;
     }
     void *data;
     for (int64_t i = 0; i < plan->count; i++) {
         const PlannedColumn *column = &plan->columns[i];
-        if (column->kind == NUMBERS && !has_numbers(chunk->children[column->index], column->dtype, chunk->offset,
+        if (column->kind == NUMBERS && !arrow_has_numbers(chunk->children[column->index], column->dtype, chunk->offset,
                                                     chunk->length, &data)) {
             return false;
         }
@@ -323,7 +318,7 @@ typedef struct {
     struct ArrowArray array;
 } ArrowOwner;
 
-/* Releases the column's array. */
+/* Releases the array. */
 static void
 arrow_owner_dealloc(PyObject *self)
 {
@@ -334,11 +329,22 @@ arrow_owner_dealloc(PyObject *self)
 static PyTypeObject ArrowOwnerType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.ArrowOwner",
-    .tp_doc = "Keeps a column of an Arrow table alive.",
+    .tp_doc = "Keeps an Arrow array alive.",
     .tp_basicsize = sizeof(ArrowOwner),
     .tp_dealloc = arrow_owner_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
+
+PyObject *
+arrow_owner_new(struct ArrowArray *array)
+{
+    ArrowOwner *owner = PyObject_New(ArrowOwner, &ArrowOwnerType);
+    if (owner != NULL) {
+        owner->array = *array;
+        array->release = NULL; /* moved: a chunk that it belongs to does not release it */
+    }
+    return (PyObject *)owner;
+}
 
 PyObject *
 arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column)
@@ -347,57 +353,8 @@ arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column)
     if (array->release == NULL) {
         return NULL; /* moved before: the chunk has one array twice among its children */
     }
-    ArrowOwner *owner = PyObject_New(ArrowOwner, &ArrowOwnerType);
-    if (owner != NULL) {
-        owner->array = *array;
-        array->release = NULL; /* moved: the chunk does not release it */
-    }
-    return (PyObject *)owner;
+    return arrow_owner_new(array);
 }
-
-/* ---- types ---- */
-
-/* Whether a type is numbers, booleans, or text with offsets: no dictionary, and no extension type. */
-static bool
-is_plain(const struct ArrowSchema *schema)
-{
-    return schema != NULL && schema->format != NULL && schema->format[0] != 0 && schema->format[1] == 0 &&
-           strchr("bcCsSiIlLfguU", schema->format[0]) != NULL && schema->dictionary == NULL &&
-           schema->metadata == NULL;
-}
-
-/* plain_schema(capsule): None for a type that is neither plain values nor a struct of them; otherwise whether it is such
-   a struct, and whether text is among the values. Consumers that take no others ask before they export data: nanoarrow
-   aborts the process for some types. */
-static PyObject *
-plain_schema(PyObject *module, PyObject *capsule)
-{
-    const struct ArrowSchema *schema = PyCapsule_GetPointer(capsule, "arrow_schema");
-    if (schema == NULL) {
-        return NULL;
-    }
-    if (schema->release == NULL || schema->format == NULL) {
-        Py_RETURN_NONE;
-    }
-    bool is_table = strcmp(schema->format, "+s") == 0, has_text = false;
-    if (is_table && (schema->n_children < 1 || schema->children == NULL || schema->dictionary != NULL)) {
-        Py_RETURN_NONE;
-    }
-    for (int64_t i = 0; i < (is_table ? schema->n_children : 1); i++) {
-        const struct ArrowSchema *column = is_table ? schema->children[i] : schema;
-        if (!is_plain(column)) {
-            Py_RETURN_NONE;
-        }
-        has_text |= strchr("uU", column->format[0]) != NULL;
-    }
-    return Py_BuildValue("NN", PyBool_FromLong(is_table), PyBool_FromLong(has_text));
-}
-
-static PyMethodDef methods[] = {
-    {"plain_schema", plain_schema, METH_O,
-     "plain_schema(capsule): None, or whether it is a struct of plain values, and whether text is among them."},
-    {NULL, NULL, 0, NULL},
-};
 
 /* ---- layouts, for plans of tables in Python ---- */
 
@@ -458,15 +415,15 @@ static PyMethodDef table_exporter_methods[] = {
     {"layouts", table_exporter_layouts, METH_O,
      "layouts(table): return a list of numbers that are equal for columns of one type, and the list of their "
      "addresses; None for a table that is not plain numbers in one chunk, without nulls."},
+    {"plain", plain_export, METH_O,
+     "plain(obj): export a column or a table as one PlainArray; ValueError if it is not plain values in one chunk, or "
+     "has no rows."},
     {NULL, NULL, 0, NULL},
 };
 
 int
 add_arrow_tables(PyObject *module)
 {
-    if (PyModule_AddFunctions(module, methods) < 0) {
-        return -1;
-    }
     TableExporterType.tp_methods = table_exporter_methods;
     return PyModule_AddType(module, &TableExporterType) < 0 ? -1 : PyModule_AddType(module, &ArrowOwnerType);
 }

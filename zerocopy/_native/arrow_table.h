@@ -31,6 +31,8 @@ typedef struct {
    one, which is then kept. `wanted` maps the chosen labels to their positions, or is NULL for all columns.
    Returns NULL with or without an exception for a schema that the core does not take. */
 TablePlan *table_plan_of(PyObject **kept, const struct ArrowSchema *schema, PyObject *wanted);
+/* Fills in the DLPack type of the format of a primitive number; false for other formats. */
+bool arrow_dtype(const char *format, DLDataType *out);
 /* Parses the option `columns`, None or a sequence of different labels, into a dict from label to position, or
    NULL for None. */
 int table_labels_parse(PyObject *columns, PyObject **wanted);
@@ -63,6 +65,16 @@ void arrow_table_close(ArrowTable *table);
 /* Releases an array that is not released yet; keeps the current exception. */
 void arrow_array_release(struct ArrowArray *array);
 
+/* Whether an array certainly has no nulls. With a bitmap, its number of nulls can be unknown (-1). */
+bool arrow_has_no_nulls(const struct ArrowArray *array);
+/* Whether an array has these numbers of buffers and children, and a valid length and offset. */
+bool arrow_has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t n_children);
+/* Whether `count` elements at an address are aligned, and at addresses that a process can have. */
+bool is_in_memory(const void *buffer, uint64_t width, int64_t count);
+/* Whether an array of numbers holds `count` of them from number `first` on, aligned and without nulls; fills their
+   address. */
+bool arrow_has_numbers(const struct ArrowArray *array, DLDataType dtype, int64_t first, int64_t count, void **out);
+
 /* Whether a chunk has what its plan needs: rows, no nulls, and structs as the specification requires. Columns of
    lists are not checked: arrow_column_memory reads their offsets once. */
 bool arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan);
@@ -72,6 +84,13 @@ bool arrow_column_memory(const struct ArrowArray *chunk, const PlannedColumn *co
 char *arrow_column_data(const struct ArrowArray *chunk, const PlannedColumn *column);
 /* Moves a column's array to a Python object that releases it; NULL with or without an exception. */
 PyObject *arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column);
+/* Moves an array to a Python object that releases it; NULL with an exception. */
+PyObject *arrow_owner_new(struct ArrowArray *array);
+
+/* ---- plain_array.c: columns and tables of plain values, for consumers other than tensors ---- */
+
+/* exporter.plain(obj): see the documentation of the method. */
+PyObject *plain_export(PyObject *exporter, PyObject *obj);
 
 /* ---- table_route.c: the base of TableRoute and MatrixRoute ---- */
 

@@ -362,5 +362,6 @@ int add_recorder(PyObject *module);
 int add_records(PyObject *module);
 int add_exchange_api(PyObject *module);
 int add_interface_exporter(PyObject *module);
+int add_plain_arrays(PyObject *module);
 
 #endif

@@ -35,9 +35,8 @@ static PyTypeObject TablePlanType = {
 
 /* ---- checks of a schema ---- */
 
-/* Fills in the DLPack type of the format of a primitive number; false for other formats. */
-static bool
-dtype_of_format(const char *format, DLDataType *out)
+bool
+arrow_dtype(const char *format, DLDataType *out)
 {
     static const char letters[] = "cCsSiIlLefg";
     static const DLDataType dtypes[] = {
@@ -151,7 +150,7 @@ is_plain(const struct ArrowSchema *field, PlannedColumn *column)
         }
         field = items_of(field);
     }
-    return dtype_of_format(field->format, &column->dtype) && is_bare(field, 0);
+    return arrow_dtype(field->format, &column->dtype) && is_bare(field, 0);
 }
 
 /* The texts of a field that decide its plan: its name, its format, and the format of its items. */

@@ -157,10 +157,12 @@ def kind_of(column: Column) -> str:
 
 def usable(chunked: Any) -> Any:
     """Return a column of plain values as pandas can use it: a copy of views, and other columns unchanged."""
-    if chunked.type != "string_view":
-        return chunked
     pa = hub().module()
+    if chunked.type != pa.string_view():
+        return chunked
     text = chunked.cast(pa.large_string())
+    if not text.null_count:
+        return text
     chunks = text.chunks if isinstance(text, pa.ChunkedArray) else [text]
     # The cast aliases the bitmap of nulls: joining copies it.
     return pa.concat_arrays([*chunks, pa.array([], text.type)])

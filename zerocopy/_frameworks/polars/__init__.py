@@ -19,13 +19,16 @@ from zerocopy._frameworks.polars.series import (
     OWN,
     Stream,
     aliases_ndarrays,
+    chunk_counts,
     column_of,
     columns_of,
     direct,
+    large_batch,
     ndarray_reasons,
-    number_series,
-    number_table,
+    numbers_of,
     plain_column,
+    plain_frame,
+    plain_series,
     plain_table,
     series_of,
 )
@@ -116,27 +119,29 @@ class Polars(Framework):
             forms: dict[str, Any] = {
                 "columns": lambda frame: [(series.name, series) for series in columns_of(frame)],
                 "arrow": plain_table(pl),
-                "stream": number_table(pl),
             }
             if core is not None:
-                forms["native_table"] = _frame_exporter()
+                forms |= {"native_table": _frame_exporter(), "plain": plain_frame(pl)}
+                forms["large_batch"] = large_batch(pl)
             return forms
         if cls is not pl.Series:
             return {}
 
+        numbers = numbers_of(pl)
+
         def plain(series: Any) -> Array:
-            array: Array = series.to_numpy(allow_copy=False)
-            # Dates would lose their time zone; ndarrays without rows are writable, unlike polars' memory.
-            if array.dtype.kind not in "iuf" or array.flags.writeable:
-                raise ValueError("not plain numbers: use the slow path")
+            array = numbers(series)
+            if array is None:
+                raise ValueError("not numbers in one chunk: use the slow path")
             return array
 
         def versioned(series: Any) -> Any:
             return plain(series).__dlpack__(max_version=(1, 0))  # NumPy's exporter, which marks it read-only
 
         forms = {"versioned": versioned, "readonly": plain, "ndarray": plain, "column": plain_column(pl)}
-        forms["stream"] = number_series(pl)
+        forms["large_column"] = plain_column(pl, large=True)
         if core is not None:
+            forms |= {"native": core.ArrayExporter(numbers), "plain": plain_series(pl)}
             export = pl.DataFrame.__arrow_c_stream__
             exporter = core.TableExporter(lambda series: export(series.to_frame()), check=_check_lists)
             forms["native_lists"] = exporter
@@ -225,7 +230,7 @@ class Polars(Framework):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         if self.form == "DataFrame" or not aliases_ndarrays():
             return {}
-        series, struct = self.module().Series, self.module().Struct
+        series = self.module().Series
 
         def flat(array: Any, name: str = "") -> Any:
             if array.ndim != 1 or array.dtype.kind not in "iuf" or not array.dtype.isnative:
@@ -249,16 +254,15 @@ class Polars(Framework):
             made = series(Stream(hub().module().chunked_array([named[1]])))
             return made.alias(named[0]) if named[0] else made
 
-        def from_stream(obj: Any) -> Any:
-            made = series(Stream(obj))
-            return made.struct.unnest() if made.dtype == struct else made
+        def from_plain(made: Any) -> Any:
+            return frame(made) if made.is_table else series(made)
 
         return {
             "ndarray": flat,
             "arrow": lambda table: frame(Stream(table)),
             "column": column,
             "named": lambda named: flat(named[1], named[0]),
-            "stream": from_stream,
+            "plain": from_plain,
         }
 
 
@@ -278,7 +282,7 @@ def _check_lists(series: Any) -> None:
 
 def _check_frame(frame: Any) -> None:
     """Raise for a frame that the export of a stream would change."""
-    if {*frame.n_chunks("all")} != {1}:
+    if chunk_counts()(frame) != {1}:
         raise ValueError("the export of a stream would join the chunks, also those of the frame")
     if "\0" in "".join(frame.columns):
         raise ValueError("a name has a zero byte, at which the C data interface would cut it")

@@ -29,6 +29,7 @@ from zerocopy._frameworks.pyarrow.fast_path import (
     native_importer,
     one_chunk_each,
     plain_column,
+    plain_importer,
     plain_table,
     plain_types,
     table_exporter,
@@ -326,7 +327,7 @@ class PyArrow(ArrowExchange):
         if self.form is not None:
             return {}
         forms: dict[str, Any] = {"arrow": identity, "native": native_importer(pa, _NUMBERS)}
-        forms["column"] = itemgetter(1)
+        forms["column"], forms["plain"] = itemgetter(1), plain_importer(pa)
         if not hasattr(pa.Array, "from_dlpack"):  # pyarrow 24
             return {"ndarray": flat_importer(pa)} | forms
         flat, tensor = pa.Array.from_dlpack, pa.Tensor.from_dlpack

@@ -203,3 +203,9 @@ def plain_table(pa: Any, names: Iterable[str]) -> Callable[[Any], Any]:
         return table
 
     return plain
+
+
+def plain_importer(pa: Any) -> Callable[[Any], Any]:
+    """Return the importer of the compiled core's arrays of plain values, as an array or a table."""
+    array, batch, whole = pa.array, pa.record_batch, pa.Table.from_batches
+    return lambda made: whole([batch(made)]) if made.is_table else array(made)

@@ -1,0 +1,151 @@
+"""Columns and tables of plain values, which the core checks and hands to other Arrow consumers."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.arrow_producers import TableProducer, declare_dtypes, numbers
+from native.test_wrong_tables import WRONG_ARRAYS, WRONG_SCHEMAS
+
+import zerocopy as zc
+from zerocopy._native import core
+
+if not hasattr(core, "ColumnExporter"):
+    pytest.skip("needs the compiled core", allow_module_level=True)
+
+#: Tables that the tensor routes refuse, and that hold plain values.
+PLAIN = {"bits", "name twice", "name not UTF-8"}
+
+
+@pytest.fixture(autouse=True)
+def _dtypes() -> None:
+    declare_dtypes()
+
+
+def _plain(export: str) -> Any:
+    return core.TableExporter(getattr(TableProducer, export)).plain
+
+
+@pytest.mark.parametrize("export", ["__arrow_c_stream__", "__arrow_c_array__"])
+@pytest.mark.parametrize("name", [*WRONG_SCHEMAS, *WRONG_ARRAYS])
+def test_wrong_structs_are_refused_and_released_once(name: str, export: str) -> None:
+    producer = TableProducer(numbers())
+    {**WRONG_SCHEMAS, **WRONG_ARRAYS}[name](producer)
+    if name in PLAIN:
+        assert _plain(export)(producer).is_table
+    else:
+        with pytest.raises(ValueError, match="slow path"):
+            _plain(export)(producer)
+    whole = ("stream", "schema", "batch")
+    expected = {part: producer.exported[part] for part in whole if producer.exported[part]}
+    if "schema released" in name:
+        expected.pop("schema")
+        if export == "__arrow_c_array__":  # refused before the array is taken from its capsule
+            expected.pop("batch")
+    assert {part: count for part, count in producer.released.items() if part in whole} == expected
+    assert max(producer.released.values(), default=0) <= 1
+
+
+@pytest.mark.parametrize("second", [5, 0])
+def test_several_chunks_are_refused_and_released(second: int) -> None:
+    producer = TableProducer(numbers(), {name: array[:second] for name, array in numbers().items()})
+    with pytest.raises(ValueError, match="slow path"):
+        _plain("__arrow_c_stream__")(producer)
+    assert producer.exported["batch"] == 2
+    assert producer.released == producer.exported
+
+
+def test_an_array_is_exported_once_and_released_by_its_consumer() -> None:
+    pa = pytest.importorskip("pyarrow")
+    producer = TableProducer(numbers())
+    plain = _plain("__arrow_c_stream__")(producer)
+    batch = pa.record_batch(plain)
+    with pytest.raises(ValueError, match="possible once"):
+        plain.__arrow_c_array__()
+    with pytest.raises(TypeError):
+        plain.__arrow_c_array__(other=None)
+    del plain
+    assert batch.to_pydict() == {name: array.tolist() for name, array in numbers().items()}
+    assert not producer.released["batch"]
+    del batch
+    gc.collect()
+    assert producer.released["batch"] == producer.released["schema"] == 1
+
+
+def test_capsules_that_no_consumer_takes_are_released() -> None:
+    producer = TableProducer(numbers())
+    capsules = _plain("__arrow_c_array__")(producer).__arrow_c_array__()
+    assert not producer.released["schema"]
+    assert not producer.released["batch"]
+    del capsules
+    assert producer.released["batch"] == producer.released["schema"] == 1
+
+
+def _export_of(array: Any) -> Any:
+    return core.TableExporter(type(array).__arrow_c_array__).plain(array)
+
+
+def test_types_of_columns() -> None:
+    pa = pytest.importorskip("pyarrow")
+    text = ["a text that is longer than a view", None, ""]
+    plain = [
+        *(pa.array([1, None, 3], kind) for kind in ("int8", "uint64", "float16", "double")),
+        pa.array([True, None, False]),
+        *(pa.array(text, kind) for kind in ("string", "large_string", "string_view")),
+    ]
+    for array in plain:
+        for part in (array, array[1:], array[:1]):
+            made = _export_of(part)
+            assert (made.is_table, made.has_views) == (False, array.type == pa.string_view())
+            assert pa.array(made).equals(part)
+    for array in (
+        *(pa.array([], "int8"), pa.nulls(3), pa.array([b"x"]), pa.array([[1]]), pa.array([1], "date32")),
+        *(pa.array(["a"]).dictionary_encode(), pa.array([1], pa.decimal128(9)), pa.array([{"a": [1]}])),
+    ):
+        with pytest.raises(ValueError, match="slow path"):
+            _export_of(array)
+
+
+@pytest.mark.parametrize("code", ["u", "U"])
+def test_text_with_wrong_offsets_is_refused(code: str) -> None:
+    kind = np.int32 if code == "u" else np.int64
+    for offsets, is_right in (
+        ([0, 1, 1, 2, 2, 3], True),
+        ([3, 1, 1, 2, 2, 2], False),
+        ([-1, 0, 0, 0, 0, 2], False),
+    ):
+        producer = TableProducer({"a": np.zeros(5, kind)})
+        producer.fields[0].format = code.encode()
+        offsets_of, text = np.array(offsets, kind), np.frombuffer(b"abc", "u1")
+        buffers = producer._keep((ctypes.c_void_p * 3)(None, offsets_of.ctypes.data, text.ctypes.data))
+        producer.columns[0][0].n_buffers, producer.columns[0][0].buffers = 3, buffers
+        if is_right:
+            assert _plain("__arrow_c_stream__")(producer).is_table
+            continue
+        with pytest.raises(ValueError, match="slow path"):
+            _plain("__arrow_c_stream__")(producer)
+
+
+def test_numbers_of_a_column_become_a_tensor() -> None:
+    pa = pytest.importorskip("pyarrow")
+    target = zc.registry.by_name("numpy").fast_importers()["native"]
+    for array in (pa.array([1.5, 2.5, 3.5]), pa.array([1, 2, 3], "uint8")[1:]):
+        exporter = core.ColumnExporter(core.TableExporter(type(array).__arrow_c_array__))
+        result = core.MemoryRoute(exporter, target, mutable=True, marks_readonly=True)(array)
+        assert result.tolist() == array.to_pylist()
+        assert not result.flags.writeable
+        assert zc.shares_memory(result, array)
+        del array
+        gc.collect()
+        assert result[0] in (1.5, 2)
+    for array in (
+        *(pa.array([1.0, None]), pa.array(["a"]), pa.array([True]), pa.array([], "int8")),
+        *(pa.array([{"a": 1}]), pa.array([1], "date32")),
+    ):
+        exporter = core.ColumnExporter(core.TableExporter(type(array).__arrow_c_array__))
+        with pytest.raises(BufferError):
+            core.MemoryRoute(exporter, target, mutable=True, marks_readonly=True)(array)

@@ -1,0 +1,368 @@
+/* Columns and tables of plain values of Arrow producers: one array each, whose structs are checked once.
+
+   Consumers take a PlainArray by `__arrow_c_array__`; a ColumnExporter describes one column of numbers to the importers
+   of tensors. What the checks refuse, the slow path reads. */
+#include "arrow_table.h"
+
+#include <structmember.h>
+
+/* ---- checks ---- */
+
+/* Whether a type is numbers, booleans, or text: no dictionary, no children, and no extension type. */
+static bool
+is_plain(const struct ArrowSchema *schema)
+{
+    if (schema == NULL || schema->format == NULL || schema->dictionary != NULL || schema->metadata != NULL ||
+        schema->n_children != 0) {
+        return false;
+    }
+    const char *format = schema->format;
+    return strcmp(format, "vu") == 0 || (format[0] != 0 && format[1] == 0 && strchr("bcCsSiIlLefguU", format[0]) != NULL);
+}
+
+/* Whether a schema is a struct of plain columns. */
+static bool
+is_plain_table(const struct ArrowSchema *schema)
+{
+    if (schema->format == NULL || strcmp(schema->format, "+s") != 0 || schema->n_children < 1 ||
+        schema->children == NULL || schema->dictionary != NULL || schema->metadata != NULL) {
+        return false;
+    }
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        if (!is_plain(schema->children[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether a column's first and last offsets of text are in order. */
+static bool
+has_offsets(const struct ArrowArray *array, bool is_large, int64_t end)
+{
+    const void *offsets = array->buffers[1];
+    if (!is_in_memory(offsets, is_large ? 8 : 4, end + 1)) {
+        return false;
+    }
+    int64_t first = is_large ? ((const int64_t *)offsets)[array->offset] : ((const int32_t *)offsets)[array->offset];
+    int64_t last = is_large ? ((const int64_t *)offsets)[end] : ((const int32_t *)offsets)[end];
+    return first >= 0 && last >= first && (last == 0 || array->buffers[2] != NULL);
+}
+
+/* Whether an array has the parts that a plain type needs, for exactly `length` values. */
+static bool
+fits_plain(const struct ArrowSchema *schema, const struct ArrowArray *array, int64_t length)
+{
+    char code = schema->format[0];
+    bool is_view = code == 'v', is_text = code == 'u' || code == 'U';
+    int64_t n_buffers = is_view ? 3 : is_text ? 3 : 2;
+    if (array == NULL || (is_view && array->n_buffers > n_buffers)) { /* views: any number of blocks of text */
+        n_buffers = array == NULL ? 0 : array->n_buffers;
+    }
+    if (array == NULL || !arrow_has_parts(array, n_buffers, 0) || array->length != length) {
+        return false;
+    }
+    if (array->null_count < -1 || array->null_count > length ||
+        (array->null_count > 0 && array->buffers[0] == NULL)) {
+        return false;
+    }
+    int64_t end = array->offset + length;
+    DLDataType dtype;
+    if (is_text) {
+        return has_offsets(array, code == 'U', end);
+    }
+    if (is_view) {
+        return is_in_memory(array->buffers[1], 4, 4 * end);
+    }
+    return code == 'b' ? is_in_memory(array->buffers[1], 1, (end + 7) / 8)
+                       : arrow_dtype(schema->format, &dtype) &&
+                             is_in_memory(array->buffers[1], dtype.bits / 8, end);
+}
+
+/* Whether an array has rows, and what its plain schema needs. */
+static bool
+fits(const struct ArrowSchema *schema, const struct ArrowArray *array, bool is_table)
+{
+    if (array->length < 1) {
+        return false;
+    }
+    if (!is_table) {
+        return fits_plain(schema, array, array->length);
+    }
+    /* Consumers lose the offset of a struct, and the rows that are null. */
+    if (!arrow_has_parts(array, 1, schema->n_children) || array->children == NULL || array->offset != 0 ||
+        !arrow_has_no_nulls(array)) {
+        return false;
+    }
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        if (!fits_plain(schema->children[i], array->children[i], array->length)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- PlainArray ---- */
+
+typedef struct {
+    PyObject_HEAD
+    struct ArrowSchema schema;
+    struct ArrowArray array;
+    char is_table, has_views;
+} PlainArray;
+
+/* Releases a schema that is not released yet; keeps the current exception. */
+static void
+schema_release(struct ArrowSchema *schema)
+{
+    if (schema->release != NULL) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        schema->release(schema);
+        schema->release = NULL;
+        PyErr_Restore(type, value, traceback);
+    }
+}
+
+/* Releases what no consumer has taken. */
+static void
+plain_array_dealloc(PyObject *self)
+{
+    PlainArray *plain = (PlainArray *)self;
+    arrow_array_release(&plain->array);
+    schema_release(&plain->schema);
+    PyObject_Free(self);
+}
+
+/* Releases the struct of a capsule that no consumer has taken. */
+static void
+schema_capsule_free(PyObject *capsule)
+{
+    struct ArrowSchema *schema = PyCapsule_GetPointer(capsule, "arrow_schema");
+    schema_release(schema);
+    PyMem_Free(schema);
+}
+
+static void
+array_capsule_free(PyObject *capsule)
+{
+    struct ArrowArray *array = PyCapsule_GetPointer(capsule, "arrow_array");
+    arrow_array_release(array);
+    PyMem_Free(array);
+}
+
+/* Moves a struct to the heap, and returns its capsule; NULL with an exception. */
+static PyObject *
+new_capsule(void *source, size_t size, size_t release_offset, const char *name, PyCapsule_Destructor destructor)
+{
+    void *moved = PyMem_Malloc(size), *released = NULL;
+    if (moved == NULL) {
+        return PyErr_NoMemory();
+    }
+    memcpy(moved, source, size);
+    PyObject *capsule = PyCapsule_New(moved, name, destructor);
+    if (capsule == NULL) {
+        PyMem_Free(moved);
+        return NULL;
+    }
+    memcpy((char *)source + release_offset, &released, sizeof(released));
+    return capsule;
+}
+
+/* plain.__arrow_c_array__(requested_schema=None): the capsules, once. */
+static PyObject *
+plain_array_capsules(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"requested_schema", NULL};
+    PlainArray *plain = (PlainArray *)self;
+    PyObject *requested = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O:__arrow_c_array__", names, &requested)) {
+        return NULL;
+    }
+    if (plain->schema.release == NULL || plain->array.release == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the array was exported before, which is possible once");
+        return NULL;
+    }
+    PyObject *schema = new_capsule(&plain->schema, sizeof(plain->schema), offsetof(struct ArrowSchema, release),
+                                   "arrow_schema", schema_capsule_free);
+    PyObject *array = schema == NULL ? NULL
+                                     : new_capsule(&plain->array, sizeof(plain->array),
+                                                   offsetof(struct ArrowArray, release), "arrow_array",
+                                                   array_capsule_free);
+    PyObject *both = array == NULL ? NULL : PyTuple_Pack(2, schema, array);
+    Py_XDECREF(schema);
+    Py_XDECREF(array);
+    return both;
+}
+
+static PyMethodDef plain_array_methods[] = {
+    {"__arrow_c_array__", (PyCFunction)(void (*)(void))plain_array_capsules, METH_VARARGS | METH_KEYWORDS,
+     "__arrow_c_array__(requested_schema=None): return the capsules of the schema and the array, once."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef plain_array_members[] = {
+    {"is_table", T_BOOL, offsetof(PlainArray, is_table), READONLY, "whether it is a struct of columns"},
+    {"has_views", T_BOOL, offsetof(PlainArray, has_views), READONLY, "whether text is in views"},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyTypeObject PlainArrayType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.PlainArray",
+    .tp_doc = "One array of plain values, or of a struct of such columns, without null rows: a TableExporter makes it.",
+    .tp_basicsize = sizeof(PlainArray),
+    .tp_dealloc = plain_array_dealloc,
+    .tp_methods = plain_array_methods,
+    .tp_members = plain_array_members,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+/* Whether text of a plain schema is in views. */
+static bool
+has_views(const struct ArrowSchema *schema, bool is_table)
+{
+    for (int64_t i = 0; is_table && i < schema->n_children; i++) {
+        if (schema->children[i]->format[0] == 'v') {
+            return true;
+        }
+    }
+    return schema->format[0] == 'v';
+}
+
+PyObject *
+plain_export(PyObject *exporter, PyObject *obj)
+{
+    ArrowTable table;
+    struct ArrowArray array = {0}, next = {0};
+    PlainArray *plain = NULL;
+    if (arrow_table_open((TableExporter *)exporter, obj, NULL, &table) == 0) {
+        bool is_table = is_plain_table(&table.schema);
+        /* Read before the data, so that an object that is refused for its type exports none. */
+        if ((is_table || is_plain(&table.schema)) && arrow_table_next(&table, &array) == 1 &&
+            fits(&table.schema, &array, is_table) && arrow_table_next(&table, &next) == 0 &&
+            (plain = PyObject_New(PlainArray, &PlainArrayType)) != NULL) {
+            plain->is_table = is_table;
+            plain->has_views = has_views(&table.schema, is_table);
+            plain->schema = table.schema;
+            plain->array = array;
+            table.schema.release = NULL;
+            array.release = NULL;
+        }
+        arrow_array_release(&array);
+        arrow_array_release(&next);
+        arrow_table_close(&table);
+    }
+    if (plain == NULL && clear_error()) {
+        PyErr_SetString(PyExc_ValueError, "not plain values in one chunk, or no rows: the slow path decides");
+    }
+    return (PyObject *)plain;
+}
+
+/* ---- ColumnExporter: a column of numbers, as the memory of a tensor ---- */
+
+typedef struct {
+    Exporter base;
+    TableExporter *exporter;
+} ColumnExporter;
+
+/* Frees an exporter. */
+static void
+column_exporter_dealloc(PyObject *self)
+{
+    Py_XDECREF(((ColumnExporter *)self)->exporter);
+    PyObject_Free(self);
+}
+
+/* Describes a column of numbers in one chunk, without nulls. */
+static int
+run_column(Exporter *self, PyObject *obj, Memory *out)
+{
+    ArrowTable column;
+    struct ArrowArray array = {0}, next = {0};
+    DLDataType dtype;
+    int status = -1;
+    if (arrow_table_open(((ColumnExporter *)self)->exporter, obj, NULL, &column) < 0) {
+        return -1;
+    }
+    memory_init(out);
+    if (is_plain(&column.schema) && arrow_dtype(column.schema.format, &dtype) &&
+        arrow_table_next(&column, &array) == 1 && array.length > 0 &&
+        arrow_has_numbers(&array, dtype, 0, array.length, &out->data) && arrow_table_next(&column, &next) == 0) {
+        out->ndim = 1;
+        out->own_shape[0] = array.length;
+        out->shape = out->own_shape;
+        out->strides = NULL;
+        out->readonly = true;
+        out->dtype = dtype;
+        out->owner = arrow_owner_new(&array);
+        status = out->owner == NULL ? -1 : 0;
+    }
+    arrow_array_release(&array);
+    arrow_array_release(&next);
+    arrow_table_close(&column);
+    return status;
+}
+
+/* Parses (exporter). */
+static PyObject *
+column_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *exporter;
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "O!:ColumnExporter", &TableExporterType, &exporter)) {
+        return NULL;
+    }
+    ColumnExporter *self = PyObject_New(ColumnExporter, type);
+    if (self != NULL) {
+        self->base.run = run_column;
+        self->exporter = (TableExporter *)Py_NewRef(exporter);
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject ColumnExporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.ColumnExporter",
+    .tp_doc = "ColumnExporter(exporter): columns of numbers in one chunk without nulls, which a TableExporter exports.",
+    .tp_base = &ExporterType,
+    .tp_basicsize = sizeof(ColumnExporter),
+    .tp_dealloc = column_exporter_dealloc,
+    .tp_new = column_exporter_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* ---- the module ---- */
+
+/* plain_schema(capsule): what a type is. Consumers ask before they export data: nanoarrow aborts the process for some
+   types. */
+static PyObject *
+plain_schema(PyObject *module, PyObject *capsule)
+{
+    const struct ArrowSchema *schema = PyCapsule_GetPointer(capsule, "arrow_schema");
+    DLDataType dtype;
+    if (schema == NULL) {
+        return NULL;
+    }
+    bool is_table = schema->release != NULL && is_plain_table(schema);
+    if (schema->release == NULL || !(is_table || is_plain(schema)) || has_views(schema, is_table)) {
+        Py_RETURN_NONE;
+    }
+    return PyUnicode_InternFromString(is_table                             ? "table"
+                                      : arrow_dtype(schema->format, &dtype) ? "numbers"
+                                                                            : "other");
+}
+
+static PyMethodDef methods[] = {
+    {"plain_schema", plain_schema, METH_O,
+     "plain_schema(capsule): \"numbers\", \"other\" for booleans and text, \"table\" for a struct of these; None for "
+     "other types, and views of text."},
+    {NULL, NULL, 0, NULL},
+};
+
+int
+add_plain_arrays(PyObject *module)
+{
+    return PyModule_AddFunctions(module, methods) < 0 || PyModule_AddType(module, &PlainArrayType) < 0
+               ? -1
+               : PyModule_AddType(module, &ColumnExporterType);
+}
