@@ -31,6 +31,7 @@ Array = np.ndarray[Any, Any]
 #: has one column for each of the table's. An exporter raises for any other table.
 #: ``arrow``: a ``pyarrow.Table`` of numbers, booleans and text: one chunk per column, unique non-empty
 #: names, no metadata. An exporter raises ValueError for any other table.
+#: ``arrow_chunks``: the same with any number of chunks, and with dates.
 #: ``plain``: with the compiled core, for a table or a column of numbers, booleans and text in one chunk, a
 #: ``PlainArray`` (a C object). An exporter raises ValueError for any other object.
 #: ``hub``, ``new_hub``: an object of pyarrow, which has its own route; in memory of its own.
@@ -50,17 +51,8 @@ FORMS = (
     *("ndarray", "readonly", "capsule", "versioned", "aligned", "native", "handle", "cuda"),
     *("columns", "own_columns", "array_columns", "new_columns"),
     *("matrix", "new_matrix", "hub", "new_hub"),
-    *(
-        "arrow",
-        "plain",
-        "column",
-        "large_column",
-        "large_table",
-        "named",
-        "arrays",
-        "native_table",
-        "native_lists",
-    ),
+    *("arrow", "arrow_chunks", "plain", "column", "large_column", "large_batch", "named", "arrays"),
+    *("native_table", "native_lists"),
 )
 
 

@@ -26,6 +26,12 @@ def _tables() -> dict[str, Any]:
     numbers = pa.table({"a": x, "b": x.astype("i4"), "c": x.astype("u1")})
     words = [None if i % 5 == 3 else f"word {i}, which is longer than a view" for i in range(ROWS)]
     shifted = np.frombuffer(b"\0" * 3 + x.tobytes(), "u1")[3:]
+    dates = pa.array(x.astype("i8"), mask=x > 9)
+    mixed = pa.table(
+        {"a": words, "b": dates.cast(pa.timestamp("ms", "UTC")), "c": pa.array(x > 5, mask=x > 8)}
+    )
+    mixed = mixed.append_column("d", dates.cast(pa.timestamp("ns"))).append_column("e", pa.array(x))
+    named = pa.field("a", pa.float64(), metadata={"ARROW:extension:name": "other.type"})
     misaligned = pa.Array.from_buffers(pa.float64(), ROWS, [None, pa.py_buffer(shifted)])
     return {
         "numbers": numbers,
@@ -51,6 +57,21 @@ def _tables() -> dict[str, Any]:
         "slice": numbers.slice(3, 5),
         "slice of text": pa.table({"a": words, "b": x}).slice(3, 5),
         "chunks": pa.concat_tables([numbers, numbers]),
+        "one chunk of dates": mixed,
+        "chunks of dates and text": pa.concat_tables(
+            [mixed.slice(3, 5), mixed, mixed.slice(0, 0), mixed.slice(9)]
+        ),
+        "chunks that end at different rows": pa.table(
+            {"a": pa.chunked_array([x[:5], x[5:]]), "b": pa.chunked_array([words[:7], words[7:]])}
+        ),
+        "chunks of bytes": pa.table(
+            {"a": pa.chunked_array([[b"x"], [b"y"]]), "b": pa.chunked_array([[1], [2]])}
+        ),
+        "chunks of seconds": pa.table(
+            {"a": pa.chunked_array([[1], [2]]).cast(pa.timestamp("s")), "b": [1, 2]}
+        ),
+        "an unknown extension type": pa.table([pa.array(x)], pa.schema([named])),
+        "chunks of an unknown extension type": pa.table([pa.chunked_array([x, x])], pa.schema([named])),
         "no rows": numbers.slice(0, 0),
         "metadata": numbers.replace_schema_metadata({"k": "v"}),
         "metadata of a column": pa.table(
@@ -272,6 +293,18 @@ def test_tables_of_numbers_and_text_have_a_route(source: str, to: str) -> None:
     route = routes_of(to, {})[type(table)]
     assert route is not NO_ROUTE
     assert type(route(table)) is type(zc.convert(table, to))
+
+
+def test_chunks_of_dates_and_text_have_a_route_to_polars(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("polars")
+    table = _tables()["chunks of dates and text"]
+    expected = zc.convert(table, "polars")
+    target = registry.by_name("polars")
+    monkeypatch.setattr(target, "column_reasons", lambda column: pytest.fail("the plan was made"))
+    result = zc.convert(table, "polars")
+    assert result.equals(expected)
+    assert result.schema == expected.schema
+    assert zc.shares_memory(table["e"], result["e"])
 
 
 def test_a_result_keeps_the_memory_of_its_source() -> None:

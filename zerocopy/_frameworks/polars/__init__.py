@@ -260,6 +260,7 @@ class Polars(Framework):
         return {
             "ndarray": flat,
             "arrow": lambda table: frame(Stream(table)),
+            "arrow_chunks": lambda table: frame(Stream(table)),
             "column": column,
             "named": lambda named: flat(named[1], named[0]),
             "plain": from_plain,

@@ -157,10 +157,12 @@ class PyArrow(ArrowExchange):
         if cls is pa.Tensor:
             return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # read-only if the tensor is
         if cls in (pa.Table, pa.RecordBatch):
-            forms = {"columns": one_chunk_each} | (
-                {"arrow": plain_table(pa, _NUMBERS)} if cls is pa.Table else {}
-            )
-            return forms | {"native_table": table_exporter(pa, cls)}
+            arrow = {
+                "arrow": plain_table(pa, _NUMBERS),
+                "arrow_chunks": plain_table(pa, _NUMBERS, in_chunks=True),
+            }
+            tables = {"columns": one_chunk_each, "native_table": table_exporter(pa, cls)}
+            return tables | (arrow if cls is pa.Table else {})
         column = {"column": plain_column(plain_types(pa, _NUMBERS))}
         if cls is pa.ChunkedArray or cls.__name__ in LISTS:
             return {"native_lists": lists_exporter(pa, cls)} | (column if cls is pa.ChunkedArray else {})
@@ -170,7 +172,11 @@ class PyArrow(ArrowExchange):
         if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES}:
             return {}
         readonly = without_nulls(np.from_dlpack)
-        forms = column | {"readonly": readonly, "ndarray": readonly, "native": native_exporter(pa, cls)}
+        forms: dict[str, Any] = column | {
+            "readonly": readonly,
+            "ndarray": readonly,
+            "native": native_exporter(pa, cls),
+        }
         if not marks_immutable(pa):  # pyarrow 24
             return forms
 

@@ -121,7 +121,8 @@ def lists_exporter(pa: Any, cls: Any) -> Any:
 def _table_check(pa: Any, cls: Any) -> Callable[[Any], None]:
     """Return a function that raises for a table that must not be read through the C data interface.
 
-    It keeps the last schema that it accepted: ``equals`` compares fingerprints, in 2 ns per column.
+    It keeps the last schema that it accepted: ``equals`` compares fingerprints, in 2 ns per column, and the
+    metadata, which can name an extension type.
     """
     validate, last = cls.validate, None
 
@@ -129,9 +130,11 @@ def _table_check(pa: Any, cls: Any) -> Callable[[Any], None]:
         nonlocal last
         validate(table)  # raises if a buffer is too small, as in a crafted IPC file
         schema = table.schema
-        if last is None or not schema.equals(last):
+        if last is None or not schema.equals(last, True):
             if "\0" in "".join(schema.names):
                 raise ValueError("a name has a zero byte, at which the C data interface would cut it")
+            if has_extensions(schema):
+                raise ValueError("an unknown extension type: the slow path decides")
             if may_lack_text(pa) and any(holds_views(pa, kind) for kind in schema.types):
                 raise ValueError("views that may lack their text buffer: the slow path adds it")
             last = schema
@@ -144,9 +147,16 @@ def marks_immutable(pa: Any) -> bool:
     return "max_version" in inspect.signature(pa.Array.__dlpack__).parameters
 
 
+def has_extensions(schema: Any) -> bool:
+    """Whether columns have an extension type that pyarrow does not know, and reads as its storage."""
+    return any(b"ARROW:extension:name" in (field.metadata or ()) for field in schema)
+
+
 def one_chunk_each(table: Any) -> list[tuple[str, Any]]:
     """Return a table's columns as pairs of name and array; raise if one has several chunks."""
     table.validate()  # raises if a buffer is too small, as in a crafted IPC file
+    if has_extensions(table.schema):
+        raise ValueError("an unknown extension type: the slow path decides")
     columns = []
     for name, column in zip(table.schema.names, table.columns, strict=True):
         if hasattr(column, "num_chunks"):
@@ -179,26 +189,35 @@ def plain_column(types: frozenset[Any]) -> Callable[[Any], Any]:
     return column
 
 
-def plain_table(pa: Any, names: Iterable[str]) -> Callable[[Any], Any]:
+def plain_table(pa: Any, names: Iterable[str], in_chunks: bool = False) -> Callable[[Any], Any]:
     """Return a function that returns a table of plain columns in one chunk, and raises for others.
 
-    Plain are numbers, booleans and text. The function keeps the last accepted schema, and `to_batches` counts
-    the chunks without an object for each column: ten columns take 1 us instead of 17.
+    Plain are numbers, booleans and text; with `in_chunks`, also dates, in any number of chunks. The function
+    keeps the last accepted schema, and `to_batches` counts the chunks without an object for each column: ten
+    columns take 1 us instead of 17.
     """
     types, last = plain_types(pa, names), None
+    if in_chunks:
+        times = [pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC")]
+        types |= {pa.date32(), *times}
 
     def plain(table: Any) -> Any:
         nonlocal last
         schema = table.schema
-        if last is None or not schema.equals(last):
+        if last is None or not schema.equals(last, True):  # the metadata can name an extension type
             names = schema.names
             if "" in names or len({*names}) != len(names) or not names or "\0" in "".join(names):
                 raise ValueError("names that need a check")
+            if has_extensions(schema):
+                raise ValueError("an unknown extension type: the slow path decides")
             if not types.issuperset(schema.types):
                 raise ValueError("other types: the slow path decides")
             last = schema
-        if len(table.to_batches()) != 1:
+        chunks = len(table.to_batches())
+        if chunks != 1 and not (in_chunks and chunks):
             raise ValueError("no rows, or several chunks")
+        if chunks > 1 and any(column.num_chunks != chunks for column in table.columns):
+            raise ValueError("chunks that end at different rows: a stream would divide more of them")
         table.validate()
         return table
 
