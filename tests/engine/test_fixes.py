@@ -488,3 +488,16 @@ def test_a_combined_fix_names_the_effect_of_each_option_that_it_keeps() -> None:
     remedy = error_of(frame, "torch", layout="matrix").remedy
     assert 'nulls=0, dtype="float64") fills them with 0, makes all of them float64' in remedy
     assert 'nulls="nan", dtype="float64") fills them with NaN, in floats, makes all of them float64' in remedy
+
+
+def test_the_fix_of_many_columns_grows_with_their_number() -> None:
+    """It doubled with each column of a pyarrow.Table: that of 40 took all memory."""
+    lengths = []
+    for width in (10, 20, 40):
+        table = pa.table({f"c{i:02}": pa.array([None, 1.5]) for i in range(width)})
+        error = error_of(table, "numpy")
+        lengths.append(len(str(error)))
+    assert lengths[2] - lengths[1] <= 2.1 * (lengths[1] - lengths[0])
+    (code,) = [call for call in error.calls if "fill_null(0)" in call]
+    result = pasted(code, table)
+    assert [column.tolist() for column in result.values()] == [[0, 1.5]] * 40

@@ -14,6 +14,7 @@ import zerocopy as zc
 from zerocopy import registry
 from zerocopy._engine import routes
 from zerocopy._native import core
+from zerocopy.protocols.array_interface import aligned_copy, aligned_empty
 
 if not hasattr(core, "MatrixRoute"):
     pytest.skip("needs the compiled core", allow_module_level=True)
@@ -199,6 +200,35 @@ def test_tables_for_the_slow_path_are_refused_and_released(chunks: Any, options:
     with pytest.raises(BufferError):
         by_stream(producer, **options)
     assert producer.released == producer.exported
+
+
+def test_the_framework_copies_wide_tables_after_the_first() -> None:
+    wide, own = equal_types(5, 32), aligned_copy(np.zeros((5, 33)))
+    misaligned = aligned_empty((5 * 33 + 1,), np.dtype("f8"))[1:].reshape(5, 33)
+    answers = [own, None, misaligned, ValueError(), object(), own]
+
+    def matrix(obj: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    expected = np.stack([*wide.values()], 1)
+    exporter = core.TableExporter(TableProducer.__arrow_c_stream__, matrix=matrix)
+    route = matrix_route(exporter)
+    assert route(TableProducer(equal_types(5))).shape == (5, 3)
+    np.testing.assert_array_equal(route(TableProducer(wide)), expected)
+    assert len(answers) == 6
+    for answer in answers.copy():
+        result = route(TableProducer(wide))
+        if answer is own:
+            assert result.ctypes.data == own.ctypes.data
+        else:
+            np.testing.assert_array_equal(result, expected)
+    for options in ({"columns": [*wide]}, {"by_columns": True}):  # never asked: it would raise IndexError
+        other = matrix_route(exporter, **options)
+        for _ in range(2):
+            np.testing.assert_array_equal(other(TableProducer(wide)), expected)
 
 
 def test_error_in_the_middle_of_a_stream() -> None:

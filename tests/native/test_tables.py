@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -192,6 +193,53 @@ def test_check_and_select_come_first() -> None:
     assert calls == [("select", ["b"]), ("check", producer)]
     with pytest.raises(ValueError, match="refused"):
         route_of(exporter)(None)
+
+
+def test_the_schema_of_a_known_key_is_not_exported_again() -> None:
+    keys: list[Any] = ["first", "first", "second", None, "second", "second"]
+    exporter = core.TableExporter(TableProducer.__arrow_c_stream__, check=lambda obj: keys.pop(0))
+    route, schemas = route_of(exporter), []
+    while keys:
+        producer = TableProducer(numbers())
+        result = route(producer)
+        assert {name: column.tolist() for name, column in result.items()} == {
+            name: column.tolist() for name, column in numbers().items()
+        }
+        schemas.append(producer.exported["schema"])
+        del result
+        assert producer.released == producer.exported
+    assert schemas == [1, 0, 1, 1, 0, 0]
+
+
+def test_a_key_is_released_with_its_plan() -> None:
+    class Key:
+        pass
+
+    keys = [Key(), Key()]
+    watched = [weakref.ref(key) for key in keys]
+    route = route_of(core.TableExporter(TableProducer.__arrow_c_stream__, check=lambda obj: keys.pop()))
+    route(TableProducer(numbers()))
+    assert watched[1]() is not None
+    route(TableProducer({"other": np.arange(5.0)}))
+    assert [ref() is None for ref in watched] == [False, True]
+    with pytest.raises(IndexError):
+        route(TableProducer(numbers()))
+    del route
+    assert watched[0]() is None
+
+
+def test_metadata_of_a_schema_is_part_of_its_key() -> None:
+    """Field metadata can name an extension type that is not registered."""
+    pa = pytest.importorskip("pyarrow")
+    plain = pa.table(numbers())
+    field = plain.schema.field(0).with_metadata({"ARROW:extension:name": "unit"})
+    marked = plain.cast(plain.schema.set(0, field))
+    exporter = registry.by_type(pa.Table).fast_exporters(pa.Table)["native_table"]  # type: ignore[union-attr]
+    route = route_of(exporter)
+    for _ in range(2):
+        assert list(route(plain)) == list(numbers())
+        with pytest.raises(ValueError, match="extension type"):
+            route(marked)
 
 
 def test_fallback_takes_what_is_refused() -> None:

@@ -407,7 +407,8 @@ class _Composer:
             labels = list(table.labels)
             if label[0] not in labels[: len(labels) - table.index] or labels.count(label[0]) > 1:
                 return None  # row labels, and columns that a name does not identify
-        return template.source.format(x=source, label=repr(label[0]), name=name, value=value)
+        # A source that a template names twice would double with each column.
+        return template.source.format(x=source, table="x", label=repr(label[0]), name=name, value=value)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -14,24 +14,27 @@ table_exporter_dealloc(PyObject *self)
     Py_XDECREF(exporter->function);
     Py_XDECREF(exporter->check);
     Py_XDECREF(exporter->select);
+    Py_XDECREF(exporter->matrix);
     Py_XDECREF(exporter->plan);
     PyObject_Free(self);
 }
 
-/* Parses (function, *, check, select). */
+/* Parses (function, *, check, select, matrix). */
 static PyObject *
 table_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"", "check", "select", NULL};
-    PyObject *function, *check = Py_None, *select = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OO:TableExporter", names, &function, &check, &select)) {
+    static char *names[] = {"", "check", "select", "matrix", NULL};
+    PyObject *function, *check = Py_None, *select = Py_None, *matrix = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOO:TableExporter", names, &function, &check, &select,
+                                     &matrix)) {
         return NULL;
     }
     TableExporter *self = PyObject_New(TableExporter, type);
     if (self != NULL) {
         self->function = Py_NewRef(function);
-        self->check = check == Py_None ? NULL : Py_NewRef(check);
-        self->select = select == Py_None ? NULL : Py_NewRef(select);
+        self->check = Py_XNewRef(unless_none(check));
+        self->select = Py_XNewRef(unless_none(select));
+        self->matrix = Py_XNewRef(unless_none(matrix));
         self->plan = NULL;
     }
     return (PyObject *)self;
@@ -40,9 +43,11 @@ table_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 PyTypeObject TableExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.TableExporter",
-    .tp_doc = "TableExporter(function, *, check=None, select=None): function(table) returns the capsule of "
+    .tp_doc = "TableExporter(function, *, check=None, select=None, matrix=None): function(table) returns the capsule of "
               "__arrow_c_stream__ or those of __arrow_c_array__; check(table) raises for tables that must not be "
-              "read; select(table, labels) returns a table of these columns only.",
+              "read, and returns None or an object that tables of equal schemas have in common; select(table, labels) "
+              "returns a table of these columns only; matrix(table) returns None or a new row-major ndarray of all "
+              "columns, and is called for wide tables.",
     .tp_basicsize = sizeof(TableExporter),
     .tp_dealloc = table_exporter_dealloc,
     .tp_new = table_exporter_new,
@@ -77,6 +82,7 @@ arrow_table_close(ArrowTable *table)
         table->stream.release(&table->stream);
         table->stream.release = NULL;
     }
+    Py_CLEAR(table->key);
     PyErr_Restore(type, value, traceback);
 }
 
@@ -113,13 +119,19 @@ take_export(PyObject *exported, ArrowTable *out)
     if (TAKE(exported, "arrow_array_stream", &out->stream, ArrowArrayStream) < 0) {
         return -1;
     }
-    struct ArrowSchema schema = {0}; /* if get_schema fails, its output is invalid and must not be released */
-    if (out->stream.get_schema == NULL || out->stream.get_next == NULL ||
-        out->stream.get_schema(&out->stream, &schema) != 0) {
-        return -1;
+    return out->stream.get_schema == NULL || out->stream.get_next == NULL ? -1 : 0;
+}
+
+const struct ArrowSchema *
+arrow_table_schema(ArrowTable *table)
+{
+    if (table->schema.release == NULL && table->stream.release != NULL) {
+        struct ArrowSchema schema = {0}; /* if get_schema fails, its output is invalid and must not be released */
+        if (table->stream.get_schema(&table->stream, &schema) == 0) {
+            table->schema = schema;
+        }
     }
-    out->schema = schema;
-    return schema.release == NULL ? -1 : 0;
+    return table->schema.release == NULL ? NULL : &table->schema;
 }
 
 int
@@ -128,6 +140,7 @@ arrow_table_open(const TableExporter *exporter, PyObject *obj, PyObject *labels,
     out->stream.release = NULL;
     out->schema.release = NULL;
     out->array.release = NULL;
+    out->key = NULL;
     if (labels != NULL && exporter->select != NULL) {
         PyObject *arguments[3] = {NULL, obj, labels};
         obj = PyObject_Vectorcall(exporter->select, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
@@ -141,11 +154,13 @@ arrow_table_open(const TableExporter *exporter, PyObject *obj, PyObject *labels,
     PyObject *exported = NULL;
     int status = -1;
     if (exporter->check != NULL) {
-        PyObject *checked = call_one(exporter->check, obj);
-        if (checked == NULL) {
+        out->key = call_one(exporter->check, obj);
+        if (out->key == NULL) {
             goto done;
         }
-        Py_DECREF(checked);
+        if (out->key == Py_None) {
+            Py_CLEAR(out->key);
+        }
     }
     exported = call_one(exporter->function, obj);
     if (exported != NULL) {
@@ -398,7 +413,7 @@ table_exporter_layouts(PyObject *self, PyObject *obj)
     struct ArrowArray chunk = {0}, next = {0};
     PyObject *result = NULL;
     if (arrow_table_open(exporter, obj, NULL, &table) == 0) {
-        TablePlan *plan = table_plan_of(&exporter->plan, &table.schema, NULL);
+        TablePlan *plan = table_plan_of(&exporter->plan, &table, NULL);
         if (plan != NULL && !plan->has_lists && arrow_table_next(&table, &chunk) == 1 &&
             arrow_chunk_fits(&chunk, plan) && arrow_table_next(&table, &next) == 0) {
             result = layouts_of(&chunk, plan);

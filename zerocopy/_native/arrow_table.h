@@ -5,6 +5,16 @@
 #include "arrow.h"
 #include "core.h"
 
+/* ---- a table of an exporter, read once ---- */
+
+/* A struct is released if its `release` is NULL. */
+typedef struct {
+    struct ArrowArrayStream stream;
+    struct ArrowSchema schema;
+    struct ArrowArray array; /* from producers that export an array, not a stream */
+    PyObject *key;           /* from the exporter's check: an object that only tables of equal schemas have; or NULL */
+} ArrowTable;
+
 /* ---- table_plan.c: the columns that a route takes from tables of one schema ---- */
 
 /* How the rows of a column hold numbers: one each, or a list of them. */
@@ -25,14 +35,17 @@ typedef struct {
     int64_t count;
     PlannedColumn *columns;
     bool has_lists;
+    PyObject *key; /* of the last table that had this schema, or NULL */
 } TablePlan;
 
-/* Returns a new reference to the plan of a schema: the one in `*kept` if the schema is the same, otherwise a new
-   one, which is then kept. `wanted` maps the chosen labels to their positions, or is NULL for all columns.
+/* Returns a new reference to the plan of a table's schema: the one in `*kept` if the schema is the same, otherwise a
+   new one, which is then kept. `wanted` maps the chosen labels to their positions, or is NULL for all columns.
    Returns NULL with or without an exception for a schema that the core does not take. */
-TablePlan *table_plan_of(PyObject **kept, const struct ArrowSchema *schema, PyObject *wanted);
+TablePlan *table_plan_of(PyObject **kept, ArrowTable *table, PyObject *wanted);
 /* Fills in the DLPack type of the format of a primitive number; false for other formats. */
 bool arrow_dtype(const char *format, DLDataType *out);
+/* Returns the number of columns of a kept plan; 0 for NULL. */
+int64_t table_plan_width(PyObject **kept);
 /* Parses the option `columns`, None or a sequence of different labels, into a dict from label to position, or
    NULL for None. */
 int table_labels_parse(PyObject *columns, PyObject **wanted);
@@ -42,23 +55,19 @@ int table_labels_parse(PyObject *columns, PyObject **wanted);
 typedef struct {
     PyObject_HEAD
     PyObject *function; /* returns a capsule with a stream, or a pair of capsules with a schema and an array */
-    PyObject *check;    /* raises for a table that the core must not read; or NULL */
+    PyObject *check;    /* raises for a table that the core must not read, and returns its key; or NULL */
     PyObject *select;   /* select(table, labels) returns a table of these columns only; or NULL */
+    PyObject *matrix;   /* matrix(table) returns a new row-major ndarray, or None; or NULL */
     PyObject *plan;     /* of the last schema that `layouts` read, or NULL */
 } TableExporter;
 
 extern PyTypeObject TableExporterType;
 
-/* A struct is released if its `release` is NULL. */
-typedef struct {
-    struct ArrowArrayStream stream;
-    struct ArrowSchema schema;
-    struct ArrowArray array; /* from producers that export an array, not a stream */
-} ArrowTable;
-
-/* Exports an object's table and reads its schema. Returns -1 with or without an exception; the caller then closes
-   nothing. `labels` is NULL, or a list for `select`. */
+/* Exports an object's table. Returns -1 with or without an exception; the caller then closes nothing. `labels` is
+   NULL, or a list for `select`. */
 int arrow_table_open(const TableExporter *exporter, PyObject *obj, PyObject *labels, ArrowTable *out);
+/* Returns the schema of a table, which is read from a stream at the first call; or NULL without an exception. */
+const struct ArrowSchema *arrow_table_schema(ArrowTable *table);
 /* Moves the next chunk to `out`. Returns 1, 0 at the end, or -1 without an exception. */
 int arrow_table_next(ArrowTable *table, struct ArrowArray *out);
 void arrow_table_close(ArrowTable *table);

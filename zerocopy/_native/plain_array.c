@@ -237,13 +237,14 @@ plain_export(PyObject *exporter, PyObject *obj)
     struct ArrowArray array = {0}, next = {0};
     PlainArray *plain = NULL;
     if (arrow_table_open((TableExporter *)exporter, obj, NULL, &table) == 0) {
-        bool is_table = is_plain_table(&table.schema);
+        const struct ArrowSchema *schema = arrow_table_schema(&table);
+        bool is_table = schema != NULL && is_plain_table(schema);
         /* Read before the data, so that an object that is refused for its type exports none. */
-        if ((is_table || is_plain(&table.schema)) && arrow_table_next(&table, &array) == 1 &&
-            fits(&table.schema, &array, is_table) && arrow_table_next(&table, &next) == 0 &&
+        if (schema != NULL && (is_table || is_plain(schema)) && arrow_table_next(&table, &array) == 1 &&
+            fits(schema, &array, is_table) && arrow_table_next(&table, &next) == 0 &&
             (plain = PyObject_New(PlainArray, &PlainArrayType)) != NULL) {
             plain->is_table = is_table;
-            plain->has_views = has_views(&table.schema, is_table);
+            plain->has_views = has_views(schema, is_table);
             plain->schema = table.schema;
             plain->array = array;
             table.schema.release = NULL;
@@ -286,7 +287,8 @@ run_column(Exporter *self, PyObject *obj, Memory *out)
         return -1;
     }
     memory_init(out);
-    if (is_plain(&column.schema) && arrow_dtype(column.schema.format, &dtype) &&
+    const struct ArrowSchema *schema = arrow_table_schema(&column);
+    if (schema != NULL && is_plain(schema) && arrow_dtype(schema->format, &dtype) &&
         arrow_table_next(&column, &array) == 1 && array.length > 0 &&
         arrow_has_numbers(&array, dtype, 0, array.length, &out->data) && arrow_table_next(&column, &next) == 0) {
         out->ndim = 1;

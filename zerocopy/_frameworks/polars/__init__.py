@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.polars.series import (
     ARROW_NUMBERS,
@@ -51,6 +53,7 @@ from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import text_warnings
 from zerocopy.tables.layouts import lazy_numbers
+from zerocopy.tables.matrix import FEW_ROWS
 
 
 class Polars(Framework):
@@ -122,6 +125,7 @@ class Polars(Framework):
             }
             if core is not None:
                 forms |= {"native_table": _frame_exporter(), "plain": plain_frame(pl)}
+                forms["native_matrix"] = core.TableExporter(_matrix_stream(pl), matrix=_small_matrix(pl))
                 forms["large_batch"] = large_batch(pl)
             return forms
         if cls is not pl.Series:
@@ -273,6 +277,48 @@ def _frame_exporter() -> Any:
     import polars as pl
 
     return None if core is None else core.TableExporter(pl.DataFrame.__arrow_c_stream__, check=_check_frame)
+
+
+def _matrix_stream(pl: Any) -> Callable[[Any], Any]:
+    """Return a function that exports a frame whose values are copied, and whose labels are not read.
+
+    The export joins the chunks of a clone, not those of the frame. To count the chunks of 300 columns takes
+    230 us, and a clone 6.
+    """
+    export = pl.DataFrame.__arrow_c_stream__
+
+    def stream(frame: Any) -> Any:
+        if frame.n_chunks() != 1:  # of the first column
+            raise ValueError("several chunks, which the slow path copies one by one")
+        return export(frame.clone())
+
+    return stream
+
+
+def _small_matrix(pl: Any) -> Callable[[Any], Any]:
+    """Return a function that copies a frame of few rows to a row-major array with polars' own call.
+
+    It returns None for columns of several chunks or types, and for those that may have nulls: the call makes
+    NaN of them, and floats of integers.
+    """
+    names = (*(f"{sign}Int{size}" for sign in ("", "U") for size in (8, 16, 32, 64)), "Float32", "Float64")
+    types = {getattr(pl, name): np.dtype(name.lower()) for name in names}
+
+    def matrix(frame: Any) -> Any:
+        if not 0 < frame.height <= FEW_ROWS or frame.width < 2 or frame.n_chunks() != 1:
+            return None
+        kinds = {*map(type, frame.dtypes)}
+        dtype = types.get(kinds.pop()) if len(kinds) == 1 else None
+        if dtype is None:
+            return None
+        array = frame.to_numpy(order="c")
+        if array.dtype != dtype or not array.flags.writeable:  # nulls, or an alias
+            return None
+        if dtype.kind == "f" and np.isnan(np.minimum.reduce(array, axis=None)):
+            return None
+        return array
+
+    return matrix
 
 
 def _check_lists(series: Any) -> None:

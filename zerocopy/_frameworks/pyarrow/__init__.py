@@ -70,7 +70,7 @@ class PyArrow(ArrowExchange):
     mutable = False
     actions: Mapping[str, Fix] = {
         "column": Fix("{x}[{label}]"),
-        "replace": Fix("{x}.set_column({x}.schema.get_field_index({label}), {label}, {value})"),
+        "replace": Fix("{x}.set_column({table}.schema.get_field_index({label}), {label}, {value})"),
         "cast": Fix("{x}.cast('{type}')"),
         "cast:bool8": Fix("{x}.cast(pyarrow.bool8())"),
         "objects": Fix("{x}.to_pylist()"),

@@ -10,9 +10,16 @@ from typing import Any
 from zerocopy._frameworks.pyarrow.short_views import holds_views, may_lack_text
 from zerocopy._native import core
 from zerocopy.dtype import by_name
+from zerocopy.tables.matrix import FEW_ROWS, MOST_GAP
 
 #: The characters of NumPy's types that ``pyarrow.array`` aliases.
 _PLAIN = frozenset("bhilqBHILQefd")
+#: The types of matrices that pyarrow copies.
+_MATRIX_TYPES = (
+    *(f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64)),
+    "float32",
+    "float64",
+)
 
 
 def without_nulls(from_dlpack: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -77,7 +84,9 @@ def table_exporter(pa: Any, cls: type) -> Any:
     export = next((getattr(cls, name) for name in names if hasattr(cls, name)), None)
     if core is None or export is None:
         return None
-    return core.TableExporter(export, check=_table_check(pa, cls), select=_select)
+    return core.TableExporter(
+        export, check=_table_check(pa, cls), select=_select, matrix=_small_matrix(pa, cls)
+    )
 
 
 def _select(table: Any, labels: list[str]) -> Any:
@@ -86,6 +95,46 @@ def _select(table: Any, labels: list[str]) -> Any:
     For a table of 30, a selection takes 1 us for each of its columns, and the export of a column 0.3 us.
     """
     return table.select(labels) if 4 * len(labels) < len(table.schema) else table
+
+
+def _small_matrix(pa: Any, cls: Any) -> Callable[[Any], Any] | None:
+    """Return a function that copies a table of few rows to a row-major array with pyarrow's own call.
+
+    It returns None for tables of several chunks or types, and for columns that may be one array already.
+    """
+    to_tensor = getattr(pa.RecordBatch, "to_tensor", None)
+    widths = {getattr(pa, name)(): by_name(name).itemsize for name in _MATRIX_TYPES}
+    last: tuple[Any, int] | None = None
+    if to_tensor is None or "row_major" not in inspect.signature(to_tensor).parameters:
+        return None
+
+    def matrix(table: Any) -> Any:
+        nonlocal last
+        if not 0 < table.num_rows <= FEW_ROWS or table.num_columns < 2:
+            return None
+        schema, known = table.schema, last
+        if known is None or not schema.equals(known[0], True):
+            kinds, names = {*schema.types}, schema.names
+            if len(kinds) != 1 or not kinds <= widths.keys() or len({*names}) != len(names):
+                return None
+            if has_extensions(schema):
+                return None
+            last = known = (schema, widths[kinds.pop()])
+        batches = table.to_batches() if cls is pa.Table else [table]
+        if len(batches) != 1 or _may_be_one_array(batches[0], known[1]):
+            return None
+        batches[0].validate()  # as in _table_check
+        return to_tensor(batches[0], row_major=True).to_numpy()  # raises for nulls
+
+    return matrix
+
+
+def _may_be_one_array(batch: Any, width: int) -> bool:
+    """Whether the first and the last column are as far apart as columns of one array may be."""
+    first, last = batch.column(0), batch.column(batch.num_columns - 1)
+    distance = last.buffers()[1].address - first.buffers()[1].address + (last.offset - first.offset) * width
+    step, rest = divmod(distance, batch.num_columns - 1)
+    return not rest and 0 <= step - batch.num_rows * width < MOST_GAP
 
 
 #: The classes of lists that the core reads.
@@ -121,23 +170,24 @@ def lists_exporter(pa: Any, cls: Any) -> Any:
 def _table_check(pa: Any, cls: Any) -> Callable[[Any], None]:
     """Return a function that raises for a table that must not be read through the C data interface.
 
-    It keeps the last schema that it accepted: ``equals`` compares fingerprints, in 2 ns per column, and the
-    metadata, which can name an extension type.
+    It returns the last schema that it accepted if that equals the schema of the table: ``equals`` compares
+    fingerprints, in 2 ns per column, and the metadata, which can name an extension type.
     """
     validate, last = cls.validate, None
 
-    def check(table: Any) -> None:
+    def check(table: Any) -> Any:
         nonlocal last
         validate(table)  # raises if a buffer is too small, as in a crafted IPC file
-        schema = table.schema
-        if last is None or not schema.equals(last, True):
+        schema, known = table.schema, last
+        if known is None or not schema.equals(known, True):
             if "\0" in "".join(schema.names):
                 raise ValueError("a name has a zero byte, at which the C data interface would cut it")
             if has_extensions(schema):
                 raise ValueError("an unknown extension type: the slow path decides")
             if may_lack_text(pa) and any(holds_views(pa, kind) for kind in schema.types):
                 raise ValueError("views that may lack their text buffer: the slow path adds it")
-            last = schema
+            last = known = schema
+        return known
 
     return check
 
