@@ -27,6 +27,7 @@ TARGETS = (
 )
 OPTIONS: list[dict[str, Any]] = [{}, {"copy": True}, {"copy": False}, {"index": False}, {"writable": True}]
 OPTIONS += [{"layout": "columns"}, {"layout": "columns", "copy": True}]
+OPTIONS += [{"layout": "matrix"}, {"layout": "matrix:C"}, {"layout": "matrix:F", "copy": False}]
 
 
 def _misaligned(dtype: str = "f8") -> np.ndarray:
@@ -56,6 +57,11 @@ def dicts() -> dict[str, dict[Any, Any]]:
         "other byte order": {"a": np.zeros(5, ">f8"), "b": np.zeros(5, ">f8")},
         "labels": {1: np.zeros(5), "1": np.zeros(5), None: np.zeros(5)},
         "text": {**numbers, "t": np.array(list("abcde"))},
+        "one matrix": dict(zip("abcd", np.arange(20.0).reshape(4, 5), strict=True)),
+        "rows of a matrix": dict(zip("abcd", np.arange(20.0).reshape(5, 4).T, strict=True)),
+        "every other column": dict(zip("abcd", np.arange(40.0).reshape(8, 5)[::2], strict=True)),
+        "one column": {"a": np.arange(5.0)},
+        "one row": {"a": np.arange(1.0), "b": np.arange(1.0)},
     }
 
 
@@ -63,7 +69,7 @@ def tables() -> dict[str, Any]:
     """Return tables of each framework by name."""
     pa, pd, pl = (pytest.importorskip(name) for name in ("pyarrow", "pandas", "polars"))
     cases: dict[str, Any] = {f"dict: {name}": columns for name, columns in dicts().items()}
-    for name in ("numbers", "two types", "alignments", "no rows"):
+    for name in ("numbers", "two types", "alignments", "no rows", "one matrix", "one column", "one row"):
         columns = dicts()[name]
         table, frame = pa.table(columns), pd.DataFrame(columns)
         cases |= {f"pyarrow: {name}": table, f"pandas: {name}": frame, f"polars: {name}": pl.DataFrame(table)}
@@ -87,6 +93,8 @@ def tables() -> dict[str, Any]:
         "pandas: names twice": frame.set_axis(list("aabbcc"), axis=1),
         "pandas: dates": frame.assign(d=pd.date_range("2020", periods=5)),
         "pandas: attributes": frame.copy(),
+        "pandas: one block": pd.DataFrame(np.asfortranarray(np.arange(30.0).reshape(5, 6))),
+        "pandas: rows": pd.DataFrame(np.arange(30.0).reshape(5, 6)),
         "pandas: arrow": frame.convert_dtypes(dtype_backend="pyarrow"),
         "polars: text": pl.DataFrame(plain).with_columns(t=pl.lit("x")),
         "polars: constant": pl.DataFrame(plain).with_columns(k=pl.lit(1.0), m=pl.lit(1.0)),

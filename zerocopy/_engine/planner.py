@@ -75,10 +75,11 @@ class Call:
         self._summary = self.unwrap = ""  # the method of the caller's object that returned `obj`, see `open`
         self.table_options: Any = None  # an Options; checked here, before the object is described
         self.cast: DTypeOption | None = DTypeOption(options["dtype"]) if "dtype" in options else None
-        if options and any(name in options for name in TABLE_NAMES):
-            from zerocopy.tables.options import Options
+        if options and (given := {name: options[name] for name in TABLE_NAMES if name in options}):
+            from zerocopy.tables.options import Options, of_layout
 
-            self.table_options = Options(**{name: options.get(name) for name in TABLE_NAMES})
+            layout = given.get("layout") if len(given) == 1 else None
+            self.table_options = of_layout(layout) if type(layout) is str else Options(**given)
 
     def open(self, obj: Any) -> None:
         """Set `obj` to the object that a handle locates, or that the caller's object wraps."""

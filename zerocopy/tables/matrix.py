@@ -16,7 +16,7 @@ import numpy as np
 
 from zerocopy._native import core
 from zerocopy.device import HOST, same_memory_space
-from zerocopy.dtype import NATIVE_NAMES, by_name
+from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout import threads
 from zerocopy.layout.record_type import RecordType, record_type
@@ -32,10 +32,11 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import TensorLeaf, decode, refused_by
 from zerocopy.tables.hub import new_memory
+from zerocopy.tables.layouts import LazyColumns
 from zerocopy.tables.nulls import NO_MASK
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked
-from zerocopy.tables.summary import combine_errors
+from zerocopy.tables.summary import combine_errors, run
 
 #: The largest gap, in bytes, between columns of one array that is not worth a copy.
 MOST_GAP = 4096
@@ -70,6 +71,37 @@ def plan(table: Table, request: Request) -> Plan:
 
     run = dates if dtype else convert
     return replace(array_plan, source=f"{table.name} {table.shape}", run=run)
+
+
+def plan_by_layout(table: Table, request: Request, plan: Callable[[], Plan]) -> Plan | None:
+    """Return the plan of a table whose columns have one layout, from their addresses; None for other tables.
+
+    ``plan()`` plans all columns, before the plan runs.
+    """
+    columns = table.columns
+    if not isinstance(columns, LazyColumns) or table.index or not table.length:
+        return None
+    view = columns.view_of(0) if len(columns.groups()) == 1 else None
+    if view is None or view.ndim != 1:
+        return None
+    order = _order(request)
+    if view.owner is None and _regular_strides(view, columns.addresses) is not None:
+        return None  # perhaps one allocation, which only the description of a column knows
+    strides = _strides(view, columns.addresses)
+    alias, reasons = _alias_view(view, (table.length, len(columns)), strides, order, request)
+    if alias is None or reasons:
+        source = _written(table, [], order, request, reasons, view.dtype)
+    else:
+        source = Source(table.name, alias, alias.numpy, obj=alias)
+    whole = request.plan_array(source, request.copy)
+    whole.source, whole.run = f"{table.name} {table.shape}", lambda: run(plan())
+    return whole
+
+
+def _order(request: Request) -> str:
+    """Return the memory order that ``layout=`` requests: "C", "F" or an empty text."""
+    layout = request.options.layout
+    return "" if layout in (None, "matrix") else layout[-1]  # type: ignore[index]
 
 
 def _without_index(table: Table, request: Request) -> Table:
@@ -155,38 +187,34 @@ def _of_lists(source: Source, request: Request) -> Source:
 
 
 def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
-    order = request.options.layout[-1] if request.options.layout not in (None, "matrix") else ""
+    order = _order(request)
     sources = [leaf.source for leaf in leaves]
     if not leaves:  # the type is float64, as in pandas
-        return _written(table, [], order, request, [])
+        return _written(table, [], order, request, [], by_name("float64"))
     reasons = list({reason: None for source in sources for reason in source.reasons})
-    first = sources[0].view.device
-    if not all(same_memory_space(source.view.device, first) for source in sources):
+    views = [source.view for source in sources]
+    first = views[0].device
+    if not all(same_memory_space(view.device, first) for view in views):
         raise UnsupportedConversionError(
             "", "its columns are on several devices", "copy them to one device first", code="other-device"
         )
     if not reasons:
-        strides = _strides([source.view for source in sources])
-        if strides is None:
-            reasons.append(_SEPARATE)
-        elif order and not _in_order(order, strides, (table.length, len(leaves))):
-            stored = "column by column" if order == "C" else "row by row"
-            reasons.append(_other_order(stored, order))
-        else:
-            alias = _alias(table, sources, strides)
-            # If a copy is needed, make it here: the planner's copy has neither row blocks nor an order.
-            reasons = _copy_reasons(alias.view, request)
-            if not reasons:
-                return alias
+        is_regular = table.length < 2 or len({view.strides[0] for view in views}) == 1
+        strides = _strides(views[0], [view.ptr for view in views]) if is_regular else None
+        view = replace(views[0], readonly=any(view.readonly for view in views))
+        alias, reasons = _alias_view(view, (table.length, len(leaves)), strides, order, request)
+        # If a copy is needed, make it here: the planner's copy has neither row blocks nor an order.
+        if alias is not None and not reasons:
+            return _alias(table, sources, alias)
     if first.is_host:
-        return _written(table, leaves, order, request, reasons)
+        return _written(table, leaves, order, request, reasons, views[0].dtype)
     # There is no common function that stacks columns on a device, so the host stacks them.
     for column in sources:
         column.check_copy()
     reasons.append(
         Reason(f"it is assembled on the host, and the columns are on {first}", _STACK, code="other-device")
     )
-    source = _written(table, leaves, "C", request, reasons)
+    source = _written(table, leaves, "C", request, reasons, views[0].dtype)
     return on_device.via_host(replace(source, view=replace(source.view, device=first)))
 
 
@@ -198,29 +226,54 @@ def _other_order(stored: str, order: str) -> Reason:
     )
 
 
-def _strides(views: list[StridedView]) -> tuple[int, int] | None:
-    """Return the strides of the matrix whose columns these are; None if they are in separate memory.
+def _alias_view(
+    first: StridedView,
+    shape: tuple[int, int],
+    strides: tuple[int, int] | None,
+    order: str,
+    request: Request,
+) -> tuple[StridedView | None, list[Reason]]:
+    """Return the matrix of columns with these strides, and why it is copied; `first` is the first column."""
+    if strides is None:
+        return None, [_SEPARATE]
+    if order and not _in_order(order, strides, shape):
+        return None, [_other_order("column by column" if order == "C" else "row by row", order)]
+    alias = replace(first, shape=shape, strides=strides)
+    return alias, _copy_reasons(alias, request)
 
-    Columns at equal distances with other data between them count as separate: a consumer of
-    a strided tensor may read or write all bytes from its first to its last. For the same reason one
-    allocation must hold all of them.
+
+def _strides(first: StridedView, pointers: Sequence[int]) -> tuple[int, int] | None:
+    """Return the strides of the matrix of columns like `first`; None if they are in separate memory.
+
+    A consumer of a strided tensor may read or write all bytes from its first to its last, so one allocation
+    must hold all of them.
     """
-    rows, size = views[0].shape[0], views[0].dtype.itemsize
+    strides = _regular_strides(first, pointers)
+    if strides is None or not first.shape[0]:
+        return strides
+    whole = replace(first, shape=(first.shape[0], len(pointers)), strides=strides)
+    return strides if len(pointers) < 2 or in_one_allocation(whole, first) else None
+
+
+def _regular_strides(first: StridedView, pointers: Sequence[int]) -> tuple[int, int] | None:
+    """Return the strides of columns at equal distances.
+
+    With other data between them they count as separate, for the reason in `_strides`.
+    """
+    rows, size = first.shape[0], first.dtype.itemsize
     if rows == 0:
-        return contiguous_strides((0, len(views)), size)  # type: ignore[return-value]
-    strides = {view.strides[0] for view in views}
-    steps = {b.ptr - a.ptr for a, b in pairwise(views)}
-    if (rows > 1 and len(strides) > 1) or len(steps) > 1:
+        return contiguous_strides((0, len(pointers)), size)  # type: ignore[return-value]
+    steps = {b - a for a, b in pairwise(pointers)}
+    if len(steps) > 1:
         return None
-    stride = strides.pop() if rows > 1 else size
+    stride = first.strides[0] if rows > 1 else size
     if not steps:
         return stride, size if stride != size else rows * size
     (step,) = steps
     by_column = stride == size and 0 <= step - rows * size < MOST_GAP
     # Row-major: all columns lie within the row stride of one 2-D array, so the gaps belong to that array.
-    by_row = size <= step and (len(views) - 1) * step + size <= stride
-    whole = replace(views[0], shape=(rows, len(views)), strides=(stride, step))
-    return (stride, step) if (by_column or by_row) and in_one_allocation(whole, views[0]) else None
+    by_row = size <= step and (len(pointers) - 1) * step + size <= stride
+    return (stride, step) if by_column or by_row else None
 
 
 def _in_order(order: str, strides: tuple[int, int], shape: tuple[int, int]) -> bool:
@@ -229,13 +282,9 @@ def _in_order(order: str, strides: tuple[int, int], shape: tuple[int, int]) -> b
     return strides[1] < strides[0] if order == "C" else strides[0] < strides[1]
 
 
-def _alias(table: Table, sources: list[Source], strides: tuple[int, int]) -> Source:
-    views = [source.view for source in sources]
-    first = views[0]
-    readonly = any(view.readonly for view in views)
-    shape = (table.length, len(views))
+def _alias(table: Table, sources: list[Source], alias: StridedView) -> Source:
     owner = tuple([s.view.owner if s.producer is None else s.producer for s in sources])
-    view = replace(first, shape=shape, strides=strides, readonly=readonly, owner=owner)
+    view = replace(alias, owner=owner)
 
     def host() -> Array:
         # Called even though only addresses are needed: it waits for the producer's work.
@@ -284,11 +333,15 @@ def _copy_reasons(view: StridedView, request: Request) -> list[Reason]:
 
 
 def _written(
-    table: Table, leaves: list[TensorLeaf], order: str, request: Request, reasons: Sequence[Reason]
+    table: Table,
+    leaves: list[TensorLeaf],
+    order: str,
+    request: Request,
+    reasons: Sequence[Reason],
+    dtype: DType,
 ) -> Source:
-    """Return the matrix as a copy in the requested memory order."""
-    dtype = leaves[0].source.view.dtype if leaves else by_name("float64")
-    rows, width = table.length, len(leaves)
+    """Return the matrix as a copy in the requested memory order; without leaves it cannot be read."""
+    rows, width = table.length, len(table.columns)
     row_major = contiguous_strides((rows, width), dtype.itemsize)
     view = StridedView(0, (rows, width), row_major, dtype, HOST, False, table)
     if order == "F":

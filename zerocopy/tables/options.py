@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,8 @@ class Options:
     names: Sequence[str] | None = None
     index: Any = None
     connection: Any = None
+    #: The options that the caller passed, by name.
+    explicit: Mapping[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.layout is not None and self.layout not in _LAYOUTS:
@@ -66,6 +69,8 @@ class Options:
 
             for value in self.nulls.values() if isinstance(self.nulls, dict) else [self.nulls]:
                 nulls.parse(value, None)
+        given = {name: value for name in NAMES if (value := getattr(self, name)) is not None}
+        object.__setattr__(self, "explicit", given)
 
     def _check_lists(self) -> None:
         if self.lists is not None and self.lists not in _LISTS:
@@ -106,19 +111,21 @@ class Options:
         """Whether the options have no effect on arrays and single columns."""
         return self.explicit.keys() == {"layout"} and self.layout != "records"
 
-    @property
-    def explicit(self) -> dict[str, Any]:
-        """The options that the caller passed, by name."""
-        return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
-
 
 def _is_list(value: Any) -> bool:
     # An iterator can be read once, by explain or by convert.
     return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, Iterator))
 
 
+NAMES = tuple(each.name for each in fields(Options) if each.init)
 #: Default options, built once because validation costs time.
 DEFAULTS = Options()
+
+
+@lru_cache(maxsize=16)
+def of_layout(layout: str) -> Options:
+    """Return the options of a call that passes ``layout=`` alone."""
+    return Options(layout)
 
 
 @dataclass(slots=True)

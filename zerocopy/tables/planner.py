@@ -25,6 +25,7 @@ from zerocopy.tables.options import DEFAULTS, Options, Request
 from zerocopy.tables.summary import copy_required, run
 from zerocopy.tables.tensor_table import table_of_tensor
 
+_MATRICES = ("matrix", "matrix:C", "matrix:F")
 #: Columns of a 2-D tensor that are more likely the elements of vectors.
 _WIDE = 64
 #: The feature that a framework lacks if ``Framework.options`` does not have the option.
@@ -75,10 +76,17 @@ def make(description: Source | Table, request: Request) -> Plan:
 def _plan_by_layout(table: Table, request: Request) -> Plan | None:
     """Plan one column of each layout; None if an option is for chosen columns, or a plan refuses one."""
     options = request.options
-    if options is not DEFAULTS and (options.layout != "columns" or len(options.explicit) > 1):
+    if options is not DEFAULTS and (options.layout in (None, "records") or len(options.explicit) > 1):
         return None
     if request.validate or request.cast is not None or request.writable:
         return None
+    if options.layout in _MATRICES and request.target.kind != "table" and not table.single:
+        from zerocopy.tables import matrix
+
+        try:
+            return matrix.plan_by_layout(table, request, partial(_plan_columns, table, request))
+        except ZeroCopyError:
+            return None
     kind = to_tables if _keeps_columns(request) else to_tensors
     try:
         kind.check_table(table, request)
