@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.formats import format_duration
 from benchmarks.grid.cells import ARRAYS, MEAN, TABLES, WORST, ratio
-from benchmarks.pages.words import table
+from benchmarks.pages.words import picture, table
 from benchmarks.results import read_case
 from benchmarks.suite import Case, median
 from benchmarks.timing import Timing
@@ -34,12 +34,13 @@ Why cells are slower than code by hand:
 - **DuckDB as the source.** zerocopy reads the types of a query before it runs the query, because values of
   some types need a check.
 - **polars as the source.** zerocopy counts the chunks of each column first: `pa.table(x)` and
-  `na.Array(x)` join the chunks of the source in place. polars stores text as views, which pandas
-  and nanoarrow cannot use, so zerocopy copies it.
+  `na.Array(x)` join the chunks of the source in place. It also checks names and types, because polars aborts
+  the process when it exports a name with a zero byte. polars stores text as views, which pandas and nanoarrow
+  cannot use, so zerocopy copies it.
 - **nanoarrow as the source.** zerocopy reads the types before the data, because nanoarrow aborts the process
-  when it exports views, and validates the arrays.
-- **polars and nanoarrow, pandas and polars.** zerocopy makes a `pyarrow` object in between and checks it; the
-  code by hand makes none.
+  when it exports views, and checks the arrays.
+- **pandas and polars.** zerocopy makes a `pyarrow` object in between and checks it; the code by hand
+  makes none.
 - **pandas to NumPy, a dict.** This run made a series for each column; later versions read the arrays of the
   frame.
 - **One column, or a matrix of pandas.** The difference is one to five microseconds of checks: names,
@@ -63,6 +64,7 @@ def body(data: dict[str, Any]) -> list[str]:
         _goals(cases),
         _blocks(cases, data["settings"]["pace"]["rounds"]),
         f"## Summary\n\n{table(heads, rows)}\n",
+        picture("tables-grid", "Mean of each pair relative to the fastest code by hand, and its range"),
     ]
     parts += [f"## {name[0].upper()}{name[1:]}\n\n{_matrix(of_kind)}\n" for name, of_kind in kinds.items()]
     return [*parts, _worst(cases)]

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plots import copies, core, grid, layouts, loader, pipeline, pool, processes, sizes
+from benchmarks.plots import (
+    copies,
+    core,
+    grid,
+    layouts,
+    loader,
+    pipeline,
+    pool,
+    processes,
+    sizes,
+    tables_grid,
+)
 from benchmarks.plots.style import save, style_context
 from benchmarks.results import Results
 
@@ -47,6 +58,7 @@ PICTURES = (
     Picture("conversion-grid", ("conversion/grid", "conversion/pairs"), grid.draw),
     Picture("conversion-core", ("conversion/core",), core.draw),
     Picture("conversion-sizes", ("conversion/sizes",), sizes.draw),
+    Picture("tables-grid", ("grid/cells",), tables_grid.draw),
     Picture("layouts", ("layout/to-columns", "layout/to-rows"), layouts.draw),
     Picture("pool", ("pool/recycle", "pool/aligned"), pool.draw),
     Picture("pipeline", ("pipeline/stages",), pipeline.draw),

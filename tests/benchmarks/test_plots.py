@@ -46,6 +46,14 @@ PAIRS = [
     Case("numpy -> torch", [entry("zc.convert", 777), entry("torch.from_numpy", 400, "idiom")]),
     Case("torch -> numpy", [entry("zc.convert", 888)]),
 ]
+TABLES_GRID = [
+    Case(f"{pair}, {kind}", [entry("ours", ours), entry("hand", 1000, "idiom")])
+    for pair, kind, ours in [
+        ("polars -> pyarrow", "series", 500),
+        ("polars -> pyarrow", "table", 2000),
+        ("pyarrow -> jax", "table", 750),
+    ]
+]
 SIZES = [
     Case("numpy -> torch", [entry("4 B", 500), entry("1 GiB", 510)]),
     Case("numpy -> jax", [entry("4 B", 2500), entry("1 GiB", 2600)]),
@@ -117,6 +125,13 @@ PICTURES = {
     "conversion-core": (
         results(conversion__core=CORE),
         ["numpy -> torch", "torch -> jax", "by hand", "pure Python", "0.2x", "1x"],
+    ),
+    "tables-grid": (
+        results(grid__cells=TABLES_GRID),
+        [
+            *("polars", "pyarrow", "jax", "1.00x", "0.50 to 2.00", "0.75x", "0.25x"),
+            "Less is better. 3 cells: mean 0.91x, 1 above 1.05x.",
+        ],
     ),
     "conversion-sizes": (
         results(conversion__sizes=SIZES),
@@ -292,7 +307,8 @@ def test_picture_has_at_most_five_series(draw, path):
         figures = [
             (picture.name, picture.draw(measured))
             for picture in TABLE
-            if picture.drawable(measured) and picture.name != "conversion-grid"  # a table, without series
+            # Tables have no series.
+            if picture.drawable(measured) and picture.name not in ("conversion-grid", "tables-grid")
         ]
     for name, figure in figures:
         for axis in figure.axes:
