@@ -16,8 +16,10 @@ from helpers.shared_memory import run_reader
 
 import zerocopy as zc
 from zerocopy.frames.header import VERSION
+from zerocopy.shared import segment
 from zerocopy.shared.blocks import large_blocks, slabs
 from zerocopy.shared.handle import LOCATION_BYTES, VERSION as HANDLE_VERSION, parse
+from zerocopy.shared.segment import read_figures
 
 LARGE, SMALL = np.arange(100_000), np.arange(100)
 
@@ -290,3 +292,16 @@ def test_a_stale_handle_is_refused_by_a_plan_too() -> None:
     assert isinstance(outcome(data), RuntimeError)
     with pytest.raises(zc.StaleHandleError):
         zc.convert({"a": zc.Shared.from_bytes(data)}, "numpy")
+
+
+def test_handles_are_counted_while_they_keep_memory() -> None:
+    kept = [zc.share(np.arange(8.0)) for _ in range(300)]
+    before = read_figures().handles
+    for _ in range(1000):  # dropped ones do not accumulate
+        zc.share(kept[0])
+        zc.share(np.arange(8.0))
+    assert read_figures().handles == before
+    kept.pop().close()
+    kept.pop()
+    assert read_figures().handles == before - 2
+    assert len(segment._handles) < before + 700

@@ -15,7 +15,7 @@ from zerocopy.protocols import exchange_api
 from zerocopy.shared.errors import StaleHandleError
 from zerocopy.shared.handle import DEVICE, MAPPING, TABLE, Handle, parse
 from zerocopy.shared.reading import framework_of, open_array, open_mapping, open_table
-from zerocopy.shared.segment import handles
+from zerocopy.shared.segment import count_handle
 from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
@@ -51,7 +51,7 @@ class Shared:
         self.nbytes: int = handle.nbytes
         self.copied_bytes: int = copied_bytes
         if keep is not None:
-            handles[id(self)] = self
+            count_handle(self)
 
     @property
     def handle(self) -> Handle:

@@ -12,9 +12,9 @@ import mmap
 import os
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Self
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -22,11 +22,28 @@ from zerocopy.shared import room
 from zerocopy.shared.errors import SharedMemoryError, no_file_descriptor
 from zerocopy.shared.linux import fcntl
 
-#: By identity. `Segment`, `Mapping` and `Shared` add their objects.
+#: By identity. `Segment` and `Mapping` add their objects.
 segments: WeakValueDictionary[int, Any] = WeakValueDictionary()
 mappings: WeakValueDictionary[int, Any] = WeakValueDictionary()
-#: The `Shared` objects that keep memory for other processes.
-handles: WeakValueDictionary[int, Any] = WeakValueDictionary()
+#: References to `Shared` objects, by the identity of the reference, and how many there may be with dead ones.
+_handles: dict[int, ref[Any]] = {}
+_FEWEST = 256
+_sweep_at = _FEWEST
+
+
+def count_handle(shared: Any) -> None:
+    """Let `read_figures` count a `Shared` object that keeps memory for other processes.
+
+    A WeakValueDictionary takes three times as long: it has a callback in Python for each object.
+    """
+    global _sweep_at
+    reference = ref(shared)
+    _handles[id(reference)] = reference
+    if len(_handles) >= _sweep_at:
+        for key, each in _handles.copy().items():
+            if each() is None:
+                _handles.pop(key, None)
+        _sweep_at = max(_FEWEST, 2 * len(_handles))
 
 
 def _forget() -> None:
@@ -63,20 +80,20 @@ class SharedFigures(NamedTuple):
 
 def read_figures() -> SharedFigures:
     """Return how much shared memory this process has now; nothing is opened."""
-    own, open_mappings, pid = _alive(segments), _alive(mappings), os.getpid()
+    own, open_mappings, pid = _alive(segments.valuerefs()), _alive(mappings.valuerefs()), os.getpid()
     others = {each.inode: each.length for each in open_mappings if each.location.pid != pid}
     return SharedFigures(
         len(own),
         sum(segment.size for segment in own),
-        sum(not shared.closed for shared in _alive(handles)),
+        sum(not shared.closed for shared in _alive([*_handles.values()])),
         len(others),
         sum(others.values()),
         len(open_mappings),
     )
 
 
-def _alive(objects: WeakValueDictionary[int, Any]) -> list[Any]:
-    return [each for each in (reference() for reference in objects.valuerefs()) if each is not None]
+def _alive(references: Iterable[ref[Any]]) -> list[Any]:
+    return [each for each in (reference() for reference in references) if each is not None]
 
 
 _ACCESS = mmap.PROT_READ | mmap.PROT_WRITE

@@ -114,9 +114,11 @@ def share(obj: Any) -> Shared:
 
 
 def _share(obj: Any) -> Shared:
-    tensors = opened(obj)
-    if tensors is not obj and type(tensors) is dict:
-        return _share_mapping(tensors)
+    framework = registry.by_type(type(obj))
+    if framework is None or framework.unwrap:
+        tensors = opened(obj)
+        if tensors is not obj and type(tensors) is dict:
+            return _share_mapping(tensors)
     try:
         split = to_frames(obj)
     except UnsupportedConversionError as error:
@@ -126,7 +128,6 @@ def _share(obj: Any) -> Shared:
         return share_frames(split)
     from zerocopy.shared.cuda.exporting import share_array
 
-    framework = registry.by_type(type(obj))
     name = "" if framework is None else framework.name
     handle, export, copied = share_array(obj, name, large_blocks)
     return SharedDeviceArray(handle, export, copied)
