@@ -9,6 +9,7 @@ import pytest
 
 import zerocopy as zc
 from zerocopy._engine.convert import convert_slowly
+from zerocopy._frameworks.pandas.columns import matrix, one_block, plain
 
 pd = pytest.importorskip("pandas")
 
@@ -106,3 +107,22 @@ def test_a_write_to_the_frame_does_not_reach_a_matrix_unseen() -> None:
     kept = zc.convert(frame, "numpy", layout="matrix", copy=True)
     frame.iloc[0, 0] = 7
     assert kept[0, 0] == 0
+
+
+def test_the_private_block_is_the_memory_of_the_public_call() -> None:
+    """`one_block` reads the manager of blocks, which is private, for frames and for series."""
+    compared = 0
+    for name, frame in _frames().items():
+        objects = [(frame, matrix), *[(frame.iloc[:, i], plain) for i in range(frame.shape[1])]]
+        for obj, export in objects:
+            try:
+                array = None if one_block(obj) is None else export(obj)
+            except (ValueError, TypeError):
+                continue
+            if array is None:
+                continue
+            public = obj.to_numpy(copy=False)
+            assert array.__array_interface__ == public.__array_interface__, name
+            assert not array.flags.writeable
+            compared += 1
+    assert compared >= 40

@@ -18,6 +18,7 @@ from zerocopy._frameworks.duckdb.types import LACKING, NUMBERS, PLAIN, changed, 
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
+from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source, type_name
 from zerocopy.tables.arrow_column import UnreadColumn
@@ -25,6 +26,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
 from zerocopy.tables.hub import NAME as HUB, hub
 from zerocopy.tables.labels import text_warnings
+from zerocopy.tables.matrix import fill
 from zerocopy.tables.summary import combine_errors
 
 COPIES = Reason(
@@ -128,10 +130,10 @@ class DuckDB(Framework):
             table = relation.to_arrow_table()
             return table if table.num_columns and table[0].num_chunks == 1 else table.combine_chunks()
 
-        def arrays(relation: Any) -> dict[str, Array]:
+        def arrays(relation: Any, types: list[Any] | None = None) -> dict[str, Array]:
             # In a third of the time of reading an Arrow table into new arrays.
-            names = relation.columns
-            if any(kind.id not in NUMBERS for kind in relation.types) or len({*names}) != len(names):
+            names, types = relation.columns, types or relation.types
+            if any(kind.id not in NUMBERS for kind in types) or len({*names}) != len(names):
                 raise ValueError("other types, or duplicate names: the slow path decides")
             arrays: dict[str, Array] = relation.fetchnumpy()
             if any(type(array) is not np.ndarray for array in arrays.values()):
@@ -139,10 +141,15 @@ class DuckDB(Framework):
             return arrays
 
         def matrix(relation: Any) -> Array:
-            if len({kind.id for kind in relation.types}) != 1:
+            types = relation.types
+            if not types or types.count(types[0]) != len(types):
                 raise ValueError("columns of several types: the slow path decides")
-            # A view, because the core takes an array without a base for a copy.
-            return np.column_stack(list(arrays(relation).values())).view()
+            columns = [*arrays(relation, types[:1]).values()]
+            if not len(columns[0]):
+                raise ValueError("no rows: the slow path decides")
+            made = aligned_empty((len(columns[0]), len(columns)), columns[0].dtype)
+            fill(made, columns)
+            return made
 
         return {
             "new_hub": result,

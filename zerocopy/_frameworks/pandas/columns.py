@@ -70,6 +70,11 @@ _TEXT = Reason(
 
 def plain(series: Any) -> Array:
     """Return a series of plain numbers as an ndarray; raise for any other."""
+    array: Array | None = one_block(series)  # to_numpy() gives the same, and takes a microsecond more
+    if array is not None and array.dtype.num in _NUMBERS_OF_NUMPY and array.dtype.isnative:
+        array = array.view()
+        array.flags.writeable = False  # guards copy-on-write, as below
+        return array
     dtype = series.dtype
     if type(dtype).__module__ != "numpy.dtypes":
         return np.from_dlpack(_in_arrow(series))
@@ -77,7 +82,7 @@ def plain(series: Any) -> Array:
         raise TypeError("not plain numbers: use the slow path")
     # Only the read-only flag protects pandas' copy-on-write from writes to an alias
     # (pandas-dev/pandas, "Copy-on-Write (CoW)", section "Read-only NumPy arrays").
-    array: Array = series.to_numpy(copy=False)
+    array = series.to_numpy(copy=False)
     if array.flags.writeable:
         array = array.view()
         array.flags.writeable = False
@@ -85,9 +90,10 @@ def plain(series: Any) -> Array:
 
 
 def one_block(frame: Any) -> Array | None:
-    """Return the one block of a frame, a column in each row, or None if it has others or not NumPy's memory.
+    """Return the one block of a frame or series, or None if it has others or not NumPy's memory.
 
-    No public attribute tells; to_numpy() copies several blocks, and makes the nulls of other memory NaN.
+    The block of a frame has a column in each row. No public attribute tells; to_numpy() copies several
+    blocks, and makes the nulls of other memory NaN.
     """
     blocks: Any = getattr(getattr(frame, "_mgr", None), "blocks", ())
     values = blocks[0].values if len(blocks) == 1 else None
@@ -96,10 +102,11 @@ def one_block(frame: Any) -> Array | None:
 
 def matrix(frame: Any) -> Array:
     """Return the one block of a frame of plain numbers as a read-only matrix; raise for any other frame."""
-    if one_block(frame) is None:
+    block = one_block(frame)
+    if block is None:
         raise ValueError("not one block: use the slow path")
-    array: Array = frame.to_numpy(copy=False)
-    if array.dtype.num not in _NUMBERS_OF_NUMPY or not array.dtype.isnative or array.base is None:
+    array, dtype = block.T, block.dtype  # to_numpy() gives the same, and takes a microsecond more
+    if dtype.num not in _NUMBERS_OF_NUMPY or not dtype.isnative:
         raise ValueError("not plain numbers: use the slow path")
     if not array.flags.forc:
         (length, step), (_, distance) = sorted(
