@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -212,38 +212,14 @@ def describe_columns(columns: dict[Any, Any]) -> Table | None:
 def lazy_columns(columns: dict[Any, Any]) -> Table | None:
     """Return the table of a dict of ndarrays of numbers, of one length; None for another dict."""
     from zerocopy.tables.column import Table
-    from zerocopy.tables.layouts import layout_of, lazy_ndarrays
+    from zerocopy.tables.layouts import lazy_ndarrays
     from zerocopy.tables.tensor_column import TensorColumn
 
-    layouts: list[Hashable] = []
-    addresses: list[int] = []
-    length = -1
-    for value in columns.values():
-        described = layout_of(value)
-        if described is None:
-            return None
-        layout, address = described
-        rows = layout[0][0]
-        if rows != length and length >= 0:
-            return None
-        length = rows
-        layouts.append(layout)
-        addresses.append(address)
-    if not layouts:
-        return None
     values = list(columns.values())
-    return Table(
-        "dict",
-        list(columns),
-        lazy_ndarrays(
-            layouts,
-            addresses,
-            lambda place: TensorColumn(describe_array(values[place])),
-            values.__getitem__,
-        ),
-        length,
-        obj=columns,
-    )
+    described = lazy_ndarrays(values, lambda place: TensorColumn(describe_array(values[place])))
+    if described is None:
+        return None
+    return Table("dict", list(columns), described, values[0].shape[0], obj=columns)
 
 
 def _column(value: Any) -> Column | None:

@@ -11,6 +11,7 @@ import pytest
 from helpers.tiers import sampled
 
 import zerocopy as zc
+from zerocopy._engine import explain
 from zerocopy.plan import Plan
 from zerocopy.tables import layouts, planner
 
@@ -61,6 +62,14 @@ def dicts() -> dict[str, dict[Any, Any]]:
         "rows of a matrix": dict(zip("abcd", np.arange(20.0).reshape(5, 4).T, strict=True)),
         "every other column": dict(zip("abcd", np.arange(40.0).reshape(8, 5)[::2], strict=True)),
         "one column": {"a": np.arange(5.0)},
+        "shapes": {
+            "a": np.zeros(3),
+            "b": np.zeros((2, 3)),
+            "c": np.zeros((3, 2), order="F"),
+            "d": np.zeros(0),
+        },
+        "two shapes": {"a": np.zeros(3), "b": np.zeros(4), "c": np.zeros(3), ("d", 1): np.zeros(4)},
+        "scalar": {"a": np.zeros(3), "b": np.zeros(())},
         "one row": {"a": np.arange(1.0), "b": np.arange(1.0)},
     }
 
@@ -182,6 +191,7 @@ def test_plan_by_layout_is_the_plan_of_all_columns(to: str, monkeypatch: pytest.
     cases = list(sampled(4, list(tables().items()), OPTIONS, first=TARGETS.index(to)))
     with monkeypatch.context() as patch:
         patch.setattr(planner, "_plan_by_layout", lambda table, request: None)
+        patch.setattr(explain, "_explain_ndarrays", lambda call: None)
         for number, ((_, table), options) in enumerate(cases):
             of_all[number] = content(zc.explain(table, to, **options))
     for number, ((name, table), options) in enumerate(cases):
@@ -225,9 +235,10 @@ def test_low_alignment_decides() -> None:
         assert (plan.aliased_bytes, plan.copied_bytes) == (64, 64)
 
 
-def test_a_changed_dict_does_not_change_its_plan() -> None:
-    pytest.importorskip("pyarrow")
+@pytest.mark.parametrize("to", ["pyarrow", "numpy"])
+def test_a_changed_dict_does_not_change_its_plan(to: str) -> None:
+    pytest.importorskip(to)
     columns = {"a": np.zeros(3), "b": np.zeros(3)}
-    plan = zc.explain(columns, "pyarrow")
+    plan = zc.explain(columns, to)
     columns["c"] = np.zeros(4)
     assert list(plan.leaves) == ["['a']", "['b']"]

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from zerocopy import registry
 from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import container_calls, leaf_calls, locate
+from zerocopy._engine.copy_reasons import array_copies
 from zerocopy._engine.fixes import compose, relocate, resolve
 from zerocopy._engine.handles import read_error
 from zerocopy._engine.memory import shares_memory
@@ -125,6 +126,53 @@ def _explain(call: Call) -> Plan:
 
 def _explain_tree(call: Call, obj: Any) -> Plan:
     """Return the plan of a container, which `obj` is or was opened as: the sum of its leaves' plans."""
+    plan = _explain_ndarrays(call) if type(obj) is dict else None
+    return _explain_leaves(call, obj) if plan is None else plan
+
+
+def _explain_ndarrays(call: Call) -> Plan | None:
+    """Return the plan of a dict of ndarrays of numbers from one of each layout; None if it cannot.
+
+    Ten arrays take 30 us, and the plans of the leaves, which are made when they are first read, 150.
+    """
+    if not call.options.keys() <= {"copy"}:
+        return None
+    from zerocopy.tables.layouts import LazyColumns, lazy_ndarrays, outcome_by_layout, outcome_of_view
+
+    arrays = list(call.obj.values())
+    described = lazy_ndarrays(arrays, arrays.__getitem__, one_length=False)
+    if described is None:
+        return None
+    target, copy = call.target, call.options.get("copy")
+
+    def outcome_of(columns: LazyColumns, place: int) -> tuple[int, int]:
+        view = columns.view_of(place)
+        assert view is not None
+        return outcome_of_view(view, array_copies(view, target, copy))
+
+    try:
+        target.module()
+        aliased, copied = outcome_by_layout(described, outcome_of) or (0, 0)
+    except ZeroCopyError:
+        return None  # the plans of the leaves have the error
+    plan = Plan(
+        f"dict with {len(arrays)} array{'s' if len(arrays) != 1 else ''}",
+        _name(call.to),
+        zero_copy=bool(aliased) and not copied,
+        copied_bytes=copied,
+        aliased_bytes=aliased,
+        steps=("convert each leaf",),
+    )
+    kept = Call(dict(call.obj), call.to, call.options, reports=True)  # the caller may change the dict
+    plan.defer(partial(_complete, call=kept), "leaves")
+    return plan
+
+
+def _complete(plan: Plan, call: Call) -> None:
+    plan.leaves = _explain_leaves(call, call.obj).leaves
+
+
+def _explain_leaves(call: Call, obj: Any) -> Plan:
     calls = leaf_calls(call.obj, call.options, call.to)
     given = {name: value for name, value in call.options.items() if name != "leaves"}
     # Once for all leaves: they read the whole container.

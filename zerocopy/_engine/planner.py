@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine.container_types import is_container, is_mapping, items_of
+from zerocopy._engine.copy_reasons import (
+    apply_copy_option,
+    array_copies,
+    copy_reasons,
+    device_of,
+    readonly_reasons,
+    transfer,
+)
 from zerocopy._engine.handles import read_error, reading
 from zerocopy._engine.options import TABLE_NAMES
 from zerocopy._engine.steps import from_host, on_device, to_host
@@ -25,7 +33,7 @@ from zerocopy.describe import (
     translated_errors,
 )
 from zerocopy.device import Device, parse_stream, same_memory_space
-from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols import python_numbers
@@ -37,14 +45,6 @@ from zerocopy.strided_view import StridedView
 _UNCHANGED = frozenset(("copy", "stream", "leaves", "validate"))
 #: The longest text of an option in a message.
 _WIDEST = 200
-#: Built once: a reason with a fix takes 2 us.
-_COPY = Fix(options={"copy": None}, effect="copies")
-_COPY_REQUESTED = Reason("copy=True was passed", code="copy-requested")
-_WRITABLE_REQUESTED = Reason(
-    "writable=True was passed and the source declares its memory immutable",
-    code="writable-requested",
-    fixes=[Fix(options={"writable": None}, effect="aliases: do not write to the result")],
-)
 
 
 class Call:
@@ -241,7 +241,7 @@ def make_plan(call: Call) -> Plan:
         if not isinstance(description, Source) or target.kind == "table" or call.shapes_arrays:
             return _plan_table(call, target, stream)
         copy, writable = options.get("copy"), options.get("writable")
-        device = _device(description.view, target, options.get("device"))
+        device = device_of(description.view, target, options.get("device"))
         new = None if call.cast is None else call.cast.new_type(description.view.dtype)
         if call.cast is not None and new is not None:
             cast = cast_source(description, new, call.cast)
@@ -299,11 +299,11 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
         target.check_device(target.parse_device(device))
 
     def plan_array(source: Source, copy: bool | None) -> Plan:
-        chosen = _device(source.view, target, device)
+        chosen = device_of(source.view, target, device)
         return _plan_array(source, target, chosen, copy, stream, writable)
 
     def copies(view: StridedView, copy: bool | None) -> bool:
-        return bool(_reasons(view, (), target, _device(view, target, device), copy, writable))
+        return array_copies(view, target, copy, device, writable)
 
     validate = "validate" in options
     request = planner.request(
@@ -311,12 +311,6 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     )
     with call.translated_errors():
         return planner.make(call.description, request)
-
-
-def _device(view: StridedView, target: Framework, device: Any) -> Device:
-    chosen = target.default_device(view) if device is None else target.parse_device(device)
-    target.check_device(chosen)
-    return chosen
 
 
 def _plan_unchanged(call: Call, target: Framework) -> Plan:
@@ -366,13 +360,13 @@ def _plan_native(
     """Return the plan for an object of the target: returned unchanged, or copied by the target."""
     reasons: list[Reason] = []
     if not same_memory_space(source.view.device, device):
-        reasons.append(_transfer(source.view.device, device))
-    reasons += _readonly_reasons(source.view, target, writable)
+        reasons.append(transfer(source.view.device, device))
+    reasons += readonly_reasons(source.view, target, writable)
     if not reasons and copy is not True and writable is not False:
         return _plan_unchanged(call, target)
     if not target.can_copy_to_device:
         return _plan_array(source, target, device, copy, stream, writable)
-    reasons = _apply_copy_option(copy, reasons, source.view)
+    reasons = apply_copy_option(copy, reasons, source.view)
     run = (lambda: target.copy_to_device(source.obj, device, stream)) if reasons else (lambda: source.obj)
     return _finish(source, target, reasons, run, f"{target.name} copies to {device}", device)
 
@@ -391,7 +385,7 @@ def _plan_array(
         raise UnsupportedConversionError(
             "", refusal.why, refusal.remedy, code=refusal.code, fixes=refusal.fixes
         )
-    reasons = _reasons(source.view, source.reasons, target, device, copy, writable)
+    reasons = copy_reasons(source.view, source.reasons, target, device, copy, writable)
     run: Callable[[], Any]
     if source.view.device.is_host:
         run, step = from_host(source, target, device, stream, reasons, writable)
@@ -400,63 +394,6 @@ def _plan_array(
     else:
         run, step = on_device(source, target, device, stream, reasons)
     return _finish(source, target, reasons, run, step, device)
-
-
-def _reasons(
-    view: StridedView,
-    own: Sequence[Reason],
-    target: Framework,
-    device: Device,
-    copy: bool | None,
-    writable: bool | None,
-) -> list[Reason]:
-    """Return why an array is copied; `own` has its source's reasons."""
-    # Called for every device, because these methods raise if a copy does not help.
-    of_target = target.copy_reasons(view) if device.is_host else target.device_copy_reasons(view)
-    reasons = list(own)
-    if same_memory_space(view.device, device):
-        reasons += of_target
-        if writable:
-            reasons += _readonly_reasons(view, target, writable)
-    else:
-        if not (view.device.is_host or device.is_host or target.can_copy_to_device):
-            why = f"the memory is on {view.device}, and {target.name} copies no memory between devices"
-            raise UnsupportedConversionError(
-                "", why, code="other-device", fixes=[Fix(options={"device": str(view.device)})]
-            )
-        reasons.append(_transfer(view.device, device))
-    return reasons if copy is None else _apply_copy_option(copy, reasons, view)
-
-
-def _transfer(here: Device, there: Device) -> Reason:
-    return Reason(
-        f"the memory is on {here} and the result will be on {there}",
-        f"keep it on {here}, in a framework that supports {here.kind}",
-        code="other-device",
-    )
-
-
-def _readonly_reasons(view: StridedView, target: Framework, writable: bool | None) -> list[Reason]:
-    return [_WRITABLE_REQUESTED] if writable and view.readonly and target.mutable else []
-
-
-def _apply_copy_option(copy: bool | None, reasons: list[Reason], view: StridedView) -> list[Reason]:
-    """Apply the option ``copy`` to the reasons; a zero-size array copies nothing."""
-    if view.size == 0:
-        return reasons
-    if copy is False and reasons:
-        raise _copy_required(reasons)
-    if copy is True and not reasons:
-        return [_COPY_REQUESTED]
-    return reasons
-
-
-def _copy_required(reasons: list[Reason]) -> CopyRequiredError:
-    """Return the error of ``copy=False``."""
-    why = "copy=False, but a copy is needed: " + "; ".join(r.why for r in reasons)
-    error = CopyRequiredError("", why, code=reasons[0].code, fixes=[_COPY])
-    error.obstacles = [((), reason) for reason in reasons]
-    return error
 
 
 def _finish(

@@ -16,7 +16,6 @@ from zerocopy.device import HOST
 from zerocopy.dtype import by_dlpack, from_numpy, native_numbers
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address, host_view
-from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.summary import run
@@ -104,20 +103,24 @@ class LazyColumns(Sequence[Column]):
 
 
 def lazy_ndarrays(
-    layouts: Sequence[Hashable],
-    addresses: Sequence[int],
-    describe: Callable[[int], Column],
-    array_of: Callable[[int], Array],
-) -> LazyColumns:
-    """Return columns over ndarrays, with the layouts of `layout_of`."""
+    arrays: Sequence[Any], describe: Callable[[int], Column], one_length: bool = True
+) -> LazyColumns | None:
+    """Return columns over ndarrays; None with other objects, or with `one_length` for several lengths."""
+    layouts, addresses = list[Hashable](), list[int]()
+    for array in arrays:
+        described = layout_of(array)
+        if described is None or (one_length and array.shape[0] != arrays[0].shape[0]):
+            return None
+        layouts.append(described[0])
+        addresses.append(described[1])
 
     def view_of(place: int) -> StridedView:
-        array = array_of(place)
+        array = arrays[place]
         dtype = from_numpy(array.dtype)
         assert dtype is not None
         return host_view(array, dtype)
 
-    return LazyColumns(layouts, addresses, describe, view_of)
+    return LazyColumns(layouts, addresses, describe, view_of) if arrays else None
 
 
 def lazy_numbers(
@@ -159,14 +162,10 @@ def plan_by_layout(
     ``plan()`` plans all columns. It makes the leaves and the warnings when they are first read.
     """
     columns = table.columns
-    if not isinstance(columns, LazyColumns):
+    outcome = outcome_by_layout(columns, outcome_of) if isinstance(columns, LazyColumns) else None
+    if outcome is None:
         return None
-    aliased = copied = 0
-    for places in columns.groups().values():
-        outcomes = _outcomes(columns, places, outcome_of)
-        if outcomes is None:
-            return None
-        aliased, copied = aliased + outcomes[0], copied + outcomes[1]
+    aliased, copied = outcome
     whole = Plan(
         f"{table.name} {table.shape}",
         target,
@@ -179,6 +178,24 @@ def plan_by_layout(
     )
     whole.defer(partial(_complete, plan=plan), "leaves", "warnings", "protocol")
     return whole
+
+
+def outcome_by_layout(
+    columns: LazyColumns, outcome_of: Callable[[LazyColumns, int], Outcome | None]
+) -> Outcome | None:
+    """Return the bytes of all columns; None if ``outcome_of(columns, position)`` is None for one."""
+    aliased = copied = 0
+    for places in columns.groups().values():
+        outcomes = _outcomes(columns, places, outcome_of)
+        if outcomes is None:
+            return None
+        aliased, copied = aliased + outcomes[0], copied + outcomes[1]
+    return aliased, copied
+
+
+def outcome_of_view(view: StridedView, copies: bool) -> Outcome:
+    """Return the outcome of an array that is copied, or aliased, as a whole."""
+    return (0, view.nbytes) if copies else (view.nbytes, 0)
 
 
 def _outcomes(

@@ -15,7 +15,7 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import TensorLeaf, decode
 from zerocopy.tables.labels import duplicates, listed
-from zerocopy.tables.layouts import LazyColumns
+from zerocopy.tables.layouts import LazyColumns, outcome_of_view
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked, rebuild
 from zerocopy.tables.summary import combine_plans, map_columns, plan_to_run
@@ -74,8 +74,7 @@ def outcome_of(columns: LazyColumns, place: int, request: Request) -> tuple[int,
     """Return the bytes that are aliased, and those that are copied; None for a column of several parts."""
     view = columns.view_of(place)
     if view is not None:
-        nbytes = view.nbytes
-        return (0, nbytes) if request.copies(view, request.copy) else (nbytes, 0)
+        return outcome_of_view(view, request.copies(view, request.copy))
     column = columns[place]
     tree = decode(Table(column.name, [""], [column], column.length, single=True), request)[""]
     if not isinstance(tree, TensorLeaf) or tree.constant:
