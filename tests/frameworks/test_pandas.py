@@ -401,3 +401,16 @@ def test_extension_arrays_with_two_dimensions_are_refused(to: str) -> None:
         zc.convert(dates, to)
     assert caught.value.code == "too-many-dimensions"
     assert zc.convert(dates.ravel(), "numpy").shape == (6,)
+
+
+def test_memory_of_booleans_with_nulls_is_compared() -> None:
+    """pandas has no public view of them, but of a part without nulls."""
+    x = pd.Series([None, True, None, False, True, None], dtype="boolean")
+    assert zc.shares_memory(x, x.iloc[2:])
+    assert zc.shares_memory(x, pd.DataFrame({"x": x}, copy=False))
+    assert zc.shares_memory(x.iloc[::-1], x.iloc[:2])
+    assert not zc.shares_memory(x.iloc[:3], x.iloc[3:])
+    assert not zc.shares_memory(x, x.copy())
+    for nulls in ("mask", 0):
+        result, plan = zc.convert(x, "numpy", nulls=nulls), zc.explain(x, "numpy", nulls=nulls)
+        assert zc.shares_memory(x, result) == plan.zero_copy is False

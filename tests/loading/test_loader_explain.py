@@ -201,7 +201,7 @@ def test_the_text_fits_80_columns_and_has_reasons_and_fixes():
         text = str(zc.loader(table, "torch", batch=50, encode=True, **options).explain())
         assert max(map(len, text.splitlines())) <= 80
         assert "why: Arrow packs booleans into bits" in text
-        assert "fix: x.cast(pyarrow.bool8())" in text
+        assert "fix: x['b'].cast(pyarrow.bool8())" in text
     assert "batches   3 of 50 rows, 650 bytes each" in text
 
 

@@ -157,7 +157,11 @@ class LoaderPlan:
             verdict = _verdict(column) if self.rows else "no rows"
             alike.setdefault((verdict, column.reasons), []).append(name)
         return [
-            (names, f"{verdict} each" if len(names) > 1 and "bytes" in verdict else verdict, _facts(reasons))
+            (
+                names,
+                f"{verdict} each" if len(names) > 1 and "bytes" in verdict else verdict,
+                _facts(reasons, f"x[{names[0]!r}]"),  # of a batch x of the source, as in plans of `convert`
+            )
             for (verdict, reasons), names in alike.items()
         ]
 
@@ -178,9 +182,10 @@ class LoaderPlan:
             yield f"    and {sum(len(names) for names, _, _ in alike[_LISTED:]):,} more"
 
 
-def _facts(reasons: tuple[Reason, ...]) -> list[str]:
-    pairs = [(f"why: {each.why}", f"fix: {each.remedy}" if each.remedy else "") for each in reasons]
-    return [text for pair in pairs for text in pair if text]
+def _facts(reasons: tuple[Reason, ...], place: str) -> list[str]:
+    """Return the texts of reasons, whose fixes name the column by the expression `place`."""
+    pairs = [(f"why: {each.why}", each.remedy_at(place)) for each in reasons]
+    return [text for why, fix in pairs for text in (why, f"fix: {fix}" if fix else "") if text]
 
 
 def _verdict(column: ColumnPlan) -> str:

@@ -5,7 +5,7 @@ This module does not import pandas: callers pass the module as `pd`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from numbers import Number
@@ -254,7 +254,17 @@ class _Booleans(TensorColumn):
             super().__init__(source, Field("b"), lambda: hidden)
         else:
             super().__init__(_source(array.to_numpy(bool, copy=False)), Field("b"))
-        self._arrow = _of_arrow(pd, array)
+        self._arrow, self._array, self._hidden = _of_arrow(pd, array), array, hidden
+
+    def extents(self) -> Iterator[tuple[int, int]]:
+        # pandas has a view of a part without nulls: the rows around it have the same distance.
+        rows = np.flatnonzero(~self._hidden)
+        if len(rows):
+            low, high = int(rows[0]), int(rows[-1])
+            first, last = (address(self._array[i : i + 1].to_numpy(bool, copy=False)) for i in (low, high))
+            step = (last - first) // (high - low) if high > low else 0
+            ends = (first - low * step, last + (len(self._hidden) - 1 - high) * step)
+            yield min(ends), max(ends) + 1
 
     def mask(self) -> Source:
         return replace(super().mask(), reasons=(_MARKED,))
