@@ -326,6 +326,40 @@ def test_mappings_are_the_same_with_a_second_descriptor(monkeypatch: pytest.Monk
         assert mapped.has_descriptor()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="timers of signals")
+@pytest.mark.hazard("robustness#signals-in-a-with")
+def test_errors_of_signal_handlers_leave_locks_free(run_python: Any) -> None:
+    """With the locks of Python 3.14, and with those that each version uses."""
+    completed = run_python(
+        """
+        import signal
+        from zerocopy import forks
+        class Stop(Exception): pass
+        def handle(*_):
+            if is_armed: raise Stop
+        is_armed = False
+        signal.signal(signal.SIGALRM, handle)
+        def use(lock):
+            while True:
+                with lock: pass
+        others = map(forks._LockOf314, (forks.RLock(), forks.allocate_lock()))
+        for lock in forks.lock(), forks.plain_lock(), *others:
+            signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0007)
+            for _ in range(200):
+                try:
+                    is_armed = True
+                    use(lock)
+                except Stop:
+                    is_armed = False
+                    try: lock.release()
+                    except RuntimeError: continue
+                    raise AssertionError("it was locked")
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        """
+    )
+    assert completed.returncode == 0, completed.stderr
+
+
 def test_annotations_may_name_absent_modules() -> None:
     """From Python 3.14 on, ``inspect.signature`` evaluates annotations by default."""
     function: dict[str, Callable[..., Any]] = {}

@@ -24,6 +24,7 @@ import time
 
 # threading's own, without importing threading
 from _thread import LockType, RLock, allocate_lock, get_ident
+from operator import attrgetter, methodcaller
 from weakref import ref
 
 TYPE_CHECKING = False  # importing typing takes longer than this file
@@ -31,22 +32,44 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+
+class _LockOf314:
+    """A lock that a ``with`` of Python 3.14 always releases.
+
+    There, a signal's handler can run after `__enter__`, if that is a function in C, and before the block. If
+    the handler raises an error, the lock stays locked: gh-148874 of CPython, repaired in 3.15. A read of an
+    attribute and the return of a Python function run no handler.
+    """
+
+    __slots__ = ("__weakref__", "_at_fork_reinit", "_leave", "acquire", "release")
+    _acquired = property(methodcaller("acquire"))
+    __exit__ = property(attrgetter("_leave"))  # a function in Python could be interrupted before the release
+
+    def __init__(self, lock: Any) -> None:
+        self.acquire, self.release, self._leave = lock.acquire, lock.release, lock.__exit__
+        self._at_fork_reinit = lock._at_fork_reinit
+
+    def __enter__(self) -> bool:
+        return self._acquired  # type: ignore[no-any-return]
+
+
 _free_in_children: set[ref[RLock | LockType]] = set()
 _copy: set[ref[RLock | LockType]] = set()
+_made: Any = _LockOf314 if sys.version_info[:2] == (3, 14) else lambda lock: lock
 
 
 def lock() -> RLock:
     """Return a re-entrant lock that is free in a forked child; for short critical sections."""
-    result = RLock()
+    result: Any = _made(RLock())
     _free_in_children.add(ref(result, _discard))
-    return result
+    return result  # type: ignore[no-any-return]
 
 
 def plain_lock() -> LockType:
     """Return a lock that is not re-entrant, and is free in a forked child."""
-    result = allocate_lock()
+    result: Any = _made(allocate_lock())
     _free_in_children.add(ref(result, _discard))
-    return result
+    return result  # type: ignore[no-any-return]
 
 
 def _discard(reference: ref[RLock | LockType]) -> None:
@@ -91,7 +114,7 @@ def _is_loading() -> bool:
 #: Milliseconds that a fork waits for imports of zerocopy's own modules.
 _MOST_POLLS = 2000
 #: Held while zerocopy's modules are imported and kernels loaded. The thread that holds it may fork.
-LOADING = RLock()
+LOADING: RLock = _made(RLock())
 #: The thread of each import of another package, by any object. Holding `LOADING`, add an entry before
 #: the import; remove it afterwards.
 IMPORTING: dict[object, int] = {}

@@ -51,6 +51,16 @@ def script(folder: Path, text: str, name: str = "program.py") -> str:
     return name
 
 
+def test_a_closed_pipe_of_the_report_keeps_the_exit_code(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "zerocopy", "audit", "-c", "raise SystemExit(3)"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, stderr=write, timeout=120)
+    os.close(write)
+    assert done.returncode == 3
+
+
 def test_script_runs_as_with_python(run: Run, tmp_path: Path) -> None:
     name = script(
         tmp_path,

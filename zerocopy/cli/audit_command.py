@@ -97,7 +97,12 @@ def _write(as_json: bool, every: bool, output: str | None, report: Audit) -> Non
     text = json.dumps(report.as_dict(every), allow_nan=False) if as_json else report.text(every)
     sys.stdout.flush()
     if output is None:
-        print(text if as_json else f"\n{text}", file=sys.stderr, flush=True)
+        try:
+            print(text if as_json else f"\n{text}", file=sys.stderr, flush=True)
+        except OSError:  # a closed pipe: the exit code is the program's
+            from zerocopy.monitor.csv_file import discard_rest
+
+            discard_rest(sys.stderr)
     else:
         Path(output).write_text(text + "\n", encoding="utf-8")
 

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import ConversionRow, as_dict, sum_record, sum_rows
@@ -228,12 +228,20 @@ def write_output(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError:
-        # Otherwise the interpreter writes the rest at its end, and prints another error.
-        with contextlib.suppress(OSError, ValueError):
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, sys.stdout.fileno())
-            os.close(null)
+        discard_rest(sys.stdout)
         raise
+
+
+def discard_rest(file: TextIO) -> None:
+    """Discard what a standard stream still buffers after an error.
+
+    Otherwise the interpreter writes it at its end: it prints another error, or exits with 120, which Python
+    3.14 does for standard error too.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, file.fileno())
+        os.close(null)
 
 
 def _text(rows: Iterable[Sequence[Any]]) -> str:

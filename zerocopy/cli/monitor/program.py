@@ -24,6 +24,7 @@ from zerocopy.cli.monitor.view import final_report
 from zerocopy.cli.monitor.watching import open_outputs, served, watch
 from zerocopy.errors import ZeroCopyError
 from zerocopy.formatting import format_count, format_seconds
+from zerocopy.monitor.csv_file import discard_rest
 from zerocopy.monitor.errors import MonitorFileError, RunDirectoryError
 from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.run_directory import VARIABLE, FileName, default_directory, opened
@@ -90,9 +91,11 @@ def _print_report(sample: Sample, headline: str) -> None:
         out.console = Console(stderr=True, highlight=False)
         out.plain, out.width = False, out.console.width
     width = out.width if is_terminal else PLAIN_WIDTH
-    with contextlib.suppress(OSError):  # a closed pipe: the exit code is the program's
+    try:
         out.show(Text(""), *final_report(sample, width, headline))
         sys.stderr.flush()
+    except OSError:  # a closed pipe: the exit code is the program's
+        discard_rest(sys.stderr)
 
 
 @contextlib.contextmanager
