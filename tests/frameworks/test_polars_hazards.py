@@ -102,3 +102,36 @@ def test_hazard_small_decimals_in_a_struct_are_wrong_in_polars(run_python) -> No
     """)
     assert completed.returncode == 0, completed.stderr
     assert completed.stdout.split() == ["wrong"], "polars reads them correctly: the cast can be removed"
+
+
+NUL = """
+import numpy as np, polars as pl
+import zerocopy as zc
+
+struct = pl.Series("s", [{"x\\0y": 1}, {"x\\0y": 2}])
+lists = pl.Series("l", [[{"x\\0y": 1}], [{"x\\0y": 2}]])
+named = pl.Series("l\\0", [[1.0], [2.0]])
+frames = [
+    pl.DataFrame({"a": [1.0, 2.0], "s": struct}),
+    pl.DataFrame({"l": lists}),
+    pl.DataFrame({"a\\0b": [1.0, 2.0], "c": [1.0, 2.0]}),
+    pl.DataFrame({"a\\0b": np.arange(100_000.0), "c": np.arange(100_000.0)}),
+]
+for x in [struct, lists, named, *frames]:
+    for options in ({}, {"layout": "matrix"}) if x in frames else ({},):
+        try:
+            zc.convert(x, TO, **options)
+            expected = True
+        except zc.ZeroCopyError:
+            expected = False
+        assert zc.explain(x, TO, **options).possible is expected
+"""
+
+
+@pytest.mark.hazard("polars#nul-in-names")
+@pytest.mark.parametrize("to", ["numpy", "pyarrow"])
+def test_names_with_a_nul_do_not_end_the_process(to, run_warm) -> None:
+    pytest.importorskip(to)
+    code = NUL.replace("TO", repr(to)).replace("x in frames", "isinstance(x, pl.DataFrame)")
+    done = run_warm(code)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -93,6 +93,25 @@ def tables() -> dict[str, Any]:
         "pyarrow: slice": plain.slice(1, 3),
         "pyarrow: chunks": pa.concat_tables([plain, plain]),
         "pyarrow: nulls": plain.append_column("n", pa.array([1, None, 2, 3, 4])),
+        "pyarrow: two columns of nulls": pa.table(
+            {name: pa.array([1.0, None, 2.0, 3.0, None][k:] + [4.0] * k) for k, name in enumerate("abcde")}
+        ),
+        "pyarrow: other types": plain.append_column("t", pa.array(list("abcde")))
+        .append_column("u", pa.array(["x" * 20, None, "", "y", "z"], pa.large_string()))
+        .append_column("v", pa.array(list("abcde"), pa.string_view()))
+        .append_column("b", pa.array([True, False, None, True, False]))
+        .append_column("d", pa.array(list("aabbc")).dictionary_encode())
+        .append_column("l", pa.array([[1], [2, 3], [], None, [4]]))
+        .append_column("f", pa.array([[1, 2]] * 5, pa.list_(pa.int32(), 2)))
+        .append_column("s", pa.array([{"a": 1}] * 5)),
+        "pyarrow: text": plain.append_column("t", pa.array(list("abcde"))),
+        "pyarrow: views": plain.append_column("v", pa.array(["long text of 20 bytes"] * 5, pa.string_view())),
+        "polars: nulls": pl.DataFrame(plain).with_columns(n=pl.Series([1, None, 2, 3, 4])),
+        "polars: other types": pl.DataFrame(plain).with_columns(
+            t=pl.lit("x"),
+            l=pl.Series([[1], [2], [3], None, []]),
+            c=pl.Series(list("aabbc"), dtype=pl.Categorical),
+        ),
         "pyarrow: names twice": pa.table([plain["c0"], plain["c1"]], ["a", "a"]),
         "pyarrow: metadata": plain.replace_schema_metadata({"k": "v"}),
         "pandas: index": frame.set_index("c0"),

@@ -215,10 +215,11 @@ is_in_memory(const void *buffer, uint64_t width, int64_t count)
            (uint64_t)count <= (LAST_ADDRESS - address) / width;
 }
 
-bool
-arrow_has_numbers(const struct ArrowArray *array, DLDataType dtype, int64_t first, int64_t count, void **out)
+/* Whether an array of numbers holds `count` of them from number `first` on, aligned; fills their address. */
+static bool
+has_values(const struct ArrowArray *array, DLDataType dtype, int64_t first, int64_t count, void **out)
 {
-    if (array == NULL || !arrow_has_parts(array, 2, 0) || array->length < first + count || !arrow_has_no_nulls(array)) {
+    if (array == NULL || !arrow_has_parts(array, 2, 0) || array->length < first + count) {
         return false;
     }
     /* Misaligned values are refused here; the slow path copies them. */
@@ -227,6 +228,12 @@ arrow_has_numbers(const struct ArrowArray *array, DLDataType dtype, int64_t firs
     }
     *out = (char *)array->buffers[1] + (array->offset + first) * (dtype.bits / 8);
     return true;
+}
+
+bool
+arrow_has_numbers(const struct ArrowArray *array, DLDataType dtype, int64_t first, int64_t count, void **out)
+{
+    return has_values(array, dtype, first, count, out) && arrow_has_no_nulls(array);
 }
 
 /* Whether all `rows` lists have one length; fills it, and the item with which the first begins. The offsets of the
@@ -373,32 +380,53 @@ arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column)
 
 /* ---- layouts, for plans of tables in Python ---- */
 
-/* Returns a pair of lists. The first has a number for each column, of its type and of the bit offset of its bitmap, on
-   which its number of bytes depends; the second has its address. NULL without an exception if the table is not plain
-   numbers in one chunk. */
+#define LAYOUT_HAS_NULLS (1LL << 20)
+
+/* Returns the layout of a column of numbers: a number of its type, of the bit offset of its bitmap, on which its number
+   of bytes depends, and of whether it has nulls. Fills its address. 0 for other columns, and an unknown number of
+   nulls. */
+static long long
+layout_of(const struct ArrowArray *chunk, const PlannedColumn *column, void **address)
+{
+    const struct ArrowArray *array = chunk->children[column->index];
+    if (column->kind != NUMBERS || !has_values(array, column->dtype, chunk->offset, chunk->length, address)) {
+        return 0;
+    }
+    bool has_bitmap = array->buffers[0] != NULL, has_nulls = !arrow_has_no_nulls(array);
+    if (has_nulls && (array->null_count < 0 || !has_bitmap)) {
+        return 0;
+    }
+    return column->dtype.code << 8 | column->dtype.bits | (has_bitmap ? (array->offset % 8 + 1) << 16 : 0) |
+           (has_nulls ? LAYOUT_HAS_NULLS : 0);
+}
+
+/* Returns a pair of lists, of the layouts of the columns, None for those that have none, and of their addresses. NULL
+   without an exception if the chunk is invalid, or no column has a layout. */
 static PyObject *
 layouts_of(const struct ArrowArray *chunk, const TablePlan *plan)
 {
+    if (!arrow_has_parts(chunk, 1, plan->n_children) || chunk->length == 0 || chunk->children == NULL ||
+        !arrow_has_no_nulls(chunk)) {
+        return NULL;
+    }
     PyObject *layouts = PyList_New(plan->count), *addresses = layouts == NULL ? NULL : PyList_New(plan->count);
+    bool has_layout = false;
     for (int64_t i = 0; addresses != NULL && i < plan->count; i++) {
-        const PlannedColumn *column = &plan->columns[i];
-        const struct ArrowArray *array = chunk->children[column->index];
-        long long layout = column->dtype.code << 8 | column->dtype.bits;
-        if (array->buffers[0] != NULL) {
-            layout |= (long long)(array->offset % 8 + 1) << 16;
-        }
-        PyObject *number = PyLong_FromLongLong(layout);
-        PyObject *address = PyLong_FromVoidPtr(arrow_column_data(chunk, column));
-        if (number != NULL && address != NULL) {
+        void *address = NULL;
+        long long layout = layout_of(chunk, &plan->columns[i], &address);
+        PyObject *number = layout == 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(layout);
+        PyObject *place = PyLong_FromVoidPtr(layout == 0 ? NULL : address);
+        has_layout |= layout != 0;
+        if (number != NULL && place != NULL) {
             PyList_SET_ITEM(layouts, i, number);
-            PyList_SET_ITEM(addresses, i, address);
+            PyList_SET_ITEM(addresses, i, place);
             continue;
         }
         Py_XDECREF(number);
-        Py_XDECREF(address);
+        Py_XDECREF(place);
         Py_CLEAR(addresses);
     }
-    PyObject *both = addresses == NULL ? NULL : PyTuple_Pack(2, layouts, addresses);
+    PyObject *both = addresses == NULL || !has_layout ? NULL : PyTuple_Pack(2, layouts, addresses);
     Py_XDECREF(layouts);
     Py_XDECREF(addresses);
     return both;
@@ -413,9 +441,8 @@ table_exporter_layouts(PyObject *self, PyObject *obj)
     struct ArrowArray chunk = {0}, next = {0};
     PyObject *result = NULL;
     if (arrow_table_open(exporter, obj, NULL, &table) == 0) {
-        TablePlan *plan = table_plan_of(&exporter->plan, &table, NULL);
-        if (plan != NULL && !plan->has_lists && arrow_table_next(&table, &chunk) == 1 &&
-            arrow_chunk_fits(&chunk, plan) && arrow_table_next(&table, &next) == 0) {
+        TablePlan *plan = table_plan_of(&exporter->plan, &table, NULL, true);
+        if (plan != NULL && arrow_table_next(&table, &chunk) == 1 && arrow_table_next(&table, &next) == 0) {
             result = layouts_of(&chunk, plan);
         }
         arrow_array_release(&chunk);
@@ -428,8 +455,8 @@ table_exporter_layouts(PyObject *self, PyObject *obj)
 
 static PyMethodDef table_exporter_methods[] = {
     {"layouts", table_exporter_layouts, METH_O,
-     "layouts(table): return a list of numbers that are equal for columns of one type, and the list of their "
-     "addresses; None for a table that is not plain numbers in one chunk, without nulls."},
+     "layouts(table): return a list of numbers that are equal for columns of numbers of one type, and None for others, "
+     "and the list of their addresses; None for a table in several chunks, or without numbers."},
     {"plain", plain_export, METH_O,
      "plain(obj): export a column or a table as one PlainArray; ValueError if it is not plain values in one chunk, or "
      "has no rows."},

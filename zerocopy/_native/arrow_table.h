@@ -17,8 +17,8 @@ typedef struct {
 
 /* ---- table_plan.c: the columns that a route takes from tables of one schema ---- */
 
-/* How the rows of a column hold numbers: one each, or a list of them. */
-typedef enum { NUMBERS, FIXED_LISTS, LISTS, LARGE_LISTS } ColumnKind;
+/* How the rows of a column hold numbers: one each, or a list of them. OTHERS hold none that the core reads. */
+typedef enum { NUMBERS, FIXED_LISTS, LISTS, LARGE_LISTS, OTHERS } ColumnKind;
 
 typedef struct {
     int64_t index; /* among the children of the schema */
@@ -40,8 +40,9 @@ typedef struct {
 
 /* Returns a new reference to the plan of a table's schema: the one in `*kept` if the schema is the same, otherwise a
    new one, which is then kept. `wanted` maps the chosen labels to their positions, or is NULL for all columns.
-   Returns NULL with or without an exception for a schema that the core does not take. */
-TablePlan *table_plan_of(PyObject **kept, ArrowTable *table, PyObject *wanted);
+   Returns NULL with or without an exception for a schema that the core does not take: one with other columns than
+   numbers and lists of them, unless it `takes_others`. */
+TablePlan *table_plan_of(PyObject **kept, ArrowTable *table, PyObject *wanted, bool takes_others);
 /* Fills in the DLPack type of the format of a primitive number; false for other formats. */
 bool arrow_dtype(const char *format, DLDataType *out);
 /* Returns the number of columns of a kept plan; 0 for NULL. */

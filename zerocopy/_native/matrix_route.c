@@ -215,7 +215,7 @@ convert_export(TableRoute *route, PyObject *obj, bool is_counted)
     PyObject *result = NULL;
     Chunks chunks;
     chunks.count = 0;
-    TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted);
+    TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted, false);
     if (plan != NULL && plan->has_lists) {
         result = plan->count == 1 ? deliver_lists(&route->delivery, &table, plan, is_counted) : NULL;
     }

@@ -190,6 +190,9 @@ plan_fits(const TablePlan *plan, const struct ArrowSchema *schema)
     for (int64_t i = 0; i < plan->count; i++) {
         const struct ArrowSchema *field = schema->children[plan->columns[i].index];
         bool is_list = plan->columns[i].kind != NUMBERS;
+        if (plan->columns[i].kind == OTHERS) {
+            continue;
+        }
         if (!is_bare(field, is_list) || (is_list && !is_bare(field->children[0], 0))) {
             return false;
         }
@@ -229,7 +232,7 @@ copy_text(const struct ArrowSchema *schema)
 
 /* Fills the plan's columns; -1 with or without an exception. */
 static int
-choose_columns(TablePlan *plan, const struct ArrowSchema *schema, PyObject *wanted)
+choose_columns(TablePlan *plan, const struct ArrowSchema *schema, PyObject *wanted, bool takes_others)
 {
     PyObject *seen = wanted == NULL ? PySet_New(NULL) : Py_NewRef(wanted);
     int64_t chosen = 0;
@@ -251,10 +254,12 @@ choose_columns(TablePlan *plan, const struct ArrowSchema *schema, PyObject *want
             place = PyLong_AsSsize_t(position);
         }
         PlannedColumn *column = &plan->columns[place];
-        if (column->label != NULL || !is_plain(schema->children[i], column)) {
+        bool fits = is_plain(schema->children[i], column);
+        if (column->label != NULL || !(fits || takes_others)) {
             Py_DECREF(label);
             goto done; /* two columns have one name, or the values are not plain numbers */
         }
+        column->kind = fits ? column->kind : OTHERS;
         column->label = label;
         column->index = i;
         plan->has_lists |= column->kind != NUMBERS;
@@ -271,7 +276,7 @@ done:
 
 /* Makes a plan; NULL with or without an exception. */
 static TablePlan *
-plan_new(const struct ArrowSchema *schema, PyObject *wanted)
+plan_new(const struct ArrowSchema *schema, PyObject *wanted, bool takes_others)
 {
     TablePlan *plan = PyObject_New(TablePlan, &TablePlanType);
     if (plan == NULL) {
@@ -290,7 +295,7 @@ plan_new(const struct ArrowSchema *schema, PyObject *wanted)
     else {
         plan->text = copy_text(schema);
     }
-    if (plan->text == NULL || choose_columns(plan, schema, wanted) < 0) {
+    if (plan->text == NULL || choose_columns(plan, schema, wanted, takes_others) < 0) {
         Py_CLEAR(plan);
     }
     return plan;
@@ -337,7 +342,7 @@ keep_plan(PyObject **kept, TablePlan *plan, const ArrowTable *table)
 }
 
 TablePlan *
-table_plan_of(PyObject **kept, ArrowTable *table, PyObject *wanted)
+table_plan_of(PyObject **kept, ArrowTable *table, PyObject *wanted, bool takes_others)
 {
     bool has_key;
     TablePlan *plan = kept_plan(kept, table, &has_key);
@@ -348,7 +353,7 @@ table_plan_of(PyObject **kept, ArrowTable *table, PyObject *wanted)
     bool fits = schema != NULL && is_table(schema) && plan != NULL && plan_fits(plan, schema);
     if (!fits) {
         Py_XDECREF(plan);
-        plan = schema != NULL && is_table(schema) ? plan_new(schema, wanted) : NULL;
+        plan = schema != NULL && is_table(schema) ? plan_new(schema, wanted, takes_others) : NULL;
     }
     if (plan != NULL && (!fits || table->key != NULL)) {
         keep_plan(kept, plan, table);

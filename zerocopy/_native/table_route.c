@@ -48,7 +48,7 @@ convert_table(TableRoute *route, PyObject *obj, bool is_counted)
         return NULL;
     }
     /* Read before the data, so that a table that is refused for its types exports no data. */
-    TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted);
+    TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted, false);
     if (plan == NULL) {
         goto done;
     }

@@ -21,6 +21,8 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.summary import run
 
 _NUMBERS = native_numbers()
+#: The bit for nulls in a layout of ``TableExporter.layouts``: LAYOUT_HAS_NULLS in arrow_table.c.
+_HAS_NULLS = 1 << 20
 
 
 def layout_of(values: Any) -> tuple[tuple[Any, ...], int] | None:
@@ -43,13 +45,14 @@ class LazyColumns(Sequence[Column]):
     ----------
     layouts : sequence of hashable
         Equal for columns of plain numbers that differ in their values, labels and addresses only: they have
-        one type, length, strides, access and memory space, and no nulls. None for any other column.
+        one type, length, strides, access and memory space, and all have nulls or none has. None for any other
+        column.
     addresses : sequence of int
         The address of the first value of each column that has a layout.
     describe : callable
         ``describe(position) -> Column``.
     view_of : callable
-        ``view_of(position) -> StridedView`` of a column that has a layout.
+        ``view_of(position) -> StridedView`` of a column that has a layout; None if it has nulls.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class LazyColumns(Sequence[Column]):
         layouts: Sequence[Hashable],
         addresses: Sequence[int],
         describe: Callable[[int], Column],
-        view_of: Callable[[int], StridedView],
+        view_of: Callable[[int], StridedView | None],
     ) -> None:
         self.layouts: Sequence[Hashable] = layouts
         self.addresses: Sequence[int] = addresses
@@ -87,7 +90,7 @@ class LazyColumns(Sequence[Column]):
         return map(self.__getitem__, range(len(self.layouts)))
 
     def view_of(self, place: int) -> StridedView | None:
-        """Return the memory of a column; None without a layout, or if its owner may have changed it."""
+        """Return the memory of a column; None without a layout, with nulls, or after it was described."""
         return None if self.layouts[place] is None or place in self._columns else self._view_of(place)
 
     def without_layout(self) -> list[int]:
@@ -124,13 +127,15 @@ def lazy_ndarrays(
 
 
 def lazy_numbers(
-    described: tuple[list[int], list[int]], length: int, describe: Callable[[int], Column]
+    described: tuple[list[Any], list[int]], length: int, describe: Callable[[int], Column]
 ) -> LazyColumns:
-    """Return columns of Arrow's numbers from the result of ``TableExporter.layouts``."""
+    """Return columns of Arrow's numbers, and others, from the result of ``TableExporter.layouts``."""
     layouts, addresses = described
 
-    def view_of(place: int) -> StridedView:
+    def view_of(place: int) -> StridedView | None:
         layout = layouts[place]
+        if layout & _HAS_NULLS:
+            return None
         dtype = by_dlpack(layout >> 8 & 0xFF, layout & 0xFF, 1)
         assert dtype is not None
         return StridedView(addresses[place], (length,), (dtype.itemsize,), dtype, HOST, True, None)

@@ -88,8 +88,8 @@ def outcome_of(columns: LazyColumns, place: int, request: Request) -> tuple[int,
     if copies and request.copy is False:
         return None
     whole = request.copy is True and not isinstance(column, Copied)
-    aliased, copied, is_partial = sizes(Copied(column) if whole else column, request.target, copies or whole)
-    return None if is_partial else (aliased, copied)
+    aliased, copied, _ = sizes(Copied(column) if whole else column, request.target, copies or whole)
+    return aliased, copied
 
 
 def _variable(column: Column) -> Column:

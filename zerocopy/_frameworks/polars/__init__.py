@@ -21,6 +21,7 @@ from zerocopy._frameworks.polars.series import (
     OWN,
     Stream,
     aliases_ndarrays,
+    check_names,
     chunk_counts,
     column_of,
     columns_of,
@@ -290,6 +291,7 @@ def _matrix_stream(pl: Any) -> Callable[[Any], Any]:
     def stream(frame: Any) -> Any:
         if frame.n_chunks() != 1:  # of the first column
             raise ValueError("several chunks, which the slow path copies one by one")
+        check_names(frame.columns, frame.dtypes)
         return export(frame.clone())
 
     return stream
@@ -325,14 +327,14 @@ def _check_lists(series: Any) -> None:
     """Raise for a series that is not lists in one chunk."""
     if series.n_chunks() != 1 or not series.dtype.is_nested():
         raise ValueError("several chunks, or not lists: the slow path decides")
+    check_names([series.name], [series.dtype])
 
 
 def _check_frame(frame: Any) -> None:
     """Raise for a frame that the export of a stream would change."""
     if chunk_counts()(frame) != {1}:
         raise ValueError("the export of a stream would join the chunks, also those of the frame")
-    if "\0" in "".join(frame.columns):
-        raise ValueError("a name has a zero byte, at which the C data interface would cut it")
+    check_names(frame.columns, frame.dtypes)
 
 
 FRAMEWORK = Polars()

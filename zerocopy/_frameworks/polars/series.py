@@ -146,6 +146,20 @@ def _has_nul(dtype: Any) -> bool:
     return any("\0" in name for name in names) or any(_has_nul(d) for d in inner if d is not None)
 
 
+def check_names(names: list[str], dtypes: list[Any]) -> None:
+    """Raise for columns, or fields inside them, with a NUL in a name: see `column_of`."""
+    nested = _nested_kinds()
+    if "\0" in "".join(names) or any(_has_nul(dtype) for dtype in dtypes if type(dtype) in nested):
+        raise ValueError("a name has a zero byte, with which polars aborts the process when it exports it")
+
+
+@cache
+def _nested_kinds() -> frozenset[Any]:
+    import polars as pl
+
+    return frozenset((pl.List, pl.Array, pl.Struct))
+
+
 def _has_objects(dtype: Any) -> bool:
     inner = [getattr(dtype, "inner", None), *(f.dtype for f in getattr(dtype, "fields", ()))]
     return type(dtype).__name__ == "Object" or any(_has_objects(d) for d in inner if d is not None)
