@@ -21,6 +21,8 @@ TARGETS = [
 
 def _dicts() -> dict[str, dict[Any, Any]]:
     x, y = np.arange(50.0), np.arange(50)
+    days = np.arange(50).astype("M8[D]")
+    days[7] = "NaT"
     matrix = np.asfortranarray(np.arange(100.0).reshape(50, 2))
     frozen = np.arange(50, dtype="f4")
     frozen.flags.writeable = False
@@ -38,6 +40,18 @@ def _dicts() -> dict[str, dict[Any, Any]]:
         "booleans": {"a": x > 2, "b": x},
         "text": {"a": np.array(["x", "y"]), "b": x[:2]},
         "times": {"a": np.array(["2020-01-01"], "M8[s]"), "b": x[:1]},
+        **{
+            f"dates in {unit}": {"a": days.astype(f"M8[{unit}]"), "b": y}
+            for unit in ("ms", "us", "ns", "D", "h")
+        },
+        "dates with gaps": {"a": np.repeat(days, 2).astype("M8[ms]")[::2], "b": y},
+        "dates in the other byte order": {"a": days.astype(">M8[ms]"), "b": y},
+        "dates in tens": {"a": days.astype("M8[10ms]"), "b": y},
+        "misaligned dates": {"a": np.frombuffer(b"\0" + days.tobytes(), "u1")[1:].view("M8[ms]"), "b": y},
+        "dates in two dimensions": {"a": days.astype("M8[ms]").reshape(25, 2), "b": np.arange(25)},
+        "no dates": {"a": days.astype("M8[ms]")[:0], "b": y[:0]},
+        "durations": {"a": days.astype("M8[ms]") - np.datetime64("2020-01-01", "ms"), "b": y},
+        "dates and text": {"a": days.astype("M8[ms]")[:2], "b": np.array(["x", "y"])},
         "NaN": {"a": np.array([1.0, np.nan]), "b": y[:2]},
         "float16": {"a": x.astype("f2"), "b": y},
         "complex": {"a": x.astype("c8"), "b": y},
@@ -100,6 +114,18 @@ def test_a_dict_has_a_route_that_aliases(to: str) -> None:
     table = route(columns)
     assert zc.shares_memory(table["a"], columns["a"])
     assert zc.shares_memory(table["b"], columns["b"])
+
+
+@pytest.mark.skipif(core is None, reason="the core has the routes of dicts")
+@pytest.mark.parametrize("to", ["pyarrow", "polars"])
+def test_a_dict_with_dates_has_a_route_that_aliases(to: str) -> None:
+    pytest.importorskip(to)
+    columns = {"a": np.arange(3000).astype("M8[us]"), "b": np.arange(3000)}
+    zc.convert(columns, to)
+    table = routes_of(to, {})[dict](columns)
+    assert zc.shares_memory(table["a"], columns["a"])
+    del columns["a"]
+    assert str(table["a"][2999]).endswith("00:00:00.002999")
 
 
 def test_a_type_of_another_table_framework_keeps_its_own_type() -> None:

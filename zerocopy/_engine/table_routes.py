@@ -14,10 +14,13 @@ from zerocopy import registry
 from zerocopy._engine.target import resolve
 from zerocopy.dtype import native_numbers
 from zerocopy.framework import Framework
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 from zerocopy.tables.hub import NAME as HUB, hub
 
 Route = Callable[[Any], Any]
+#: The units of dates that polars and Arrow have.
+_UNITS = frozenset((unit, 1) for unit in ("ms", "us", "ns"))
 #: Converts an array to the framework of a name, by the route of its type; raises if the type has none.
 Convert = Callable[[Any, str], Any]
 
@@ -60,14 +63,34 @@ def make_route(to: Any, routes: Callable[[str], Routes]) -> Route | None:
     build = importers.get("arrays") or _through_arrow(target)
     if build is None:
         return None
+    takes_dates = "arrow_chunks" in importers and "arrays" not in importers
 
     def route(columns: dict[Any, Any]) -> Any:
         if not columns or not all(type(name) is str and name and "\0" not in name for name in columns):
             raise ValueError("names that need a check")
         known = columns_of.known
-        return build([(name, (known.get(type(x)) or columns_of.of(x))(x)) for name, x in columns.items()])
+        try:
+            return build([(name, (known.get(type(x)) or columns_of.of(x))(x)) for name, x in columns.items()])
+        except BaseException as error:
+            if not (takes_dates and is_error(error) and any(map(_are_dates, columns.values()))):
+                raise
+        convert = columns_of.convert
+        return build([(name, (_dates if _are_dates(x) else convert)(x)) for name, x in columns.items()])
 
     return route
+
+
+def _are_dates(x: Any) -> bool:
+    return type(x) is np.ndarray and x.dtype.kind == "M"
+
+
+def _dates(x: Array) -> Any:
+    """Return NumPy's dates as an array of the hub, which aliases them; raise if its type would be another."""
+    if np.datetime_data(x.dtype) not in _UNITS or x.ndim != 1 or not x.dtype.isnative:
+        raise ValueError("a unit that Arrow lacks, or other dimensions: the slow path decides")
+    if not (x.size and x.flags.c_contiguous and x.flags.aligned):
+        raise ValueError("gaps between dates, or none: the slow path decides")
+    return hub().module().array(x)  # NaT is null
 
 
 def make_matrix_route(to: Any, names: Sequence[str], routes: Callable[[str], Routes]) -> Route | None:

@@ -332,7 +332,11 @@ class PyArrow(ArrowExchange):
             return {"arrow": identity}
         if self.form is not None:
             return {}
-        forms: dict[str, Any] = {"arrow": identity, "native": native_importer(pa, _NUMBERS)}
+        forms: dict[str, Any] = {
+            "arrow": identity,
+            "arrow_chunks": identity,
+            "native": native_importer(pa, _NUMBERS),
+        }
         forms["column"], forms["plain"] = itemgetter(1), plain_importer(pa)
         if not hasattr(pa.Array, "from_dlpack"):  # pyarrow 24
             return {"ndarray": flat_importer(pa)} | forms
