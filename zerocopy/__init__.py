@@ -176,11 +176,20 @@ __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 #: The number of reads of ``zerocopy.convert`` after which all names are loaded.
 _MANY = 1000
 _reads = 0
+_convert = None
 
 if not TYPE_CHECKING:  # with it, a type checker accepts any name
 
     def __getattr__(name: str) -> Any:
-        global _reads
+        global _reads, _convert
+        known = _convert
+        if name == "convert" and known is not None:  # _load takes 7 us
+            # In CPython, a module's __getattr__ slows reads of all its attributes: 45 of 130 ns for convert.
+            # It is deleted when all names are loaded, which takes 60 ms: too long for a program of few calls.
+            _reads += 1
+            if _reads >= _MANY:
+                _load_all()
+            return known
         if name not in __all__:
             raise AttributeError(f"module 'zerocopy' has no attribute {name!r}")
         if os.environ.get("ZEROCOPY_POOL"):
@@ -188,13 +197,10 @@ if not TYPE_CHECKING:  # with it, a type checker accepts any name
 
             raise_deferred_error()
         value = _load(name)
-        # A module's __getattr__ slows all reads of its attributes in CPython: 45 of the 130 ns of zc.convert.
-        # It can be deleted when all names are loaded, which takes 60 ms: too long for a program of few calls.
-        _reads += name == "convert"
         if name != "convert" or _has_no_gil():
             globals()[name] = value
-        elif _reads == _MANY:
-            _load_all()
+        else:
+            _convert = value
         return value
 
     def _load(name: str) -> Any:
