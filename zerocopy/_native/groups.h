@@ -54,12 +54,18 @@ DEFINE_GROUP(2, 2, 4, 8)
 DEFINE_GROUP(1, 1, 4, 4)
 DEFINE_GROUP(2, 2, 8, 16)
 DEFINE_GROUP(1, 1, 8, 8)
+#if BYTES == 64 /* a window fits into the register: 1.25 times as fast to rows as two groups of two */
+DEFINE_GROUP(4, 4, 8, 32)
+#endif
 DEFINE_GROUP(4, 4, 2, 8)
 DEFINE_GROUP(2, 2, 2, 4)
 
 #define GROUP_OF(COUNT, SIZE) {COUNT, SIZE, NAME(gather_##COUNT##_##SIZE), NAME(scatter_##COUNT##_##SIZE)}
 static const Group NAME(groups)[] = {
     GROUP_OF(4, 4), GROUP_OF(3, 4), GROUP_OF(2, 4), GROUP_OF(1, 4),
+#if BYTES == 64
+    GROUP_OF(4, 8),
+#endif
     GROUP_OF(2, 8), GROUP_OF(1, 8), GROUP_OF(4, 2), GROUP_OF(2, 2), {0, 0, NULL, NULL},
 };
 #undef GROUP_OF

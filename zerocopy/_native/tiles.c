@@ -279,6 +279,21 @@ DEFINE_WINDOWS(8, 2)
 DEFINE_WINDOWS(16, 1)
 
 INLINE Register_64_1
+load_windows_32_64(const char *from, ptrdiff_t pitch)
+{
+    __m256i first = _mm256_loadu_si256((const __m256i *)from);
+    __m256i second = _mm256_loadu_si256((const __m256i *)(from + pitch));
+    return (Register_64_1)_mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+}
+
+INLINE void
+store_windows_32_64(char *to, ptrdiff_t pitch, Register_64_1 value)
+{
+    _mm256_storeu_si256((__m256i *)to, _mm512_castsi512_si256((__m512i)value));
+    _mm256_storeu_si256((__m256i *)(to + pitch), _mm512_extracti64x4_epi64((__m512i)value, 1));
+}
+
+INLINE Register_64_1
 load_windows_12_64(const char *from, ptrdiff_t pitch)
 {
     return join_64((Register_16_1)_mm_maskz_loadu_epi32(7, from), (Register_16_1)_mm_maskz_loadu_epi32(7, from + pitch),
