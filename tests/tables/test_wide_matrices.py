@@ -115,7 +115,8 @@ def outcome(convert: Callable[[], Any], table: Any) -> Any:
     strides = view.strides if min(view.shape) > 1 else None  # those of one row have no meaning
     aliases = view.size > 0 and zc.shares_memory(result, table)
     values = np.asarray(zc.convert(result, "numpy")).tobytes()
-    return type(result), view.dtype, view.shape, strides, view.readonly, aliases, view.ptr % 64, values
+    misaligned = view.ptr % 64 if view.size else 0
+    return type(result), view.dtype, view.shape, strides, view.readonly, aliases, misaligned, values
 
 
 def frames(source: str) -> dict[str, Any]:
@@ -125,6 +126,9 @@ def frames(source: str) -> dict[str, Any]:
     if source == "RecordBatch":
         batches = {name: table.to_batches() for name, table in tables().items()}
         return {name: batch[0] for name, batch in batches.items() if batch}
+    if source == "nanoarrow":
+        na = pytest.importorskip("nanoarrow")
+        return {name: na.Array(table) for name, table in tables().items() if name != "codes"}
     pl = pytest.importorskip("polars")
     left_out = ("two names alike", "no names", "a short buffer", "a misaligned buffer", "extension type")
     made = {n: zc.convert(table, "polars") for n, table in tables().items() if n not in left_out}
@@ -149,6 +153,7 @@ def frames(source: str) -> dict[str, Any]:
         ("RecordBatch", "numpy"),
         ("polars", "numpy"),
         ("polars", "torch"),
+        ("nanoarrow", "numpy"),
     ],
 )
 def test_the_plan_is_the_oracle_of_the_route(source: str, to: str) -> None:

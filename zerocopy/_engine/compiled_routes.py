@@ -75,7 +75,7 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
     no_index = target.kind == "tensor" and (own_columns is not None or "native_table" in exporters)
     table, lists = exporters.pop("native_table", None), exporters.pop("native_lists", None)
     tables = table, exporters.pop("native_matrix", table), lists
-    may_be_ragged = lists is not None and may_be_compound(cls, target)
+    may_be_ragged = (table or lists) is not None and may_be_compound(cls, target)
     return Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged, no_index)
 
 
@@ -122,6 +122,9 @@ def compile_route(parts: Parts, options: Mapping[str, Any], route: Route | None)
     compiled = None
     if parts.native_table is not None and parts.target.kind == "tensor":
         compiled = _compile_table(parts, options, route)
+        if parts.native_exporter is not None and is_routable(parts.target, options):
+            # Objects of one type are columns or tables: the first route refuses tables.
+            compiled = _compile_memory(parts, options, compiled or route)
     elif {"matrix", "new_matrix"} & parts.exporters.keys() and options.get("layout", "").startswith("matrix"):
         compiled = _compile_matrix(parts, options, route)
     else:

@@ -141,6 +141,10 @@ class Nanoarrow(Framework):
             is_plain = obj.n_chunks == 1 and schema_of(obj.schema.__arrow_c_schema__()) == "numbers"
             return export(obj) if is_plain else None  # None is refused without an exception of Python
 
+        def table(obj: Any) -> Any:
+            is_plain = obj.n_chunks == 1 and schema_of(obj.schema.__arrow_c_schema__()) == "table"
+            return export(obj) if is_plain else None
+
         plain = core.TableExporter(export, check=check).plain
         numbers = core.ColumnExporter(core.TableExporter(column))
 
@@ -148,7 +152,12 @@ class Nanoarrow(Framework):
             made = plain(obj)
             return whole([batch(made)]) if made.is_table else array(made)
 
-        return {"hub": exported, "plain": plain, "native": numbers}
+        return {
+            "hub": exported,
+            "plain": plain,
+            "native": numbers,
+            "native_table": core.TableExporter(table),
+        }
 
     # -- target ---------------------------------------------------------------
 
