@@ -128,6 +128,15 @@ def tables() -> dict[str, Any]:
         "polars: constant": pl.DataFrame(plain).with_columns(k=pl.lit(1.0), m=pl.lit(1.0)),
     }
     cases["pandas: attributes"].attrs = {"a": 1}
+    duckdb = pytest.importorskip("duckdb")
+    for name in ("numbers", "two types", "no rows"):
+        cases[f"duckdb: {name}"] = duckdb.from_arrow(pa.table(dicts()[name]))
+    cases |= {
+        "duckdb: text": duckdb.sql("select 1 as a, 'x' as t, 'y' as u, 2 as b"),
+        "duckdb: other types": duckdb.sql("select 1 as a, [1] as l, 2 as b, 1.5::decimal(4,2) as d"),
+        "duckdb: changed types": duckdb.sql("select 1 as a, 2 as b, 1::uhugeint as u"),
+        "duckdb: names twice": duckdb.sql("select 1 as a, 2 as b").project("a, b, a as A"),
+    }
     return cases
 
 
@@ -210,6 +219,7 @@ def test_plan_by_layout_is_the_plan_of_all_columns(to: str, monkeypatch: pytest.
     cases = list(sampled(4, list(tables().items()), OPTIONS, first=TARGETS.index(to)))
     with monkeypatch.context() as patch:
         patch.setattr(planner, "_plan_by_layout", lambda table, request: None)
+        patch.setattr(planner, "_one_of_each_type", lambda table, request: None)
         patch.setattr(explain, "_explain_ndarrays", lambda call: None)
         for number, ((_, table), options) in enumerate(cases):
             of_all[number] = content(zc.explain(table, to, **options))

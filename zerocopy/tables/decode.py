@@ -95,8 +95,8 @@ class Decoder:
 
     def _kind(self, column: Column, field: Field) -> Any:
         decode = _KINDS.get(field.kind)
-        if decode is None or (field.kind in _ENCODED and not self.encode):
-            raise _no_tensor_type(field, _ENCODED.get(field.kind, ()))
+        if decode is None or (field.kind in ENCODED and not self.encode):
+            raise _no_tensor_type(field, ENCODED.get(field.kind, ()))
         return decode(self, column, field)
 
     def _leaf(self, column: Column, values: Source, datetime_dtype: str = "") -> Any:
@@ -282,7 +282,7 @@ _TEXT = (*_encode("gives codes of its words"), _OBJECTS)
 _BYTES = (*_encode("gives its bytes with their offsets"), _OBJECTS)
 _LIST = _encode("gives its elements with their offsets")
 #: The kinds that need encode=True, with fixes, and the kinds that have no encoding, with a remedy.
-_ENCODED: dict[str, tuple[Fix, ...]] = {
+ENCODED: dict[str, tuple[Fix, ...]] = {
     "time": _INTEGERS,
     "decimal": (*_encode("gives scaled integers"), Fix(action="cast:float64", effect="gives floats")),
     "fixed_binary": _encode("gives its bytes, (rows, width)"),

@@ -26,6 +26,7 @@ from zerocopy.tables.summary import copy_required, run
 from zerocopy.tables.tensor_table import table_of_tensor
 
 _MATRICES = ("matrix", "matrix:C", "matrix:F")
+_LAYOUTS = ("columns", *_MATRICES)
 #: Columns of a 2-D tensor that are more likely the elements of vectors.
 _WIDE = 64
 #: The feature that a framework lacks if ``Framework.options`` does not have the option.
@@ -75,12 +76,9 @@ def make(description: Source | Table, request: Request) -> Plan:
 
 def _plan_by_layout(table: Table, request: Request) -> Plan | None:
     """Plan one column of each layout; None if an option is for chosen columns, or a plan refuses one."""
-    options = request.options
-    if options is not DEFAULTS and (options.layout in (None, "records") or len(options.explicit) > 1):
+    if not _is_plain(request):
         return None
-    if request.validate or request.cast is not None or request.writable:
-        return None
-    if options.layout in _MATRICES and request.target.kind != "table" and not table.single:
+    if request.options.layout in _MATRICES and request.target.kind != "table" and not table.single:
         from zerocopy.tables import matrix
 
         try:
@@ -210,25 +208,64 @@ def _check_rows(table: Table) -> None:
 
 def _unread(table: Table, request: Request) -> Plan:
     """Plan a stream or a query, whose types are known before it is read, but not its memory."""
-    if request.copy is False and any(column.reasons for column in table.columns):
+    sample = _one_of_each_type(table, request)
+    if request.copy is False and any(column.reasons for column in (sample or table).columns):
         raise copy_required({"": list(table.columns[0].reasons)})
-    warnings: tuple[str, ...] = ()
-    if table.columns:
-        # Refuse by type before a query runs or a stream is used up.
-        warnings = _plan_columns(replace(table, read=None, obj=None), request, unread=True).warnings
     consequence = "it can be read once, and is used up" if table.once else "reading runs it"
-    reasons = {reason: None for column in table.columns for reason in column.reasons}
+    known = (f"the copied bytes are known only after reading ({consequence})",)
+    types = replace(table, read=None, obj=None)
+
+    def warnings() -> tuple[str, ...]:
+        return (*known, *_plan_columns(types, request, unread=True).warnings) if table.columns else known
+
+    reasons = {reason: None for column in (sample or table).columns for reason in column.reasons}
     # The schema of a stream without __arrow_c_schema__ is not known here.
     columns = f" of {len(table.columns)} columns" if table.columns else ""
-    return Plan(
+    plan = Plan(
         f"{table.name}{columns}",
         request.target.name,
         steps=("read it", "convert the result"),
         reasons=tuple(reasons),
-        warnings=(f"the copied bytes are known only after reading ({consequence})", *warnings),
+        # Refuse by type before a query runs or a stream is used up.
+        warnings=() if sample is not None else warnings(),
         unread=True,
         run=lambda: _read(table, request),
     )
+    if sample is not None:
+        plan.defer(lambda incomplete: setattr(incomplete, "warnings", warnings()), "warnings")
+    return plan
+
+
+def _one_of_each_type(table: Table, request: Request) -> Table | None:
+    """Return a table of one column of each type of an unread one if its plan is possible; else None."""
+    columns = table.columns
+    if not (request.reports and isinstance(columns, LazyColumns) and _is_plain(request)):
+        return None
+    if request.options.layout in _MATRICES:
+        return None
+    places = [group[0] for group in columns.groups().values()]
+    if len(places) == len(columns):
+        return None
+    sample = replace(
+        table,
+        labels=[table.labels[place] for place in places],
+        columns=[columns[place] for place in places],
+        read=None,
+        obj=None,
+    )
+    try:
+        (to_tables if _keeps_columns(request) else to_tensors).check_table(table, request)
+        _plan_columns(sample, request, unread=True)
+    except ZeroCopyError:
+        return None  # the plan of all columns names each that is refused
+    return sample
+
+
+def _is_plain(request: Request) -> bool:
+    """Whether the options of a request are the same for all columns, and need no values."""
+    options = request.options
+    is_default = options is DEFAULTS or (options.layout in _LAYOUTS and len(options.explicit) == 1)
+    return is_default and not (request.validate or request.cast is not None or request.writable)
 
 
 def _read(table: Table, request: Request) -> Any:

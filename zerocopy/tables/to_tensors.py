@@ -12,8 +12,8 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.strided_view import StridedView
-from zerocopy.tables.column import Table
-from zerocopy.tables.decode import TensorLeaf, decode
+from zerocopy.tables.column import Column, Table
+from zerocopy.tables.decode import ENCODED, TensorLeaf, decode
 from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.layouts import LazyColumns, outcome_of_view
 from zerocopy.tables.options import Request
@@ -75,12 +75,19 @@ def outcome_of(columns: LazyColumns, place: int, request: Request) -> tuple[int,
     view = columns.view_of(place)
     if view is not None:
         return outcome_of_view(view, request.copies(view, request.copy))
-    column = columns[place]
+    column, layout = columns[place], columns.layouts[place]
+    if (layout is not None and column.null_count) or _is_refused(column):
+        return None  # without the error, which the plan of all columns raises
     tree = decode(Table(column.name, [""], [column], column.length, single=True), request)[""]
     if not isinstance(tree, TensorLeaf) or tree.constant:
         return None
     plan = request.plan_array(tree.source, request.copy)
     return plan.aliased_bytes, plan.copied_bytes
+
+
+def _is_refused(column: Column) -> bool:
+    """Whether tensors have no type for a column without options."""
+    return column.refusal is not None or (column.field is not None and column.field.kind in ENCODED)
 
 
 def _in_place(table: Table, request: Request, layout: str) -> Table:

@@ -26,6 +26,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
 from zerocopy.tables.hub import NAME as HUB, hub
 from zerocopy.tables.labels import text_warnings
+from zerocopy.tables.layouts import LazyColumns
 from zerocopy.tables.matrix import fill
 from zerocopy.tables.summary import combine_errors
 
@@ -95,8 +96,15 @@ class DuckDB(Framework):
             why = f"the relation cannot be used any more: {error}"
             asked = f"convert({name})"
             raise UnsupportedConversionError(asked, why, "create it again", code="framework-error") from error
-        refuse((label, changed(kind)) for label, kind in zip(labels, types, strict=True))
-        columns = [UnreadColumn(name, field_of(kind), (COPIES,)) for kind in types]
+        refuse(
+            (label, changed(kind)) for label, kind in zip(labels, types, strict=True) if kind.id not in PLAIN
+        )
+        columns = LazyColumns(
+            [kind.id if kind.id in PLAIN else None for kind in types],
+            [0] * len(types),
+            lambda place: UnreadColumn(name, field_of(types[place]), (COPIES,)),
+            lambda place: None,
+        )
         return Table(name, labels, columns, 0, read=lambda: self._read(obj, name), obj=obj)
 
     def _read(self, relation: Any, name: str) -> Table:

@@ -52,6 +52,8 @@ def _children(kind: Any) -> list[tuple[str, Any]]:
 
 def field_of(kind: Any, name: str = "") -> Field:
     """Return the Arrow type of a column, for the plan before the query runs."""
+    if kind.id in PLAIN:
+        return Field(_FORMATS[kind.id], name)
     of, inner = kind.id, tuple(field_of(child, label) for label, child in _children(kind))
     if of == "decimal":
         size = dict(kind.children)
