@@ -50,6 +50,16 @@ def test_wrong_structs_are_refused_and_released_once(name: str, export: str) -> 
     assert max(producer.released.values(), default=0) <= 1
 
 
+@pytest.mark.parametrize(("count", "kind"), [(1 << 20, "table"), ((1 << 20) + 1, None)])
+def test_schemas_of_too_many_columns_are_refused(count: int, kind: str | None) -> None:
+    """All columns are valid; a larger number in an invalid schema would be read as addresses."""
+    producer = TableProducer(numbers())
+    fields = np.full(count, ctypes.addressof(producer.fields[0]), np.uintp)
+    producer.schema.children = ctypes.cast(fields.ctypes.data, type(producer.schema.children))
+    producer.schema.n_children = count
+    assert core.plain_schema(producer.__arrow_c_array__()[0]) == kind
+
+
 @pytest.mark.parametrize("second", [5, 0])
 def test_several_chunks_are_refused_and_released(second: int) -> None:
     producer = TableProducer(numbers(), {name: array[:second] for name, array in numbers().items()})

@@ -64,6 +64,9 @@ typedef struct {
 
 extern PyTypeObject TableExporterType;
 
+/* More columns are an invalid schema, as on the slow path (zerocopy.protocols.arrow_format). */
+#define MAX_FIELDS (1 << 20)
+
 /* Exports an object's table. Returns -1 with or without an exception; the caller then closes nothing. `labels` is
    NULL, or a list for `select`. */
 int arrow_table_open(const TableExporter *exporter, PyObject *obj, PyObject *labels, ArrowTable *out);

@@ -25,7 +25,7 @@ static bool
 is_plain_table(const struct ArrowSchema *schema)
 {
     if (schema->format == NULL || strcmp(schema->format, "+s") != 0 || schema->n_children < 1 ||
-        schema->children == NULL || schema->dictionary != NULL || schema->metadata != NULL) {
+        schema->n_children > MAX_FIELDS || schema->children == NULL || schema->dictionary != NULL || schema->metadata != NULL) {
         return false;
     }
     for (int64_t i = 0; i < schema->n_children; i++) {

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 
 #define EXTENSION "ARROW:extension:name"
-/* Limits for invalid schemas, the same as on the slow path (zerocopy.protocols.arrow_format). */
+/* A limit for invalid schemas, the same as on the slow path (zerocopy.protocols.arrow_format). */
 #define MAX_METADATA (64 << 20)
-#define MAX_FIELDS (1 << 20)
 
 /* Frees a plan. */
 static void
