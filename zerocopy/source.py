@@ -39,7 +39,7 @@ Array = np.ndarray[Any, Any]
 #: ``large_column``, ``large_batch``: as ``column``, and as ``arrow`` in a ``RecordBatch``, with text as
 #: ``large_string``, a copy.
 #: ``named``: for one column, a pair of its name and a one-dimensional ndarray of numbers.
-#: ``arrays``: for a table, as an importer: a list of pairs (name, one-dimensional ndarray).
+#: ``arrays``: for a table, as an importer: a list of names, and one of one-dimensional ndarrays.
 #: ``native``: with the compiled core, an ``Exporter`` or ``Importer`` (C objects) instead of a function.
 #: ``native_table``: with the compiled core, a ``TableExporter``, through Arrow's C data interface.
 #: ``native_matrix``: the same for matrices of all columns, whose values are copied; the labels are not read.

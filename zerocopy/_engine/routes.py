@@ -252,7 +252,8 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
         return None if options else _opening_route(parts, to)
     if _goes_through_hub(parts, options):
         through_hub = _hub_route(parts, to, options)
-        return through_hub if options else _by_forms(parts, through_hub, ("plain",))
+        # A plain array has no metadata, such as that of a frame's index.
+        return through_hub if options or target.keeps_metadata else _by_forms(parts, through_hub, ("plain",))
     if "columns" in parts.exporters and target.kind == "tensor":
         return _columns_route(parts, to, options)
     between_tables = target.tables and source is not None and source.tables

@@ -102,6 +102,8 @@ PyObject *arrow_owner_new(struct ArrowArray *array);
 
 /* ---- plain_array.c: columns and tables of plain values, for consumers other than tensors ---- */
 
+/* Moves both structs to a new PlainArray; NULL with an exception, and then moves nothing. */
+PyObject *plain_array_new(struct ArrowSchema *schema, struct ArrowArray *array, bool is_table, bool with_views);
 /* exporter.plain(obj): see the documentation of the method. */
 PyObject *plain_export(PyObject *exporter, PyObject *obj);
 

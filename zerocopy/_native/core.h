@@ -363,5 +363,6 @@ int add_records(PyObject *module);
 int add_exchange_api(PyObject *module);
 int add_interface_exporter(PyObject *module);
 int add_plain_arrays(PyObject *module);
+int add_plain_tables(PyObject *module);
 
 #endif

@@ -231,24 +231,33 @@ has_views(const struct ArrowSchema *schema, bool is_table)
 }
 
 PyObject *
+plain_array_new(struct ArrowSchema *schema, struct ArrowArray *array, bool is_table, bool with_views)
+{
+    PlainArray *plain = PyObject_New(PlainArray, &PlainArrayType);
+    if (plain != NULL) {
+        plain->is_table = is_table;
+        plain->has_views = with_views;
+        plain->schema = *schema;
+        plain->array = *array;
+        schema->release = NULL;
+        array->release = NULL;
+    }
+    return (PyObject *)plain;
+}
+
+PyObject *
 plain_export(PyObject *exporter, PyObject *obj)
 {
     ArrowTable table;
     struct ArrowArray array = {0}, next = {0};
-    PlainArray *plain = NULL;
+    PyObject *plain = NULL;
     if (arrow_table_open((TableExporter *)exporter, obj, NULL, &table) == 0) {
         const struct ArrowSchema *schema = arrow_table_schema(&table);
         bool is_table = schema != NULL && is_plain_table(schema);
         /* Read before the data, so that an object that is refused for its type exports none. */
         if (schema != NULL && (is_table || is_plain(schema)) && arrow_table_next(&table, &array) == 1 &&
-            fits(schema, &array, is_table) && arrow_table_next(&table, &next) == 0 &&
-            (plain = PyObject_New(PlainArray, &PlainArrayType)) != NULL) {
-            plain->is_table = is_table;
-            plain->has_views = has_views(schema, is_table);
-            plain->schema = table.schema;
-            plain->array = array;
-            table.schema.release = NULL;
-            array.release = NULL;
+            fits(schema, &array, is_table) && arrow_table_next(&table, &next) == 0) {
+            plain = plain_array_new(&table.schema, &array, is_table, has_views(schema, is_table));
         }
         arrow_array_release(&array);
         arrow_array_release(&next);
@@ -257,7 +266,7 @@ plain_export(PyObject *exporter, PyObject *obj)
     if (plain == NULL && clear_error()) {
         PyErr_SetString(PyExc_ValueError, "not plain values in one chunk, or no rows: the slow path decides");
     }
-    return (PyObject *)plain;
+    return plain;
 }
 
 /* ---- ColumnExporter: a column of numbers, as the memory of a tensor ---- */

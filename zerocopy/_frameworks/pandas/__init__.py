@@ -29,6 +29,7 @@ from zerocopy._frameworks.pandas.fast_path import (
     labels_index,
     may_be_one_matrix,
     plain_array,
+    plain_frame,
     series_exporter,
 )
 from zerocopy._frameworks.pandas.tables import frame_table, is_default
@@ -47,6 +48,7 @@ from zerocopy._frameworks.pandas.values import (
     usable,
     values_of,
 )
+from zerocopy._native import core
 from zerocopy.dtype import from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
@@ -156,6 +158,8 @@ class Pandas(Framework):
                 "own_columns": own_columns,
                 "matrix": matrix,
             }
+            if core is not None:
+                forms["plain"] = plain_frame(pd)
             if hub_aliases_ndarrays():
                 forms |= {"hub": frame_exporter(pd, True), "arrow": frame_exporter(pd, False)}
             return forms
@@ -186,16 +190,14 @@ class Pandas(Framework):
                 raise ValueError("metadata may describe an index: use the slow path")
             return frame_of(tuple(whole.column_names), [arrow(usable(column)) for column in whole.columns])
 
-        def arrays(pairs: list[tuple[str, Array]]) -> Any:
-            columns = [array for _, array in pairs]
+        def arrays(names: list[str], columns: list[Array]) -> Any:
             if not all(map(plain_array, columns)) or len({len(array) for array in columns}) != 1:
                 raise ValueError("not plain numbers, or a copy is needed: use the slow path")
             if may_be_one_matrix(columns):
                 raise ValueError("they may be columns of one matrix, which becomes one block")
-            return frame_of(tuple([name for name, _ in pairs]), columns)
+            return frame_of(tuple(names), columns)
 
-        def block(named: tuple[Array, list[str]]) -> Any:
-            array, names = named
+        def block(array: Array, names: list[str]) -> Any:
             if array.dtype.isbuiltin != 1:
                 raise ValueError("not NumPy's own type: use the slow path")
             index = pd.RangeIndex(len(array))

@@ -17,6 +17,7 @@ import numpy as np
 from zerocopy import registry
 from zerocopy._frameworks.pandas.columns import one_block
 from zerocopy._frameworks.pandas.tables import column_arrays, is_default, metadata_of
+from zerocopy._native import core
 from zerocopy.dtype import native_numbers
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.exporter_errors import is_error
@@ -151,6 +152,24 @@ def frame_exporter(pd: Any, with_metadata: bool) -> Callable[[Any], Any]:
             return table
         metadata = metadata_of(pd, frame, [values.dtype for values in arrays], labels, [], None)
         return table.replace_schema_metadata(metadata)
+
+    return exported
+
+
+def plain_frame(pd: Any) -> Callable[[Any], Any]:
+    """Return a function from a frame of NumPy's numbers to a plain array of the compiled core."""
+    make = core.plain_table
+
+    def exported(frame: Any) -> Any:
+        labels = frame.columns.tolist()
+        if not is_default(frame.index, pd.RangeIndex) or frame.attrs:
+            raise ValueError("labels of rows, or attributes: use the slow path")
+        if {*map(type, labels)} != {str} or "" in labels or "\0" in "".join(labels):
+            raise ValueError("labels that need a check: use the slow path")
+        if len({*labels}) != len(labels):
+            raise ValueError("one label twice: use the slow path")
+        block = one_block(frame)
+        return make(labels, list(column_arrays(pd, frame)) if block is None else block)
 
     return exported
 
