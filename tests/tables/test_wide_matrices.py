@@ -32,6 +32,13 @@ def columns(rows: int = 5, kind: str = "f8") -> list[Any]:
     return [pa.array(random.integers(0, 100, rows).astype(kind)) for _ in range(WIDTH)]
 
 
+def at_equal_distances(rows: int = 5) -> list[Any]:
+    """Return columns in separate buffers of pyarrow, as blocks of malloc may lie."""
+    owner = np.random.default_rng(0).random((WIDTH, rows))
+    buffers = [pa.foreign_buffer(row.ctypes.data, row.nbytes, owner) for row in owner]
+    return [pa.Array.from_buffers(pa.float64(), rows, [None, buffer]) for buffer in buffers]
+
+
 def table_of(arrays: list[Any], names: list[str] | None = None) -> Any:
     return pa.table(arrays, names=names or [f"c{i}" for i in range(len(arrays))])
 
@@ -77,6 +84,7 @@ def tables() -> dict[str, Any]:
         "one array with gaps": table_of(of_one_array(gap=3)),
         "one array with gaps of a page": table_of(of_one_array(gap=512)),
         "one array but for a column": table_of(of_one_array(last=WIDTH - 1)),
+        "equal distances": table_of(at_equal_distances()),
         "in reverse": table_of(of_one_array()[::-1]),
         "the same column": table_of(plain[:1] * WIDTH),
         "a slice": table_of(columns(9)).slice(2, 5),
@@ -204,7 +212,13 @@ def test_the_framework_copies_plain_numbers(source: str) -> None:
 
         matrix = _small_matrix(pa, cls)
     taken = {name for name, frame in made.items() if isinstance(_result(matrix, frame), np.ndarray)}
-    assert taken >= {*KINDS} - {"f2", "?", "M8[ms]"} | {"one row", "the most rows", "a slice", "wider"}
+    assert taken >= {*KINDS} - {"f2", "?", "M8[ms]"} | {
+        "one row",
+        "the most rows",
+        "equal distances",
+        "a slice",
+        "wider",
+    }
     refused = {"f2", "?", "no rows", "more rows", "one column", "chunks", "mixed floats", "null floats"}
     assert not taken & (refused if source != "RecordBatch" else refused - {"chunks"})
 

@@ -58,6 +58,25 @@ may_be_one_array(const struct ArrowArray *chunk, const TablePlan *plan)
     return true;
 }
 
+/* Whether the first column's allocation, if it is known to be another one, lacks a part of the others. Separate blocks
+   of malloc are often equally spaced. */
+static bool
+is_divided(const TableRoute *route, PyObject *obj, const struct ArrowArray *chunk, const TablePlan *plan)
+{
+    if (route->exporter->extent == NULL || route->labels != NULL) {
+        return false;
+    }
+    PyObject *bounds = call_one(route->exporter->extent, obj);
+    unsigned long long low = 0, high = 0;
+    bool is_known = bounds != NULL && PyTuple_Check(bounds) && PyArg_ParseTuple(bounds, "KK", &low, &high);
+    bool is_unknown = bounds == Py_None;
+    Py_XDECREF(bounds);
+    const PlannedColumn *last = &plan->columns[plan->count - 1];
+    uintptr_t first = (uintptr_t)arrow_column_data(chunk, &plan->columns[0]);
+    uintptr_t end = (uintptr_t)arrow_column_data(chunk, last) + (uintptr_t)chunk->length * (last->dtype.bits / 8);
+    return is_unknown || (is_known && (first < low || end > high));
+}
+
 /* Whether all columns have the same type. */
 static bool
 has_one_type(const TablePlan *plan)
@@ -221,7 +240,8 @@ convert_export(TableRoute *route, PyObject *obj, bool is_counted)
     }
     else if (plan != NULL && route->delivery.copy != OPTION_FALSE && has_one_type(plan) &&
              read_chunks(&table, plan, &chunks) &&
-             (chunks.count > 1 || route->delivery.copy == OPTION_TRUE || !may_be_one_array(&chunks.chunks[0], plan))) {
+             (chunks.count > 1 || route->delivery.copy == OPTION_TRUE || !may_be_one_array(&chunks.chunks[0], plan) ||
+              is_divided(route, obj, &chunks.chunks[0], plan))) {
         result = deliver_matrix(route, &chunks, plan);
         if (is_counted && result != NULL) {
             current_outcome()->copied += matrix_nbytes(&chunks, plan);

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
+from zerocopy._frameworks.pyarrow.columns import allocation_of
 from zerocopy._frameworks.pyarrow.short_views import holds_views, may_lack_text
 from zerocopy._native import core
 from zerocopy.dtype import by_name
@@ -85,7 +86,11 @@ def table_exporter(pa: Any, cls: type) -> Any:
     if core is None or export is None:
         return None
     return core.TableExporter(
-        export, check=_table_check(pa, cls), select=_select, matrix=_small_matrix(pa, cls)
+        export,
+        check=_table_check(pa, cls),
+        select=_select,
+        matrix=_small_matrix(pa, cls),
+        extent=lambda table: _extent(table.to_batches()[0] if cls is pa.Table else table),
     )
 
 
@@ -130,11 +135,21 @@ def _small_matrix(pa: Any, cls: Any) -> Callable[[Any], Any] | None:
 
 
 def _may_be_one_array(batch: Any, width: int) -> bool:
-    """Whether the first and the last column are as far apart as columns of one array may be."""
+    """Whether the first and the last column are in one allocation, as far apart as columns of one array."""
     first, last = batch.column(0), batch.column(batch.num_columns - 1)
-    distance = last.buffers()[1].address - first.buffers()[1].address + (last.offset - first.offset) * width
-    step, rest = divmod(distance, batch.num_columns - 1)
-    return not rest and 0 <= step - batch.num_rows * width < MOST_GAP
+    start = last.buffers()[1].address + last.offset * width
+    step, rest = divmod(start - first.buffers()[1].address - first.offset * width, batch.num_columns - 1)
+    if rest or not 0 <= step - batch.num_rows * width < MOST_GAP:
+        return False
+    bounds = _extent(batch)
+    return bounds is not None and bounds[1] >= start + batch.num_rows * width
+
+
+def _extent(batch: Any) -> tuple[int, int] | None:
+    """Return the bounds of the allocation that holds the values of the first column."""
+    column = batch.column(0)
+    values = column.buffers()[1]
+    return None if values is None else allocation_of(column, values.address)
 
 
 #: The classes of lists that the core reads.
