@@ -47,6 +47,7 @@ from zerocopy._frameworks.pandas.values import (
     series_getter,
     usable,
     values_of,
+    with_own_bitmap,
 )
 from zerocopy._native import core
 from zerocopy.dtype import from_numpy
@@ -207,8 +208,14 @@ class Pandas(Framework):
             name, array = named
             return pd.Series(arrow(usable(array)), name=name or None, copy=False)
 
+        def large_column(named: tuple[str, Any]) -> Any:
+            name, array = named
+            if array.null_count and array.type == hub().module().large_string():
+                return column((name, with_own_bitmap(array)))
+            return column(named)
+
         forms: dict[str, Any] = {"ndarray": ndarray, "arrow": table, "arrays": arrays}
-        return forms | {"matrix": block, "column": column}
+        return forms | {"matrix": block, "column": column, "large_column": large_column}
 
     # -- target ---------------------------------------------------------------
 

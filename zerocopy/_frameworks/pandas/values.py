@@ -161,11 +161,18 @@ def usable(chunked: Any) -> Any:
     if chunked.type != pa.string_view():
         return chunked
     text = chunked.cast(pa.large_string())
-    if not text.null_count:
-        return text
-    chunks = text.chunks if isinstance(text, pa.ChunkedArray) else [text]
-    # The cast aliases the bitmap of nulls: joining copies it.
-    return pa.concat_arrays([*chunks, pa.array([], text.type)])
+    return with_own_bitmap(text) if text.null_count else text
+
+
+def with_own_bitmap(text: Any) -> Any:
+    """Return copied text, whose bitmap of nulls may be an alias, with a copy of the bitmap."""
+    pa = hub().module()
+    if isinstance(text, pa.ChunkedArray) or text.offset:
+        chunks = text.chunks if isinstance(text, pa.ChunkedArray) else [text]
+        return pa.concat_arrays([*chunks, pa.array([], text.type)])  # which copies all
+    bitmap, *others = text.buffers()
+    own = [pa.py_buffer(bitmap.to_pybytes()), *others]
+    return pa.Array.from_buffers(text.type, len(text), own, text.null_count)
 
 
 def _usable(pa: Any, kind: str, chunked: Any) -> Any:
