@@ -11,6 +11,7 @@ from helpers.arrays import sample
 from helpers.pasting import pasted
 
 import zerocopy as zc
+from zerocopy.protocols import dlpack
 
 tvm_ffi = pytest.importorskip("tvm_ffi")
 
@@ -87,6 +88,17 @@ def test_complex_numbers_are_refused_with_a_call_that_works() -> None:
     assert np.from_dlpack(pairs).tolist() == [[1, 2]]
 
 
+def test_memory_at_null_is_refused() -> None:
+    zc.convert(tvm_ffi.from_dlpack(np.ones(2)), "numpy")  # the route of other tensors
+    capsule = np.ones(2).__dlpack__()
+    dlpack.tensor_of(capsule).data = None
+    t = tvm_ffi.from_dlpack(dlpack.Handover(capsule))
+    assert np.from_dlpack(t).flags.owndata  # NumPy allocates new memory, with any values
+    for _ in range(2):
+        with pytest.raises(zc.UnsupportedConversionError, match="NULL"):
+            zc.convert(t, "numpy")
+
+
 def test_types_of_ml_dtypes_are_kept() -> None:
     torch = pytest.importorskip("torch")
     x = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
@@ -116,7 +128,7 @@ def test_conversions_keep_no_memory() -> None:
     import tracemalloc
 
     x = sample("f4", (1000,))
-    for _ in range(100):
+    for _ in range(600):  # after 1,000 reads of zc.convert, all names of zerocopy are loaded
         zc.convert(zc.convert(x, to="tvm_ffi"), to="numpy")
     gc.collect()
     tracemalloc.start()

@@ -55,7 +55,15 @@ class TvmFfi(Framework):
 
         if cls is not self.module().Tensor:
             return {}
-        return {"ndarray": np.from_dlpack}  # refuses device memory and the dtypes that NumPy lacks
+        from_dlpack = np.from_dlpack
+
+        def ndarray(tensor: Any) -> Any:
+            array = from_dlpack(tensor)  # refuses device memory and the dtypes that NumPy lacks
+            if array.flags.owndata:
+                raise BufferError("at NULL, for which NumPy allocates memory")
+            return array
+
+        return {"ndarray": ndarray}
 
     # -- target ---------------------------------------------------------------
 
