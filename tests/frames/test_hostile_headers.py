@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from zerocopy.errors import ZeroCopyError
+from zerocopy.frames import from_frames, to_frames
+from zerocopy.frames.tables import needs_own_framework
+
 pytest.importorskip("pyarrow")
 pytest.importorskip("pandas")
 
@@ -37,6 +41,19 @@ def test_changed_headers_never_crash(run_python, seed: int) -> None:
     process = run_python(f"import sys; sys.argv[1:] = ['{seed}', '{COUNT // 2}']\n" + PROGRAM)
     assert process.returncode == 0, process.stderr
     assert "error" in process.stdout
+
+
+@pytest.mark.parametrize("column", [False, True])
+def test_a_name_that_is_not_utf_8_is_refused(column: bool) -> None:
+    """pyarrow decodes names later, where its UnicodeDecodeError has no explanation."""
+    pa, pl = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    split = to_frames(pl.Series("name", [1, 2]) if column else pa.table({"name": [1, 2]}))
+    header = bytes(split.header).replace(b"name", b"na\xeee")
+    with pytest.raises(ZeroCopyError, match="'utf-8' codec"):
+        from_frames(header, split.frames)
+    if column:
+        with pytest.raises(ZeroCopyError, match="'utf-8' codec"):
+            needs_own_framework(header)
 
 
 @pytest.mark.hazard("pyarrow#unions-with-a-bitmap")

@@ -147,8 +147,8 @@ def needs_own_framework(header: bytes) -> bool:
     form, _, size, _ = fields.unpack("<BQII")
     pa = hub().module()
     try:
-        named = form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
-    except (pa.ArrowException, OSError) as error:
+        named = form >= _CHUNKED and _schema_of(pa, fields.take(size)).names != [""]
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if not is_error(error):
             raise
         raise invalid(f"the header has no schema: {error}") from error
@@ -188,7 +188,7 @@ def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any, Any]:
     fields = Reader(header)
     target, note = fields.text(), fields.text()
     form, rows, size, width = fields.unpack("<BQII")
-    schema = pa.ipc.read_schema(pa.py_buffer(fields.take(size)))
+    schema = _schema_of(pa, fields.take(size))
     if width != len(schema) or width > _MAX_COLUMNS or (form >= _CHUNKED and width != 1):
         raise invalid(f"the schema has {len(schema)} columns, and the header describes {width}")
     counts = fields.unpack(f"<{width}I")
@@ -206,6 +206,13 @@ def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any, Any]:
     reader.end()
     own = schema.field(0) if form in (_CHUNKED, _ARRAY) else None
     return target, note, own, _assembled(pa, form, schema, rows, columns)
+
+
+def _schema_of(pa: Any, encoded: Any) -> Any:
+    """Return the schema in a header; pyarrow raises here, not in its caller, if a name is not UTF-8."""
+    schema = pa.ipc.read_schema(pa.py_buffer(encoded))
+    _ = schema.names
+    return schema
 
 
 def _assembled(pa: Any, form: int, schema: Any, rows: int, columns: list[Any]) -> Any:
