@@ -128,6 +128,40 @@ def test_threads_fill_parts_of_one_matrix() -> None:
     np.testing.assert_array_equal(out, np.stack(columns, axis=1))
 
 
+@pytest.mark.parametrize("kind", ["?", "i1", "u2", "i4", "f4", "f8", "c16"])
+@pytest.mark.parametrize("rows", [0, 1, 100, 5000])
+def test_stack_writes_a_new_aligned_matrix(kind: str, rows: int) -> None:
+    columns = [np.random.default_rng(k).integers(0, 2, rows).astype(kind) for k in range(7)]
+    result = core.stack(columns)
+    expected = np.stack(columns, axis=1)
+    np.testing.assert_array_equal(result, expected)
+    assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+    assert result.flags.c_contiguous
+    assert result.flags.writeable
+    assert result.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [],
+        [np.zeros(3), np.zeros(4)],
+        [np.zeros(3), np.zeros(3, "f4")],
+        [np.zeros(3), np.zeros((3, 1))],
+        [np.zeros(6)[::2]],
+        [np.zeros(3, ">f8")],
+        [np.zeros(3, object)],
+        [np.zeros(3, "M8[s]")],
+        [np.zeros(3, "f2")],
+        [np.ma.zeros(3)],
+        [[0.0, 1.0]],
+    ],
+)
+def test_stack_refuses_other_columns(columns: Any) -> None:
+    with pytest.raises(ValueError, match="column"):
+        core.stack(columns)
+
+
 # -- the route ------------------------------------------------------------------------
 
 

@@ -64,9 +64,11 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
         exporters["columns"] = own_columns
         exporters.pop("array_columns", None)
     new_hub = exporters.pop("new_hub", None)
-    # The hub's objects are read-only, also new ones.
+    # The hub's objects are read-only, also new ones; a matrix is a copy of them.
     if new_hub is not None and not (target.kind == "tensor" and target.marks_readonly):
-        exporters = {"hub": new_hub, "new_hub": new_hub}
+        is_matrix = options.get("layout", "").startswith("matrix")
+        kept = {form: exporters[form] for form in ("new_matrix",) if is_matrix and form in exporters}
+        exporters = {"hub": new_hub, "new_hub": new_hub} | kept
     if recording.counters is not None or options.get("copy") is not None:
         # Their memory is new: a recording would count it as aliased, and copy=False refuses it.
         exporters = {form: exporter for form, exporter in exporters.items() if form not in _NEW}

@@ -131,18 +131,29 @@ fill_by_rows(char *out, const Chunks *chunks, const TablePlan *plan)
     return 0;
 }
 
+/* Returns an array of bytes that holds `nbytes` of aligned memory at `data`; NULL with an exception. */
+static PyObject *
+new_block(int64_t nbytes, char **data)
+{
+    npy_intp size = (npy_intp)nbytes + ALIGNMENT;
+    PyObject *block = PyArray_SimpleNew(1, &size, NPY_UINT8);
+    if (block != NULL) {
+        uintptr_t address = (uintptr_t)PyArray_DATA((PyArrayObject *)block);
+        *data = (char *)((address + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
+    }
+    return block;
+}
+
 /* Makes an object of the target over a new matrix of the chunks; NULL with or without an exception. */
 static PyObject *
 deliver_matrix(const TableRoute *route, const Chunks *chunks, const TablePlan *plan)
 {
     int64_t shape[2] = {chunks->rows, plan->count};
-    npy_intp nbytes = (npy_intp)(shape[0] * shape[1] * (plan->columns[0].dtype.bits / 8)) + ALIGNMENT;
-    PyObject *block = PyArray_SimpleNew(1, &nbytes, NPY_UINT8);
+    char *data;
+    PyObject *block = new_block(shape[0] * shape[1] * (plan->columns[0].dtype.bits / 8), &data);
     if (block == NULL) {
         return NULL;
     }
-    uintptr_t address = (uintptr_t)PyArray_DATA((PyArrayObject *)block);
-    char *data = (char *)((address + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
     Memory memory;
     memory_init(&memory);
     memory.data = data;
@@ -304,8 +315,77 @@ static PyTypeObject MatrixRouteType = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
+/* ---- stack ---- */
+
+/* Whether an object is a column of numbers like `first`: a contiguous ndarray of its length and type. */
+static bool
+is_like(PyObject *obj, PyArrayObject *first)
+{
+    PyArrayObject *array = (PyArrayObject *)obj;
+    return PyArray_CheckExact(obj) && PyArray_NDIM(array) == 1 && PyArray_IS_C_CONTIGUOUS(array) &&
+           PyArray_TYPE(array) < NPY_OBJECT && PyArray_ISNOTSWAPPED(array) &&
+           PyArray_TYPE(array) == PyArray_TYPE(first) && PyArray_DIM(array, 0) == PyArray_DIM(first, 0);
+}
+
+/* stack(columns): see the documentation of the function. */
+static PyObject *
+stack(PyObject *module, PyObject *obj)
+{
+    PyObject *columns = PySequence_Tuple(obj);
+    size_t count = columns == NULL ? 0 : (size_t)PyTuple_GET_SIZE(columns);
+    Column *pointers = count == 0 ? NULL : PyMem_Malloc(count * sizeof(Column));
+    PyArrayObject *first = count == 0 ? NULL : (PyArrayObject *)PyTuple_GET_ITEM(columns, 0);
+    PyObject *block = NULL, *result = NULL;
+    for (size_t i = 0; pointers != NULL && i < count; i++) {
+        PyArrayObject *column = (PyArrayObject *)PyTuple_GET_ITEM(columns, i);
+        if (!is_like((PyObject *)column, first)) {
+            PyErr_SetString(PyExc_ValueError, "columns must be contiguous ndarrays of numbers of one type and length");
+            goto done;
+        }
+        pointers[i] = (Column){PyArray_DATA(column), (ptrdiff_t)PyArray_ITEMSIZE(column)};
+    }
+    if (pointers == NULL) {
+        if (!PyErr_Occurred()) {
+            count == 0 ? PyErr_SetString(PyExc_ValueError, "no columns") : (void)PyErr_NoMemory();
+        }
+        goto done;
+    }
+    size_t itemsize = (size_t)PyArray_ITEMSIZE(first), rows = (size_t)PyArray_DIM(first, 0);
+    if (rows > INT64_MAX / 2 / count / itemsize) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    char *data;
+    block = new_block((int64_t)(rows * count * itemsize), &data);
+    if (block == NULL) {
+        goto done;
+    }
+    PyThreadState *unlocked = rows * count * itemsize >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    interleave(data, count * itemsize, pointers, count, rows, itemsize);
+    if (unlocked != NULL) {
+        PyEval_RestoreThread(unlocked);
+    }
+    npy_intp shape[2] = {(npy_intp)rows, (npy_intp)count};
+    Py_INCREF(PyArray_DESCR(first)); /* the next call steals it */
+    result = PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(first), 2, shape, NULL, data, NPY_ARRAY_WRITEABLE, NULL);
+    if (result != NULL && PyArray_SetBaseObject((PyArrayObject *)result, Py_NewRef(block)) < 0) {
+        Py_CLEAR(result);
+    }
+done:
+    Py_XDECREF(block);
+    PyMem_Free(pointers);
+    Py_XDECREF(columns);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"stack", stack, METH_O,
+     "stack(columns): return a new row-major matrix, aligned to 64 bytes, of contiguous columns of numbers of one type."},
+    {NULL, NULL, 0, NULL},
+};
+
 int
 add_matrix_routes(PyObject *module)
 {
-    return PyModule_AddType(module, &MatrixRouteType);
+    return PyModule_AddFunctions(module, methods) < 0 ? -1 : PyModule_AddType(module, &MatrixRouteType);
 }

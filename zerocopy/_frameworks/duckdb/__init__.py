@@ -15,10 +15,10 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._frameworks.duckdb.types import LACKING, NUMBERS, PLAIN, changed, changes, field_of, field_type
+from zerocopy._native import core
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
-from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source, type_name
 from zerocopy.tables.arrow_column import UnreadColumn
@@ -27,7 +27,6 @@ from zerocopy.tables.fixed_shape import nested_lists
 from zerocopy.tables.hub import NAME as HUB, hub
 from zerocopy.tables.labels import text_warnings
 from zerocopy.tables.layouts import LazyColumns
-from zerocopy.tables.matrix import fill
 from zerocopy.tables.summary import combine_errors
 
 COPIES = Reason(
@@ -152,18 +151,11 @@ class DuckDB(Framework):
             types = relation.types
             if not types or types.count(types[0]) != len(types):
                 raise ValueError("columns of several types: the slow path decides")
-            columns = [*arrays(relation, types[:1]).values()]
-            if not len(columns[0]):
-                raise ValueError("no rows: the slow path decides")
-            made = aligned_empty((len(columns[0]), len(columns)), columns[0].dtype)
-            fill(made, columns)
+            made: Array = core.stack(arrays(relation, types[:1]).values())
             return made
 
-        return {
-            "new_hub": result,
-            "new_columns": lambda relation: [*arrays(relation).items()],
-            "new_matrix": matrix,
-        }
+        forms = {"new_hub": result, "new_columns": lambda relation: [*arrays(relation).items()]}
+        return forms if core is None else forms | {"new_matrix": matrix}
 
     def parse_dtype(self, spec: Any) -> DType | None:
         name = NUMBERS.get(str(spec).lower())
