@@ -13,7 +13,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._native import core
 from zerocopy.device import LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy
-from zerocopy.errors import Fix, FrameworkNotInstalledError, Reason, UnsupportedConversionError
+from zerocopy.errors import DeviceError, Fix, FrameworkNotInstalledError, Reason
 from zerocopy.framework import Framework
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides
@@ -93,7 +93,7 @@ class CudaCore(Framework):
         reasons = self.copy_reasons(view)
         if view.device.is_host:
             keeps = Fix(options={"device": None}, effect="views it on the host")
-            raise UnsupportedConversionError(
+            raise DeviceError(
                 "",
                 "cuda.core views memory and copies none to a device",
                 code="other-device",
