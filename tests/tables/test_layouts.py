@@ -143,6 +143,26 @@ def tables() -> dict[str, Any]:
         "polars: constant": pl.DataFrame(plain).with_columns(k=pl.lit(1.0), m=pl.lit(1.0)),
     }
     cases["pandas: attributes"].attrs = {"a": 1}
+    for name, x in {"f8": np.arange(5.0), "i2": np.arange(5, dtype="i2"), "offset": _offset(1)}.items():
+        cases |= {f"pyarrow: array {name}": pa.array(x), f"polars: series {name}": pl.Series("a", x)}
+        cases[f"pandas: series {name}"] = pd.Series(x, name="a")
+    column = pa.array(np.arange(9.0))
+    cases |= {
+        "pyarrow: slice of an array": column.slice(3),
+        "pyarrow: chunked array": pa.chunked_array([column]),
+        "pyarrow: array of nulls": pa.array([1.0, None]),
+        "pyarrow: array without rows": pa.array([], pa.float64()),
+        "pyarrow: array of float16": pa.array(np.arange(3, dtype="f2")),
+        "pyarrow: array of text": pa.array(["a"]),
+        "pandas: series reversed": pd.Series(np.arange(5.0))[::-1],
+        "pandas: series with an index": pd.Series(np.arange(3.0), index=list("abc")),
+        "pandas: series of booleans": pd.Series([True, False]),
+        "pandas: series of text": pd.Series(["a", "b"]),
+        "polars: series of nulls": pl.Series([1, None]),
+        "polars: series in chunks": pl.concat([pl.Series([1.0]), pl.Series([2.0])], rechunk=False),
+        "polars: series without rows": pl.Series([], dtype=pl.Float64),
+        "polars: series of booleans": pl.Series([True, False]),
+    }
     duckdb = pytest.importorskip("duckdb")
     for name in ("numbers", "two types", "no rows"):
         cases[f"duckdb: {name}"] = duckdb.from_arrow(pa.table(dicts()[name]))

@@ -53,6 +53,8 @@ class LazyColumns(Sequence[Column]):
         ``describe(position) -> Column``.
     view_of : callable
         ``view_of(position) -> StridedView`` of a column that has a layout; None if it has nulls.
+    protocol : str
+        The protocol that exports their memory, for plans of a single column.
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class LazyColumns(Sequence[Column]):
         addresses: Sequence[int],
         describe: Callable[[int], Column],
         view_of: Callable[[int], StridedView | None],
+        protocol: str = "arrow-c",
     ) -> None:
+        self.protocol: str = protocol
         self.layouts: Sequence[Hashable] = layouts
         self.addresses: Sequence[int] = addresses
         self._view_of = view_of

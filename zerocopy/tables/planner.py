@@ -86,6 +86,8 @@ def _plan_by_layout(table: Table, request: Request) -> Plan | None:
         except ZeroCopyError:
             return None
     kind = to_tables if _keeps_columns(request) else to_tensors
+    if table.single:
+        return None if kind is to_tables else to_tensors.plan_single(table, request)
     try:
         kind.check_table(table, request)
         outcome_of = partial(kind.outcome_of, request=request)

@@ -11,9 +11,10 @@ from typing import Any
 from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import ENCODED, TensorLeaf, decode
+from zerocopy.tables.decode import ENCODED, TensorLeaf, as_tensor, decode
 from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.layouts import LazyColumns, outcome_of_view
 from zerocopy.tables.options import Request
@@ -83,6 +84,20 @@ def outcome_of(columns: LazyColumns, place: int, request: Request) -> tuple[int,
         return None
     plan = request.plan_array(tree.source, request.copy)
     return plan.aliased_bytes, plan.copied_bytes
+
+
+def plan_single(table: Table, request: Request) -> Plan | None:
+    """Return the plan of one column of numbers from its memory, before its description; None for others."""
+    columns = table.columns
+    view = columns.view_of(0) if isinstance(columns, LazyColumns) else None
+    if view is None:
+        return None
+    assert isinstance(columns, LazyColumns)
+
+    def host() -> Array:
+        return as_tensor(columns[0]).host()
+
+    return request.plan_array(Source(table.name, view, host, columns.protocol, obj=view), request.copy)
 
 
 def _is_refused(column: Column) -> bool:

@@ -32,7 +32,7 @@ from zerocopy._frameworks.pandas.fast_path import (
     plain_frame,
     series_exporter,
 )
-from zerocopy._frameworks.pandas.tables import frame_table, is_default
+from zerocopy._frameworks.pandas.tables import frame_table, is_default, lazy_series
 from zerocopy._frameworks.pandas.values import (
     TO_LEVEL,
     UNPRINTABLE,
@@ -115,6 +115,10 @@ class Pandas(Framework):
         if isinstance(obj, pd.Index):
             column = index_column(pd, obj)
         elif isinstance(obj, pd.Series):
+            lazy = lazy_series(pd, obj)
+            if lazy is not None:
+                label = "" if obj.name is None else obj.name
+                return Table(name, [label], lazy, len(obj), single=True, obj=obj)
             column = column_of(pd, obj.array, lambda: obj)
         else:
             column = column_of(pd, obj, lambda: pd.Series(obj, copy=False))

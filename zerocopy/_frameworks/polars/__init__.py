@@ -53,7 +53,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import text_warnings
-from zerocopy.tables.layouts import lazy_numbers
+from zerocopy.tables.layouts import lazy_ndarrays, lazy_numbers
 from zerocopy.tables.matrix import FEW_ROWS
 
 
@@ -102,11 +102,14 @@ class Polars(Framework):
             why = "a LazyFrame is a query that has not run"
             fixes = [Fix("{x}.collect()", "runs it")]
             raise UnsupportedConversionError("convert(polars.LazyFrame)", why, code="unread", fixes=fixes)
+        columns: Sequence[Column]
         if isinstance(obj, pl.Series):
-            return Table("polars.Series", [obj.name], [column_of(obj)], len(obj), single=True, obj=obj)
+            array = numbers_of(pl)(obj) if type(obj) is pl.Series else None
+            lazy = None if array is None else lazy_ndarrays([array], lambda place: column_of(obj))
+            columns = [column_of(obj)] if lazy is None else lazy
+            return Table("polars.Series", [obj.name], columns, len(obj), single=True, obj=obj)
         exporter = _frame_exporter() if type(obj) is pl.DataFrame else None
         described = None if exporter is None else exporter.layouts(obj)
-        columns: Sequence[Column]
         if described is not None:
             frame = obj.clone()  # the columns of `obj` can be replaced before they are described
             columns = lazy_numbers(described, obj.height, lambda i: column_of(frame.to_series(i)))

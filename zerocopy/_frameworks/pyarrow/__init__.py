@@ -18,6 +18,7 @@ from zerocopy._frameworks.pyarrow.columns import (
     column_of,
     field_of,
     field_of_type,
+    lazy_array,
     whole_array,
 )
 from zerocopy._frameworks.pyarrow.fast_path import (
@@ -118,13 +119,15 @@ class PyArrow(ArrowExchange):
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         pa = self.module()
+        columns: Sequence[Column]
         name = f"pyarrow.{type(obj).__name__}"
         if isinstance(obj, (pa.Array, pa.ChunkedArray)):
-            return Table(name, [""], [column_of(pa, obj, name)], len(obj), single=True, obj=obj)
+            columns = lazy_array(pa, obj, name) or [column_of(pa, obj, name)]
+            return Table(name, [""], columns, len(obj), single=True, obj=obj)
         if isinstance(obj, pa.RecordBatchReader):
-            columns: list[Column] = [UnreadColumn(name, field_of_type(field)) for field in obj.schema]
+            unread: list[Column] = [UnreadColumn(name, field_of_type(field)) for field in obj.schema]
             return Table(
-                name, obj.schema.names, columns, 0, read=lambda: self._read(obj, name), once=True, obj=obj
+                name, obj.schema.names, unread, 0, read=lambda: self._read(obj, name), once=True, obj=obj
             )
         if not isinstance(obj, (pa.Table, pa.RecordBatch)):
             return None
