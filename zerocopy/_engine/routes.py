@@ -389,8 +389,8 @@ def _kept_route(obj: Any, to: Any, options: Mapping[str, Any]) -> Route:
 
 
 #: The forms in which tables and columns pass between table frameworks, the fastest first. In the benchmark
-#: `grid`, ten columns from polars to nanoarrow take 2.0 times nanoarrow's own call by a stream, and 6.4 by a
-#: pyarrow.Table; a series from pandas to polars takes 1.4 times polars' call as an array, and 2.3 by Arrow.
+#: `grid`, ten columns from polars to nanoarrow take 1.3 times its own call as a plain array, and 6.4 by
+#: a pyarrow.Table; a series from pandas to polars takes 1.4 times polars' call as an array, and 2.3 by Arrow.
 _TABLE_FORMS = ("plain", "large_batch", "arrow", "arrow_chunks", "named", "large_column", "column")
 
 
