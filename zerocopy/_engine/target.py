@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import reduce
 from types import ModuleType
 from typing import Any
 
@@ -124,11 +125,22 @@ def text(to: Any) -> str:
 
 
 def type_of(cls: type) -> str:
-    """Return a type's name: from the top-level module if it has the type, else from where it is defined."""
+    """Return a type's name: in the top-level module, in that of its framework, or where it is defined."""
     top, name = cls.__module__.partition(".")[0], _name(cls)
     if cls.__module__ == "builtins":
         return name
-    return f"{top}.{name}" if getattr(sys.modules.get(top), name, None) is cls else f"{cls.__module__}.{name}"
+    if getattr(sys.modules.get(top), name, None) is cls:
+        return f"{top}.{name}"
+    for framework in registry.by_root(cls):
+        module: Any = sys.modules.get(framework.name)
+        for path in framework.types:  # "utils.StridedMemoryView", which is defined in a private module
+            if reduce(_part, path.split("."), module) is cls:
+                return f"{framework.name}.{path}"
+    return f"{cls.__module__}.{name}"
+
+
+def _part(whole: Any, name: str) -> Any:
+    return getattr(whole, name, None)
 
 
 def _name(cls: type) -> str:
