@@ -42,8 +42,7 @@ Array = np.ndarray[Any, Any]
 #: ``arrays``: for a table, as an importer: a list of names, and one of one-dimensional ndarrays.
 #: ``native``: with the compiled core, an ``Exporter`` or ``Importer`` (C objects) instead of a function.
 #: ``native_table``: with the compiled core, a ``TableExporter``, through Arrow's C data interface.
-#: ``native_matrix``: the same for matrices of all columns, whose values are copied; the labels are not read.
-#: ``native_lists``: as ``native_table`` for a column of lists, a table of it alone; it raises for others.
+#: ``native_lists``: the same for a column of lists, a table of it alone; it raises for others.
 #: ``handle``: any object, which has a route of its own; the exporter of a handle of shared memory opens it.
 #: ``cuda``: memory of a NumPy dtype on a CUDA device, aligned to its item size, without negative
 #: strides, as a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy
@@ -53,7 +52,7 @@ FORMS = (
     *("columns", "own_columns", "array_columns", "new_columns"),
     *("matrix", "new_matrix", "hub", "new_hub"),
     *("arrow", "arrow_chunks", "plain", "column", "large_column", "large_batch", "named", "arrays"),
-    *("native_table", "native_matrix", "native_lists"),
+    *("native_table", "native_lists"),
 )
 
 

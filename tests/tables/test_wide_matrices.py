@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import struct
 import weakref
 from collections.abc import Callable
@@ -262,3 +263,27 @@ def test_recordings_count_the_copy(source: str) -> None:
             zc.convert(frame, "numpy", layout="matrix")
     assert sum(row.copied_bytes for row in recorder.rows()) == 3 * 5 * WIDTH * 8
     assert not sum(row.aliased_bytes for row in recorder.rows())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_converts_frames(run_python: Callable[..., Any]) -> None:
+    """Threads of polars do not exist in the child, and some calls of polars wait for them."""
+    pytest.importorskip("polars")
+    completed = run_python("""
+        import os, signal, warnings
+        import numpy as np, polars as pl, zerocopy as zc
+        warnings.simplefilter("ignore")  # of forks in a process with threads
+        frame = pl.DataFrame({f"c{i}": np.arange(100.0) for i in range(300)})
+        narrow = frame[:, :3].with_columns(c2=pl.concat([frame["c2"][:5], frame["c2"][5:]], rechunk=False))
+        assert narrow.n_chunks("all") == [1, 1, 2]
+        frame.select(pl.all().sort())  # starts the threads
+        for _ in range(3):
+            expected = [zc.convert(x, "numpy", layout="matrix") for x in (frame, frame[:, :3], narrow)]
+        child = os.fork()
+        if not child:
+            signal.alarm(60)
+            made = [zc.convert(x, "numpy", layout="matrix") for x in (frame, frame[:, :3], narrow)]
+            os._exit(not all(map(np.array_equal, made, expected)))
+        print("status", os.waitpid(child, 0)[1])
+    """)
+    assert completed.stdout.split() == ["status", "0"], completed.stderr

@@ -36,7 +36,6 @@ class Parts(NamedTuple):
     native_exporter: Any = None  # of the compiled core
     native_importer: Any = None
     native_table: Any = None  # exporter of tables
-    native_matrix: Any = None  # exporter of tables whose values are copied, and whose labels are not read
     native_lists: Any = None  # exporter of columns of lists
     may_be_ragged: bool = False  # whether such a column becomes a ragged array without lists=
     exports_no_index: bool = False  # whether index=False changes nothing about the exporters
@@ -75,9 +74,8 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
     elif "new_columns" in exporters:
         exporters["columns"] = exporters.pop("new_columns")
     no_index = target.kind == "tensor" and (own_columns is not None or "native_table" in exporters)
-    table, lists = exporters.pop("native_table", None), exporters.pop("native_lists", None)
-    tables = table, exporters.pop("native_matrix", table), lists
-    may_be_ragged = (table or lists) is not None and may_be_compound(cls, target)
+    tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
+    may_be_ragged = tables != (None, None) and may_be_compound(cls, target)
     return Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged, no_index)
 
 
@@ -165,9 +163,8 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
         return None
     columns = None if labels is None else tuple(labels)
     kind = core.TableRoute if layout is None else core.MatrixRoute
-    exporter = parts.native_table if layout is None or labels is not None else parts.native_matrix
     options = {"columns": columns, "by_columns": layout == "matrix:F"}
-    return kind(exporter, parts.native_importer, **_delivery(parts, others, route), **options)
+    return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), **options)
 
 
 def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:

@@ -129,7 +129,6 @@ class Polars(Framework):
             }
             if core is not None:
                 forms |= {"native_table": _frame_exporter(), "plain": plain_frame(pl)}
-                forms["native_matrix"] = core.TableExporter(_matrix_stream(pl), matrix=_small_matrix(pl))
                 forms["large_batch"] = large_batch(pl)
             return forms
         if cls is not pl.Series:
@@ -280,24 +279,9 @@ def _frame_exporter() -> Any:
     """Return the compiled exporter of frames; None without the compiled core."""
     import polars as pl
 
-    return None if core is None else core.TableExporter(pl.DataFrame.__arrow_c_stream__, check=_check_frame)
-
-
-def _matrix_stream(pl: Any) -> Callable[[Any], Any]:
-    """Return a function that exports a frame whose values are copied, and whose labels are not read.
-
-    The export joins the chunks of a clone, not those of the frame. To count the chunks of 300 columns takes
-    230 us, and a clone 6.
-    """
-    export = pl.DataFrame.__arrow_c_stream__
-
-    def stream(frame: Any) -> Any:
-        if frame.n_chunks() != 1:  # of the first column
-            raise ValueError("several chunks, which the slow path copies one by one")
-        check_names(frame.columns, frame.dtypes)
-        return export(frame.clone())
-
-    return stream
+    if core is None:
+        return None
+    return core.TableExporter(pl.DataFrame.__arrow_c_stream__, check=_check_frame, matrix=_small_matrix(pl))
 
 
 def _small_matrix(pl: Any) -> Callable[[Any], Any]:
@@ -316,7 +300,7 @@ def _small_matrix(pl: Any) -> Callable[[Any], Any]:
         dtype = types.get(kinds.pop()) if len(kinds) == 1 else None
         if dtype is None:
             return None
-        array = frame.to_numpy(order="c")
+        array = frame.to_numpy(order="c")  # "fortran" waits for polars' threads, which a forked child lacks
         if array.dtype != dtype or not array.flags.writeable:  # nulls, or an alias
             return None
         if dtype.kind == "f" and np.isnan(np.minimum.reduce(array, axis=None)):
