@@ -414,3 +414,16 @@ def test_the_columns_of_a_table_live_as_long_as_their_tensors() -> None:
         del columns
         gc.collect()
         assert [ref() for ref in watched] == [None, None]
+
+
+@pytest.mark.parametrize("to", ["polars", "pandas", "pyarrow"])
+def test_names_of_columns_are_those_of_the_plan(to: str) -> None:
+    """Each call gives the same name: the first plans the column, and later ones take its route."""
+    pytest.importorskip(to)
+    array = na.Array([1, 2, 3], na.Schema(na.Type.INT64, name="heights"))
+    names = [getattr(zc.convert(array, to), "name", None) for _ in range(3)]
+    assert names == [None if to == "pyarrow" else "heights"] * 3
+    named = {"polars": "Series", "pandas": "Series", "pyarrow": "array"}[to]
+    source = getattr(pytest.importorskip(to), named)([1, 2, 3])
+    source = source if to == "pyarrow" else source.rename("heights")
+    assert [zc.convert(source, "nanoarrow").schema.name for _ in range(3)] == [""] * 3

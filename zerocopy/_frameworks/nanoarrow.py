@@ -132,8 +132,10 @@ class Nanoarrow(Framework):
         array, batch, whole = pa.array, pa.record_batch, pa.Table.from_batches
 
         def check(obj: Any) -> None:
-            if obj.n_chunks != 1 or schema_of(obj.schema.__arrow_c_schema__()) is None:
-                raise ValueError("other types, or several chunks: the slow path decides")
+            schema = obj.schema
+            kind = schema_of(schema.__arrow_c_schema__())
+            if obj.n_chunks != 1 or kind is None or (kind != "table" and schema.name):
+                raise ValueError("other types, several chunks, or a name: the slow path decides")
 
         export = cls.__arrow_c_array__
 

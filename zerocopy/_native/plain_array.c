@@ -20,6 +20,30 @@ is_plain(const struct ArrowSchema *schema)
     return strcmp(format, "vu") == 0 || (format[0] != 0 && format[1] == 0 && strchr("bcCsSiIlLefguU", format[0]) != NULL);
 }
 
+/* The `release` of a schema without memory of its own. */
+static void
+release_nothing(struct ArrowSchema *schema)
+{
+    schema->release = NULL;
+}
+
+/* Replaces the schema of a plain column by one of the same type without a name: a PlainArray of one has none. */
+static void
+forget_name(struct ArrowSchema *schema)
+{
+    static const char letters[] = "bcCsSiIlLefguU", *const formats[] = {"b", "c", "C", "s", "S", "i", "I", "l",
+                                                                        "L", "e", "f", "g", "u", "U"};
+    char code = schema->format[0];
+    struct ArrowSchema bare = {
+        .format = code == 'v' ? "vu" : formats[strchr(letters, code) - letters],
+        .name = "",
+        .flags = schema->flags,
+        .release = release_nothing,
+    };
+    schema->release(schema);
+    *schema = bare;
+}
+
 /* Whether a schema is a struct of plain columns. */
 static bool
 is_plain_table(const struct ArrowSchema *schema)
@@ -257,6 +281,9 @@ plain_export(PyObject *exporter, PyObject *obj)
         /* Read before the data, so that an object that is refused for its type exports none. */
         if (schema != NULL && (is_table || is_plain(schema)) && arrow_table_next(&table, &array) == 1 &&
             fits(schema, &array, is_table) && arrow_table_next(&table, &next) == 0) {
+            if (!is_table) {
+                forget_name(&table.schema);
+            }
             plain = plain_array_new(&table.schema, &array, is_table, has_views(schema, is_table));
         }
         arrow_array_release(&array);
