@@ -122,7 +122,9 @@ def test_the_private_block_is_the_memory_of_the_public_call() -> None:
             if array is None:
                 continue
             public = obj.to_numpy(copy=False)
-            assert array.__array_interface__ == public.__array_interface__, name
+            # pandas 3.0 marks series without rows as writable.
+            ours, theirs = array.__array_interface__, public.__array_interface__
+            assert {**ours, "data": ours["data"][0]} == {**theirs, "data": theirs["data"][0]}, name
             assert not array.flags.writeable
             compared += 1
     assert compared >= 40
