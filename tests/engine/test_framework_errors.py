@@ -90,7 +90,11 @@ import numpy as np
 import zerocopy as zc
 
 sys.path.insert(0, {str(tmp_path)!r})
-names = [name for name in zc.frameworks() if name != "numpy"]
+from zerocopy.protocols import dlpack
+
+# Before NumPy 2.1, cuda.core is refused for another reason.
+others = ("numpy",) if dlpack.NUMPY_TAKES_VERSIONED else ("numpy", "cuda.core")
+names = [name for name in zc.frameworks() if name not in others]
 for kind in ("ImportError", "AttributeError", "TypeError", "ValueError", "RuntimeError", "OSError"):
     for name in names:
         (pathlib.Path({str(tmp_path)!r}) / f"{{name}}.py").write_text(f"raise {{kind}}('no {{kind}}')")
