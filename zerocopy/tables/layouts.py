@@ -149,7 +149,7 @@ def lazy_numbers(
 
 def total_bytes(columns: Sequence[Column]) -> int:
     """Return the bytes of columns with rows, from those of one column of each layout."""
-    if not isinstance(columns, LazyColumns):
+    if not isinstance(columns, LazyColumns) or len(columns) < 2:
         return sum(column.nbytes for column in columns if column.length)
     groups = [(columns[places[0]], len(places)) for places in columns.groups().values()]
     return sum(column.nbytes * count for column, count in groups if column.length)

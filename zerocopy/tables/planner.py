@@ -98,6 +98,8 @@ def _plan_by_layout(table: Table, request: Request) -> Plan | None:
 
 def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
     """Plan a table that has been read; with `unread`, its columns have types and no memory."""
+    if isinstance(table.columns, LazyColumns) and request.options.columns is None:
+        table.columns = list(table.columns)  # which is faster to iterate over
     chosen = select(table, request.options.columns)
     if request.validate and not unread:
         from zerocopy.tables import validation
