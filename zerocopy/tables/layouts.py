@@ -109,6 +109,13 @@ class LazyColumns(Sequence[Column]):
         return groups
 
 
+def lazy_column(
+    describe: Callable[[], Column], view: Callable[[], StridedView | None], protocol: str
+) -> LazyColumns:
+    """Return a series as one column; ``view()`` returns its memory if it is numbers without nulls."""
+    return LazyColumns([True], [0], lambda place: describe(), lambda place: view(), protocol)
+
+
 def lazy_ndarrays(
     arrays: Sequence[Any], describe: Callable[[int], Column], one_length: bool = True
 ) -> LazyColumns | None:

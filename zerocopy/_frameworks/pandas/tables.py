@@ -69,22 +69,17 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
     )
 
 
-def lazy_series(pd: Any, series: Any) -> LazyColumns | None:
-    """Return a series of plain numbers as one column that is described when it is read; None for others."""
+def view_of(pd: Any, series: Any) -> StridedView | None:
+    """Return the memory of a series of plain numbers, read-only as all of pandas'; None for others."""
     values = series.array
     if type(values) is not pd.arrays.NumpyExtensionArray:
         return None
     array = values.to_numpy(copy=False)
     described = layout_of(array)
-    if described is None or array.ndim != 1:
+    dtype = None if described is None or array.ndim != 1 else from_numpy(array.dtype)
+    if described is None or dtype is None:
         return None
-    layout, start = described
-    dtype = from_numpy(array.dtype)
-    assert dtype is not None
-    view = StridedView(start, array.shape, array.strides, dtype, HOST, True, array)
-    return LazyColumns(
-        [layout], [start], lambda place: column_of(pd, values, lambda: series), lambda place: view, "buffer"
-    )
+    return StridedView(described[1], array.shape, array.strides, dtype, HOST, True, array)
 
 
 def labels_of(index: Any) -> list[Any]:

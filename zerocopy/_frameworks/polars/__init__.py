@@ -34,6 +34,7 @@ from zerocopy._frameworks.polars.series import (
     plain_series,
     plain_table,
     series_of,
+    view_of,
 )
 from zerocopy._frameworks.polars.types import (
     BITS,
@@ -53,7 +54,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import text_warnings
-from zerocopy.tables.layouts import lazy_ndarrays, lazy_numbers
+from zerocopy.tables.layouts import lazy_column, lazy_numbers
 from zerocopy.tables.matrix import FEW_ROWS
 
 
@@ -104,9 +105,10 @@ class Polars(Framework):
             raise UnsupportedConversionError("convert(polars.LazyFrame)", why, code="unread", fixes=fixes)
         columns: Sequence[Column]
         if isinstance(obj, pl.Series):
-            array = numbers_of(pl)(obj) if type(obj) is pl.Series else None
-            lazy = None if array is None else lazy_ndarrays([array], lambda place: column_of(obj))
-            columns = [column_of(obj)] if lazy is None else lazy
+            if obj.dtype.is_numeric():
+                columns = lazy_column(lambda: column_of(obj), lambda: view_of(obj), "arrow-c")
+            else:
+                columns = [column_of(obj)]
             return Table("polars.Series", [obj.name], columns, len(obj), single=True, obj=obj)
         exporter = _frame_exporter() if type(obj) is pl.DataFrame else None
         described = None if exporter is None else exporter.layouts(obj)

@@ -19,15 +19,15 @@ from zerocopy._frameworks.polars.types import (
     reasons_against,
 )
 from zerocopy._native import core
-from zerocopy.dtype import REAL_NAMES
+from zerocopy.dtype import REAL_NAMES, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import refuse_ndim
 from zerocopy.protocols import arrow_c
-from zerocopy.protocols.array_interface import address, aligned_copy
+from zerocopy.protocols.array_interface import address, aligned_copy, host_view
 from zerocopy.protocols.arrow_schema import NUMBERS, Field
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
-from zerocopy.strided_view import MAX_NDIM
+from zerocopy.strided_view import MAX_NDIM, StridedView
 from zerocopy.tables import memory, on_device
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, RefusedColumn
@@ -324,6 +324,15 @@ def plain_column(pl: Any, large: bool = False) -> Callable[[Any], tuple[str, Any
         return name, series.to_arrow() if kind is text else hub().module().chunked_array(series).chunk(0)
 
     return column
+
+
+def view_of(series: Any) -> StridedView | None:
+    """Return the memory of a series of numbers in one chunk without nulls; None for others."""
+    import polars as pl
+
+    array = numbers_of(pl)(series) if type(series) is pl.Series else None
+    dtype = None if array is None else from_numpy(array.dtype)
+    return None if array is None or dtype is None else host_view(array, dtype)
 
 
 @cache

@@ -28,7 +28,7 @@ from zerocopy.tables import on_device
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column
 from zerocopy.tables.decode import refused_by
-from zerocopy.tables.layouts import LazyColumns
+from zerocopy.tables.layouts import LazyColumns, lazy_column
 from zerocopy.tables.tensor_column import TensorColumn
 
 _FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
@@ -80,15 +80,20 @@ _NUMBER_CLASSES |= {"HalfFloatArray": "float16", "FloatArray": "float32", "Doubl
 
 
 def lazy_array(pa: Any, array: Any, name: str) -> LazyColumns | None:
-    """Return an array of numbers without nulls as one column that is described when it is read."""
+    """Return an array of numbers as one column that is described when it is read; None for others."""
     dtype_name = _NUMBER_CLASSES.get(type(array).__name__)
-    if dtype_name is None or not getattr(array, "is_cpu", True) or array.null_count or not len(array):
+    if dtype_name is None or not getattr(array, "is_cpu", True):
         return None
-    checked(pa, array, name)
-    dtype, values = by_name(dtype_name), array.buffers()[1]
-    start = values.address + array.offset * dtype.itemsize
-    view = StridedView(start, (len(array),), (dtype.itemsize,), dtype, HOST, True, array)
-    return LazyColumns([dtype_name], [start], lambda place: column_of(pa, array, name), lambda place: view)
+    array = checked(pa, array, name)
+
+    def view() -> StridedView | None:
+        if array.null_count or not len(array):
+            return None
+        dtype, values = by_name(dtype_name), array.buffers()[1]
+        start = values.address + array.offset * dtype.itemsize
+        return StridedView(start, (len(array),), (dtype.itemsize,), dtype, HOST, True, array)
+
+    return lazy_column(lambda: column_of(pa, array, name), view, "arrow-c")
 
 
 class _ArrayColumn(ArrowColumn):
