@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.arrow_producers import TableProducer, declare_dtypes, numbers
 from helpers.table_cases import KINDS, SHAPES, rows, shaped
 
 import zerocopy as zc
@@ -427,3 +428,16 @@ def test_names_of_columns_are_those_of_the_plan(to: str) -> None:
     source = getattr(pytest.importorskip(to), named)([1, 2, 3])
     source = source if to == "pyarrow" else source.rename("heights")
     assert [zc.convert(source, "nanoarrow").schema.name for _ in range(3)] == [""] * 3
+
+
+@pytest.mark.parametrize("to", ["polars", "pandas", "pyarrow", "numpy"])
+def test_names_that_are_not_utf8_are_refused(to: str) -> None:
+    """pyarrow imports such names, and raises UnicodeDecodeError when they are read."""
+    pytest.importorskip(to)
+    declare_dtypes()
+    producer = TableProducer(numbers())
+    producer.fields[0].name = b"\xff\xfe"
+    array = na.Array(producer)
+    for _ in range(3):
+        with pytest.raises(zc.UnsupportedConversionError):
+            zc.convert(array, to)

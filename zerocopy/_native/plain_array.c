@@ -44,6 +44,29 @@ forget_name(struct ArrowSchema *schema)
     *schema = bare;
 }
 
+/* Whether a field's name is UTF-8: pyarrow imports other names, and raises UnicodeDecodeError when they are read. */
+static bool
+has_text_name(const struct ArrowSchema *field)
+{
+    const unsigned char *end = (const unsigned char *)field->name;
+    if (end == NULL) {
+        return true;
+    }
+    while (*end != 0 && *end < 0x80) {
+        end++;
+    }
+    if (*end == 0) {
+        return true;
+    }
+    PyObject *label = PyUnicode_DecodeUTF8(field->name, (Py_ssize_t)strlen(field->name), NULL);
+    if (label == NULL) {
+        PyErr_Clear();
+        return false;
+    }
+    Py_DECREF(label);
+    return true;
+}
+
 /* Whether a schema is a struct of plain columns. */
 static bool
 is_plain_table(const struct ArrowSchema *schema)
@@ -53,7 +76,7 @@ is_plain_table(const struct ArrowSchema *schema)
         return false;
     }
     for (int64_t i = 0; i < schema->n_children; i++) {
-        if (!is_plain(schema->children[i])) {
+        if (!is_plain(schema->children[i]) || !has_text_name(schema->children[i])) {
             return false;
         }
     }
