@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 #: names, no metadata. An exporter raises ValueError for any other table.
 #: ``arrow_chunks``: the same with any number of chunks, and with dates.
 #: ``plain``: with the compiled core, for a table or a column of numbers, booleans and text in one chunk, a
-#: ``PlainArray`` (a C object). An exporter raises ValueError for any other object.
+#: ``PlainArray`` (a C object), without the name of a column. An exporter raises ValueError for others.
 #: ``hub``, ``new_hub``: an object of pyarrow, which has its own route; in memory of its own.
 #: ``column``: for one column, a pair of its name and a ``pyarrow.Array`` of numbers or text.
 #: ``large_column``, ``large_batch``: as ``column``, and as ``arrow`` in a ``RecordBatch``, with text as

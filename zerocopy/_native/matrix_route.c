@@ -58,8 +58,8 @@ may_be_one_array(const struct ArrowArray *chunk, const TablePlan *plan)
     return true;
 }
 
-/* Whether the first column's allocation, if it is known to be another one, lacks a part of the others. Separate blocks
-   of malloc are often equally spaced. */
+/* Whether the allocation of the first column lacks a part of the others, or is unknown: the slow path copies then too.
+   Separate blocks of malloc are often equally spaced. */
 static bool
 is_divided(const TableRoute *route, PyObject *obj, const struct ArrowArray *chunk, const TablePlan *plan)
 {

@@ -257,7 +257,8 @@ static PyMemberDef plain_array_members[] = {
 static PyTypeObject PlainArrayType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.PlainArray",
-    .tp_doc = "One array of plain values, or of a struct of such columns, without null rows: a TableExporter makes it.",
+    .tp_doc = "One array of plain values without a name, or of a struct of such columns without null rows: "
+              "TableExporter.plain and plain_table make it.",
     .tp_basicsize = sizeof(PlainArray),
     .tp_dealloc = plain_array_dealloc,
     .tp_methods = plain_array_methods,
