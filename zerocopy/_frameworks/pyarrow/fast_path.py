@@ -199,7 +199,7 @@ def _table_check(pa: Any, cls: Any) -> Callable[[Any], None]:
                 raise ValueError("a name has a zero byte, at which the C data interface would cut it")
             if has_extensions(schema):
                 raise ValueError("an unknown extension type: the slow path decides")
-            if may_lack_text(pa) and any(holds_views(pa, kind) for kind in schema.types):
+            if may_lack_text(pa) and any(holds_views(pa, kind) for kind in {*schema.types}):
                 raise ValueError("views that may lack their text buffer: the slow path adds it")
             last = known = schema
         return known
