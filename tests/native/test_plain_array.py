@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -93,6 +95,25 @@ def test_capsules_that_no_consumer_takes_are_released() -> None:
     assert not producer.released["batch"]
     del capsules
     assert producer.released["batch"] == producer.released["schema"] == 1
+
+
+def test_one_of_several_threads_exports_an_array() -> None:
+    """Without the GIL, two threads moved the structs, and released them twice."""
+    for _ in range(50):
+        producer = TableProducer(numbers())
+        plain, barrier = _plain("__arrow_c_array__")(producer), threading.Barrier(4)
+
+        def export(array: Any = plain, barrier: threading.Barrier = barrier) -> bool:
+            barrier.wait()
+            try:
+                return bool(array.__arrow_c_array__())
+            except ValueError:
+                return False
+
+        with ThreadPoolExecutor(4) as pool:
+            outcomes = [pool.submit(export) for _ in range(4)]
+            assert sum(outcome.result() for outcome in outcomes) == 1
+        assert producer.released["batch"] == producer.released["schema"] == 1
 
 
 def _export_of(array: Any) -> Any:

@@ -4,6 +4,7 @@
    of tensors. What the checks refuse, the slow path reads. */
 #include "arrow_table.h"
 
+#include <stdatomic.h>
 #include <structmember.h>
 
 /* ---- checks ---- */
@@ -156,6 +157,7 @@ typedef struct {
     struct ArrowSchema schema;
     struct ArrowArray array;
     char is_table, has_views;
+    _Atomic(bool) is_taken; /* by the thread that moves the structs: without the GIL, several may ask */
 } PlainArray;
 
 /* Releases a schema that is not released yet; keeps the current exception. */
@@ -226,7 +228,7 @@ plain_array_capsules(PyObject *self, PyObject *args, PyObject *keywords)
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O:__arrow_c_array__", names, &requested)) {
         return NULL;
     }
-    if (plain->schema.release == NULL || plain->array.release == NULL) {
+    if (atomic_exchange(&plain->is_taken, true)) {
         PyErr_SetString(PyExc_ValueError, "the array was exported before, which is possible once");
         return NULL;
     }
@@ -285,6 +287,7 @@ plain_array_new(struct ArrowSchema *schema, struct ArrowArray *array, bool is_ta
     if (plain != NULL) {
         plain->is_table = is_table;
         plain->has_views = with_views;
+        atomic_init(&plain->is_taken, false);
         plain->schema = *schema;
         plain->array = *array;
         schema->release = NULL;
