@@ -414,3 +414,20 @@ def test_memory_of_booleans_with_nulls_is_compared() -> None:
     for nulls in ("mask", 0):
         result, plan = zc.convert(x, "numpy", nulls=nulls), zc.explain(x, "numpy", nulls=nulls)
         assert zc.shares_memory(x, result) == plan.zero_copy is False
+
+
+@pytest.mark.parametrize("kind", ["string_view", "binary_view"])
+def test_lengths_of_null_views_are_ignored(kind: str) -> None:
+    """pyarrow's cast adds them up, and wrote beyond its memory if the sum was too small."""
+    pa = pytest.importorskip("pyarrow")
+    text = b"a text that is longer than a view" * 40
+    view = np.zeros((3, 4), np.int32)
+    view[:2, 0], view[2, 0] = len(text), -(2**31)
+    view[:2, 1] = np.frombuffer(text[:4], np.int32)
+    buffers = [pa.py_buffer(b"\x03"), pa.py_buffer(view), pa.py_buffer(text)]
+    array = pa.Array.from_buffers(getattr(pa, kind)(), 3, buffers, 1)
+    values = [text.decode()] * 2 if kind == "string_view" else [text] * 2
+    for source in (array, pa.table({"a": array}), array[1:]):
+        series = zc.convert(source, "pandas.DataFrame" if isinstance(source, pa.Table) else "pandas.Series")
+        column = series["a"] if isinstance(source, pa.Table) else series
+        assert [*column.dropna()] == values[: len(column) - 1]
