@@ -419,7 +419,6 @@ def test_memory_of_booleans_with_nulls_is_compared() -> None:
 @pytest.mark.parametrize("kind", ["string_view", "binary_view"])
 def test_lengths_of_null_views_are_ignored(kind: str) -> None:
     """pyarrow's cast adds them up, and wrote beyond its memory if the sum was too small."""
-    pa = pytest.importorskip("pyarrow")
     text = b"a text that is longer than a view" * 40
     view = np.zeros((3, 4), np.int32)
     view[:2, 0], view[2, 0] = len(text), -(2**31)

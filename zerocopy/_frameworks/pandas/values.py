@@ -200,7 +200,7 @@ def _usable(pa: Any, kind: str, chunked: Any) -> Any:
 def _from_views(pa: Any, values: Any, wide: Any) -> Any:
     """Return views as text or bytes with offsets, which the cast copies.
 
-    The cast adds up the lengths of nulls too, which may be negative: it writes beyond memory that is too short.
+    The cast adds up the lengths of nulls too, which may be negative: it then writes beyond its memory.
     """
     if not values.null_count:
         return values.cast(wide)
