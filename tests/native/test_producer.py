@@ -304,8 +304,8 @@ def test_an_instance_with_an_interface_is_not_read_as_a_buffer() -> None:
         pass
 
     zc.convert(Bytes(b"abcd"), "numpy")
-    obj = Bytes(b"abcd")
-    obj.__array_interface__ = np.arange(3).__array_interface__  # type: ignore[attr-defined]
+    obj, memory = Bytes(b"abcd"), np.arange(3)
+    obj.__array_interface__ = memory.__array_interface__  # type: ignore[attr-defined]
     assert zc.convert(obj, "numpy").tolist() == [0, 1, 2]
 
 
