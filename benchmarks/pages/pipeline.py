@@ -56,7 +56,7 @@ _WHERE = """\
 - **Two borders copy in every contender.** Text has offsets in Arrow and views in polars, and records
   become columns by one copy.
 - **The time of a border that aliases does not depend on the number of rows**: it describes each
-  column. `zc.convert` takes longer than the call by hand because it inspects its input.
+  column. `zc.convert` also inspects its input.
 - **Work rows differ slightly between contenders**, although their code is the same. After a copy, the
   data are in the caches, freed memory is reused without a call to the system, and threads are awake.
   For a contender that copies, the row before has this cost.
