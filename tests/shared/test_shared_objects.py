@@ -295,6 +295,7 @@ def test_a_stale_handle_is_refused_by_a_plan_too() -> None:
 
 
 def test_handles_are_counted_while_they_keep_memory() -> None:
+    gc.collect()  # handles of other tests
     kept = [zc.share(np.arange(8.0)) for _ in range(300)]
     before = read_figures().handles
     for _ in range(1000):  # dropped ones do not accumulate

@@ -105,7 +105,7 @@ class Polars(Framework):
             raise UnsupportedConversionError("convert(polars.LazyFrame)", why, code="unread", fixes=fixes)
         columns: Sequence[Column]
         if isinstance(obj, pl.Series):
-            if obj.dtype.is_numeric():
+            if type(obj) is pl.Series and obj.dtype.is_numeric():  # errors of subclasses come at once
                 columns = lazy_column(lambda: column_of(obj), lambda: view_of(obj), "arrow-c")
             else:
                 columns = [column_of(obj)]
