@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from statistics import geometric_mean
 from time import perf_counter_ns
 from typing import Any
 
@@ -247,7 +248,7 @@ def goals(cases: Sequence[Case]) -> list[Goal]:
         Goal(f"fastest by hand: {WORST}x at most", name, value, WORST, "x") for name, value in ratios.items()
     ]
     if ratios:
-        mean = math.exp(math.fsum(map(math.log, ratios.values())) / len(ratios))
+        mean = geometric_mean(ratios.values())
         judged.append(
             Goal(f"fastest by hand, geometric mean: {MEAN}x at most", f"{len(ratios)} cells", mean, MEAN, "x")
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.formats import format_duration
@@ -72,7 +72,7 @@ def _goals(cases: list[Case]) -> str:
     ratios = [value for case in cases if (value := ratio(case)) is not None]
     if not ratios:
         return ""
-    mean, above = math.exp(math.fsum(map(math.log, ratios)) / len(ratios)), sum(r > WORST for r in ratios)
+    mean, above = geometric_mean(ratios), sum(r > WORST for r in ratios)
     met = "met" if mean <= MEAN and not above else "missed"
     return f"The goals are {met}: {mean:.2f}x, and {above} of {len(ratios)} cells are above {WORST}x.\n"
 
@@ -93,7 +93,7 @@ def _summary(cases: list[Case]) -> list[str]:
     ratios = {case.name: value for case in cases if (value := ratio(case)) is not None}
     if not ratios:
         return [str(len(cases)), "-", "-", "-"]
-    mean = math.exp(math.fsum(map(math.log, ratios.values())) / len(ratios))
+    mean = geometric_mean(ratios.values())
     name = max(ratios, key=lambda each: ratios[each])
     above = sum(value > WORST for value in ratios.values())
     return [str(len(cases)), f"{mean:.2f}x", f"{ratios[name]:.2f}x ({name.partition(',')[0]})", str(above)]

@@ -179,7 +179,7 @@ def _box(axis: Any, corner: tuple[float, float], size: tuple[float, float], colo
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Rectangle
 
-    axis.add_patch(Rectangle(corner, *size, facecolor=colour, linewidth=0))
+    style.box(axis, corner, size, colour)
     if hatch:
         edge = to_rgba(hatch, 0.4)
         axis.add_patch(Rectangle(corner, *size, fill=False, edgecolor=edge, hatch="////", linewidth=0))

@@ -199,6 +199,13 @@ def _end(group: Sequence[int], positions: Sequence[float], gap: float) -> float:
     return _start(group, positions, gap) + gap * (len(group) - 1)
 
 
+def box(axis: Any, corner: tuple[float, float], size: tuple[float, float], color: Any) -> None:
+    """Draw a rectangle of one colour, without an edge."""
+    from matplotlib.patches import Rectangle
+
+    axis.add_patch(Rectangle(corner, *size, facecolor=color, linewidth=0))
+
+
 def ink(color: Any) -> str:
     """Return black or white, whichever has more contrast with a colour.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.grid.cells import ARRAYS, TABLES, WORST, ratio
@@ -33,7 +34,7 @@ def draw(results: Results) -> Any:
         "zerocopy.convert(x, to=...): time relative to the fastest code by hand",
         "Mean of each pair, and its range: series, tables, dicts and matrices, with and without nulls and "
         "text.\n"
-        f"Less is better. {len(every)} cells: mean {_mean(every):.2f}x, {above} above {WORST}x.",
+        f"Less is better. {len(every)} cells: mean {geometric_mean(every):.2f}x, {above} above {WORST}x.",
     )
     _legend(figure)
     style.footer(figure, results, *sorted({*sources, *targets} - {"numpy"}))
@@ -49,10 +50,6 @@ def _ratios(results: Results) -> dict[Pair, list[float]]:
         if value is not None:
             pairs.setdefault((source, target), []).append(value)
     return pairs
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def _axes(sources: Sequence[str], targets: Sequence[str]) -> tuple[Any, Any]:
@@ -78,18 +75,16 @@ def _colour(value: float) -> Any:
     return colormaps["PuOr_r"](0.08 + 0.84 * part)
 
 
-def _box(axis: Any, corner: tuple[float, float], size: tuple[float, float], colour: Any) -> None:
-    from matplotlib.patches import Rectangle
-
-    axis.add_patch(Rectangle(corner, *size, facecolor=colour, linewidth=0))
-
-
 def _cell(axis: Any, position: tuple[int, int], values: Sequence[float]) -> None:
     x, y = position
-    colour = _colour(_mean(values))
+    mean = geometric_mean(values)
+    colour = _colour(mean)
     ink = style.ink(colour)
-    _box(axis, (x + 0.02, y + 0.04), (0.96, 0.92), colour)
-    texts = [(f"{_mean(values):.2f}x", 0.31, 8.5), (f"{min(values):.2f} to {max(values):.2f}", 0.68, 6.5)]
+    style.box(axis, (x + 0.02, y + 0.04), (0.96, 0.92), colour)
+    texts = [
+        (f"{geometric_mean(values):.2f}x", 0.31, 8.5),
+        (f"{min(values):.2f} to {max(values):.2f}", 0.68, 6.5),
+    ]
     for text, at, size in texts if len(values) > 1 else [(texts[0][0], 0.5, 8.5)]:
         axis.text(x + 0.5, y + at, text, ha="center", va="center_baseline", color=ink, fontsize=size)
 
@@ -104,6 +99,6 @@ def _legend(figure: Any) -> None:
     axis.text(0.07, 0.15, f"{_LEAST}x", va="center_baseline")
     for i in range(parts):
         value = _LEAST * (_MOST / _LEAST) ** (i / (parts - 1))
-        _box(axis, (start + 0.03 * i, 0.08), (0.031, 0.14), _colour(value))
+        style.box(axis, (start + 0.03 * i, 0.08), (0.031, 0.14), _colour(value))
     end = start + 0.03 * parts
     axis.text(end + 0.06, 0.15, f"{_MOST:g}x     white: as fast as the code by hand", va="center_baseline")

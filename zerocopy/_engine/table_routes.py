@@ -1,8 +1,8 @@
 """Routes of dicts and matrices to tables: each column by its own route, then one call of the target.
 
 A plan describes each column first: ten columns into pandas took 1,005 us, and pandas alone takes 113 us. The
-compiled core makes one Arrow array of the columns, which polars imports in 26 us; it makes a frame of ten
-ndarrays in 139.
+compiled core makes one Arrow array of the columns: in the benchmark `grid`, ten ndarrays become a frame of
+polars in 16 us, and in 53 by polars' own call.
 """
 
 from __future__ import annotations

@@ -139,16 +139,14 @@ class Nanoarrow(Framework):
 
         export = cls.__arrow_c_array__
 
-        def column(obj: Any) -> Any:
-            is_plain = obj.n_chunks == 1 and schema_of(obj.schema.__arrow_c_schema__()) == "numbers"
-            return export(obj) if is_plain else None  # None is refused without an exception of Python
+        def exporter_of(kind: str) -> Any:
+            def exported(obj: Any) -> Any:
+                is_plain = obj.n_chunks == 1 and schema_of(obj.schema.__arrow_c_schema__()) == kind
+                return export(obj) if is_plain else None  # None is refused without an exception of Python
 
-        def table(obj: Any) -> Any:
-            is_plain = obj.n_chunks == 1 and schema_of(obj.schema.__arrow_c_schema__()) == "table"
-            return export(obj) if is_plain else None
+            return core.TableExporter(exported)
 
         plain = core.TableExporter(export, check=check).plain
-        numbers = core.ColumnExporter(core.TableExporter(column))
 
         def exported(obj: Any) -> Any:
             made = plain(obj)
@@ -157,8 +155,8 @@ class Nanoarrow(Framework):
         return {
             "hub": exported,
             "plain": plain,
-            "native": numbers,
-            "native_table": core.TableExporter(table),
+            "native": core.ColumnExporter(exporter_of("numbers")),
+            "native_table": exporter_of("table"),
         }
 
     # -- target ---------------------------------------------------------------

@@ -72,15 +72,24 @@ arrow_array_release(struct ArrowArray *array)
 }
 
 void
+arrow_schema_release(struct ArrowSchema *schema)
+{
+    if (schema->release != NULL) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        schema->release(schema);
+        schema->release = NULL;
+        PyErr_Restore(type, value, traceback);
+    }
+}
+
+void
 arrow_table_close(ArrowTable *table)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     arrow_array_release(&table->array);
-    if (table->schema.release != NULL) {
-        table->schema.release(&table->schema);
-        table->schema.release = NULL;
-    }
+    arrow_schema_release(&table->schema);
     if (table->stream.release != NULL) {
         table->stream.release(&table->stream);
         table->stream.release = NULL;

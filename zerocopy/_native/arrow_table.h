@@ -78,6 +78,8 @@ int arrow_table_next(ArrowTable *table, struct ArrowArray *out);
 void arrow_table_close(ArrowTable *table);
 /* Releases an array that is not released yet; keeps the current exception. */
 void arrow_array_release(struct ArrowArray *array);
+/* The same for a schema. */
+void arrow_schema_release(struct ArrowSchema *schema);
 
 /* Whether an array certainly has no nulls. With a bitmap, its number of nulls can be unknown (-1). */
 bool arrow_has_no_nulls(const struct ArrowArray *array);

@@ -103,11 +103,14 @@ fits_plain(const struct ArrowSchema *schema, const struct ArrowArray *array, int
 {
     char code = schema->format[0];
     bool is_view = code == 'v', is_text = code == 'u' || code == 'U';
-    int64_t n_buffers = is_view ? 3 : is_text ? 3 : 2;
-    if (array == NULL || (is_view && array->n_buffers > n_buffers)) { /* views: any number of blocks of text */
-        n_buffers = array == NULL ? 0 : array->n_buffers;
+    if (array == NULL) {
+        return false;
     }
-    if (array == NULL || !arrow_has_parts(array, n_buffers, 0) || array->length != length) {
+    int64_t n_buffers = is_view || is_text ? 3 : 2;
+    if (is_view && array->n_buffers > n_buffers) { /* any number of blocks of text */
+        n_buffers = array->n_buffers;
+    }
+    if (!arrow_has_parts(array, n_buffers, 0) || array->length != length) {
         return false;
     }
     if (array->null_count < -1 || array->null_count > length ||
@@ -160,26 +163,13 @@ typedef struct {
     _Atomic(bool) is_taken; /* by the thread that moves the structs: without the GIL, several may ask */
 } PlainArray;
 
-/* Releases a schema that is not released yet; keeps the current exception. */
-static void
-schema_release(struct ArrowSchema *schema)
-{
-    if (schema->release != NULL) {
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback);
-        schema->release(schema);
-        schema->release = NULL;
-        PyErr_Restore(type, value, traceback);
-    }
-}
-
 /* Releases what no consumer has taken. */
 static void
 plain_array_dealloc(PyObject *self)
 {
     PlainArray *plain = (PlainArray *)self;
     arrow_array_release(&plain->array);
-    schema_release(&plain->schema);
+    arrow_schema_release(&plain->schema);
     PyObject_Free(self);
 }
 
@@ -188,7 +178,7 @@ static void
 schema_capsule_free(PyObject *capsule)
 {
     struct ArrowSchema *schema = PyCapsule_GetPointer(capsule, "arrow_schema");
-    schema_release(schema);
+    arrow_schema_release(schema);
     PyMem_Free(schema);
 }
 

@@ -228,9 +228,7 @@ plain_table(PyObject *module, PyObject *args)
         table_new(count, &table) == 0 && fill(names, columns, is_matrix, &schema, &table) == 0) {
         made = plain_array_new(&schema, &table, true, false);
     }
-    if (schema.release != NULL) {
-        schema.release(&schema);
-    }
+    arrow_schema_release(&schema);
     arrow_array_release(&table);
     if (made == NULL && !PyErr_Occurred()) {
         PyErr_SetString(PyExc_ValueError, "not ndarrays of plain numbers of one length, each contiguous: the slow path decides");

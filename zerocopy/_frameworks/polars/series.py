@@ -301,11 +301,8 @@ def large_batch(pl: Any) -> Callable[[Any], Any]:
 
     def batch(frame: Any) -> Any:
         check(frame)
-        return (
-            hub()
-            .module()
-            .RecordBatch.from_arrays([column(series)[1] for series in columns_of(frame)], frame.columns)
-        )
+        arrays = [column(series)[1] for series in columns_of(frame)]
+        return hub().module().RecordBatch.from_arrays(arrays, frame.columns)
 
     return batch
 
