@@ -171,6 +171,32 @@ def test_frames_are_the_same_with_other_versions_of_pandas(monkeypatch: pytest.M
         assert zc.shares_memory(frame["b"], words)
 
 
+@pytest.mark.parametrize("release", ["", "2.1.0"])
+def test_relations_are_the_same_with_other_versions_of_duckdb(
+    release: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    duckdb, pa = pytest.importorskip("duckdb"), pytest.importorskip("pyarrow")
+    from zerocopy._frameworks.duckdb import relations
+
+    monkeypatch.setattr(duckdb, "__version__", release or duckdb.__version__)
+    relations.private_maker.cache_clear()
+    calls = []
+    from_arrow = duckdb.from_arrow
+    monkeypatch.setattr(duckdb, "from_arrow", lambda *args, **kw: calls.append(0) or from_arrow(*args, **kw))
+    make = relations.relation_maker(duckdb, lambda names: None)
+    parts = []
+    for values in ([1, None, 3], [4, None, 6], [7, 8, None]):
+        relation = make(pa.table({"n": values, "s": ["a", None, "ü"]}))
+        parts.append(relations._parts(relation) | {"_alias": relation.alias[:13]})
+        assert relation.filter("n > 1").fetchall() == [
+            row for row in zip(values, ["a", None, "ü"], strict=True) if (row[0] or 0) > 1
+        ]
+    relations.private_maker.cache_clear()
+    assert parts[0] == parts[1] == parts[2]
+    # One call of each made relation, and one of the comparison; a known schema needs none.
+    assert len(calls) == (3 if release else 2)
+
+
 def test_series_of_polars_are_the_same_by_public_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     pl = pytest.importorskip("polars")
     from zerocopy._frameworks.polars import series as polars_series

@@ -20,14 +20,15 @@ table_exporter_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
-/* Parses (function, *, check, select, matrix, extent). */
+/* Parses (function, *, check, select, matrix, matrix_width, extent). */
 static PyObject *
 table_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"", "check", "select", "matrix", "extent", NULL};
+    static char *names[] = {"", "check", "select", "matrix", "matrix_width", "extent", NULL};
     PyObject *function, *check = Py_None, *select = Py_None, *matrix = Py_None, *extent = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOOO:TableExporter", names, &function, &check, &select,
-                                     &matrix, &extent)) {
+    Py_ssize_t matrix_width = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOOnO:TableExporter", names, &function, &check, &select,
+                                     &matrix, &matrix_width, &extent)) {
         return NULL;
     }
     TableExporter *self = PyObject_New(TableExporter, type);
@@ -36,6 +37,7 @@ table_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         self->check = Py_XNewRef(unless_none(check));
         self->select = Py_XNewRef(unless_none(select));
         self->matrix = Py_XNewRef(unless_none(matrix));
+        self->matrix_width = matrix_width;
         self->extent = Py_XNewRef(unless_none(extent));
         self->plan = NULL;
     }
@@ -45,11 +47,11 @@ table_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 PyTypeObject TableExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.TableExporter",
-    .tp_doc = "TableExporter(function, *, check=None, select=None, matrix=None, extent=None): function(table) returns the capsule of "
-              "__arrow_c_stream__ or those of __arrow_c_array__; check(table) raises for tables that must not be "
+    .tp_doc = "TableExporter(function, *, check=None, select=None, matrix=None, matrix_width=0, extent=None): "
+              "function(table) returns the capsule of __arrow_c_stream__ or those of __arrow_c_array__; check(table) raises for tables that must not be "
               "read, and returns None or an object that tables of equal schemas have in common; select(table, labels) "
               "returns a table of these columns only; matrix(table) returns None or a new row-major ndarray of all "
-              "columns, and is called for wide tables; extent(table) returns the bounds of the allocation that holds the "
+              "columns, and is called after a table of at least matrix_width columns; extent(table) returns the bounds of the allocation that holds the "
               "first column, or None if they are unknown.",
     .tp_basicsize = sizeof(TableExporter),
     .tp_dealloc = table_exporter_dealloc,

@@ -59,6 +59,7 @@ typedef struct {
     PyObject *check;    /* raises for a table that the core must not read, and returns its key; or NULL */
     PyObject *select;   /* select(table, labels) returns a table of these columns only; or NULL */
     PyObject *matrix;   /* matrix(table) returns a new row-major ndarray, or None; or NULL */
+    Py_ssize_t matrix_width; /* it is called after a table of this many columns at least */
     PyObject *extent;   /* extent(table) returns the bounds of the allocation of the first column, or None; or NULL */
     PyObject *plan;     /* of the last schema that `layouts` read, or NULL */
 } TableExporter;

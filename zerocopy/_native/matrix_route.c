@@ -10,9 +10,6 @@
 #define MAX_CHUNKS 256
 #define PAGE 4096
 #define UNLOCK_BYTES (1 << 16) /* written in about 5 us; taking the GIL again can take longer */
-/* From this number of columns on, the export of each costs more than a framework's own copy: 300 columns of 100 rows
-   of pyarrow take 51 us instead of 124. */
-#define WIDE 32
 
 typedef struct {
     int count;
@@ -63,7 +60,7 @@ may_be_one_array(const struct ArrowArray *chunk, const TablePlan *plan)
 static bool
 is_divided(const TableRoute *route, PyObject *obj, const struct ArrowArray *chunk, const TablePlan *plan)
 {
-    if (route->exporter->extent == NULL || route->labels != NULL) {
+    if (route->exporter->extent == NULL || route->labels != NULL || plan->count < 2) {
         return false;
     }
     PyObject *bounds = call_one(route->exporter->extent, obj);
@@ -272,7 +269,7 @@ convert_to_matrix(TableRoute *route, PyObject *obj, bool is_counted)
 {
     bool may_copy = route->exporter->matrix != NULL && route->labels == NULL && !route->by_columns &&
                     route->delivery.copy != OPTION_FALSE;
-    if (may_copy && table_plan_width(&route->plan) >= WIDE) { /* of the last table */
+    if (may_copy && table_plan_width(&route->plan) >= route->exporter->matrix_width) { /* of the last table */
         PyObject *result = deliver_own_matrix(route, obj, is_counted);
         if (result != NULL || !clear_error()) {
             return result;

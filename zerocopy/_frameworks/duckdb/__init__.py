@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
+from zerocopy._frameworks.duckdb.relations import relation_maker
 from zerocopy._frameworks.duckdb.types import LACKING, NUMBERS, PLAIN, changed, changes, field_of, field_type
 from zerocopy._native import core
 from zerocopy.dtype import DType, by_name
@@ -164,16 +165,7 @@ class DuckDB(Framework):
     # -- target ---------------------------------------------------------------
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        duckdb, last = self.module(), None
-
-        def table(arrow: Any) -> Any:
-            nonlocal last
-            schema = arrow.schema
-            if last is None or not schema.equals(last):
-                check_names(schema.names)
-                last = schema
-            return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
-
+        table = relation_maker(self.module(), check_names)
         if not registry.is_imported(HUB):
             return {"arrow": table}
         pa, array_of = hub().module(), hub().fast_importers().get("ndarray")

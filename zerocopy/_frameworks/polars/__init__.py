@@ -13,8 +13,6 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.polars.series import (
     ARROW_NUMBERS,
@@ -48,6 +46,7 @@ from zerocopy._frameworks.polars.types import (
 from zerocopy._native import core
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
@@ -55,7 +54,6 @@ from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import text_warnings
 from zerocopy.tables.layouts import lazy_column, lazy_numbers
-from zerocopy.tables.matrix import FEW_ROWS
 
 
 class Polars(Framework):
@@ -283,33 +281,46 @@ def _frame_exporter() -> Any:
 
     if core is None:
         return None
-    return core.TableExporter(pl.DataFrame.__arrow_c_stream__, check=_check_frame, matrix=_small_matrix(pl))
+    return core.TableExporter(
+        pl.DataFrame.__arrow_c_stream__,
+        check=_check_frame,
+        matrix=_small_matrix(pl),
+        extent=lambda frame: None,  # unknown: no matrix aliases a frame
+    )
 
 
-def _small_matrix(pl: Any) -> Callable[[Any], Any]:
-    """Return a function that copies a frame of few rows to a row-major array with polars' own call.
+#: The slow path copies larger frames: it fills the matrix in several threads.
+_MOST_VALUES = 1 << 19
 
-    It returns None for columns of several chunks or types, and for those that may have nulls: the call makes
-    NaN of them, and floats of integers.
+
+def _small_matrix(pl: Any) -> Callable[[Any], Any] | None:
+    """Return a function that copies a frame of numbers to a row-major array, or None.
+
+    None is for a version of polars whose private methods are missing or differ.
+
+    It raises for other types and for several chunks, and returns None for nulls. polars' own calls take 12 us
+    for ten columns of 1,000 rows instead of 7; ``order="fortran"`` waits for polars' threads, which a forked
+    child lacks, and nulls become NaN.
     """
-    names = (*(f"{sign}Int{size}" for sign in ("", "U") for size in (8, 16, 32, 64)), "Float32", "Float64")
-    types = {getattr(pl, name): np.dtype(name.lower()) for name in names}
 
     def matrix(frame: Any) -> Any:
-        if not 0 < frame.height <= FEW_ROWS or frame.width < 2 or frame.n_chunks() != 1:
+        width = frame.width
+        if width < 2 or not 0 < frame.height * width <= _MOST_VALUES:
             return None
-        kinds = {*map(type, frame.dtypes)}
-        dtype = types.get(kinds.pop()) if len(kinds) == 1 else None
-        if dtype is None:
-            return None
-        array = frame.to_numpy(order="c")  # "fortran" waits for polars' threads, which a forked child lacks
-        if array.dtype != dtype or not array.flags.writeable:  # nulls, or an alias
-            return None
-        if dtype.kind == "f" and np.isnan(np.minimum.reduce(array, axis=None)):
-            return None
-        return array
+        views = []
+        for series in frame._df.get_columns():
+            if series.has_nulls():  # the view has values in their places
+                return None
+            views.append(series.to_numpy_view())  # None for other types, and for chunks
+        return core.stack(views)
 
-    return matrix
+    try:
+        sample = matrix(pl.DataFrame({"a": [1.5, 2.5], "b": [3.5, 4.5]}))
+        return matrix if sample.tolist() == [[1.5, 3.5], [2.5, 4.5]] else None
+    except Exception as error:
+        if not is_error(error):
+            raise
+        return None
 
 
 def _check_lists(series: Any) -> None:
