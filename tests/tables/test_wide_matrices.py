@@ -223,7 +223,9 @@ def test_the_framework_copies_plain_numbers(source: str, monkeypatch: pytest.Mon
         "wider",
     }
     refused = {"f2", "?", "no rows", "one column", "mixed floats", "null floats"}
-    refused |= {"pyarrow": {"chunks", "more rows"}, "RecordBatch": {"more rows"}, "polars": {"chunks"}}[source]
+    refused |= {"pyarrow": {"chunks", "more rows"}, "RecordBatch": {"more rows"}, "polars": {"chunks"}}[
+        source
+    ]
     assert not taken & refused
 
 

@@ -57,6 +57,8 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
     if owned and not target.is_native(obj):
         return None
     exporters, importers = source.fast_exporters(cls), target.fast_importers()
+    if target.tables and {"hub", "plain"} <= exporters.keys():
+        exporters.pop("native", None)  # of numbers without nulls: a plain array takes as long, and holds all
     native = exporters.pop("native", None), importers.pop("native", None)
     own_columns = exporters.pop("own_columns", None)
     if own_columns is not None and options.get("index") is False:

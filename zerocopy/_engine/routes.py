@@ -31,6 +31,7 @@ from zerocopy.device import HOST
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import identity
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.tables.hub import hub
 
 Routes = Mapping[type, Route]
 
@@ -336,6 +337,8 @@ def _goes_through_hub(parts: Parts, options: Mapping[str, Any]) -> bool:
 def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
     """Return the route of an object that exports an object of the hub, which has a route to each target."""
     exporter, routes, is_query = parts.exporters["hub"], routes_of(to, options), "new_hub" in parts.exporters
+    if parts.target is hub() and not options and not is_query:
+        return exporter
 
     def route(obj: Any) -> Any:
         exported = exporter(obj)

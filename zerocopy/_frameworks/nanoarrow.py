@@ -128,8 +128,7 @@ class Nanoarrow(Framework):
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         if core is None or cls is not self.module().Array:
             return {}
-        pa, schema_of = hub().module(), core.plain_schema
-        array, batch, whole = pa.array, pa.record_batch, pa.Table.from_batches
+        schema_of, to_hub = core.plain_schema, hub().fast_importers()["plain"]
 
         def check(obj: Any) -> None:
             schema = obj.schema
@@ -148,12 +147,8 @@ class Nanoarrow(Framework):
 
         plain = core.TableExporter(export, check=check).plain
 
-        def exported(obj: Any) -> Any:
-            made = plain(obj)
-            return whole([batch(made)]) if made.is_table else array(made)
-
         return {
-            "hub": exported,
+            "hub": lambda obj: to_hub(plain(obj)),
             "plain": plain,
             "native": core.ColumnExporter(exporter_of("numbers")),
             "native_table": exporter_of("table"),

@@ -81,5 +81,5 @@ def _parts(relation: Any) -> dict[str, Any]:
     parts = {name: getattr(relation, name, None) for name in type(relation).__slots__ if name[:2] != "__"}
     for name in ("_alias", "_con", "_step"):
         parts[name] = type(parts[name])
-    parts["_handles"] = [*map(type, parts["_handles"])]
+    parts["_handles"] = [type(handle) for handle in parts["_handles"] or ()]
     return parts

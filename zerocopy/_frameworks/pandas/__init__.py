@@ -30,6 +30,7 @@ from zerocopy._frameworks.pandas.fast_path import (
     may_be_one_matrix,
     plain_array,
     plain_frame,
+    series_builder,
     series_exporter,
 )
 from zerocopy._frameworks.pandas.tables import frame_table, is_default, view_of
@@ -179,13 +180,13 @@ class Pandas(Framework):
             return {}
         from zerocopy.tables.tensor_table import MAX_COLUMNS
 
-        pd = self.module()
+        pd, series = self.module(), series_builder()
 
         def ndarray(array: Array) -> Any:
             if from_numpy(array.dtype) is None or not array.flags.aligned or array.dtype.isbuiltin != 1:
                 raise ValueError("not plain numbers: use the slow path")
             if array.ndim == 1:
-                return pd.Series(array, copy=False)
+                return series(array) if array.dtype.kind in "biufc" else pd.Series(array, copy=False)
             height, width = array.shape
             if width > MAX_COLUMNS:
                 raise ValueError("too many columns: the slow path refuses them")
@@ -214,7 +215,7 @@ class Pandas(Framework):
 
         def column(named: tuple[str, Any]) -> Any:
             name, array = named
-            return pd.Series(arrow(usable(array)), name=name or None, copy=False)
+            return series(arrow(usable(array)), name or None)
 
         def large_column(named: tuple[str, Any]) -> Any:
             name, array = named

@@ -393,12 +393,6 @@ def _plain_kinds(pl: Any) -> set[Any]:
     return kinds | {pl.Float32, pl.Float64, pl.String}
 
 
-#: The classes of pyarrow's arrays that polars imports as it imports their streams.
-ARROW_NUMBERS = frozenset(
-    (*(f"{sign}Int{n}Array" for sign in ("", "U") for n in (8, 16, 32, 64)), "FloatArray", "DoubleArray")
-)
-
-
 class Stream:
     """A wrapper that exports only a stream, because polars imports pyarrow's types by other means."""
 
