@@ -50,7 +50,8 @@ def test_the_rows_of_a_matrix_are_columns() -> None:
 @pytest.mark.parametrize("wide", [1, 300])
 def test_owners_live_as_long_as_their_columns(wide: int) -> None:
     names, arrays = [f"c{i}" for i in range(wide)], [np.arange(3.0) + i for i in range(wide)]
-    first, before = arrays[0], sys.getrefcount(arrays[0])
+    first = arrays[0]
+    before = sys.getrefcount(first)
     batch = pa.record_batch(core.plain_table(names, arrays))
     column = batch.column(0)
     assert sys.getrefcount(first) == before + 1
