@@ -358,7 +358,7 @@ def _decoded(pa: Any, chunk: Any) -> Any:
         {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()},
     )
     plain = views.get(values.type)  # pyarrow 26 cannot gather views
-    rows = (values if plain is None else values.cast(plain)).take(chunk.indices)
+    rows = (values if plain is None else hub().cast_views(values, plain)).take(chunk.indices)
     return rows if plain is None else rows.cast(values.type)
 
 

@@ -187,7 +187,7 @@ class Nanoarrow(Framework):
 
         def column(named: tuple[str, Any]) -> Any:
             array = named[1]
-            return wrap(array.cast(pa.large_string()) if array.type == views else array)
+            return wrap(hub().cast_views(array, pa.large_string()) if array.type == views else array)
 
         def plain(made: Any) -> Any:
             if made.has_views:
@@ -246,8 +246,7 @@ class Nanoarrow(Framework):
             # nanoarrow would export a plain array, and crash if it has views; it reads a stream.
             array = array if hasattr(array, "chunks") else hub().module().chunked_array([array])
         else:
-            kind = _without_views(array.type)
-            array = array if kind == array.type else array.cast(kind)
+            array = hub().cast_views(array, _without_views(array.type))
         return self._wrap(array)
 
     def _wrap(self, arrow: Any) -> Any:
@@ -309,7 +308,7 @@ def _table_without_views(arrow: Any) -> Any:
     # All at once, because set_column copies the list of columns each time.
     fields = [field.with_type(kind) for field, kind in zip(arrow.schema, kinds, strict=True)]
     arrays = [
-        array if array.type == kind else array.cast(kind)
+        array if array.type == kind else hub().cast_views(array, kind)
         for array, kind in zip(arrow.columns, kinds, strict=True)
     ]
     return type(arrow).from_arrays(

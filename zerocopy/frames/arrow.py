@@ -195,7 +195,7 @@ class Writer:
             # A slice has the text buffers of the whole column: casting it writes new ones.
             pa = hub().module()
             wide = pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary()
-            array = self._copied(array.cast(wide).cast(array.type))
+            array = self._copied(hub().cast_views(array, wide).cast(array.type))
             texts = array.buffers()[2:]
         self._node(array)
         self.nodes.append(len(texts))

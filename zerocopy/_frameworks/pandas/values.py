@@ -160,7 +160,7 @@ def usable(chunked: Any) -> Any:
     pa = hub().module()
     if chunked.type != pa.string_view():
         return chunked
-    text = _from_views(pa, chunked, pa.large_string())
+    text = hub().cast_views(chunked, pa.large_string())
     return with_own_bitmap(text) if text.null_count else text
 
 
@@ -188,30 +188,8 @@ def _usable(pa: Any, kind: str, chunked: Any) -> Any:
         return pa.chunked_array([_lists(pa, pc, chunk, target) for chunk in chunked.chunks], target)
     wide = pa.large_string() if kind == "string_view" else pa.large_binary()
     if pa.types.is_dictionary(chunked.type):
-        build = pa.DictionaryArray.from_arrays
-        chunks = [
-            build(c.indices, _from_views(pa, c.dictionary, wide), ordered=c.type.ordered)
-            for c in chunked.chunks
-        ]
-        return pa.chunked_array(chunks, pa.dictionary(chunked.type.index_type, wide, chunked.type.ordered))
-    return _from_views(pa, chunked, wide)
-
-
-def _from_views(pa: Any, values: Any, wide: Any) -> Any:
-    """Return views as text or bytes with offsets, which the cast copies.
-
-    The cast adds up the lengths of nulls too, which may be negative: it then writes beyond its memory.
-    """
-    if not values.null_count:
-        return values.cast(wide)
-    if isinstance(values, pa.ChunkedArray):
-        return pa.chunked_array([_from_views(pa, chunk, wide) for chunk in values.chunks], wide)
-    bitmap, views, *blocks = values.buffers()
-    own = np.frombuffer(views, np.uint8)[: 16 * (values.offset + len(values))].reshape(-1, 16).copy()
-    own[values.offset :][values.is_null().to_numpy(zero_copy_only=False)] = 0
-    buffers = [bitmap, pa.py_buffer(own), *blocks]
-    cleared = pa.Array.from_buffers(values.type, len(values), buffers, values.null_count, values.offset)
-    return cleared.cast(wide)
+        wide = pa.dictionary(chunked.type.index_type, wide, chunked.type.ordered)
+    return hub().cast_views(chunked, wide)
 
 
 def _lists(pa: Any, pc: Any, views: Any, target: Any) -> Any:

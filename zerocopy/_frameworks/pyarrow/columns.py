@@ -13,7 +13,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.pyarrow.short_views import may_lack_text, with_text
+from zerocopy._frameworks.pyarrow.views import cast_views, may_lack_text, with_text
 from zerocopy.device import HOST
 from zerocopy.dtype import by_name
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError, ZeroCopyError
@@ -241,6 +241,10 @@ class ArrowExchange(Framework):
             for chunk in chunks:
                 out.write_batch(pa.record_batch([self.writable(chunk)], schema=schema))
         return pa.ipc.open_stream(sink.getvalue()).read_all().column(0)
+
+    def cast_views(self, array: Any, kind: Any) -> Any:
+        """Return an array, chunked or not, in another type, where its own type may have views inside it."""
+        return cast_views(self.module(), array, kind)
 
     def writable(self, data: Any) -> Any:
         """Return a table, column or array that Arrow's IPC writer can write, with the same chunks."""

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from zerocopy._frameworks.pyarrow.columns import allocation_of
-from zerocopy._frameworks.pyarrow.short_views import holds_views, may_lack_text
+from zerocopy._frameworks.pyarrow.views import holds_views, may_lack_text
 from zerocopy._native import core
 from zerocopy.dtype import by_name
 from zerocopy.tables.matrix import FEW_ROWS, MOST_GAP

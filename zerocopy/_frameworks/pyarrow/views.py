@@ -1,14 +1,18 @@
-"""Views of short text whose text buffer is NULL, as pyarrow 24 casts it: arrays without that buffer.
+"""Views of text that pyarrow reads out of bounds: repaired arrays over the same memory.
 
-pyarrow reads the buffer in ``nbytes`` and when it exports the array, also inside other types
-(apache/arrow#49740, fixed in 25). The functions take the module pyarrow as `pa`.
+pyarrow 24 casts short text to views whose text buffer is NULL. It reads the buffer in ``nbytes`` and when it
+exports the array, also inside other types (apache/arrow#49740, fixed in 25). A cast of views to text adds up
+the lengths of nulls too, which may be negative: it then writes beyond its memory (pyarrow 26). The functions
+take the module pyarrow as `pa`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 _VIEWS = ("Type_STRING_VIEW", "Type_BINARY_VIEW")
 
@@ -39,7 +43,8 @@ def with_text(pa: Any, array: Any) -> Any:
     lacking = [_lacks_text(pa, chunk) for chunk in chunks]
     if not any(lacking):
         return array
-    chunks = [_rebuilt(pa, each) if lacks else each for each, lacks in zip(chunks, lacking, strict=True)]
+    both = zip(chunks, lacking, strict=True)
+    chunks = [_rebuilt(pa, each, _with_text) if lacks else each for each, lacks in both]
     return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]
 
 
@@ -62,26 +67,53 @@ def _parts(pa: Any, array: Any) -> Iterator[Any]:
         yield array.values
 
 
-def _rebuilt(pa: Any, array: Any, before: int = 0) -> Any:
-    """Return an array over the same buffers but NULL text, from `before` rows earlier on."""
+def cast_views(pa: Any, array: Any, kind: Any) -> Any:
+    """Cast an array, chunked or not, with or without views in its type."""
+    if isinstance(array, pa.ChunkedArray):
+        return pa.chunked_array([cast_views(pa, chunk, kind) for chunk in array.chunks], kind)
+    if array.type == kind:
+        return array
+    is_safe = not holds_views(pa, array.type) or (_is_view(pa, array.type) and not array.null_count)
+    return (array if is_safe else _rebuilt(pa, array, _with_empty_nulls)).cast(kind)
+
+
+#: ``repair(pa, buffers, offset, length)`` returns the buffers of repaired views.
+Repair = Callable[[Any, list[Any], int, int], list[Any]]
+
+
+def _with_text(pa: Any, buffers: list[Any], offset: int, length: int) -> list[Any]:
+    # An empty buffer instead, because views of longer text have the position of theirs.
+    return [*buffers[:2], *(pa.py_buffer(b"") if text is None else text for text in buffers[2:])]
+
+
+def _with_empty_nulls(pa: Any, buffers: list[Any], offset: int, length: int) -> list[Any]:
+    bitmap, views, *texts = buffers
+    if bitmap is None:
+        return buffers
+    is_valid = pa.BooleanArray.from_buffers(pa.bool_(), length, [None, bitmap], 0, offset)
+    own = np.frombuffer(views, np.uint8)[: 16 * (offset + length)].reshape(-1, 16).copy()
+    own[offset:][~is_valid.to_numpy(zero_copy_only=False)] = 0
+    return [bitmap, pa.py_buffer(own), *texts]
+
+
+def _rebuilt(pa: Any, array: Any, repair: Repair, before: int = 0) -> Any:
+    """Return an array over the same buffers but those of views, from `before` rows earlier on."""
     kind, types = array.type, pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, _rebuilt(pa, array.storage, before))
+        return pa.ExtensionArray.from_storage(kind, _rebuilt(pa, array.storage, repair, before))
     offset, length = array.offset - before, len(array) + before
     if types.is_dictionary(kind):
         codes = pa.Array.from_buffers(kind.index_type, length, array.indices.buffers(), -1, offset)
-        words = _rebuilt(pa, array.dictionary)
+        words = _rebuilt(pa, array.dictionary, repair)
         return pa.DictionaryArray.from_arrays(codes, words, ordered=kind.ordered, safe=False)
     buffers = array.buffers()
     if _is_view(pa, kind):
-        # An empty buffer instead, because views of longer text have the position of theirs.
-        texts = (pa.py_buffer(b"") if text is None else text for text in buffers[2:])
-        return pa.Array.from_buffers(kind, length, [*buffers[:2], *texts], -1, offset)
+        return pa.Array.from_buffers(kind, length, repair(pa, buffers, offset, length), -1, offset)
     if not kind.num_fields:
         return pa.Array.from_buffers(kind, length, buffers, -1, offset) if before else array
     # pyarrow slices the fields of structs and of sparse unions to the rows of their array.
     is_sliced = types.is_struct(kind) or (types.is_union(kind) and kind.mode == "sparse")
-    parts = [_rebuilt(pa, part, array.offset if is_sliced else 0) for part in _parts(pa, array)]
+    parts = [_rebuilt(pa, part, repair, array.offset if is_sliced else 0) for part in _parts(pa, array)]
     if types.is_run_end_encoded(kind):
         parts = [array.run_ends, *parts]
     nulls = 0 if types.is_union(kind) or types.is_run_end_encoded(kind) else -1

@@ -1,8 +1,12 @@
-"""Views of short text that a cast has made have a NULL text buffer, which pyarrow 24 reads."""
+"""Views of text that pyarrow would read out of bounds convert, whole and inside other types."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
+from helpers.table_cases import TABLES
 
 import zerocopy as zc
 
@@ -11,7 +15,7 @@ pa = pytest.importorskip("pyarrow")
 
 @pytest.mark.hazard("pyarrow#short-views-of-a-cast")
 @pytest.mark.parametrize("kind", ["string_view", "binary_view"])
-def test_short_views_of_a_cast(kind: str) -> None:
+def test_views_of_a_cast(kind: str) -> None:
     wide = pa.large_string() if kind == "string_view" else pa.large_binary()
     values = ["a", None, "b"] if kind == "string_view" else [b"a", None, b"b"]
     column = pa.array(values, wide).cast(getattr(pa, kind)())
@@ -24,7 +28,7 @@ def test_short_views_of_a_cast(kind: str) -> None:
 
 
 @pytest.mark.hazard("pyarrow#short-views-of-a-cast")
-def test_short_views_inside_other_types(run_python) -> None:
+def test_views_inside_other_types(run_python) -> None:
     """Each form, whole, sliced and in chunks, to each table framework: pyarrow 24 would end the process."""
     process = run_python(
         """
@@ -120,3 +124,43 @@ def test_a_concatenation_has_the_text_of_each_part() -> None:
         table = pa.table({"a": pa.concat_arrays(parts)})
         assert zc.convert(table, "numpy", encode=True, nulls=-1)["a"].to_pylist() == expected
         assert zc.convert(table, "polars")["a"].to_list() == expected
+
+
+def with_lengths_at_nulls(kind: str, length: int) -> Any:
+    """Return views, in which those of nulls have a length."""
+    texts = [None if i % 7 == 3 else f"row {i}, longer than a view" for i in range(40)]
+    plain = pa.array(
+        texts if kind == "string_view" else [t and t.encode() for t in texts], getattr(pa, kind)()
+    )
+    bitmap, views, *blocks = plain.buffers()
+    own = np.frombuffer(views, np.int32).reshape(-1, 4).copy()
+    own[3::7, 0] = length
+    return pa.Array.from_buffers(
+        plain.type, len(plain), [bitmap, pa.py_buffer(own), *blocks], plain.null_count
+    )
+
+
+@pytest.mark.parametrize("target", [name for name in TABLES if name not in ("cudf", "pylibcudf")])
+@pytest.mark.parametrize("kind", ["string_view", "binary_view"])
+def test_lengths_of_null_views_are_ignored(kind: str, target: str) -> None:
+    """A cast adds them up, and writes beyond its memory if the sum is too small."""
+    for length in (-20, -(2**31), 2**31 - 1):
+        views = with_lengths_at_nulls(kind, length)
+        expected = views.to_pylist()
+        pair = pa.StructArray.from_arrays([views, views], ["a", "b"])
+        forms = {
+            "whole": (views, expected),
+            "slice": (views.slice(3, 20), expected[3:23]),
+            "chunks": (pa.chunked_array([views, views.slice(5)]), expected + expected[5:]),
+            "lists": (pa.ListArray.from_arrays([0, 10, 40], views), [expected[:10], expected[10:]]),
+            "slice of structs": (pair.slice(2, 9), [{"a": t, "b": t} for t in expected[2:11]]),
+            "words": (
+                pa.DictionaryArray.from_arrays(pa.array([3, 0, 39]), views),
+                [expected[3], expected[0], expected[39]],
+            ),
+        }
+        for name, (form, values) in forms.items():
+            for copy in (None, True):
+                result = zc.convert(pa.table({"x": form}), target, copy=copy)
+                back = zc.convert(result, "pyarrow.Table", copy=None)["x"].to_pylist()
+                assert back == values, (name, copy)
