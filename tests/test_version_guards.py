@@ -197,6 +197,61 @@ def test_relations_are_the_same_with_other_versions_of_duckdb(
     assert len(calls) == (3 if release else 2)
 
 
+def test_series_are_the_same_with_other_versions_of_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    from zerocopy._frameworks.pandas.fast_path import series_builder
+
+    x, words = np.arange(3.0), pd.arrays.ArrowExtensionArray(pa.chunked_array([["a", None, "c"]]))
+    arrays = [x, x.astype("i2"), x > 1, x.astype("c8"), x.astype("f2"), x[:0], words]
+    made = []
+    for number in (pd.__version__, "4.0.0"):
+        monkeypatch.setattr(pd, "__version__", number)
+        series_builder.cache_clear()
+        build = series_builder()
+        assert build.__qualname__.startswith("private" if number[0] == "3" else "public")
+        made.append([build(array, name) for array in arrays for name in (None, "a")])
+    monkeypatch.undo()
+    series_builder.cache_clear()
+    for one, other, array in zip(*made, [array for array in arrays for _ in range(2)], strict=True):
+        pd.testing.assert_series_equal(one, other)
+        assert type(one.index) is type(other.index) is pd.RangeIndex
+        assert len(array) == 0 or zc.shares_memory(one, array)
+        one.name = "b"
+        assert one.iloc[:2].copy().name == "b"
+
+
+def test_polars_makes_the_same_by_public_constructors(monkeypatch: pytest.MonkeyPatch) -> None:
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    from zerocopy._frameworks.polars import construction as module
+
+    private = module.constructors(pl)
+    module.constructors.cache_clear()
+    monkeypatch.setattr(module, "private_constructors", lambda pl: None)
+    public = module.constructors(pl)
+    module.constructors.cache_clear()
+    assert public.ndarray is pl.Series
+    assert private.ndarray is not pl.Series
+    for name in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"):
+        array = np.array([1, 0, 100], name)
+        made = private.ndarray("a", array)
+        assert made.equals(public.ndarray("a", array), check_names=True, check_dtypes=True)
+        assert zc.shares_memory(made, array)
+        assert made.dtype.to_python() is (float if name[0] == "f" else int)
+    nan = private.ndarray("", np.array([np.nan, 1.5]))
+    assert (nan.null_count(), nan.is_nan().to_list()) == (0, [True, False])
+    values: list[list[Any]] = [[1, None, 3], ["a", None, "ü"], [b"", None, b"x"], [True, None, False]]
+    columns = [pa.array(each) for each in [*values, [[1], None, []], [{"a": 1}, None, {"a": 2}]]]
+    columns.append(columns[1].dictionary_encode())
+    for column in columns:
+        for each in (column, column[1:], column[:0]):
+            made, expected = private.arrow(each), public.arrow(each)
+            assert made.equals(expected, check_dtypes=True)
+            assert made.to_list() == each.to_pylist()
+    batch = pa.record_batch(columns, [*"abcdefg"])
+    assert private.frame(batch).equals(public.frame(batch))
+    assert private.frame(batch).schema == public.frame(batch).schema
+
+
 def test_series_of_polars_are_the_same_by_public_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     pl = pytest.importorskip("polars")
     from zerocopy._frameworks.polars import series as polars_series

@@ -1,6 +1,8 @@
-"""Arrays that become tables: their number of columns is bounded."""
+"""Arrays that become tables: their number of columns is bounded, and names are UTF-8."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,3 +24,22 @@ def test_empty_array_of_too_many_columns_is_refused(target: str, columns: int) -
         zc.convert(x, to=target)
     assert caught.value.code == "too-many-elements"
     assert not zc.explain(x, target).possible
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_names_without_utf8_are_refused_by_the_plan(target: str) -> None:
+    x, half = np.arange(6.0).reshape(3, 2), "a\ud800"
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        ({half: x[:, 0].copy()}, {}),
+        ({"b": x[:, 0].copy(), half: x[:, 1].copy()}, {}),
+        (x, {"names": ["b", half]}),
+    ]
+    for obj, options in cases:
+        for _ in range(2):
+            plan = zc.explain(obj, target, **options)
+            assert (plan.possible, plan.error.code) == (False, "column-name")
+            with pytest.raises(zc.UnsupportedConversionError, match="half of a surrogate pair") as caught:
+                zc.convert(obj, target, **options)
+            assert caught.value.code == "column-name"
+    pair = {"\U0001f600": x[:, 0].copy()}  # two halves, which UTF-8 has
+    assert zc.convert(zc.convert(pair, target), "pyarrow.Table").column_names == ["\U0001f600"]

@@ -140,6 +140,7 @@ def with_lengths_at_nulls(kind: str, length: int) -> Any:
     )
 
 
+@pytest.mark.hazard("pyarrow#casts-of-views-with-nulls")
 @pytest.mark.parametrize("target", [name for name in TABLES if name not in ("cudf", "pylibcudf")])
 @pytest.mark.parametrize("kind", ["string_view", "binary_view"])
 def test_lengths_of_null_views_are_ignored(kind: str, target: str) -> None:

@@ -156,6 +156,14 @@ def check_unique(labels: Iterable[Hashable], target: str) -> None:
         raise refuse_column(why, "rename them in the source", code="duplicate-names")
 
 
+def check_utf8(labels: Iterable[Hashable], target: str) -> None:
+    """Refuse names with half of a surrogate pair, for a target whose names are UTF-8."""
+    for label in map(str, labels):
+        if not label.isascii() and any("\ud800" <= letter <= "\udfff" for letter in label):
+            why = f"the name {label!r} contains half of a surrogate pair, and names of {target} are UTF-8"
+            raise refuse_column(why, "rename it", code="column-name")
+
+
 def check_nul(labels: Iterable[Hashable], target: str) -> None:
     """Refuse names with a NUL, for a target that reads them as C strings."""
     if cut := [label for label in labels if "\0" in str(label)]:

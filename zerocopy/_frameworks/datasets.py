@@ -182,6 +182,7 @@ class Datasets(Framework):
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         obstacles.check_unique(map(str, table.labels), "datasets")
         obstacles.check_nul(table.labels, "datasets")
+        obstacles.check_utf8(table.labels, "datasets")
         if not table.columns and table.length:
             why = "it has rows and no columns, and a dataset without columns has no rows"
             raise UnsupportedConversionError("", why, "add a column", code="no-columns")

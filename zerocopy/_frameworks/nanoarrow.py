@@ -232,6 +232,7 @@ class Nanoarrow(Framework):
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         obstacles.check_nul(table.labels, "nanoarrow")
+        obstacles.check_utf8(table.labels, "nanoarrow")
         return super().table_reasons(table)
 
     def from_table(self, table: Table) -> Any:

@@ -116,6 +116,7 @@ class CuDF(Framework):
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         obstacles.check_unique(table.labels, "cuDF")
+        obstacles.check_utf8(table.labels, "cuDF")
         return super().table_reasons(table)
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.duckdb.relations import relation_maker
 from zerocopy._frameworks.duckdb.types import LACKING, NUMBERS, PLAIN, changed, changes, field_of, field_type
 from zerocopy._native import core
@@ -201,6 +202,7 @@ class DuckDB(Framework):
         return reasons
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
+        obstacles.check_utf8(table.labels, "DuckDB")
         _check_names(table)
         if table.options:
             self._cursor(table)  # refuses an object that is not an open connection

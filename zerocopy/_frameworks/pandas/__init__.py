@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import (
     LEVEL,
@@ -237,6 +238,7 @@ class Pandas(Framework):
             raise UnsupportedConversionError(
                 "", why, 'pass to="pandas", or pick one with columns=[...]', code="option-value"
             )
+        obstacles.check_utf8(table.labels, "pandas")
         row_labels(self.module(), table)  # refuses labels that pandas cannot make an index from
         metadata = meta.read(table.metadata)
         levels = [] if metadata is None else [entry for entry in metadata.index if isinstance(entry, str)]

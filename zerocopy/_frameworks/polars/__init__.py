@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.polars.constructors import constructors
+from zerocopy._frameworks.polars.construction import constructors
 from zerocopy._frameworks.polars.series import (
     OWN,
     Stream,
@@ -186,6 +186,7 @@ class Polars(Framework):
         """Return no reasons; refuse labels that a frame cannot have."""
         labels = [str(label) for label in table.labels]
         obstacles.check_unique(labels, "polars")
+        obstacles.check_utf8(labels, "polars")
         if self.form == "Series" and len(labels) != 1:
             why = f"a table of {len(labels)} columns is not one polars.Series"
             fixes = [Fix(options={"columns": labels[:1]}, effect="picks one"), Fix(to="polars.DataFrame")]
