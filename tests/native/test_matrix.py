@@ -248,7 +248,7 @@ def test_the_framework_copies_wide_tables_after_the_first() -> None:
         return answer
 
     expected = np.stack([*wide.values()], 1)
-    exporter = core.TableExporter(TableProducer.__arrow_c_stream__, matrix=matrix)
+    exporter = core.TableExporter(TableProducer.__arrow_c_stream__, matrix=matrix, matrix_width=32)
     route = matrix_route(exporter)
     assert route(TableProducer(equal_types(5))).shape == (5, 3)
     np.testing.assert_array_equal(route(TableProducer(wide)), expected)
