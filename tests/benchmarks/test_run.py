@@ -112,8 +112,8 @@ def wait():
         stdout=subprocess.PIPE,
     )
     child.stdout.readline()
-    open({pid_file!r}, "w").write(str(child.pid))
-    try:
+    try:  # the file is written inside, because the signal can come at once
+        open({pid_file!r}, "w").write(str(child.pid))
         time.sleep(600)
     finally:
         open({pid_file!r} + ".ending", "w").close()
