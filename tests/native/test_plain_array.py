@@ -120,6 +120,74 @@ def _export_of(array: Any) -> Any:
     return core.TableExporter(type(array).__arrow_c_array__).plain(array)
 
 
+def nullable(columns: Any) -> TableProducer:
+    """Return a producer of columns that may have nulls, as those of frameworks are by default."""
+    producer = TableProducer(columns)
+    for field in producer.fields:
+        field.flags = 2
+    return producer
+
+
+def test_tables_of_one_schema_have_one_layout() -> None:
+    export = _plain("__arrow_c_stream__")
+    first = export(nullable(numbers())).layout
+    assert first is not None
+    assert export(nullable({name: array[:2] for name, array in numbers().items()})).layout is first
+    renamed = {f"{name}2": array for name, array in numbers().items()}
+    other = export(nullable(renamed)).layout
+    assert other not in (None, first)
+    assert export(nullable(renamed)).layout is other
+    changed = nullable(renamed)
+    changed.fields[0].flags = 0  # no nulls, which is a part of the type
+    assert export(changed).layout is None
+
+
+def test_the_address_of_an_array_is_given_once() -> None:
+    pa = pytest.importorskip("pyarrow")
+    producer = TableProducer(numbers())
+    plain = _plain("__arrow_c_stream__")(producer)
+    expected = pa.record_batch(_plain("__arrow_c_stream__")(TableProducer(numbers())))
+    batch = pa.RecordBatch._import_from_c(plain.array_address(), expected.schema)
+    with pytest.raises(ValueError, match="possible once"):
+        plain.array_address()
+    with pytest.raises(ValueError, match="possible once"):
+        plain.__arrow_c_array__()
+    del plain
+    assert batch.equals(expected)
+    assert not producer.released["batch"]
+    del batch
+    gc.collect()
+    assert producer.released["batch"] == producer.released["schema"] == 1
+    unused = TableProducer(numbers())
+    _plain("__arrow_c_stream__")(unused).array_address()
+    assert unused.released["batch"] == unused.released["schema"] == 1
+
+
+def test_tables_of_changing_schemas_reach_pyarrow() -> None:
+    """The importer keeps the last schema, for frames and arrays of all frameworks."""
+    pa, pl, na = (pytest.importorskip(name) for name in ("pyarrow", "polars", "nanoarrow"))
+    x, words = pa.array([1.5, None, 2.5]), pa.array(["a", None, "ü"])
+    fields = [pa.field("a", pa.float64(), nullable=False), pa.field("b", pa.string())]
+    tables = [
+        pa.table({"a": x, "b": words}),
+        pa.table({"a": words, "b": x}),
+        pa.table({"b": words, "a": x}),
+        pa.table({"a": x}),
+        pa.table([pa.array([1.0, 2.0, 3.0]), words], pa.schema(fields)),
+        pa.table({"a": x, "b": words.cast(pa.large_string())}),
+        pa.table({"a": x.cast(pa.float32()), "b": words}),
+        pa.table({"a": x, "b": words, "ü": x}),
+    ]
+    for first in tables:
+        for second in tables:
+            for table in (first, first, second, first):
+                assert zc.convert(na.Array(table), "pyarrow").equals(table)
+                frame = pl.from_arrow(table)
+                made = zc.convert(frame, "pyarrow")
+                assert made.equals(pa.table(frame))
+                assert made.schema.equals(pa.table(frame).schema, check_metadata=True)
+
+
 def test_types_of_columns() -> None:
     pa = pytest.importorskip("pyarrow")
     text = ["a text that is longer than a view", None, ""]

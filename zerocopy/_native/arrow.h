@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#define ARROW_FLAG_NULLABLE 2 /* of a schema's flags */
+
 struct ArrowSchema {
     const char *format, *name, *metadata;
     int64_t flags, n_children;

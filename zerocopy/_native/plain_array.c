@@ -159,6 +159,7 @@ typedef struct {
     PyObject_HEAD
     struct ArrowSchema schema;
     struct ArrowArray array;
+    PyObject *layout; /* the same object for tables of the same schema, or NULL */
     char is_table, has_views;
     _Atomic(bool) is_taken; /* by the thread that moves the structs: without the GIL, several may ask */
 } PlainArray;
@@ -170,6 +171,7 @@ plain_array_dealloc(PyObject *self)
     PlainArray *plain = (PlainArray *)self;
     arrow_array_release(&plain->array);
     arrow_schema_release(&plain->schema);
+    Py_XDECREF(plain->layout);
     PyObject_Free(self);
 }
 
@@ -208,6 +210,25 @@ new_capsule(void *source, size_t size, size_t release_offset, const char *name, 
     return capsule;
 }
 
+/* Marks the structs as taken; -1 with an exception if they were before. */
+static int
+take(PlainArray *plain)
+{
+    if (atomic_exchange(&plain->is_taken, true)) {
+        PyErr_SetString(PyExc_ValueError, "the array was exported before, which is possible once");
+        return -1;
+    }
+    return 0;
+}
+
+/* plain.array_address(): where the struct is, for a consumer that moves it and knows its type; once. */
+static PyObject *
+plain_array_address(PyObject *self, PyObject *unused)
+{
+    PlainArray *plain = (PlainArray *)self;
+    return take(plain) < 0 ? NULL : PyLong_FromVoidPtr(&plain->array);
+}
+
 /* plain.__arrow_c_array__(requested_schema=None): the capsules, once. */
 static PyObject *
 plain_array_capsules(PyObject *self, PyObject *args, PyObject *keywords)
@@ -218,8 +239,7 @@ plain_array_capsules(PyObject *self, PyObject *args, PyObject *keywords)
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O:__arrow_c_array__", names, &requested)) {
         return NULL;
     }
-    if (atomic_exchange(&plain->is_taken, true)) {
-        PyErr_SetString(PyExc_ValueError, "the array was exported before, which is possible once");
+    if (take(plain) < 0) {
         return NULL;
     }
     PyObject *schema = new_capsule(&plain->schema, sizeof(plain->schema), offsetof(struct ArrowSchema, release),
@@ -237,12 +257,17 @@ plain_array_capsules(PyObject *self, PyObject *args, PyObject *keywords)
 static PyMethodDef plain_array_methods[] = {
     {"__arrow_c_array__", (PyCFunction)(void (*)(void))plain_array_capsules, METH_VARARGS | METH_KEYWORDS,
      "__arrow_c_array__(requested_schema=None): return the capsules of the schema and the array, once."},
+    {"array_address", plain_array_address, METH_NOARGS,
+     "array_address(): return the address of the ArrowArray, instead of the capsules. The consumer knows the schema, and "
+     "moves the struct while this object lives."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef plain_array_members[] = {
     {"is_table", T_BOOL, offsetof(PlainArray, is_table), READONLY, "whether it is a struct of columns"},
     {"has_views", T_BOOL, offsetof(PlainArray, has_views), READONLY, "whether text is in views"},
+    {"layout", T_OBJECT, offsetof(PlainArray, layout), READONLY,
+     "the same object for tables of the same names and types, all nullable; None for others"},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -275,6 +300,7 @@ plain_array_new(struct ArrowSchema *schema, struct ArrowArray *array, bool is_ta
 {
     PlainArray *plain = PyObject_New(PlainArray, &PlainArrayType);
     if (plain != NULL) {
+        plain->layout = NULL;
         plain->is_table = is_table;
         plain->has_views = with_views;
         atomic_init(&plain->is_taken, false);
@@ -284,6 +310,18 @@ plain_array_new(struct ArrowSchema *schema, struct ArrowArray *array, bool is_ta
         array->release = NULL;
     }
     return (PyObject *)plain;
+}
+
+/* Whether all fields of a table may have nulls, which plans do not compare. */
+static bool
+has_nullable_fields(const struct ArrowSchema *schema)
+{
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        if (schema->children[i]->flags != ARROW_FLAG_NULLABLE) {
+            return false;
+        }
+    }
+    return true;
 }
 
 PyObject *
@@ -298,10 +336,21 @@ plain_export(PyObject *exporter, PyObject *obj)
         /* Read before the data, so that an object that is refused for its type exports none. */
         if (schema != NULL && (is_table || is_plain(schema)) && arrow_table_next(&table, &array) == 1 &&
             fits(schema, &array, is_table) && arrow_table_next(&table, &next) == 0) {
+            bool with_views = has_views(schema, is_table);
+            PyObject *layout = NULL;
             if (!is_table) {
                 forget_name(&table.schema);
             }
-            plain = plain_array_new(&table.schema, &array, is_table, has_views(schema, is_table));
+            else if (has_nullable_fields(schema)) {
+                layout = (PyObject *)table_plan_of(&((TableExporter *)exporter)->plan, &table, NULL, true);
+            }
+            plain = PyErr_Occurred() ? NULL : plain_array_new(&table.schema, &array, is_table, with_views);
+            if (plain == NULL) {
+                Py_XDECREF(layout);
+            }
+            else {
+                ((PlainArray *)plain)->layout = layout;
+            }
         }
         arrow_array_release(&array);
         arrow_array_release(&next);

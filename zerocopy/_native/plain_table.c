@@ -132,7 +132,7 @@ fill_field(struct ArrowSchema *field, PyObject *name, const char *format)
     *field = (struct ArrowSchema){
         .format = format,
         .name = copy,
-        .flags = 2, /* nullable */
+        .flags = ARROW_FLAG_NULLABLE,
         .release = release_field,
         .private_data = copy,
     };

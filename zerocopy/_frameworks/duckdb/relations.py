@@ -13,6 +13,7 @@ from secrets import token_hex
 from typing import Any
 
 from zerocopy._frameworks.duckdb.types import PLAIN
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.tables.hub import hub
 
 #: The number of schemas whose columns are kept.
@@ -72,7 +73,9 @@ def private_maker(duckdb: Any) -> Any:
         public = duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
         private = make(duckdb.default_connection().cursor(), arrow, (public.columns, public.types))
         return make if _parts(private) == _parts(public) else None
-    except (AttributeError, TypeError, ValueError, duckdb.Error):
+    except Exception as error:
+        if not is_error(error):
+            raise
         return None
 
 

