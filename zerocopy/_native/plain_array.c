@@ -159,6 +159,7 @@ typedef struct {
     PyObject_HEAD
     struct ArrowSchema schema;
     struct ArrowArray array;
+    const char *format; /* of a column, in static memory; NULL for a table */
     PyObject *layout; /* the same object for tables of the same schema, or NULL */
     char is_table, has_views;
     _Atomic(bool) is_taken; /* by the thread that moves the structs: without the GIL, several may ask */
@@ -266,6 +267,7 @@ static PyMethodDef plain_array_methods[] = {
 static PyMemberDef plain_array_members[] = {
     {"is_table", T_BOOL, offsetof(PlainArray, is_table), READONLY, "whether it is a struct of columns"},
     {"has_views", T_BOOL, offsetof(PlainArray, has_views), READONLY, "whether text is in views"},
+    {"format", T_STRING, offsetof(PlainArray, format), READONLY, "the format of a column, or None"},
     {"layout", T_OBJECT, offsetof(PlainArray, layout), READONLY,
      "the same object for tables of the same names and types, all nullable; None for others"},
     {NULL, 0, 0, 0, NULL},
@@ -301,6 +303,7 @@ plain_array_new(struct ArrowSchema *schema, struct ArrowArray *array, bool is_ta
     PlainArray *plain = PyObject_New(PlainArray, &PlainArrayType);
     if (plain != NULL) {
         plain->layout = NULL;
+        plain->format = is_table ? NULL : schema->format; /* of forget_name */
         plain->is_table = is_table;
         plain->has_views = with_views;
         atomic_init(&plain->is_taken, false);

@@ -295,21 +295,27 @@ def plain_table(pa: Any, names: Iterable[str], in_chunks: bool = False) -> Calla
     return plain
 
 
+def _plain_types(pa: Any) -> dict[str, Any]:
+    """Return the types of the formats of columns that the core exports as plain arrays."""
+    kinds = [getattr(pa, f"{sign}int{bits}")() for bits in (8, 16, 32, 64) for sign in ("", "u")]
+    kinds += [pa.float16(), pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.string_view()]
+    return dict(zip(["b", *"cCsSiIlLefguU", "vu"], [pa.bool_(), *kinds], strict=True))
+
+
 def plain_importer(pa: Any) -> Callable[[Any], Any]:
     """Return the importer of the compiled core's arrays of plain values, as an array or a table.
 
     Without the schema, ten columns are imported in 7 us instead of 11, and 300 in 190 instead of 330.
     """
-    whole = pa.Table.from_batches
-    # What pa.array and pa.record_batch call for such objects, 0.7 us later.
-    array, batch = pa.Array._import_from_c_capsule, pa.RecordBatch._import_from_c_capsule
-
-    known_batch, last = pa.RecordBatch._import_from_c, (None, None)
+    array, whole, types = pa.Array._import_from_c, pa.Table.from_batches, _plain_types(pa)
+    # What pa.record_batch calls for such objects, 0.7 us later.
+    batch, known_batch = pa.RecordBatch._import_from_c_capsule, pa.RecordBatch._import_from_c
+    last: tuple[Any, Any] = (None, None)
 
     def plain(made: Any) -> Any:
         nonlocal last
         if not made.is_table:
-            return array(*made.__arrow_c_array__())
+            return array(made.array_address(), types[made.format])
         layout, (last_layout, schema) = made.layout, last
         if layout is not None and layout is last_layout:
             return whole([known_batch(made.array_address(), schema)])
