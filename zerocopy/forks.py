@@ -47,7 +47,9 @@ class _LockOf314:
 
     def __init__(self, lock: Any) -> None:
         self.acquire, self.release, self._leave = lock.acquire, lock.release, lock.__exit__
-        self._at_fork_reinit, self._is_owned = lock._at_fork_reinit, getattr(lock, "_is_owned", None)
+        self._at_fork_reinit = lock._at_fork_reinit
+        if hasattr(lock, "_is_owned"):  # of an RLock; tests call it
+            self._is_owned = lock._is_owned
 
     def __enter__(self) -> bool:
         return self._acquired  # type: ignore[no-any-return]

@@ -128,18 +128,18 @@ def nullable(columns: Any) -> TableProducer:
     return producer
 
 
-def test_tables_of_one_schema_have_one_layout() -> None:
+def test_tables_of_one_schema_have_one_key() -> None:
     export = _plain("__arrow_c_stream__")
-    first = export(nullable(numbers())).layout
+    first = export(nullable(numbers())).schema_key
     assert first is not None
-    assert export(nullable({name: array[:2] for name, array in numbers().items()})).layout is first
+    assert export(nullable({name: array[:2] for name, array in numbers().items()})).schema_key is first
     renamed = {f"{name}2": array for name, array in numbers().items()}
-    other = export(nullable(renamed)).layout
+    other = export(nullable(renamed)).schema_key
     assert other not in (None, first)
-    assert export(nullable(renamed)).layout is other
+    assert export(nullable(renamed)).schema_key is other
     changed = nullable(renamed)
     changed.fields[0].flags = 0  # no nulls, which is a part of the type
-    assert export(changed).layout is None
+    assert export(changed).schema_key is None
 
 
 def test_the_address_of_an_array_is_given_once() -> None:
@@ -161,6 +161,30 @@ def test_the_address_of_an_array_is_given_once() -> None:
     unused = TableProducer(numbers())
     _plain("__arrow_c_stream__")(unused).array_address()
     assert unused.released["batch"] == unused.released["schema"] == 1
+
+
+def test_pyarrow_imports_the_same_without_its_methods_for_structs() -> None:
+    pa = pytest.importorskip("pyarrow")
+    from zerocopy._frameworks.pyarrow.fast_path import plain_importer
+
+    class Other:
+        """pyarrow without these methods."""
+
+        Array = RecordBatch = type("Other", (), {})
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(pa, name)
+
+    column = core.TableExporter(lambda obj: obj.__arrow_c_stream__()).plain
+    for source in (
+        pa.chunked_array([[1.5, None]]),
+        pa.chunked_array([["a", None]]),
+        pa.table({"a": [1, None]}),
+    ):
+        for _ in range(2):
+            made = [plain_importer(module)(column(source)) for module in (pa, Other())]
+            assert made[0].equals(made[1])
+            assert type(made[0]) is type(made[1])
 
 
 def test_tables_of_changing_schemas_reach_pyarrow() -> None:

@@ -313,6 +313,8 @@ CODES = pa.array(["a", "b"]).dictionary_encode()
 LIST_VIEWS = pa.array([[1], [2, 3]], pa.list_view(pa.int64()))
 SPARSE = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])])
 
+NO_BUFFERS = ctypes.cast((ctypes.c_void_p * 2)(), ctypes.POINTER(ctypes.c_void_p))
+
 INVALID_ARRAYS = {
     "text at NULL": (TEXT, set_buffer(2, None)),
     "offsets at NULL": (TEXT, set_buffer(1, None)),
@@ -328,6 +330,7 @@ INVALID_ARRAYS = {
     "negative number of buffers": (VIEWS, set_struct(n_buffers=-1)),
     "too few buffers": (TEXT, set_struct(n_buffers=2)),
     "too many buffers": (TEXT, set_struct(n_buffers=4)),
+    "two buffers of nulls": (pa.nulls(3), set_struct(n_buffers=2, buffers=NO_BUFFERS)),
     "list of buffers at NULL": (TEXT, set_struct(buffers=ctypes.POINTER(ctypes.c_void_p)())),
     "too many children": (LISTS, set_struct(n_children=2**40)),
     "rows above int64": (pa.array([1, 2]), set_struct(offset=2**62)),

@@ -141,6 +141,27 @@ def with_lengths_at_nulls(kind: str, length: int) -> Any:
 
 
 @pytest.mark.hazard("pyarrow#casts-of-views-with-nulls")
+@pytest.mark.parametrize("length", [-20, -(2**31)])
+def test_the_loader_and_codes_ignore_lengths_of_null_views(length: int) -> None:
+    pytest.importorskip("torch")
+    views = with_lengths_at_nulls("string_view", length)
+    expected, table = views.to_pylist(), pa.table({"x": views})
+    plain, given = pa.table({"x": pa.array(expected, pa.string_view())}), sorted({*expected} - {None})
+    made = [zc.convert(each, "numpy", encode={"x": given}, nulls=-1)["x"] for each in (table, plain)]
+    assert made[0].values.tolist() == made[1].values.tolist()
+    schema = pa.schema([("x", pa.large_string())])
+    (made_batch,), (plain_batch,) = (
+        list(zc.loader(x, "pyarrow", batch=100, schema=schema)) for x in (table, plain)
+    )
+    assert made_batch.equals(plain_batch)
+    for encode in (True, {"x": given}):
+        (made_batch,), (plain_batch,) = (
+            list(zc.loader(x, "numpy", batch=100, encode=encode, nulls=-1)) for x in (table, plain)
+        )
+        assert made_batch["x"].values.tolist() == plain_batch["x"].values.tolist()
+
+
+@pytest.mark.hazard("pyarrow#casts-of-views-with-nulls")
 @pytest.mark.parametrize("target", [name for name in TABLES if name not in ("cudf", "pylibcudf")])
 @pytest.mark.parametrize("kind", ["string_view", "binary_view"])
 def test_lengths_of_null_views_are_ignored(kind: str, target: str) -> None:

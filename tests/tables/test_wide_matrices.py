@@ -19,7 +19,7 @@ from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
 from zerocopy._engine.convert import convert_slowly
-from zerocopy.tables.matrix import FEW_ROWS
+from zerocopy._frameworks.pyarrow.fast_path import FEW_ROWS
 
 pa = pytest.importorskip("pyarrow")
 

@@ -58,7 +58,7 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
         return None
     exporters, importers = source.fast_exporters(cls), target.fast_importers()
     if target.tables and {"hub", "plain"} <= exporters.keys():
-        exporters.pop("native", None)  # of numbers without nulls: a plain array takes as long, and holds all
+        exporters.pop("native", None)  # only numbers without nulls; a plain array takes as long
     native = exporters.pop("native", None), importers.pop("native", None)
     own_columns = exporters.pop("own_columns", None)
     if own_columns is not None and options.get("index") is False:

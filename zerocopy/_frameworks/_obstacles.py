@@ -157,10 +157,10 @@ def check_unique(labels: Iterable[Hashable], target: str) -> None:
 
 
 def check_utf8(labels: Iterable[Hashable], target: str) -> None:
-    """Refuse names with half of a surrogate pair, for a target whose names are UTF-8."""
+    """Refuse names with a lone surrogate, for a target whose names are UTF-8."""
     for label in map(str, labels):
         if not label.isascii() and any("\ud800" <= letter <= "\udfff" for letter in label):
-            why = f"the name {label!r} contains half of a surrogate pair, and names of {target} are UTF-8"
+            why = f"the name {label!r} contains a lone surrogate, and {target} stores names as UTF-8"
             raise refuse_column(why, "rename it", code="column-name")
 
 

@@ -308,10 +308,7 @@ def _table_without_views(arrow: Any) -> Any:
         return arrow
     # All at once, because set_column copies the list of columns each time.
     fields = [field.with_type(kind) for field, kind in zip(arrow.schema, kinds, strict=True)]
-    arrays = [
-        array if array.type == kind else hub().cast_views(array, kind)
-        for array, kind in zip(arrow.columns, kinds, strict=True)
-    ]
+    arrays = [hub().cast_views(array, kind) for array, kind in zip(arrow.columns, kinds, strict=True)]
     return type(arrow).from_arrays(
         arrays, schema=hub().module().schema(fields, metadata=arrow.schema.metadata)
     )

@@ -48,11 +48,12 @@ PyTypeObject TableExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.TableExporter",
     .tp_doc = "TableExporter(function, *, check=None, select=None, matrix=None, matrix_width=0, extent=None): "
-              "function(table) returns the capsule of __arrow_c_stream__ or those of __arrow_c_array__; check(table) raises for tables that must not be "
-              "read, and returns None or an object that tables of equal schemas have in common; select(table, labels) "
-              "returns a table of these columns only; matrix(table) returns None or a new row-major ndarray of all "
-              "columns, and is called after a table of at least matrix_width columns; extent(table) returns the bounds of the allocation that holds the "
-              "first column, or None if they are unknown.",
+              "function(table) returns the capsule of __arrow_c_stream__ or those of __arrow_c_array__; check(table) "
+              "raises for tables that must not be read, and returns None or an object that tables of equal schemas have "
+              "in common; select(table, labels) returns a table of these columns only; matrix(table) returns None or a "
+              "new row-major ndarray of all columns, and is called after a table of at least matrix_width columns; "
+              "extent(table) returns the bounds of the allocation that holds the first column, or None if they are "
+              "unknown.",
     .tp_basicsize = sizeof(TableExporter),
     .tp_dealloc = table_exporter_dealloc,
     .tp_new = table_exporter_new,

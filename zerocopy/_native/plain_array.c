@@ -160,7 +160,7 @@ typedef struct {
     struct ArrowSchema schema;
     struct ArrowArray array;
     const char *format; /* of a column, in static memory; NULL for a table */
-    PyObject *layout; /* the same object for tables of the same schema, or NULL */
+    PyObject *schema_key; /* the same object for tables of the same schema, or NULL */
     char is_table, has_views;
     _Atomic(bool) is_taken; /* by the thread that moves the structs: without the GIL, several may ask */
 } PlainArray;
@@ -172,7 +172,7 @@ plain_array_dealloc(PyObject *self)
     PlainArray *plain = (PlainArray *)self;
     arrow_array_release(&plain->array);
     arrow_schema_release(&plain->schema);
-    Py_XDECREF(plain->layout);
+    Py_XDECREF(plain->schema_key);
     PyObject_Free(self);
 }
 
@@ -268,7 +268,7 @@ static PyMemberDef plain_array_members[] = {
     {"is_table", T_BOOL, offsetof(PlainArray, is_table), READONLY, "whether it is a struct of columns"},
     {"has_views", T_BOOL, offsetof(PlainArray, has_views), READONLY, "whether text is in views"},
     {"format", T_STRING, offsetof(PlainArray, format), READONLY, "the format of a column, or None"},
-    {"layout", T_OBJECT, offsetof(PlainArray, layout), READONLY,
+    {"schema_key", T_OBJECT, offsetof(PlainArray, schema_key), READONLY,
      "the same object for tables of the same names and types, all nullable; None for others"},
     {NULL, 0, 0, 0, NULL},
 };
@@ -302,7 +302,7 @@ plain_array_new(struct ArrowSchema *schema, struct ArrowArray *array, bool is_ta
 {
     PlainArray *plain = PyObject_New(PlainArray, &PlainArrayType);
     if (plain != NULL) {
-        plain->layout = NULL;
+        plain->schema_key = NULL;
         plain->format = is_table ? NULL : schema->format; /* of forget_name */
         plain->is_table = is_table;
         plain->has_views = with_views;
@@ -340,19 +340,19 @@ plain_export(PyObject *exporter, PyObject *obj)
         if (schema != NULL && (is_table || is_plain(schema)) && arrow_table_next(&table, &array) == 1 &&
             fits(schema, &array, is_table) && arrow_table_next(&table, &next) == 0) {
             bool with_views = has_views(schema, is_table);
-            PyObject *layout = NULL;
+            PyObject *schema_key = NULL;
             if (!is_table) {
                 forget_name(&table.schema);
             }
             else if (has_nullable_fields(schema)) {
-                layout = (PyObject *)table_plan_of(&((TableExporter *)exporter)->plan, &table, NULL, true);
+                schema_key = (PyObject *)table_plan_of(&((TableExporter *)exporter)->plan, &table, NULL, true);
             }
             plain = PyErr_Occurred() ? NULL : plain_array_new(&table.schema, &array, is_table, with_views);
             if (plain == NULL) {
-                Py_XDECREF(layout);
+                Py_XDECREF(schema_key);
             }
             else {
-                ((PlainArray *)plain)->layout = layout;
+                ((PlainArray *)plain)->schema_key = schema_key;
             }
         }
         arrow_array_release(&array);

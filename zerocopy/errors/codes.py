@@ -92,7 +92,7 @@ AREAS: dict[str, dict[str, str]] = {
         "nested-too-deep": "the container is nested too deeply",
     },
     "Tables and columns": {
-        "column-name": "the target would change the name of a column",
+        "column-name": "the target would change the name of a column, or cannot hold it",
         "computed-codes": "the codes of words are computed from the text",
         "computed-index": "the index has no memory of its own",
         "decoded-dictionary": "the values of a dictionary are repeated for its rows",

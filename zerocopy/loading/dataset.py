@@ -16,6 +16,7 @@ from zerocopy.errors import LossyConversionError, UnsupportedConversionError
 from zerocopy.formatting import printable
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
+from zerocopy.tables.hub import hub
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -358,7 +359,7 @@ def fit(schema: Any, table: Any, place: str, constants: Mapping[str, Any] | None
         else:
             column = pa.nulls(table.num_rows, field.type)
         try:
-            columns.append(column if column.type == field.type else column.cast(field.type))
+            columns.append(hub().cast_views(column, field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             why = f"column {field.name!r} is {column.type}, which cannot be cast to {field.type}: {error}"
             fix = "pass a type that holds all values in schema="

@@ -17,6 +17,7 @@ from zerocopy.loading.errors import LoaderOptionError
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.tables.codes import Codes, Distinct, given_words, is_dictionary, value_type
+from zerocopy.tables.hub import hub
 
 T = TypeVar("T")
 
@@ -116,7 +117,7 @@ def _encode(codes: Mapping[str, Codes], schema: Any, content: Any, place: str) -
     for field, column in zip(schema, content.columns, strict=True):
         if field.name in codes:
             column = codes[field.name].encode(column, place)
-        columns.append(column if column.type == field.type else column.cast(field.type))
+        columns.append(hub().cast_views(column, field.type))
     return content.from_arrays(columns, schema=schema)
 
 
@@ -191,7 +192,7 @@ class _Ordered:
     def add(self, column: Any) -> None:
         """Keep the words of the first group; refuse a group with other words."""
         for chunk in column.chunks:
-            words = chunk.dictionary.cast(value_type(self._type))
+            words = hub().cast_views(chunk.dictionary, value_type(self._type))
             if self._words is None:
                 self._words = words
             elif not words.equals(self._words):

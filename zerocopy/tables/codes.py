@@ -72,13 +72,13 @@ class Codes:
         pa, pc = hub().module(), hub().compute()
         if pa.types.is_dictionary(chunk.type):
             positions = _checked_indices(chunk)
-            own = chunk.dictionary.cast(self.words.type)
+            own = hub().cast_views(chunk.dictionary, self.words.type)
             if own.null_count:  # a row whose word is null is null
                 positions = pc.if_else(own.is_valid().take(positions), positions, None)
             codes = self._of_words(own).take(positions)
             missing = codes.null_count - positions.null_count
         else:
-            own = chunk.cast(self.words.type)
+            own = hub().cast_views(chunk, self.words.type)
             codes = pc.index_in(own, self.words)
             missing = codes.null_count - own.null_count
         if missing:
@@ -115,7 +115,7 @@ class Codes:
     def _error(self, chunk: Any, place: str) -> LossyConversionError:
         pa, pc = hub().module(), hub().compute()
         values = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
-        distinct = values.cast(self.words.type).unique().drop_null()
+        distinct = hub().cast_views(values, self.words.type).unique().drop_null()
         unknown = distinct.filter(pc.invert(pc.is_in(distinct, self.words))).to_pylist()
         named = ", ".join(map(repr, unknown[:_NAMED_WORDS]))
         more = f" and {len(unknown) - _NAMED_WORDS:,} more" if len(unknown) > _NAMED_WORDS else ""
@@ -156,8 +156,8 @@ class Distinct:
             column = pa.chunked_array([pa.array(column, from_pandas=True)])
         for chunk in column.chunks:
             is_dictionary = pa.types.is_dictionary(chunk.type)
-            words = used_words(chunk) if is_dictionary else chunk.cast(self._type).unique()
-            self._pending.append(words.cast(self._type))
+            words = used_words(chunk) if is_dictionary else hub().cast_views(chunk, self._type).unique()
+            self._pending.append(hub().cast_views(words, self._type))
             self._count += len(words)
         # A merge hashes all words, so it waits until their number may have doubled.
         if self._count > max(len(self._known), _PENDING_WORDS):

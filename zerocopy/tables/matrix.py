@@ -40,8 +40,6 @@ from zerocopy.tables.summary import combine_errors, run
 
 #: The largest gap, in bytes, between columns of one array that is not worth a copy.
 MOST_GAP = 4096
-#: The most rows of wide tables that pyarrow and polars copy for the compiled route, one column at a time.
-FEW_ROWS = 256
 _COLUMNS = Fix(options={"layout": "columns"}, effect="gives each column on its own")
 _SEPARATE = Reason("the columns are in separate memory", code="separate-memory", fixes=[_COLUMNS])
 #: Elements, and at least rows, that are cast at a time.

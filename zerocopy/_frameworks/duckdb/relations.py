@@ -25,15 +25,16 @@ Columns = tuple[list[str], list[Any]]
 def relation_maker(duckdb: Any, check_names: Callable[[list[str]], None]) -> Callable[[Any], Any]:
     """Return a function that makes a relation of a ``pyarrow.Table`` on a cursor of the default connection.
 
-    ``check_names`` is called once for a schema, and raises the error for names that DuckDB changes.
+    ``check_names`` is called once for each schema that is not kept. It raises the error for names that DuckDB
+    changes.
     """
     # Replaced as a whole: other threads iterate over it.
-    recent: tuple[tuple[Any, Columns | None], ...] = ()
+    kept: tuple[tuple[Any, Columns | None], ...] = ()
 
     def relation(arrow: Any) -> Any:
-        nonlocal recent
+        nonlocal kept
         schema, connection = arrow.schema, duckdb.default_connection().cursor()
-        for known, columns in recent:
+        for known, columns in kept:
             if schema.equals(known, check_metadata=True):
                 if columns is not None:
                     return private_maker(duckdb)(connection, arrow, columns)
@@ -42,8 +43,13 @@ def relation_maker(duckdb: Any, check_names: Callable[[list[str]], None]) -> Cal
         made = duckdb.from_arrow(arrow, connection=connection)
         names, types = made.columns, made.types
         # Other types may belong to the database of the connection.
-        is_known = all(kind.id in PLAIN for kind in types) and private_maker(duckdb) is not None
-        recent = ((schema, (names, types) if is_known else None), *recent[: _SCHEMAS - 1])
+        try:
+            is_reusable = all(kind.id in PLAIN for kind in types) and private_maker(duckdb) is not None
+        except Exception as error:
+            if not is_error(error):
+                raise
+            return made  # the comparison failed, and the next table repeats it
+        kept = ((schema, (names, types) if is_reusable else None), *kept[: _SCHEMAS - 1])
         return made
 
     return relation
@@ -69,14 +75,9 @@ def private_maker(duckdb: Any) -> Any:
         return make_relation(connection, Registered(handle.name), schema=([*names], [*types]), **named)
 
     arrow = hub().module().table({"x": [1, None]})
-    try:
-        public = duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
-        private = make(duckdb.default_connection().cursor(), arrow, (public.columns, public.types))
-        return make if _parts(private) == _parts(public) else None
-    except Exception as error:
-        if not is_error(error):
-            raise
-        return None
+    public = duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
+    private = make(duckdb.default_connection().cursor(), arrow, (public.columns, public.types))
+    return make if _parts(private) == _parts(public) else None
 
 
 def _parts(relation: Any) -> dict[str, Any]:

@@ -238,7 +238,10 @@ class Pandas(Framework):
             raise UnsupportedConversionError(
                 "", why, 'pass to="pandas", or pick one with columns=[...]', code="option-value"
             )
-        obstacles.check_utf8(table.labels, "pandas")
+        # Labels that are not all text become objects, as those of a frame may be.
+        is_text = self.form != "Series" and all(isinstance(label, str) for label in table.labels)
+        if is_text and not isinstance(table.obj, self.module().DataFrame):
+            obstacles.check_utf8(table.labels, "pandas")
         row_labels(self.module(), table)  # refuses labels that pandas cannot make an index from
         metadata = meta.read(table.metadata)
         levels = [] if metadata is None else [entry for entry in metadata.index if isinstance(entry, str)]

@@ -1,8 +1,8 @@
 """Frames and series from columns that are known to be valid, and frames of plain columns as Arrow tables.
 
 ``pandas.DataFrame(dict)`` validates and aligns its columns: ten take 97 us, and 20 us with the constructor
-that pandas itself uses. ``pandas.Series(array)`` takes 10 us, and 5. These constructors are private: other
-versions of pandas, and one that fails the comparison, use the public calls.
+that pandas itself uses. ``pandas.Series(array)`` takes 10 us, and the private constructor 5. These
+constructors are private: other versions of pandas, and one that fails the comparison, use the public calls.
 """
 
 from __future__ import annotations

@@ -287,24 +287,19 @@ def _frame_exporter() -> Any:
         pl.DataFrame.__arrow_c_stream__,
         check=_check_frame,
         matrix=_small_matrix(pl),
-        extent=lambda frame: None,  # unknown: no matrix aliases a frame
+        extent=lambda frame: None,  # unknown, so the core copies, as the plan says
     )
 
 
-#: The slow path copies larger frames: it fills the matrix in several threads.
+#: Larger frames are exported: from 4 MiB on, the slow path fills the matrix in several threads.
 _MOST_VALUES = 1 << 19
 
 
 def _small_matrix(pl: Any) -> Callable[[Any], Any] | None:
-    """Return a function that copies a frame of numbers to a row-major array, or None.
+    """Return a function that copies a frame of numbers to a row-major array; None if polars differs."""
 
-    None is for a version of polars whose private methods are missing or differ.
-
-    It raises for other types and for several chunks, and returns None for nulls. polars' own calls take 12 us
-    for ten columns of 1,000 rows instead of 7; ``order="fortran"`` waits for polars' threads, which a forked
-    child lacks, and nulls become NaN.
-    """
-
+    # 7 us for ten columns of 1,000 rows instead of 12 by to_numpy, which makes NaN of nulls; its
+    # order="fortran" waits for polars' threads, which a forked child lacks.
     def matrix(frame: Any) -> Any:
         width = frame.width
         if width < 2 or not 0 < frame.height * width <= _MOST_VALUES:

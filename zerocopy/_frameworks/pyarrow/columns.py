@@ -243,7 +243,7 @@ class ArrowExchange(Framework):
         return pa.ipc.open_stream(sink.getvalue()).read_all().column(0)
 
     def cast_views(self, array: Any, kind: Any) -> Any:
-        """Return an array, chunked or not, in another type, where its own type may have views inside it."""
+        """Return an array, chunked or not, cast to `kind`, after the views of nulls are made empty."""
         return cast_views(self.module(), array, kind)
 
     def writable(self, data: Any) -> Any:

@@ -11,7 +11,7 @@ from zerocopy._frameworks.pyarrow.columns import allocation_of
 from zerocopy._frameworks.pyarrow.views import holds_views, may_lack_text
 from zerocopy._native import core
 from zerocopy.dtype import by_name
-from zerocopy.tables.matrix import FEW_ROWS, MOST_GAP
+from zerocopy.tables.matrix import MOST_GAP
 
 #: The characters of NumPy's types that ``pyarrow.array`` aliases.
 _PLAIN = frozenset("bhilqBHILQefd")
@@ -78,6 +78,8 @@ def flat_importer(pa: Any) -> Callable[[Any], Any]:
 #: From this number of columns on, the export of each costs more than pyarrow's own copy: 300 columns of 100
 #: rows take 51 us instead of 124.
 _WIDE = 32
+#: The most rows of a wide table that pyarrow copies: its copy goes column by column.
+FEW_ROWS = 256
 
 
 @cache  # its `layouts` keeps the plan of the last schema: 6 us for ten columns instead of 9
@@ -307,20 +309,22 @@ def plain_importer(pa: Any) -> Callable[[Any], Any]:
 
     Without the schema, ten columns are imported in 7 us instead of 11, and 300 in 190 instead of 330.
     """
-    array, whole, types = pa.Array._import_from_c, pa.Table.from_batches, _plain_types(pa)
-    # What pa.record_batch calls for such objects, 0.7 us later.
-    batch, known_batch = pa.RecordBatch._import_from_c_capsule, pa.RecordBatch._import_from_c
-    last: tuple[Any, Any] = (None, None)
+    whole, types, last = pa.Table.from_batches, _plain_types(pa), (None, None)
+    # As in native_importer. pa.record_batch calls the method for capsules; the direct call saves 0.7 us.
+    array, known_batch = (getattr(cls, "_import_from_c", None) for cls in (pa.Array, pa.RecordBatch))
+    batch = getattr(pa.RecordBatch, "_import_from_c_capsule", None)
+    if array is None or known_batch is None or batch is None:
+        return lambda made: whole([pa.record_batch(made)]) if made.is_table else pa.array(made)
 
     def plain(made: Any) -> Any:
         nonlocal last
         if not made.is_table:
             return array(made.array_address(), types[made.format])
-        layout, (last_layout, schema) = made.layout, last
-        if layout is not None and layout is last_layout:
+        key, (last_key, schema) = made.schema_key, last
+        if key is not None and key is last_key:
             return whole([known_batch(made.array_address(), schema)])
         result = batch(*made.__arrow_c_array__())
-        last = layout, result.schema
+        last = key, result.schema
         return whole([result])
 
     return plain

@@ -68,7 +68,7 @@ def _parts(pa: Any, array: Any) -> Iterator[Any]:
 
 
 def cast_views(pa: Any, array: Any, kind: Any) -> Any:
-    """Cast an array, chunked or not, with or without views in its type."""
+    """Return an array, chunked or not, cast to `kind`, after the views of nulls are made empty."""
     if isinstance(array, pa.ChunkedArray):
         return pa.chunked_array([cast_views(pa, chunk, kind) for chunk in array.chunks], kind)
     if array.type == kind:
@@ -91,7 +91,9 @@ def _with_empty_nulls(pa: Any, buffers: list[Any], offset: int, length: int) -> 
     if bitmap is None:
         return buffers
     is_valid = pa.BooleanArray.from_buffers(pa.bool_(), length, [None, bitmap], 0, offset)
-    own = np.frombuffer(views, np.uint8)[: 16 * (offset + length)].reshape(-1, 16).copy()
+    source = np.frombuffer(views, np.uint8)[: 16 * (offset + length)].reshape(-1, 16)
+    own = np.empty_like(source)  # rows before the offset are not read
+    own[offset:] = source[offset:]
     own[offset:][~is_valid.to_numpy(zero_copy_only=False)] = 0
     return [bitmap, pa.py_buffer(own), *texts]
 

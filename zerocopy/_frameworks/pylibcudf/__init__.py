@@ -26,6 +26,7 @@ from zerocopy.tables import on_device
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.hub import hub
 from zerocopy.tables.tensor_column import TensorColumn
 from zerocopy.tables.to_tables import Copied
 
@@ -165,9 +166,9 @@ class PyLibCuDF(Framework):
         pa: Any = registry.by_name("pyarrow").module()
         if isinstance(array, pa.Table):
             fields = [field.with_type(libcudf.storage_type(pa, field.type)) for field in array.schema]
-            return array.cast(pa.schema(fields, metadata=array.schema.metadata))
-        kind = libcudf.storage_type(pa, array.type)
-        return array if kind == array.type else array.cast(kind)
+            columns = [hub().cast_views(c, f.type) for c, f in zip(array.columns, fields, strict=True)]
+            return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata=array.schema.metadata))
+        return hub().cast_views(array, libcudf.storage_type(pa, array.type))
 
     # -- devices --------------------------------------------------------------
 
