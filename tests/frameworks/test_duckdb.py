@@ -389,6 +389,16 @@ def test_tables_of_a_known_schema_give_equal_relations(kind: str) -> None:
         )
 
 
+def test_dictionaries_of_structs_are_refused() -> None:
+    """A query on null codes would fail, and invalidate the whole database."""
+    words = pa.array([{"a": 1}, None, {"a": 2}])
+    table = pa.table({"x": pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2], pa.int8()), words)})
+    assert not zc.explain(table, "duckdb").possible
+    with pytest.raises(zc.UnsupportedConversionError, match="decode it in Arrow"):
+        zc.convert(table, "duckdb")
+    assert zc.convert(table["x"].combine_chunks().dictionary_decode(), "duckdb").fetchall()[0] == ({"a": 1},)
+
+
 def test_known_schemas_outlive_a_connection() -> None:
     table, default = pa.table({"n": [1, 2], "s": ["a", None]}), duckdb.default_connection()
     with duckdb.connect() as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -46,5 +47,11 @@ def test_names_without_utf8_are_refused_by_the_plan(target: str) -> None:
         assert zc.convert({half: x[:, 0].copy()}, "pandas.Series").name == half
         frame = zc.convert({half: x[:, 0].copy(), 1: x[:, 1].copy()}, target)
         assert list(zc.convert(frame, target, copy=True)) == [half, 1]
+        series = importlib.import_module("pandas").Series([1.0, 2.0], name=half)
+        for _ in range(2):
+            assert zc.convert(series, "pandas", copy=True).name == half
+            for drops in ("pyarrow", "nanoarrow"):  # an array has no name
+                assert zc.explain(series, drops).possible
+                assert len(zc.convert(series, drops)) == 2
     pair = {"\U0001f600": x[:, 0].copy()}  # a pair of surrogates in UTF-16
     assert zc.convert(zc.convert(pair, target), "pyarrow.Table").column_names == ["\U0001f600"]

@@ -140,6 +140,25 @@ def with_lengths_at_nulls(kind: str, length: int) -> Any:
     )
 
 
+def test_views_beside_runs_without_rows() -> None:
+    na = pytest.importorskip("nanoarrow")
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), pa.array([1, 2]))
+    views = pa.array(["a", "b"], pa.string_view())
+    table = pa.table({"x": pa.StructArray.from_arrays([views[:0], runs[:0]], ["v", "r"])})
+    assert isinstance(zc.convert(table, "nanoarrow"), na.Array)
+    # The cast of list views of runs is invalid: reading it would end the process.
+    lists = pa.ListViewArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array([1, 1], pa.int32()), runs)
+    table = pa.table({"x": pa.StructArray.from_arrays([views, lists], ["v", "l"])})
+    assert not zc.explain(table, "nanoarrow").possible
+
+
+def test_dictionaries_of_nested_views_reach_polars() -> None:
+    pytest.importorskip("polars")
+    lists = pa.array([["a", None], ["a text that is longer than a view"]], pa.list_(pa.string_view()))
+    table = pa.table({"x": pa.DictionaryArray.from_arrays(pa.array([1, 0, None, 1]), lists)})
+    assert zc.convert(table, "polars")["x"].to_list() == table["x"].to_pylist()
+
+
 @pytest.mark.hazard("pyarrow#casts-of-views-with-nulls")
 @pytest.mark.parametrize("length", [-20, -(2**31)])
 def test_the_loader_and_codes_ignore_lengths_of_null_views(length: int) -> None:

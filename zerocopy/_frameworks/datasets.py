@@ -340,7 +340,7 @@ def _adapted(pa: Any, array: Any) -> Any:
     if isinstance(kind, pa.Bool8Type):
         return _cast(pa, array, pa.bool_())
     if pa.types.is_dictionary(kind):
-        parts = [_decoded(pa, chunk) for chunk in array.chunks]
+        parts = [_decoded(chunk) for chunk in array.chunks]
         return _adapted(pa, pa.chunked_array(parts, kind.value_type))
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name.startswith(_OWN):
@@ -353,14 +353,9 @@ def _adapted(pa: Any, array: Any) -> Any:
     return array if str(nullable) == str(kind) else _cast(pa, hub().copied(array), nullable)
 
 
-def _decoded(pa: Any, chunk: Any) -> Any:
-    values, views = (
-        chunk.dictionary,
-        {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()},
-    )
-    plain = views.get(values.type)  # pyarrow 26 cannot gather views
-    rows = (values if plain is None else hub().cast_views(values, plain)).take(chunk.indices)
-    return rows if plain is None else rows.cast(values.type)
+def _decoded(chunk: Any) -> Any:
+    rows, kind = hub().decoded(chunk), chunk.dictionary.type
+    return rows if rows.type == kind else rows.cast(kind)
 
 
 def _cast(pa: Any, array: Any, kind: Any) -> Any:

@@ -238,8 +238,9 @@ class Pandas(Framework):
             raise UnsupportedConversionError(
                 "", why, 'pass to="pandas", or pick one with columns=[...]', code="option-value"
             )
-        # Labels that are not all text become objects, as those of a frame may be.
-        is_text = self.form != "Series" and all(isinstance(label, str) for label in table.labels)
+        # The name of a series may be any object. Labels that are not all text become objects.
+        is_frame = self.form == "DataFrame" or (self.form is None and not table.single)
+        is_text = is_frame and all(isinstance(label, str) for label in table.labels)
         if is_text and not isinstance(table.obj, self.module().DataFrame):
             obstacles.check_utf8(table.labels, "pandas")
         row_labels(self.module(), table)  # refuses labels that pandas cannot make an index from

@@ -262,11 +262,8 @@ def adapted(pa: Any, name: str, array: Any) -> Any:
     if isinstance(kind, pa.FixedShapeTensorType):
         return adapted(pa, name, nested_lists(array, pa))
     if pa.types.is_dictionary(kind) and not _is_text(pa, kind.value_type):
-        # pyarrow 26 cannot gather views.
-        plain = pa.large_binary() if kind.value_type == pa.binary_view() else kind.value_type
-        words = (hub().cast_views(chunk.dictionary, plain) for chunk in array.chunks)
-        parts = [each.take(chunk.indices) for each, chunk in zip(words, array.chunks, strict=True)]
-        return adapted(pa, name, pa.chunked_array(parts, plain))
+        parts = [hub().decoded(chunk) for chunk in array.chunks]
+        return adapted(pa, name, pa.chunked_array(parts, hub().without_views(kind.value_type)))
     wanted = _wanted(pa, kind)
     if wanted != kind:
         try:

@@ -302,7 +302,8 @@ class PyArrow(ArrowExchange):
         return array.chunk(0) if chunked and array.num_chunks == 1 else array
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
-        obstacles.check_utf8(table.labels, "pyarrow")
+        if not table.single:  # an array has no name
+            obstacles.check_utf8(table.labels, "pyarrow")
         if self.form == "ChunkedArray" and not table.single:
             raise obstacles.refuse_column(
                 f"a table of {len(table.columns)} columns is not a pyarrow.ChunkedArray",

@@ -246,6 +246,22 @@ class ArrowExchange(Framework):
         """Return an array, chunked or not, cast to `kind`, after the views of nulls are made empty."""
         return cast_views(self.module(), array, kind)
 
+    def without_views(self, kind: Any) -> Any:
+        """Return a type in which large types replace views."""
+        pa = self.module()
+        if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+            return pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
+        if pa.types.is_dictionary(kind):
+            return pa.dictionary(kind.index_type, self.without_views(kind.value_type), kind.ordered)
+        return self.with_fields(kind, lambda field: field.with_type(self.without_views(field.type)))
+
+    def decoded(self, chunk: Any) -> Any:
+        """Return the values of a ``pyarrow.DictionaryArray``, in a type without views."""
+        # pyarrow 26 cannot gather views.
+        return self.cast_views(chunk.dictionary, self.without_views(chunk.dictionary.type)).take(
+            chunk.indices
+        )
+
     def writable(self, data: Any) -> Any:
         """Return a table, column or array that Arrow's IPC writer can write, with the same chunks."""
         pa = self.module()

@@ -70,10 +70,14 @@ def _parts(pa: Any, array: Any) -> Iterator[Any]:
 def cast_views(pa: Any, array: Any, kind: Any) -> Any:
     """Return an array, chunked or not, cast to `kind`, after the views of nulls are made empty."""
     if isinstance(array, pa.ChunkedArray):
-        return pa.chunked_array([cast_views(pa, chunk, kind) for chunk in array.chunks], kind)
+        if array.type == kind:
+            return array
+        # pyarrow 26 casts an array without rows to an invalid one if it has runs inside it.
+        return pa.chunked_array([cast_views(pa, chunk, kind) for chunk in array.chunks if len(chunk)], kind)
     if array.type == kind:
         return array
-    is_safe = not holds_views(pa, array.type) or (_is_view(pa, array.type) and not array.null_count)
+    is_safe = not len(array) or not holds_views(pa, array.type)
+    is_safe = is_safe or (_is_view(pa, array.type) and not array.null_count)
     return (array if is_safe else _rebuilt(pa, array, _with_empty_nulls)).cast(kind)
 
 
