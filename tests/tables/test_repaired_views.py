@@ -140,7 +140,7 @@ def with_lengths_at_nulls(kind: str, length: int) -> Any:
     )
 
 
-def test_views_beside_runs_without_rows() -> None:
+def test_views_and_runs_without_rows() -> None:
     na = pytest.importorskip("nanoarrow")
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), pa.array([1, 2]))
     views = pa.array(["a", "b"], pa.string_view())
