@@ -389,6 +389,7 @@ def test_tables_of_a_known_schema_give_equal_relations(kind: str) -> None:
         )
 
 
+@pytest.mark.hazard("duckdb#dictionaries-of-structs")
 def test_dictionaries_of_structs_are_refused() -> None:
     """A query on null codes would fail, and invalidate the whole database."""
     words = pa.array([{"a": 1}, None, {"a": 2}])
