@@ -29,9 +29,11 @@ from zerocopy._frameworks.polars.series import (
     numbers_of,
     plain_column,
     plain_frame,
+    plain_kinds,
     plain_series,
     plain_table,
     series_of,
+    type_check,
     view_of,
 )
 from zerocopy._frameworks.polars.types import (
@@ -300,10 +302,14 @@ def _small_matrix(pl: Any) -> Callable[[Any], Any] | None:
 
     # 7 us for ten columns of 1,000 rows instead of 12 by to_numpy, which makes NaN of nulls; its
     # order="fortran" waits for polars' threads, which a forked child lacks.
+    are_numbers = type_check(pl, plain_kinds(pl) - {pl.String})
+
     def matrix(frame: Any) -> Any:
         width = frame.width
         if width < 2 or not 0 < frame.height * width <= _MOST_VALUES:
             return None
+        if not are_numbers(frame):
+            return None  # polars 2.0 panics for views of other types
         views = []
         for series in frame._df.get_columns():
             if series.has_nulls():  # the view has values in their places

@@ -262,7 +262,7 @@ def chunk_counts() -> Callable[[Any], set[int]]:
 
 def _checked_table(pl: Any) -> Callable[[Any], None]:
     """Return a function that raises for a frame that is not plain columns of one chunk."""
-    are_plain, counts = _plain_check(pl), chunk_counts()
+    are_plain, counts = type_check(pl, plain_kinds(pl)), chunk_counts()
 
     def check(frame: Any) -> None:
         names = frame.columns
@@ -274,12 +274,11 @@ def _checked_table(pl: Any) -> Callable[[Any], None]:
     return check
 
 
-def _plain_check(pl: Any) -> Callable[[Any], bool]:
-    """Return a function that returns whether all columns of a frame are numbers or text.
+def type_check(pl: Any, kinds: set[Any]) -> Callable[[Any], bool]:
+    """Return a function that returns whether all columns of a frame have one of these types.
 
     ``dtypes`` makes an object of Python for each column: 2.1 us for ten columns instead of 1.1.
     """
-    kinds = _plain_kinds(pl)
     try:
         sample = pl.DataFrame(schema={str(i): kind for i, kind in enumerate(kinds)})
         texts = frozenset(sample._df.dtype_strings())
@@ -331,7 +330,7 @@ def plain_column(pl: Any, large: bool = False) -> Callable[[Any], tuple[str, Any
 
     With `large`, text is ``large_string``.
     """
-    kinds, text = _plain_kinds(pl), pl.String if large else None
+    kinds, text = plain_kinds(pl), pl.String if large else None
 
     def column(series: Any) -> tuple[str, Any]:
         name, kind = series.name, type(series.dtype)
@@ -357,7 +356,7 @@ def numbers_of(pl: Any) -> Callable[[Any], Array | None]:
 
     ``Series.to_numpy`` raises an exception for text and nulls, which takes 4 us.
     """
-    numbers = _plain_kinds(pl) - {pl.String}
+    numbers = plain_kinds(pl) - {pl.String}
 
     def public(series: Any) -> Array | None:
         if (
@@ -396,7 +395,7 @@ def numbers_of(pl: Any) -> Callable[[Any], Array | None]:
 
 def plain_series(pl: Any) -> Callable[[Any], Any]:
     """Return the compiled exporter of series of numbers and text."""
-    kinds, export = _plain_kinds(pl), pl.Series.__arrow_c_stream__
+    kinds, export = plain_kinds(pl), pl.Series.__arrow_c_stream__
 
     def stream(series: Any) -> Any:
         # polars aborts the process when it exports a name with a NUL, also one inside a type.
@@ -406,7 +405,7 @@ def plain_series(pl: Any) -> Callable[[Any], Any]:
     return plain
 
 
-def _plain_kinds(pl: Any) -> set[Any]:
+def plain_kinds(pl: Any) -> set[Any]:
     """Return the types of numbers and text."""
     kinds = {getattr(pl, f"{sign}Int{n}") for sign in ("", "U") for n in (8, 16, 32, 64)}
     return kinds | {pl.Float32, pl.Float64, pl.String}
