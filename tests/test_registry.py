@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers.arrays import sample
 from helpers.frameworks import HOST
+from helpers.free_threaded import with_gil
 from helpers.paths import ROOT
 
 import zerocopy as zc
@@ -262,6 +263,7 @@ def test_known_types_are_looked_up_without_a_write(monkeypatch) -> None:
     assert registry.by_type(np.ndarray).name == "numpy"
 
 
+@with_gil("other threads may keep the counts of references to a type")
 def test_types_that_are_created_at_run_time_are_freed() -> None:
     cls = type("Local", (np.ndarray,), {"__module__": __name__})
     assert registry.by_type(cls).name == "numpy"

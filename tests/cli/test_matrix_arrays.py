@@ -291,6 +291,7 @@ def test_iris_comes_with_types_of_fewer_than_8_bits() -> None:
 
 
 def test_optional_arrays_have_no_cells_for_sources_that_cannot_hold_them() -> None:
+    pytest.importorskip("polars")
     data = {"x": sample("complex64"), "y": sample("float32")}
     result = arrays.measure(data, ["numpy", "polars"], samples=1, optional={"x"})
     assert [(c.array, c.source, c.target, c.outcome) for c in result.cells if c.array == "x"] == [

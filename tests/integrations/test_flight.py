@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.flight_server import Program, running, table
+from helpers.free_threaded import with_gil
 from helpers.paths import ROOT
 
 import zerocopy as zc
@@ -117,6 +118,7 @@ def test_a_write_changes_neither_the_server_nor_others(client: Any, to: str) -> 
         get(client, "arrow", "numpy", columns=["f"])["f"][0] = 1
 
 
+@with_gil("the thread that made the table frees it, when it runs again")
 def test_the_server_frees_the_copy_with_the_table(own_program: Program) -> None:
     with own_program.connect() as client:
         result = get(client, "slice")

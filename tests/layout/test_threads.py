@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.free_threaded import with_gil
 from helpers.paths import ROOT
 
 from zerocopy import aos_to_soa, soa_to_aos
@@ -296,6 +297,7 @@ def test_failing_import_of_numba_warns_once(run_python, tmp_path: Path, error: s
     ]
 
 
+@with_gil("this build of CPython is not optimized by profiles")
 def test_first_call_takes_at_most_5_ms(run_python, tmp_path: Path) -> None:
     """In a fresh process, without the modules that `convert` imports too; the least of three calls."""
     if core is None:

@@ -1,6 +1,7 @@
 """``host="aligned"`` and ``"recycle"`` where the compiled core is missing, refused, or restricted."""
 
 import pytest
+from helpers.free_threaded import with_gil
 
 from zerocopy._native import core
 from zerocopy.pool.host import c_library
@@ -34,6 +35,7 @@ assert np.ones(100).sum() == 100
 """
 
 
+@with_gil("the mode needs the compiled core on a free-threaded Python")
 def test_alignment_without_the_compiled_core(run_python):
     """The C library's aligned_alloc is used directly; the description has the reason."""
     completed = run_python(PURE, ZEROCOPY_NATIVE="0")
@@ -45,6 +47,7 @@ def test_alignment_without_the_compiled_core(run_python):
     assert restored == "True None"
 
 
+@with_gil("the mode needs the compiled core on a free-threaded Python")
 @pytest.mark.hazard("robustness#madvise-without-effect")
 @native
 def test_failed_self_test_uses_the_c_library_alone(run_python):
@@ -84,6 +87,7 @@ print(np.zeros(10**5).ctypes.data % 64, mode.describe())
     assert completed.stdout.startswith("0 aligned: NumPy's arrays are 64-byte aligned; ")
 
 
+@with_gil("the mode needs the compiled core on a free-threaded Python")
 def test_zeros_without_the_compiled_core(run_python):
     """NumPy's own calloc writes zeros in kept blocks; the description has the reason."""
     completed = run_python(

@@ -228,6 +228,7 @@ def test_lists_of_one_length_are_cast_as_tensors() -> None:
 
 @pytest.mark.parametrize("target", ["pandas", "polars", "numpy"])
 def test_streams_are_cast_when_they_are_read(target: str) -> None:
+    pytest.importorskip(target)
     options = {"dtype": "float32"} | ({"nulls": 0} if target == "numpy" else {})
     reader = frame().to_reader()
     plan = zc.explain(reader, target, **options)
