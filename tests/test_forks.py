@@ -262,7 +262,8 @@ class Finder:
     def find_spec(self, name, path=None, target=None):
         # importlib.util.find_spec() looks for modules, and takes no lock of a module.
         if not any(frame.name == "_find_and_load" for frame in traceback.extract_stack()): return
-        if not LOADING._is_owned() and threading.get_ident() not in IMPORTING.values(): print(name)
+        lock = LOADING.acquire.__self__
+        if not lock._is_owned() and threading.get_ident() not in IMPORTING.values(): print(name)
 
 calls = [getattr(zc, name) for name in ("frameworks", "convert", "explain", "view")]  # imports their modules
 x = np.arange(3.0)

@@ -263,7 +263,7 @@ def test_known_types_are_looked_up_without_a_write(monkeypatch) -> None:
     assert registry.by_type(np.ndarray).name == "numpy"
 
 
-@with_gil("other threads may keep the counts of references to a type")
+@with_gil("after the other tests of this file, the type is freed later than gc.collect() returns")
 def test_types_that_are_created_at_run_time_are_freed() -> None:
     cls = type("Local", (np.ndarray,), {"__module__": __name__})
     assert registry.by_type(cls).name == "numpy"

@@ -185,13 +185,15 @@ def test_relations_are_the_same_with_other_versions_of_duckdb(
     monkeypatch.setattr(duckdb, "from_arrow", lambda *args, **kw: calls.append(0) or from_arrow(*args, **kw))
     make = relations.relation_maker(duckdb, lambda names: None)
     parts = []
-    for values in ([1, None, 3], [4, None, 6], [7, 8, None]):
-        relation = make(pa.table({"n": values, "s": ["a", None, "ü"]}))
-        parts.append(relations._parts(relation) | {"_alias": relation.alias[:13]})
-        assert relation.filter("n > 1").fetchall() == [
-            row for row in zip(values, ["a", None, "ü"], strict=True) if (row[0] or 0) > 1
-        ]
-    relations.private_maker.cache_clear()
+    try:
+        for values in ([1, None, 3], [4, None, 6], [7, 8, None]):
+            relation = make(pa.table({"n": values, "s": ["a", None, "ü"]}))
+            parts.append(relations._parts(relation) | {"_alias": relation.alias[:13]})
+            assert relation.filter("n > 1").fetchall() == [
+                row for row in zip(values, ["a", None, "ü"], strict=True) if (row[0] or 0) > 1
+            ]
+    finally:
+        relations.private_maker.cache_clear()
     assert parts[0] == parts[1] == parts[2]
     # One call of each made relation, and one of the comparison; a known schema needs none.
     assert len(calls) == (2 if duckdb.__version__.startswith("2.0.") else 3)
@@ -254,6 +256,34 @@ def test_polars_makes_the_same_by_public_constructors(monkeypatch: pytest.Monkey
     batch = pa.record_batch(columns, [*"abcdefg"])
     assert private.frame(batch).equals(public.frame(batch))
     assert private.frame(batch).schema == public.frame(batch).schema
+
+
+def test_types_of_frames_are_compared_alike_by_public_methods() -> None:
+    pl = pytest.importorskip("polars")
+    from zerocopy._frameworks.polars.series import plain_kinds, type_check
+
+    class Schemas:
+        """polars without the private method: an empty frame has no inner one."""
+
+        DataFrame = staticmethod(lambda schema: object())
+
+    kinds = plain_kinds(pl)
+    private, public = type_check(pl, kinds), type_check(Schemas, kinds)
+    assert "_df" in private.__code__.co_names
+    assert "_df" not in public.__code__.co_names
+    others = (
+        pl.Boolean,
+        pl.Int128,
+        pl.Date,
+        pl.Categorical,
+        pl.Binary,
+        pl.Null,
+        pl.List(pl.Int64),
+        pl.Object,
+    )
+    for kind in (*kinds, *others):
+        frame = pl.DataFrame(schema={"a": pl.Int64, "b": kind})
+        assert private(frame) is public(frame) is (kind in kinds)
 
 
 def test_series_of_polars_are_the_same_by_public_methods(monkeypatch: pytest.MonkeyPatch) -> None:

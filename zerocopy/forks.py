@@ -41,15 +41,13 @@ class _LockOf314:
     attribute and the return of a Python function run no handler.
     """
 
-    __slots__ = ("__weakref__", "_at_fork_reinit", "_is_owned", "_leave", "acquire", "release")
+    __slots__ = ("__weakref__", "_at_fork_reinit", "_leave", "acquire", "release")
     _acquired = property(methodcaller("acquire"))
     __exit__ = property(attrgetter("_leave"))  # a function in Python could be interrupted before the release
 
     def __init__(self, lock: Any) -> None:
         self.acquire, self.release, self._leave = lock.acquire, lock.release, lock.__exit__
         self._at_fork_reinit = lock._at_fork_reinit
-        if hasattr(lock, "_is_owned"):  # of an RLock; tests call it
-            self._is_owned = lock._is_owned
 
     def __enter__(self) -> bool:
         return self._acquired  # type: ignore[no-any-return]

@@ -65,7 +65,7 @@ class Interruption:
             sys.settrace(None)
             if collects:
                 gc.enable()
-            assert not LOADING._is_owned(), "a fork in another thread would wait forever"
+            assert not LOADING.acquire.__self__._is_owned(), "a fork in another thread would wait forever"
         return None
 
 

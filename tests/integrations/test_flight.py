@@ -118,7 +118,7 @@ def test_a_write_changes_neither_the_server_nor_others(client: Any, to: str) -> 
         get(client, "arrow", "numpy", columns=["f"])["f"][0] = 1
 
 
-@with_gil("the thread that made the table frees it, when it runs again")
+@with_gil("the table is freed later than its last reference is dropped")
 def test_the_server_frees_the_copy_with_the_table(own_program: Program) -> None:
     with own_program.connect() as client:
         result = get(client, "slice")

@@ -534,7 +534,7 @@ class Finder:
     def find_spec(self, name, path=None, target=None):
         if threading.current_thread().name != "zerocopy-loader": return
         if not any(frame.name == "_find_and_load" for frame in traceback.extract_stack()): return
-        if LOADING._is_owned() or threading.get_ident() in IMPORTING.values(): return
+        if LOADING.acquire.__self__._is_owned() or threading.get_ident() in IMPORTING.values(): return
         print(name, flush=True)
 table = pa.table({"id": range(100), "n": [None, 1.5] * 50, "t": ["a", "b"] * 50,
                   "d": pa.array(np.arange(100).astype("M8[us]"))})

@@ -9,6 +9,7 @@ import pytest
 from helpers.table_cases import TABLES
 
 import zerocopy as zc
+from zerocopy import registry
 
 pa = pytest.importorskip("pyarrow")
 
@@ -152,6 +153,15 @@ def test_views_and_runs_without_rows() -> None:
     assert not zc.explain(table, "nanoarrow").possible
 
 
+def test_casts_without_rows_are_those_of_pyarrow() -> None:
+    cast = registry.by_name("pyarrow").cast_views
+    for kind in (pa.string(), pa.string_view()):
+        for empty in (pa.array([], kind), pa.chunked_array([], kind), pa.chunked_array([[]], kind)):
+            assert cast(empty, pa.large_string()).equals(empty.cast(pa.large_string()))
+            with pytest.raises(pa.ArrowNotImplementedError):
+                cast(empty, pa.struct({"a": pa.int64()}))
+
+
 def test_dictionaries_of_nested_views_reach_polars() -> None:
     pytest.importorskip("polars")
     lists = pa.array([["a", None], ["a text that is longer than a view"]], pa.list_(pa.string_view()))
@@ -162,7 +172,6 @@ def test_dictionaries_of_nested_views_reach_polars() -> None:
 @pytest.mark.hazard("pyarrow#casts-of-views-with-nulls")
 @pytest.mark.parametrize("length", [-20, -(2**31)])
 def test_the_loader_and_codes_ignore_lengths_of_null_views(length: int) -> None:
-    pytest.importorskip("torch")
     views = with_lengths_at_nulls("string_view", length)
     expected, table = views.to_pylist(), pa.table({"x": views})
     plain, given = pa.table({"x": pa.array(expected, pa.string_view())}), sorted({*expected} - {None})

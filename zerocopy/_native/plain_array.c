@@ -211,7 +211,7 @@ new_capsule(void *source, size_t size, size_t release_offset, const char *name, 
     return capsule;
 }
 
-/* Marks the structs as taken; -1 with an exception if they were before. */
+/* Marks the structs as taken; -1 with an exception if they are taken already. */
 static int
 take(PlainArray *plain)
 {

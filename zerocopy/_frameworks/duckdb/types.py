@@ -104,7 +104,11 @@ LACKING: list[tuple[Callable[[Field], bool], str, str]] = [
     (lambda f: f.kind == "decimal" and f.scale < 0, "cast it to a scale of 0 or more", "cast:float64"),
     (lambda f: f.format.startswith("+ud"), "convert it to a sparse union", ""),
     # With null codes, a query fails and invalidates the whole database (DuckDB 2.0).
-    (lambda f: f.dictionary is not None and f.dictionary.kind == "struct", "decode it in Arrow", ""),
+    (
+        lambda f: f.dictionary is not None and f.dictionary.kind == "struct",
+        "decode it in Arrow: x.dictionary_decode()",
+        "",
+    ),
     (lambda f: f.kind == "unknown", "cast it to one of Arrow's types", "cast:int64"),
 ]
 

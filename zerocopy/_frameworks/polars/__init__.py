@@ -298,7 +298,10 @@ _MOST_VALUES = 1 << 19
 
 
 def _small_matrix(pl: Any) -> Callable[[Any], Any] | None:
-    """Return a function that copies a frame of numbers to a row-major array; None if polars differs."""
+    """Return a function that copies a frame of numbers to a row-major array.
+
+    None is for a polars whose private methods are missing, or give other values.
+    """
 
     # 7 us for ten columns of 1,000 rows instead of 12 by to_numpy, which makes NaN of nulls; its
     # order="fortran" waits for polars' threads, which a forked child lacks.
@@ -314,7 +317,7 @@ def _small_matrix(pl: Any) -> Callable[[Any], Any] | None:
         for series in frame._df.get_columns():
             if series.has_nulls():  # the view has values in their places
                 return None
-            views.append(series.to_numpy_view())  # None for other types, and for chunks
+            views.append(series.to_numpy_view())  # None for several chunks, which `stack` refuses
         return core.stack(views)
 
     try:

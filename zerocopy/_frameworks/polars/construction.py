@@ -90,10 +90,10 @@ def constructors(pl: Any) -> Constructors:
             same = made.equals(expected, check_names=True, check_dtypes=True)
             if not same or address(made.to_numpy()) != address(array):
                 return public
-            if is_imported(HUB):
-                batch = hub().module().record_batch([array, array], ["a", "b"])
-                if not private.frame(batch).equals(public.frame(batch)):
-                    return public
+        if is_imported(HUB):
+            batch = hub().module().record_batch([array, array], ["a", "b"])
+            if not private.frame(batch).equals(public.frame(batch)):
+                return public
         return private
     except Exception as error:
         if not is_error(error):

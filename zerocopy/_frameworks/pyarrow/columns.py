@@ -257,10 +257,9 @@ class ArrowExchange(Framework):
 
     def decoded(self, chunk: Any) -> Any:
         """Return the values of a ``pyarrow.DictionaryArray``, in a type without views."""
+        words = chunk.dictionary
         # pyarrow 26 cannot gather views.
-        return self.cast_views(chunk.dictionary, self.without_views(chunk.dictionary.type)).take(
-            chunk.indices
-        )
+        return self.cast_views(words, self.without_views(words.type)).take(chunk.indices)
 
     def writable(self, data: Any) -> Any:
         """Return a table, column or array that Arrow's IPC writer can write, with the same chunks."""

@@ -69,16 +69,15 @@ def _parts(pa: Any, array: Any) -> Iterator[Any]:
 
 def cast_views(pa: Any, array: Any, kind: Any) -> Any:
     """Return an array, chunked or not, cast to `kind`, after the views of nulls are made empty."""
-    if isinstance(array, pa.ChunkedArray):
-        if array.type == kind:
-            return array
-        # pyarrow 26 casts an array without rows to an invalid one if it has runs inside it.
-        return pa.chunked_array([cast_views(pa, chunk, kind) for chunk in array.chunks if len(chunk)], kind)
     if array.type == kind:
         return array
-    is_safe = not len(array) or not holds_views(pa, array.type)
-    is_safe = is_safe or (_is_view(pa, array.type) and not array.null_count)
-    return (array if is_safe else _rebuilt(pa, array, _with_empty_nulls)).cast(kind)
+    if not len(array) or not holds_views(pa, array.type):
+        return array.cast(kind)
+    if isinstance(array, pa.ChunkedArray):
+        # pyarrow 26 casts an array without rows to an invalid one if it has runs inside it.
+        return pa.chunked_array([cast_views(pa, chunk, kind) for chunk in array.chunks if len(chunk)], kind)
+    has_null_views = array.null_count or not _is_view(pa, array.type)
+    return (_rebuilt(pa, array, _with_empty_nulls) if has_null_views else array).cast(kind)
 
 
 #: ``repair(pa, buffers, offset, length)`` returns the buffers of repaired views.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pylibcudf import columns as libcudf
 from zerocopy.device import CUDA, Device
@@ -163,7 +162,7 @@ class PyLibCuDF(Framework):
 
     def cast_for_cudf(self, array: Any) -> Any:
         """Return a ``pyarrow`` array or table cast to the types in which cuDF stores its values."""
-        pa: Any = registry.by_name("pyarrow").module()
+        pa = hub().module()
         if isinstance(array, pa.Table):
             fields = [field.with_type(libcudf.storage_type(pa, field.type)) for field in array.schema]
             columns = [hub().cast_views(c, f.type) for c, f in zip(array.columns, fields, strict=True)]
