@@ -116,7 +116,6 @@ def test_jax_imports_every_array_without_copy(run_python):
     completed = run_python(
         """
 import numpy as np
-from helpers.free_threaded import FREE_THREADED
 import zerocopy as zc
 from zerocopy.pool.host import parse
 
