@@ -146,3 +146,26 @@ def test_every_part_works_in_eight_threads(run_python: RunPython) -> None:
 def test_the_core_does_not_enable_the_gil(run_python: RunPython) -> None:
     completed = run_python("import sys, zerocopy._native; print(sys._is_gil_enabled())", ZEROCOPY_NATIVE="1")
     assert completed.stdout == "False\n", completed.stderr
+
+
+@pytest.mark.skipif(
+    core is None or not sysconfig.get_config_var("Py_GIL_DISABLED"),
+    reason="needs the compiled core and a free-threaded Python",
+)
+def test_threads_do_not_count_references_to_convert_and_its_routes(run_python: RunPython) -> None:
+    # Threads that change one reference count wait for each other: two converted as much as one.
+    completed = run_python(
+        """
+        import sys
+        import numpy as np
+        import zerocopy as zc
+        from zerocopy._native import core
+        for source in (np.arange(3.0), [np.arange(3.0)]):
+            zc.convert(source, "numpy", copy=True)
+        routes = core.Routes("numpy", copy=True)
+        immortal = sys.getrefcount(None)
+        print([sys.getrefcount(o) == immortal for o in (zc.convert, routes[np.ndarray], routes[list])])
+        """,
+        ZEROCOPY_NATIVE="1",
+    )
+    assert completed.stdout == "[True, True, True]\n", completed.stderr

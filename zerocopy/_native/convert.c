@@ -268,6 +268,7 @@ make_convert(PyObject *module, PyObject *args)
         Py_DECREF(function);
         return NULL;
     }
+    make_immortal((PyObject *)function);
     Py_XSETREF(python_function, Py_NewRef(python));
     Py_XSETREF(slow_function, Py_NewRef(slow));
     return (PyObject *)function;

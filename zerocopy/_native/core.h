@@ -53,6 +53,18 @@ call_one(PyObject *function, PyObject *argument)
     return PyObject_Vectorcall(function, arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
 }
 
+/* Makes an object that lives as long as the process immortal if there is no GIL: threads that change one reference
+   count wait for each other. Without this, two threads converted as much as one. Python does the same with functions
+   of modules. Only the thread that has created the object may call it, before other threads see the object; called by
+   another one, it adds references. */
+static inline void
+make_immortal(PyObject *obj)
+{
+#ifdef Py_GIL_DISABLED
+    Py_SET_REFCNT(obj, (Py_ssize_t)UINT32_MAX + 1); /* beyond the largest count */
+#endif
+}
+
 /* Returns a value, or NULL for None. */
 static inline PyObject *
 unless_none(PyObject *value)

@@ -249,6 +249,7 @@ store_route(const RouteKey *key, Route *route)
                 Py_XINCREF(key->values[value]);
             }
             Py_INCREF(route);
+            make_immortal((PyObject *)route); /* its table is never freed without a GIL */
             slot->key = *key;
             atomic_store_explicit(&slot->route, route, memory_order_release);
         }
