@@ -1,8 +1,8 @@
 """How much two threads convert, relative to one: ``python -m benchmarks.conversion.threads``.
 
-Run it on a free-threaded Python and an idle machine. Each thread converts an object of its own, and a round measures
-one thread, then two. The first row, a list of names, shows what the machine allows, and rows by hand what the
-framework allows: its objects may share a reference count.
+Run it on a free-threaded Python and an idle machine. Each thread converts an object of its own, and a round
+measures one thread, then two. The first row, which makes a list, shows what the machine allows. Rows by hand
+show what the framework allows, whose objects may share a reference count.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def loop_of(setup: str, call: str) -> Loop:
         "    return began, perf_counter()",
     ]
     names: dict[str, Loop] = {"perf_counter": perf_counter}  # type: ignore[dict-item]
-    exec("\n".join(lines), names)  # noqa: S102 - the rows above, in a loop without a function call
+    exec("\n".join(lines), names)  # the rows above, in a loop without a function call
     return names["loop"]
 
 

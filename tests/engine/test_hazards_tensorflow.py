@@ -6,6 +6,9 @@ Code that can crash the process runs in a subprocess.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 import zerocopy as zc
@@ -100,6 +103,52 @@ def test_symbolic_tensors_are_refused() -> None:
         return x
 
     traced(tf.constant([1.0]))
+
+
+@zc.accepts(to="tensorflow")
+def _branches(x: Any) -> Any:
+    if tf.reduce_sum(x) > 0:  # a condition that autograph must transform
+        return x + 1
+    return x - 1
+
+
+CONVERTER = zc.plan_for(np.zeros(1, "float32"), "numpy")
+
+#: Refusals inside ``tf.function``, of functions in Python and in C.
+REFUSING = {
+    "convert": lambda x: zc.convert(x, to="numpy"),
+    "convert with options": lambda x: zc.convert(x, to="numpy", copy=True),
+    "a Converter": lambda x: CONVERTER(x),
+    "share": zc.share,
+    "accepts": lambda x: zc.accepts(to="numpy")(lambda y: y)(x),
+}
+
+
+@pytest.mark.hazard("tensorflow#autograph-and-errors-without-frames")
+@pytest.mark.parametrize("name", REFUSING)
+def test_autograph_keeps_refusals_and_prints_nothing(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    refuses = REFUSING[name]
+    caught = []
+
+    @tf.function
+    def traced(x):
+        try:
+            refuses(x)
+        except Exception as error:  # noqa: BLE001 - autograph raised IndexError
+            caught.append(error)
+        return x
+
+    traced(tf.constant([1.0]))
+    assert all(isinstance(each, zc.ZeroCopyError) for each in caught), caught
+    assert caught
+    assert "AutoGraph could not transform" not in caplog.text
+
+
+@pytest.mark.hazard("tensorflow#autograph-and-errors-without-frames")
+def test_autograph_transforms_a_function_that_accepts_arrays(caplog: pytest.LogCaptureFixture) -> None:
+    traced = tf.function(lambda x: _branches(x))
+    assert [traced(tf.constant([x])).numpy().tolist() for x in (1.0, -1.0)] == [[2.0], [-2.0]]
+    assert "AutoGraph could not transform" not in caplog.text
 
 
 @pytest.mark.hazard("tensorflow#objects-without-dense-numbers")

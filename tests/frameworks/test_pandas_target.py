@@ -170,6 +170,29 @@ def test_arrow_types_keep_their_values_in_pandas(kind) -> None:
         assert sum(plan.copied_bytes for plan in plan.leaves.values()) == 0
 
 
+RUN_VALUES = [
+    *(pa.array(["a" * 20, None, "b"], kind) for kind in (pa.string(), pa.string_view(), pa.large_string())),
+    pa.array([b"a" * 20, None, b"b"], pa.binary_view()),
+    pa.array(["a", None, "b"]).dictionary_encode(),
+    pa.array([[1], None, [2, 3]], pa.list_view(pa.int8())),
+    pa.array([[1], None, [2, 3]], pa.large_list_view(pa.int8())),
+    pa.array([{"a": 1}, None, {"a": 3}]),
+    pa.array([None, None, None]),
+]
+
+
+@pytest.mark.parametrize("values", RUN_VALUES, ids=lambda values: str(values.type))
+def test_runs_of_values_that_pyarrow_cannot_decode(values) -> None:
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 6], pa.int16()), values)
+    for chunks in ([runs], [runs.slice(1, 4)], [runs.slice(3), runs.slice(0, 3)], [runs.slice(2, 0)]):
+        column = pa.chunked_array(chunks)
+        assert zc.explain(column, "pandas").possible
+        series = zc.convert(column, "pandas")
+        assert series.array.__arrow_array__().to_pylist() == column.to_pylist()
+        assert repr(series)
+        assert len(series.iloc[:1]) <= 1
+
+
 @pytest.mark.hazard("pyarrow#casts-of-list-views")
 def test_list_views_are_not_cast() -> None:
     """apache/arrow#50976: the cast ignores the sizes."""

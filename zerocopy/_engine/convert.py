@@ -15,7 +15,7 @@ from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree, set_sl
 from zerocopy._engine.target import is_named, may_be_compound, of_object
 from zerocopy._native import core
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
-from zerocopy.errors.tracebacks import shorten
+from zerocopy.errors.tracebacks import not_transformed, shorten
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
 
@@ -174,6 +174,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         raise
 
 
+not_transformed(convert)
 convert.__signature__ = SIGNATURE  # type: ignore[attr-defined]
 
 
@@ -195,6 +196,7 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
         del error  # its traceback holds this frame
 
 
+@not_transformed
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import Parameter
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 from zerocopy import registry
 from zerocopy._engine.convert import convert_slowly
@@ -109,6 +109,8 @@ class Converter:
     """``convert`` with one target and checked options: the result of :func:`plan_for`."""
 
     __slots__ = ("_options", "_routes", "_to")
+
+    autograph_info__: ClassVar[dict[str, Any]] = {}  # see `not_transformed`
 
     def __init__(self, to: Target, options: Mapping[str, Any]) -> None:
         self._to = to

@@ -43,9 +43,22 @@ def shorten(error: BaseException) -> None:
             link.__traceback__ = frames.tb_next
 
 
+def not_transformed(function: _Function) -> _Function:
+    """Mark a function that TensorFlow's autograph calls as it is, also inside ``tf.function``.
+
+    Autograph would transform zerocopy's code, warn about what it cannot transform, and raise IndexError
+    instead of a refusal, whose traceback has no frames. The attribute is that of
+    ``tf.autograph.experimental.do_not_convert``, which needs TensorFlow (``autograph_artifact`` in
+    tensorflow/python/autograph/impl/api.py).
+    """
+    function.autograph_info__ = {}  # type: ignore[attr-defined]
+    return function
+
+
 def public(function: _Function) -> _Function:
     """Return a public function whose refusals have short tracebacks, and which names its options."""
 
+    @not_transformed
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         try:

@@ -19,7 +19,7 @@ from zerocopy._engine.target import resolve, text
 from zerocopy.describe import describe
 from zerocopy.device import HOST, Device, same_memory_space
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
-from zerocopy.errors.tracebacks import public, shorten
+from zerocopy.errors.tracebacks import not_transformed, public, shorten
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols.dlpack import device_of
@@ -95,6 +95,7 @@ class Conversions:
 
     # -- arguments ----------------------------------------------------------------------
 
+    @not_transformed
     def enter(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any], Any]:
         """Return the converted arguments, and for `leave` a `ResultConversion` or the type of an array."""
         if self.routes is not NO_ROUTES:
@@ -244,6 +245,7 @@ class Conversions:
             return UNCHANGED
         return ResultConversion(caller.name, self.back_options)
 
+    @not_transformed
     def leave(self, result: Any, caller: Any) -> Any:
         """Return a result converted for `caller`: a `ResultConversion`, or the type of the first array."""
         if type(caller) is not ResultConversion:

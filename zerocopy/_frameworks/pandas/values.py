@@ -137,7 +137,9 @@ def _arrow_values(pd: Any, column: Column) -> Any:
         chunked = hub().module().chunked_array([chunked])
     if kind_of(column) in UNUSABLE:
         # Copy again, because a cast of lists may alias some buffers and the plan reports a copy.
-        chunked = hub().copied(_usable(hub().module(), kind_of(column), chunked))
+        pa = hub().module()
+        chunks = [_usable(pa, chunk) for chunk in chunked.chunks]
+        chunked = hub().copied(pa.chunked_array(chunks, _usable_type(pa, chunked.type)))
     return pd.arrays.ArrowExtensionArray(chunked)
 
 
@@ -175,21 +177,35 @@ def with_own_bitmap(text: Any) -> Any:
     return pa.Array.from_buffers(text.type, len(text), own, text.null_count)
 
 
-def _usable(pa: Any, kind: str, chunked: Any) -> Any:
+def _usable_type(pa: Any, kind: Any) -> Any:
+    """Return the type in which pandas can work with the values of a type."""
+    types = pa.types
+    if types.is_run_end_encoded(kind):
+        return _usable_type(pa, kind.value_type)
+    if types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _usable_type(pa, kind.value_type), kind.ordered)
+    if types.is_large_list_view(kind) or types.is_list_view(kind):
+        return (pa.large_list if types.is_large_list_view(kind) else pa.list_)(kind.value_field)
+    return {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(kind, kind)
+
+
+def _usable(pa: Any, array: Any) -> Any:
     """Return the same values in a type that pandas can work with."""
     import pyarrow.compute as pc
 
-    if kind == "run_end_encoded":
-        chunks = [pc.run_end_decode(chunk) for chunk in chunked.chunks]
-        return pa.chunked_array(chunks, chunked.type.value_type)
-    if kind == "list_view":
-        wide = pa.types.is_large_list_view(chunked.type)
-        target = (pa.large_list if wide else pa.list_)(chunked.type.value_field)
-        return pa.chunked_array([_lists(pa, pc, chunk, target) for chunk in chunked.chunks], target)
-    wide = pa.large_string() if kind == "string_view" else pa.large_binary()
-    if pa.types.is_dictionary(chunked.type):
-        wide = pa.dictionary(chunked.type.index_type, wide, chunked.type.ordered)
-    return hub().cast_views(chunked, wide)
+    target = _usable_type(pa, array.type)
+    if pa.types.is_run_end_encoded(array.type):
+        values = _usable(pa, array.values)
+        if values.type == array.type.value_type and not pa.types.is_dictionary(values.type):
+            return pc.run_end_decode(array)
+        # pyarrow decodes runs of neither views nor dictionaries, but their places.
+        places = pa.RunEndEncodedArray.from_arrays(array.run_ends, pa.array(range(len(values)), "int64"))
+        return values.take(pc.run_end_decode(places.slice(array.offset, len(array))))
+    if target == array.type:
+        return array
+    if pa.types.is_list(target) or pa.types.is_large_list(target):
+        return _lists(pa, pc, array, target)
+    return hub().cast_views(array, target)
 
 
 def _lists(pa: Any, pc: Any, views: Any, target: Any) -> Any:
