@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from helpers.absent_modules import absent_module
@@ -60,3 +64,14 @@ def test_an_installed_module_is_not_absent() -> None:
     assert zc.frameworks()["numpy"].installed
     assert absent_module(ImportError("No module named 'numpy.missing'")) == ""
     assert absent_module(ValueError("no such value")) == ""
+
+
+def test_files_that_import_absent_modules_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "test_absent.py").write_text("import absent_framework\n\ndef test_it():\n    pass\n", "utf-8")
+    (tmp_path / "test_wrong.py").write_text("import numpy.absent\n\ndef test_it():\n    pass\n", "utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "helpers.absent_modules"]
+    paths = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run([*command, "."], cwd=tmp_path, env=paths, capture_output=True, text=True)
+    assert "test_absent.py:1: absent_framework is not installed" in done.stdout
+    assert "No module named 'numpy.absent'" in done.stdout
+    assert "1 skipped, 1 error" in done.stdout

@@ -112,8 +112,12 @@ def wait():
         stdout=subprocess.PIPE,
     )
     child.stdout.readline()
-    try:  # the file is written inside, because the signal can come at once
-        open({pid_file!r}, "w").write(str(child.pid))
+    # The file is written inside, because the signal can come at once. It is closed before it gets its name:
+    # Python drops the exception of a signal that comes while it frees an object, such as an open file.
+    try:
+        with open({pid_file!r} + ".new", "w") as file:
+            file.write(str(child.pid))
+        os.replace({pid_file!r} + ".new", {pid_file!r})
         time.sleep(600)
     finally:
         open({pid_file!r} + ".ending", "w").close()

@@ -38,6 +38,18 @@ def _skipping() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    name = absent_module(ImportError(str(report.longrepr))) if report.failed else ""
+    if name:  # a module of tests imports it
+        report.outcome, report.result = "skipped", []
+        report.longrepr = str(collector.path), 1, f"Skipped: {name} is not installed"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     return (yield from _skipping())
 
