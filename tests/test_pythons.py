@@ -69,9 +69,10 @@ def test_an_installed_module_is_not_absent() -> None:
 def test_files_that_import_absent_modules_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "test_absent.py").write_text("import absent_framework\n\ndef test_it():\n    pass\n", "utf-8")
     (tmp_path / "test_wrong.py").write_text("import numpy.absent\n\ndef test_it():\n    pass\n", "utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "helpers.absent_modules"]
-    paths = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    done = subprocess.run([*command, "."], cwd=tmp_path, env=paths, capture_output=True, text=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "--color=no", "-p", "helpers.absent_modules"]
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    variables["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run([*command, "."], cwd=tmp_path, env=variables, capture_output=True, text=True)
     assert "test_absent.py:1: absent_framework is not installed" in done.stdout
     assert "No module named 'numpy.absent'" in done.stdout
     assert "1 skipped, 1 error" in done.stdout

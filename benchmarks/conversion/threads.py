@@ -1,8 +1,8 @@
-"""How much two threads convert, relative to one: ``python -m benchmarks.conversion.threads``.
+"""Throughput of two threads relative to one: ``python -m benchmarks.conversion.threads``.
 
 Run it on a free-threaded Python and an idle machine. Each thread converts an object of its own, and a round
-measures one thread, then two. The first row, which makes a list, shows what the machine allows. Rows by hand
-show what the framework allows, whose objects may share a reference count.
+measures one thread, then two. The first row makes a list: it is the limit of the machine. Rows without
+zerocopy are the limit of the framework: its objects may share a reference count.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from threading import Barrier
 from time import perf_counter
 
 ROUNDS = 25
+#: Characters of the longest call.
+WIDTH = 46
 #: Seconds of one measurement of one thread.
 SECONDS = 0.02
 
@@ -24,7 +26,7 @@ _ARROW = f"{_ARRAY}; x = pa.array(x)"
 _TABLE = f"{_ARRAY}; x = pa.table({{f'c{{i}}': x for i in range(10)}})"
 _JAX = f"{_ARRAY}; import jax.numpy; x = jax.numpy.asarray(x)"
 
-#: What each row measures: its setup and its call, as a user writes them.
+#: Setup and call of each row.
 ROWS = [
     ("x = 1", "[x, x, x, x]"),
     (_ARRAY, "zc.convert(x, to='numpy')"),
@@ -58,7 +60,7 @@ def loop_of(setup: str, call: str) -> Loop:
 
 def calls_per_second(loops: list[Loop], count: int) -> float:
     """Return the calls of all threads in a second."""
-    start = Barrier(len(loops))
+    start = Barrier(len(loops), timeout=60)  # the others end if one raises
     with ThreadPoolExecutor(len(loops)) as threads:
         times = list(threads.map(lambda loop: loop(start, count), loops))
     return count * len(loops) / (max(end for _, end in times) - min(began for began, _ in times))
@@ -68,7 +70,7 @@ def main() -> None:
     """Print the time of a call in one thread, and the ratio of two threads to one."""
     if getattr(sys, "_is_gil_enabled", lambda: True)():
         print("This Python has a GIL, so that two threads convert no more than one.")
-    print(f"{'call':28} {'one thread':>12} {'two threads convert, relative to one':>38}")
+    print(f"{'call':{WIDTH}} {'one thread':>13} {'two threads / one':>20}")
     for setup, call in ROWS:
         if "jax" in setup + call and not find_spec("jax"):
             continue
@@ -83,7 +85,7 @@ def main() -> None:
             ratios.append(calls_per_second(loops, count) / one[-1])
         low, middle, high = statistics.quantiles(ratios, n=4)
         microseconds = 1e6 / statistics.median(one)
-        print(f"{shown:40} {microseconds:10.2f} us {middle:10.2f} ({low:.2f} to {high:.2f})", flush=True)
+        print(f"{shown:{WIDTH}} {microseconds:10.2f} us {middle:10.2f} ({low:.2f} to {high:.2f})", flush=True)
 
 
 if __name__ == "__main__":

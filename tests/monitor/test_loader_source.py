@@ -89,8 +89,6 @@ def test_figures_before_during_and_after_an_epoch(records) -> None:
     assert (record["batches"], record["rows"], record["bytes"]) == (10, 100, 1600)
     assert (record["depth"], record["running"]) == (0, False)
     assert "The consumer waited" in record["bottleneck"]
-    assert record["reader_wait"] >= 0
-    assert record["consumer_wait"] >= 0  # the reader may be faster
 
 
 def test_iterators_are_summed(records) -> None:

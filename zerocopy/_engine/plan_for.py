@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import Parameter
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 from zerocopy import registry
 from zerocopy._engine.convert import convert_slowly
@@ -16,7 +16,7 @@ from zerocopy._engine.routes import keep, routes_of
 from zerocopy._engine.target import is_named, of_object, text
 from zerocopy.device import parse_stream
 from zerocopy.errors import ZeroCopyError
-from zerocopy.errors.tracebacks import public, shorten
+from zerocopy.errors.tracebacks import not_transformed, public, shorten
 from zerocopy.formatting import printable
 from zerocopy.plan import Plan
 from zerocopy.protocols.arrow_c import read_field
@@ -105,12 +105,11 @@ plan_for.__signature__ = SIGNATURE.replace(  # type: ignore[attr-defined]
 )
 
 
+@not_transformed
 class Converter:
     """``convert`` with one target and checked options: the result of :func:`plan_for`."""
 
     __slots__ = ("_options", "_routes", "_to")
-
-    autograph_info__: ClassVar[dict[str, Any]] = {}  # see `not_transformed`
 
     def __init__(self, to: Target, options: Mapping[str, Any]) -> None:
         self._to = to

@@ -53,10 +53,8 @@ call_one(PyObject *function, PyObject *argument)
     return PyObject_Vectorcall(function, arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
 }
 
-/* Makes an object that lives as long as the process immortal if there is no GIL: threads that change one reference
-   count wait for each other. Without this, two threads converted as much as one. Python does the same with functions
-   of modules. Only the thread that has created the object may call it, before other threads see the object; called by
-   another one, it adds references. */
+/* Makes an object immortal without a GIL, because threads that count references to one object wait for each other: two
+   had the throughput of one. Only its creator may call it, before other threads see the object. */
 static inline void
 make_immortal(PyObject *obj)
 {

@@ -154,6 +154,9 @@ call_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         self->counted = run_nothing;
         self->asks_once = false;
         self->fallback = function == Py_None ? NULL : Py_NewRef(function);
+        if (self->fallback == NULL) { /* one such route is stored for many types, by any thread */
+            make_immortal((PyObject *)self);
+        }
     }
     return (PyObject *)self;
 }

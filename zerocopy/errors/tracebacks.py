@@ -44,12 +44,12 @@ def shorten(error: BaseException) -> None:
 
 
 def not_transformed(function: _Function) -> _Function:
-    """Mark a function that TensorFlow's autograph calls as it is, also inside ``tf.function``.
+    """Mark a function, or a class of callables, that TensorFlow's autograph calls as it is.
 
-    Autograph would transform zerocopy's code, warn about what it cannot transform, and raise IndexError
-    instead of a refusal, whose traceback has no frames. The attribute is that of
+    Inside ``tf.function``, autograph would transform zerocopy's code, warn about what it cannot transform,
+    and raise IndexError for refusals, because their tracebacks have no frames. The attribute is that of
     ``tf.autograph.experimental.do_not_convert``, which needs TensorFlow (``autograph_artifact`` in
-    tensorflow/python/autograph/impl/api.py).
+    tensorflow/python/autograph/impl/api.py). As there, ``functools.wraps`` copies it to a wrapper.
     """
     function.autograph_info__ = {}  # type: ignore[attr-defined]
     return function

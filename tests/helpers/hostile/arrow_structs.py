@@ -12,6 +12,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from helpers.hostile.arrow_content import wrong_content
 from helpers.hostile.case import Built, keep
 from helpers.hostile.tables import arrow_values, random_array
@@ -187,7 +189,18 @@ def _with_wrong_content(rng: Random) -> tuple[Any, str] | None:
     """Return an array with wrong content, or None for most states of the generator, which stays as it is."""
     own = Random()
     own.setstate(rng.getstate())
-    return wrong_content(own) if CAN_VALIDATE and own.random() < 0.15 else None
+    content = wrong_content(own) if CAN_VALIDATE and own.random() < 0.15 else None
+    return None if content and _ends_outside(content[0]) else content
+
+
+def _ends_outside(array: Any) -> bool:
+    """Whether a slice of text only has a last offset beyond its buffer: C structs do not contain sizes."""
+    width = {"string": 4, "binary": 4, "large_string": 8, "large_binary": 8}.get(str(array.type))
+    if width is None:
+        return False
+    _, offsets, text = array.buffers()
+    used = np.frombuffer(offsets, f"i{width}")[array.offset :][: len(array) + 1]
+    return bool(used[0] >= 0 and (np.diff(used) >= 0).all() and used[-1] > text.size)
 
 
 def _mutated(rng: Random, array: Any) -> tuple[Structs, list[str]]:

@@ -195,17 +195,27 @@ def _usable(pa: Any, array: Any) -> Any:
 
     target = _usable_type(pa, array.type)
     if pa.types.is_run_end_encoded(array.type):
-        values = _usable(pa, array.values)
-        if values.type == array.type.value_type and not pa.types.is_dictionary(values.type):
-            return pc.run_end_decode(array)
-        # pyarrow decodes runs of neither views nor dictionaries, but their places.
-        places = pa.RunEndEncodedArray.from_arrays(array.run_ends, pa.array(range(len(values)), "int64"))
-        return values.take(pc.run_end_decode(places.slice(array.offset, len(array))))
+        return _decoded(pa, pc, array)
     if target == array.type:
         return array
+    if pa.types.is_dictionary(target):
+        words = _usable(pa, array.dictionary)
+        return pa.DictionaryArray.from_arrays(array.indices, words, ordered=target.ordered, safe=False)
     if pa.types.is_list(target) or pa.types.is_large_list(target):
         return _lists(pa, pc, array, target)
     return hub().cast_views(array, target)
+
+
+def _decoded(pa: Any, pc: Any, runs: Any) -> Any:
+    """Return the value of each row of runs, in a type that pandas can work with."""
+    first, count = runs.find_physical_offset(), runs.find_physical_length()
+    values, ends = _usable(pa, runs.values.slice(first, count)), runs.run_ends.slice(first, count)
+    # pyarrow cannot decode runs of these types: decode their positions, then select the values.
+    by_position = pa.types.is_dictionary(values.type) or pa.types.is_union(values.type)
+    by_position = by_position or isinstance(values.type, pa.BaseExtensionType)
+    coded = pa.RunEndEncodedArray.from_arrays(ends, pa.array(np.arange(count)) if by_position else values)
+    rows = pc.run_end_decode(coded.slice(runs.offset, len(runs)))
+    return values.take(rows) if by_position else rows
 
 
 def _lists(pa: Any, pc: Any, views: Any, target: Any) -> Any:
