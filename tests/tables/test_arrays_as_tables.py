@@ -27,6 +27,10 @@ def test_empty_array_of_too_many_columns_is_refused(target: str, columns: int) -
     assert not zc.explain(x, target).possible
 
 
+#: Installed frameworks whose arrays have no name.
+NAMELESS = [name for name in ("pyarrow", "nanoarrow") if zc.frameworks()[name].installed]
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_names_without_utf8_are_refused_by_the_plan(target: str) -> None:
     x, half = np.arange(6.0).reshape(3, 2), "a\ud800"
@@ -50,7 +54,7 @@ def test_names_without_utf8_are_refused_by_the_plan(target: str) -> None:
         series = importlib.import_module("pandas").Series([1.0, 2.0], name=half)
         for _ in range(2):
             assert zc.convert(series, "pandas", copy=True).name == half
-            for drops in ("pyarrow", "nanoarrow"):  # an array has no name
+            for drops in NAMELESS:
                 assert zc.explain(series, drops).possible
                 assert len(zc.convert(series, drops)) == 2
     pair = {"\U0001f600": x[:, 0].copy()}  # a pair of surrogates in UTF-16
