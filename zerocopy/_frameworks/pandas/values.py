@@ -210,8 +210,8 @@ def _decoded(pa: Any, pc: Any, runs: Any) -> Any:
     """Return the value of each row of runs, in a type that pandas can work with."""
     first, count = runs.find_physical_offset(), runs.find_physical_length()
     values, ends = _usable(pa, runs.values.slice(first, count)), runs.run_ends.slice(first, count)
-    # pyarrow cannot decode runs of these types: decode their positions, then select the values.
-    by_position = pa.types.is_dictionary(values.type) or pa.types.is_union(values.type)
+    # pyarrow cannot decode runs of these types (24 not of lists): decode positions, and select the values.
+    by_position = pa.types.is_dictionary(values.type) or pa.types.is_nested(values.type)
     by_position = by_position or isinstance(values.type, pa.BaseExtensionType)
     coded = pa.RunEndEncodedArray.from_arrays(ends, pa.array(np.arange(count)) if by_position else values)
     rows = pc.run_end_decode(coded.slice(runs.offset, len(runs)))
