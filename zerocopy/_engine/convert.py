@@ -196,7 +196,6 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
         del error  # its traceback holds this frame
 
 
-@not_transformed
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
     try:
