@@ -108,7 +108,8 @@ class Pandas(Framework):
         if isinstance(obj, pd.DataFrame):
             return frame_table(pd, obj, index, name)
         if isinstance(obj, pd.MultiIndex):
-            table = frame_table(pd, obj.to_frame(index=False), False, name)
+            frame = obj.to_frame(index=False, allow_duplicates=True)
+            table = frame_table(pd, frame, False, name)
             for column in table.columns:
                 column.reasons = (LEVELS, *column.reasons)
             return table

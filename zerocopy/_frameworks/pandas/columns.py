@@ -143,7 +143,11 @@ def _in_arrow(series: Any) -> Any:
 
 def levels_of(index: Any) -> list[Any]:
     """Return each level of an index as an index."""
-    return [index.get_level_values(i) for i in range(index.nlevels)] if index.nlevels > 1 else [index]
+    if index.nlevels == 1:
+        return [index]
+    # get_level_values(1) means the level whose name is 1, if there is one: names that are integers hide positions.
+    unnamed = index.set_names([None] * index.nlevels)
+    return [unnamed.get_level_values(i).rename(name) for i, name in enumerate(index.names)]
 
 
 def index_column(pd: Any, level: Any, reasons: tuple[Reason, ...] = ()) -> Column:

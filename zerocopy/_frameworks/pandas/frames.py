@@ -133,6 +133,8 @@ def _data_frame(pd: Any, table: Any, arrow_text: Sequence[int]) -> Any:
     data = storage.to_pandas(split_blocks=True)
     if described is not None:
         data.columns = metadata.labels_index(pd, labels, described)  # pyarrow makes text of tuples
+        if levels:
+            data.index.names = [described.level_name(pd, name) for name in levels]  # and of numbers
     if not table.num_columns:
         data = pd.DataFrame(index=pd.RangeIndex(table.num_rows), columns=data.columns)
     for i in flags:

@@ -19,6 +19,7 @@ from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
+from zerocopy.tables.labels import text_warnings
 
 
 class XArray(Framework):
@@ -166,7 +167,9 @@ class XArray(Framework):
         if self.template is not None:
             return ()
         extensions = building.through_pandas(table)
-        return (*tables.lost_labels(table), *building.pandas().table_warnings(extensions))
+        named = [table.labels[place] for place in building.index_places(table)]
+        renamed = text_warnings("xarray's dimensions and levels", named)
+        return (*tables.lost_labels(table), *renamed, *building.pandas().table_warnings(extensions))
 
     def from_table(self, table: Table) -> Any:
         from zerocopy._frameworks.xarray import building

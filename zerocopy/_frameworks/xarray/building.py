@@ -190,11 +190,14 @@ def _coords(xr: Any, table: Table, places: list[int], labels: list[Any]) -> tupl
     if not places:
         return {}, dim, attrs
     if index.nlevels > 1:
-        taken = {*labels, dim}
-        fresh = [n if n is not None and n not in taken else names[i] for i, n in enumerate(index.names)]
+        taken, fresh = {*labels, dim}, list[str]()
+        for own, label in zip(index.names, names, strict=True):
+            fresh.append(str(label) if own is None or str(own) in taken else str(own))
+            taken.add(fresh[-1])
         return xr.Coordinates.from_pandas_multiindex(index.rename(fresh), dim), dim, attrs
-    if index.name is not None and index.name not in labels:
-        dim = index.name
+    # xarray takes names of dimensions that are not text for sequences of names.
+    if index.name is not None and not {index.name, str(index.name)} & {*labels}:
+        dim = str(index.name)
     return {dim: index.rename(dim)}, dim, attrs
 
 

@@ -62,7 +62,8 @@ def _inside(data: Any, name: str, variable: Any) -> tuple[Any, Reason | None]:
     if name in ("PandasIndexingAdapter", "PandasMultiIndexingAdapter"):
         level = getattr(data, "level", None)
         if level is not None:
-            return inner.get_level_values(level), _LEVEL
+            # By position, because pandas takes an integer for a position if no level has that name.
+            return inner.set_names([None] * inner.nlevels).get_level_values(inner.names.index(level)), _LEVEL
         stored, shown = inner.dtype, variable.dtype
         numbers = getattr(shown, "kind", "O") in "biufcmM"
         return (None, _INDEX) if numbers and stored != shown else (inner, None)
