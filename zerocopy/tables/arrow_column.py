@@ -209,9 +209,12 @@ class ArrowColumn(Column):
         return inner if chunk.length else memory.slice_rows(inner, 0, 0)
 
     def items(self, start: int, count: int) -> Column:
-        if len(self.chunks) != 1:  # `child` has the items of all chunks, from the first one that is used on
-            return self.child()
-        parts = [memory.slice_rows(self.chunks[0].children[0], start, count)]
+        parts, skipped, rest = [], start, count
+        for child in (self._child_memory(chunk, 0) for chunk in self.chunks):
+            low = min(skipped, child.length)
+            kept = min(rest, child.length - low)
+            parts.append(memory.slice_rows(child, low, kept))
+            skipped, rest = skipped - low, rest - kept
         field = self.field.children[0]
         return ArrowColumn(self.name, field, lambda: parts, count, reasons=self.reasons, device=self.device)
 
@@ -307,15 +310,7 @@ class ArrowColumn(Column):
             if chunk.length:
                 offsets = memory.offsets(chunk)
                 # As Python integers, because the sum of two chunks' int32 offsets may exceed 2^31.
-                end = int(out[row]) + int(offsets[-1]) - int(offsets[0])
-                if end > np.iinfo(dtype).max:
-                    why = "it has more than 2^31 bytes or elements in its chunks"
-                    raise UnsupportedConversionError(
-                        "",
-                        why,
-                        "cast it in Arrow to the type with 64-bit offsets, such as large_string",
-                        code="too-many-elements",
-                    )
+                _check_end(int(out[row]) + int(offsets[-1]) - int(offsets[0]), dtype)
                 out[row + 1 : row + 1 + chunk.length] = offsets[1:] - offsets[0] + out[row]
                 row += chunk.length
         return out
@@ -325,9 +320,19 @@ class ArrowColumn(Column):
         parts, base = [np.empty(0, dtype.storage)], 0
         for chunk in self.chunks:
             ptr = chunk.buffers[1] + chunk.offset * dtype.itemsize
-            parts.append(memory.read(chunk, ptr, chunk.length, dtype) + dtype.storage.type(base))
+            starts = memory.read(chunk, ptr, chunk.length, dtype)
+            parts.append(starts + dtype.storage.type(base) if base else starts)
             base += chunk.children[0].length if chunk.length else 0
+            _check_end(base, dtype.storage)
         return np.concatenate(parts)
+
+
+def _check_end(end: int, dtype: np.dtype[Any]) -> None:
+    """Refuse chunks whose bytes or elements, one after the other, exceed the type of the offsets."""
+    if end > np.iinfo(dtype).max:
+        why = "it has more than 2^31 bytes or elements in its chunks"
+        remedy = "cast it in Arrow to the type with 64-bit offsets, such as large_string"
+        raise UnsupportedConversionError("", why, remedy, code="too-many-elements")
 
 
 def _same(a: Memory, b: Memory) -> bool:

@@ -105,6 +105,9 @@ def rows_of(column: Column) -> Rows:
     if column.field.kind == "list_view":
         # In 64 bits, in which the sum of an offset and a size cannot overflow.
         starts, lengths = offsets.astype(np.int64), on_device.fetch(column.sizes()).astype(np.int64)
+        if column.null_count:  # the extent of a null row is undefined ("ListView Layout")
+            hidden = on_device.fetch(column.mask())
+            lengths[hidden], starts[hidden] = 0, 0 if hidden.all() else starts[~hidden].min()
         first, stop = int(starts.min()), int((starts + lengths).max())
         if first < 0 or stop > column.child().length:
             why = f"its lists go from {first:,} to {stop:,}, and it has {column.child().length:,} elements"

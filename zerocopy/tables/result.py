@@ -21,7 +21,8 @@ class Masked(NamedTuple):
     values : tensor
         Undefined where a value is null.
     mask : tensor
-        One bool per row, True where a value is null, as in ``numpy.ma`` and pandas.
+        One bool per row, True where a value is null, as in ``numpy.ma`` and pandas; one per element for lists
+        that are padded or have nulls inside.
 
     Notes
     -----
@@ -45,7 +46,8 @@ class Masked(NamedTuple):
         Returns
         -------
         list
-            One object for each row. It shares no memory with the values.
+            One object for each row. It shares no memory with the values. Where the mask is one of the
+            elements of lists, a null list is a list of None.
 
         Examples
         --------
@@ -169,7 +171,11 @@ def to_pylist(result: Any) -> list[Any]:
 
 
 def _unmasked(rows: list[Any], mask: Any) -> list[Any]:
-    return [None if null else row for null, row in zip(to_pylist(mask), rows, strict=True)]
+    def each(null: Any, row: Any) -> Any:
+        # A mask of several dimensions has one value for each element of the lists of a row.
+        return [*map(each, null, row)] if isinstance(null, list) else None if null else row
+
+    return [*map(each, to_pylist(mask), rows)]
 
 
 def _array(tensor: Any) -> Any:
