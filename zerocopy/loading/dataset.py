@@ -99,6 +99,10 @@ class Dataset(_Rows):
         """Return a dataset of the same groups with some of the columns."""
         return DerivedDataset(self, None, partial(_selected, list(columns)))
 
+    def cast(self, schema: Any) -> Dataset:
+        """Return a dataset of the same groups with the columns of a schema."""
+        return DerivedDataset(self, schema, partial(fit, schema))
+
     def with_dictionaries(self, columns: Sequence[str]) -> Dataset:
         """Return a dataset that may read some columns of text as dictionaries, to decode less."""
         return self
@@ -376,7 +380,11 @@ def fitted(source: Dataset | Stream, columns: Sequence[Hashable] | None, schema:
         target = type_of(target, choose(columns, target.names))
     else:
         choose(None, target.names)
-    return source if target.equals(source.schema) else derived(source, target, partial(fit, target))
+    if target.equals(source.schema):
+        return source
+    return (
+        derived(source, target, partial(fit, target)) if isinstance(source, Stream) else source.cast(target)
+    )
 
 
 def type_of(schema: Any, names: Sequence[Hashable]) -> Any:

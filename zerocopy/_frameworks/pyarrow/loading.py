@@ -9,6 +9,7 @@ from zerocopy.loading.dataset import Dataset, Stream, choose
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.columnar import OpenParquet, ParquetFiles
 from zerocopy.loading.sources.files import Files
+from zerocopy.loading.sources.int96 import refuse_int96
 from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.protocols.exporter_errors import ignored_errors
 
@@ -37,7 +38,7 @@ class Loading(LoadingHook):
 
 def _data_set(data: Any, columns: Any, name: str) -> Dataset | Stream:
     """Return the row groups of Parquet files; another data set, or one with a filter, is a stream."""
-    from pyarrow import dataset as ds
+    from pyarrow import dataset as ds, parquet as pq
 
     only_here, fragments = _NOT_PICKLED, []
     if isinstance(data, ds.FileSystemDataset):
@@ -49,6 +50,11 @@ def _data_set(data: Any, columns: Any, name: str) -> Dataset | Stream:
         files = Files(f"loader({name})", infos, data.filesystem)
         return ParquetFiles(files, columns, data.schema, data)
     names = choose(columns, data.schema.names)
+    if is_parquet:
+        call = "pyarrow.dataset.dataset(path, format=pyarrow.dataset.ParquetFileFormat("
+        call += 'coerce_int96_timestamp_unit="us"))'
+        for path in data.files:
+            refuse_int96(name, pq.read_metadata(path, filesystem=data.filesystem), data.schema, names, call)
     schema = data.scanner(columns=names).projected_schema
     return BatchStream(name, schema, partial(data.to_batches, columns=names), only_here=only_here)
 

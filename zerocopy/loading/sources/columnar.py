@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from zerocopy.loading.dataset import Dataset, DecodedRows, Group, as_schema, choose, fit, type_of
 from zerocopy.loading.errors import ReadError, as_read_errors
 from zerocopy.loading.sources.files import Files, digest
+from zerocopy.loading.sources.int96 import UNIT, checked, int96_columns, parquet_format, refuse_int96
 
 #: Consecutive row groups of a file are read together up to this number of rows: 1,000 row groups of 1,000
 #: rows are read in 0.07 s instead of 0.20 s.
@@ -42,7 +43,7 @@ class ParquetFiles(Dataset):
         self._files = files
         if data is None:
             with files.reading(0):
-                data = files.data_set("parquet")
+                data = files.data_set(parquet_format())
         fragments = list(data.get_fragments())
         _read_metadata(files, fragments)
         self._metadata = [fragment.metadata for fragment in fragments]
@@ -115,7 +116,14 @@ class ParquetFiles(Dataset):
         reader = self._reader(file)
         names = [name for name in self.schema.names if name in self._schemas[file].names]
         rows = sum(self._metadata[file].row_group(number).num_rows for number in numbers)
-        table = reader.read_row_groups(list(numbers), columns=names, use_threads=rows >= _THREADED_ROWS)
+        is_threaded = rows >= _THREADED_ROWS
+        table = reader.read_row_groups(list(numbers), columns=names, use_threads=is_threaded)
+        times = int96_columns(self._metadata[file], table.schema)
+        if times:
+            exact = self._parquet_file(file, self._open[2], "ns")
+            fine = exact.read_row_groups(list(numbers), columns=times, use_threads=is_threaded)
+            place = str(Group(rows, self._files.paths[file], numbers[0]))
+            table = checked(table, fine, self.schema, place)
         if self._files.is_local:
             self._files.check(file)
         return table
@@ -135,22 +143,26 @@ class ParquetFiles(Dataset):
     def _reader(self, file: int) -> Any:
         """Return an open file, which has not changed."""
         if self._open[0] != file:
-            import pyarrow.parquet as pq
-
             self.close()
             self._files.check(file)
             handle = self._files.open(file)
-            reader = pq.ParquetFile(
-                handle,
-                metadata=self._metadata[file],
-                read_dictionary=self._dictionary_names,
-                page_checksum_verification=True,
-                # One read of a row group would be one thread's work, before others decode.
-                pre_buffer=not self._files.is_local,
-                buffer_size=_BUFFER_BYTES if self._files.is_local else 0,
-            )
-            self._open = (file, reader, handle)
+            self._open = (file, self._parquet_file(file, handle, UNIT), handle)
         return self._open[1]
+
+    def _parquet_file(self, file: int, handle: Any, int96_unit: str) -> Any:
+        """Return a reader of an open file."""
+        import pyarrow.parquet as pq
+
+        return pq.ParquetFile(
+            handle,
+            metadata=self._metadata[file],
+            read_dictionary=self._dictionary_names,
+            coerce_int96_timestamp_unit=int96_unit,
+            page_checksum_verification=True,
+            # One read of a row group would be one thread's work, before others decode.
+            pre_buffer=not self._files.is_local,
+            buffer_size=_BUFFER_BYTES if self._files.is_local else 0,
+        )
 
     @property
     def is_plain(self) -> bool:
@@ -174,9 +186,13 @@ class ParquetFiles(Dataset):
 
     def select(self, columns: Sequence[str]) -> ParquetFiles:
         """Return the same files with some of the columns, which alone are read."""
-        selected = copy.copy(self)
-        selected.schema = type_of(self.schema, columns)
-        return selected
+        return self.cast(type_of(self.schema, columns))
+
+    def cast(self, schema: Any) -> ParquetFiles:
+        """Return the same files with the columns of a schema, which alone are read."""
+        result = copy.copy(self)
+        result.schema = schema
+        return result
 
     def with_dictionaries(self, columns: Sequence[str]) -> ParquetFiles:
         """Return the same files with columns of text as dictionaries: Arrow decodes each word once."""
@@ -230,6 +246,8 @@ class OpenParquet(Dataset):
     def __init__(self, file: Any, columns: Sequence[Hashable] | None) -> None:
         self._file = file
         self._columns = choose(columns, file.schema_arrow.names)
+        call = 'pyarrow.parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")'
+        refuse_int96(self.name, file.metadata, file.schema_arrow, self._columns, call)
         self.schema: Any = file.schema_arrow.empty_table().select(self._columns).schema
         self._infos = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         self.groups: list[Group] = [

@@ -62,7 +62,7 @@ class Files:
         """Return an open ``pyarrow.NativeFile``."""
         return self.filesystem.open_input_file(self.paths[file])
 
-    def data_set(self, format: str, schema: Any = None) -> Any:
+    def data_set(self, format: Any, schema: Any = None) -> Any:
         """Return the files as a ``pyarrow.dataset.Dataset``; without `schema`, it reads the first file's."""
         from pyarrow import dataset as ds
         from pyarrow.fs import FileInfo, FileType
