@@ -7,7 +7,7 @@ The codes are ``DLDataTypeCode`` of the DLPack standard (dlpack.h, version 1.2).
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,8 @@ _FOREIGN = [
 ]
 
 ALL: tuple[DType, ...] = (*_NATIVE, *_FOREIGN)
+#: What ``dtype="bool8"`` requests: bool, which a framework with bits stores as Arrow's ``arrow.bool8``.
+BOOL8 = replace(_NATIVE[0], name="bool8")
 NATIVE_NAMES = frozenset(t.name for t in _NATIVE)
 REAL_NAMES = tuple(t.name for t in _NATIVE if t.code != COMPLEX)
 #: Types whose elements are smaller than a byte: frameworks disagree on their layout.

@@ -84,8 +84,9 @@ class Framework:
         Whether it implements `copy_to_device`, and `cast`.
     can_export_dlpack : bool
         Whether it takes device memory by each protocol, and exports it by DLPack for other producers (law 7).
-    aliases_host : bool
+    aliases_host, packs_booleans : bool
         Whether `from_host` aliases memory; if False, it copies, and `copy_reasons` always has a reason.
+        Whether `from_host` packs booleans into bits, and keeps bytes as Arrow's ``bool8``.
     mutable, marks_readonly : bool
         Whether callers can write to its arrays; whether it can mark memory as read-only.
     has_datetime64, has_records : bool
@@ -127,6 +128,7 @@ class Framework:
     can_export_dlpack: bool = False
 
     aliases_host: bool = True
+    packs_booleans: bool = False
     mutable: bool = True
     marks_readonly: bool = False
     has_datetime64: bool = False

@@ -39,7 +39,7 @@ def test_arrow_booleans_are_copied_to_bytes() -> None:
 @pytest.mark.hazard("pyarrow#packed-booleans")
 def test_bool8_is_zero_copy_both_ways() -> None:
     x = aligned([True, False, True])
-    column = zc.convert(x, to="pyarrow", copy=False)
+    column = zc.convert(x, to="pyarrow", copy=False, dtype="bool8")
     assert column.type == pa.bool8()
     assert zc.shares_memory(x, zc.convert(column, to="torch", copy=False))
     assert zc.convert(column.slice(1), to="numpy").tolist() == [False, True]

@@ -37,7 +37,7 @@ def test_records_survive_arrow() -> None:
     assert table["m"].type == pa.list_(pa.list_(pa.float32(), 3), 2)
     assert table["n"].type.field("z").type.field("q").type == pa.binary()
     assert table["d"].type == pa.date32()
-    assert table["b"].type == pa.bool8()
+    assert table["b"].type == pa.bool_()
     assert table["m"].to_pylist() == rows["m"].tolist()
     back = zc.convert(table, "numpy", layout="records")
     assert back.dtype == rows.dtype

@@ -457,7 +457,7 @@ def test_record_batch_reader_converts_to_each_table_framework() -> None:
 def test_bool8_becomes_numpy_bool_in_pandas() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"x": [True, False, True]})
-    back = zc.convert(zc.convert(frame, to="pyarrow"), to="pandas", copy=False)
+    back = zc.convert(zc.convert(frame, to="pyarrow", dtype="bool8"), to="pandas", copy=False)
     assert back["x"].dtype == bool
     assert len(back[back["x"]]) == 2
     assert zc.shares_memory(frame, back)

@@ -88,7 +88,7 @@ def relocate(error: ZeroCopyError, before: str, after: str) -> None:
 
     def moved(code: str) -> str:
         if re.search(r"(^|; )zc\.convert\(x, ", code):
-            return code
+            return code.replace('dtype="bool8"', 'dtype={"bool": "bool8"}')  # other leaves are numbers
         tokens = tokenize.generate_tokens(io.StringIO(code).readline)
         columns = [t.start[1] for t in tokens if t.type == tokenize.NAME and t.string == "x"]
         for column in reversed(columns):
@@ -258,6 +258,8 @@ class _Composer:
         layout = given.get("layout", self.options.get("layout") if "layout" not in fix.options else None)
         table = self.target.tables and (self.target.kind == "table" or layout is None)
         for name, value in given.items():
+            if (name, value) == ("dtype", "bool8") and not self.target.packs_booleans:
+                return False
             if name not in NAMES or (table and name in ("nulls", "encode")):
                 return False
             if name == "layout" and self.target.kind == "table":
@@ -302,8 +304,10 @@ class _Composer:
         # The columns of one matrix.
         by_column = tensor and self.target.kind == "table" and self.description.view.ndim > 1
         fixes = [_BY_COLUMN if by_column and fix.action == "contiguous" else fix for fix in reason.fixes]
-        fixes = [fix for fix in fixes if "dtype" not in fix.options or not self._is_refused(fix)]
         general = tensor or getattr(self.description, "single", False)
+        # In a table, a type is that of one column.
+        cast = [f for f in fixes if "dtype" in f.options and (general or type(f.options["dtype"]) is not str)]
+        fixes = [fix for fix in fixes if fix not in cast or not self._is_refused(fix)]
         resolved = (_resolve(fix, self.framework, general) for fix in fixes)
         usable = [fix for fix in resolved if fix is not None and self.accepts(fix)]
         # Two actions of a framework can have one expression: the first of them is kept.

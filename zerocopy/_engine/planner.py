@@ -74,7 +74,9 @@ class Call:
         self.description: Any = None  # a Source or a Table; None before describe()
         self._summary = self.unwrap = ""  # the method of the caller's object that returned `obj`, see `open`
         self.table_options: Any = None  # an Options; checked here, before the object is described
-        self.cast: DTypeOption | None = DTypeOption(options["dtype"]) if "dtype" in options else None
+        self.cast: DTypeOption | None = None
+        if "dtype" in options:
+            self.cast = DTypeOption(options["dtype"], self.target.packs_booleans)
         if options and (given := {name: options[name] for name in TABLE_NAMES if name in options}):
             from zerocopy.tables.options import Options, of_layout
 

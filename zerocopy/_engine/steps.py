@@ -25,10 +25,13 @@ def from_host(
 ) -> tuple[Callable[[], Any], str]:
     """Plan the handover of host memory, or its copy; `device` is where the result shall be."""
     dtype = source.view.dtype
+    packs = target.packs_booleans and dtype.name == "bool"
 
     def run() -> Any:
         array = source.host()
-        if source.reasons:
+        if packs:
+            pass  # the target reads any strides
+        elif source.reasons:
             # The copy of host() can be one that the target cannot alias, or read-only, as Pillow's bytes.
             if device.is_host and (
                 _requires_copy(target, array, dtype) or (writable and not array.flags.writeable)
@@ -45,7 +48,7 @@ def from_host(
         return run, f"{target.name} aliases the memory"
     if not device.is_host:
         return run, f"{target.name} copies from the host to {device}"
-    if not target.aliases_host:
+    if packs or not target.aliases_host:
         return run, f"{target.name} copies the memory"
     if source.writer is not None:
         return run, f"cast to {dtype}; {target.name} aliases the copy"

@@ -59,10 +59,14 @@ def byte_order(dtype: Any) -> Reason:
     return Reason(why, code="byte-order", fixes=fixes)
 
 
+#: For targets that have Arrow's type for booleans in bytes.
+BOOL8 = Fix(options={"dtype": "bool8"}, effect="aliases the bytes")
+
+
 def packed_bits(target: str) -> Reason:
     """Return the reason to copy booleans for a target that stores bits."""
     as_bytes = Fix("numpy.asarray({x}).view('uint8')", "is aliased as bytes", action="bytes")
-    return Reason(f"{target} packs booleans into bits", code="packed-bits", fixes=[as_bytes])
+    return Reason(f"{target} packs booleans into bits", code="packed-bits", fixes=[BOOL8, as_bytes])
 
 
 def element_reasons(view: StridedView) -> list[Reason]:

@@ -173,10 +173,7 @@ class Datasets(Framework):
         if column.field is not None:
             reasons |= dict.fromkeys(_reasons_against(column.field))
             return list(reasons)
-        view = column.source.view  # type: ignore[attr-defined]
-        self.check_view(view)
-        if view.dtype.name == "bool":
-            reasons[_BITS] = None
+        self.check_view(column.source.view)  # type: ignore[attr-defined]
         return list(reasons)
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:

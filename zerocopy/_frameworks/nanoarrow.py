@@ -51,6 +51,7 @@ class Nanoarrow(Framework):
     distribution = "nanoarrow"
     min_version = "0.7"  # older versions cannot read decimal32 and decimal64
     mutable = False
+    packs_booleans = True
     forms = ("Array", "ArrayStream")
 
     def owns(self, cls: type) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.casting.parse import parse_dtype, standard_type
+from zerocopy.casting.parse import parse_dtype, plain_type, standard_type
 from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import Fix
 
@@ -19,8 +19,8 @@ class DTypeOption:
     ----------
     spec : object
         What `parse_dtype` takes, or a mapping from types or labels of columns to it.
-    labels : collection of hashable
-        Labels of the table that is converted: they win over types of the same name.
+    packs_booleans : bool
+        Whether the target stores booleans in bits, so that bool8 is a type of its own.
 
     Attributes
     ----------
@@ -34,19 +34,20 @@ class DTypeOption:
 
     __slots__ = ("_entries", "_labels", "checks", "one", "record")
 
-    def __init__(self, spec: Any, labels: Collection[Hashable] = ()) -> None:
+    def __init__(self, spec: Any, packs_booleans: bool = False) -> None:
         self.one: DType | None = None
         self._entries: dict[Hashable, tuple[DType | None, DType]] = {}
-        self._labels = frozenset(labels)
+        self._labels: frozenset[Hashable] = frozenset()
         self.checks: list[Callable[[], None]] = []
         self.record: np.dtype[Any] | None = _record(spec)
         if self.record is not None:
             spec = {name: field for name in self.record.names or () if _is_number(field := self.record[name])}
+        parse = parse_dtype if packs_booleans else lambda spec: plain_type(parse_dtype(spec))
         if not isinstance(spec, Mapping):
-            self.one = parse_dtype(spec)
+            self.one = parse(spec)
             return
         for key, value in spec.items():
-            self._entries[key] = (standard_type(key), parse_dtype(value))
+            self._entries[key] = (standard_type(key), parse(value))
 
     def without_checks(self) -> DTypeOption:
         """Return a copy that checks may hold: with them it would be a reference cycle."""
@@ -82,7 +83,8 @@ class DTypeOption:
             new = self._entries[label][1]
         else:
             entries = ((key, *types) for key, types in self._entries.items() if key not in self._labels)
-            new = next((new for _, key_type, new in entries if key_type is old), None)
+            plain = plain_type(old)
+            new = next((new for _, key_type, new in entries if key_type is plain), None)
         return None if new is old else new
 
     def without(self, label: Hashable) -> Fix:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
-from zerocopy.dtype import ALL, DType, by_name, from_numpy
+from zerocopy.dtype import ALL, BOOL8, DType, by_name, from_numpy
 
 #: Names that frameworks use for types of NumPy; NumPy knows the others, such as "f4" and "double".
 _ALIASES = {"boolean": "bool", "half": "float16"}
@@ -40,11 +40,16 @@ def parse_dtype(spec: Any) -> DType:
     if parsed is None:
         import difflib  # here, because it takes 1 ms
 
-        names = [dtype.name for dtype in ALL]
+        names = [dtype.name for dtype in (*ALL, BOOL8)]
         near = difflib.get_close_matches(str(spec).lower(), names, n=3, cutoff=0.6)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "pass a name such as 'float32'"
         raise ValueError(f"dtype: {spec!r} is not the dtype of numbers or booleans; {hint}")
     return parsed
+
+
+def plain_type(dtype: DType) -> DType:
+    """Return bool for bool8, which is the same type wherever booleans are bytes; other types unchanged."""
+    return by_name("bool") if dtype is BOOL8 else dtype
 
 
 def standard_type(key: object) -> DType | None:
@@ -53,7 +58,7 @@ def standard_type(key: object) -> DType | None:
     A label such as ``"b"`` or ``"double"`` must not name NumPy's type of that name.
     """
     try:
-        return by_name(key) if isinstance(key, str) else parse_dtype(key)
+        return by_name(key) if isinstance(key, str) else plain_type(parse_dtype(key))
     except (KeyError, ValueError):
         return None
 
@@ -62,6 +67,8 @@ def _of_name(name: str) -> DType | None:
     """Return the type with a name, such as ``"float32"``, ``"torch.float32"``, ``"Float32"`` or ``"f4"``."""
     plain = name.rpartition(".")[2].lower()
     plain = _ALIASES.get(plain, plain)
+    if plain == BOOL8.name:
+        return BOOL8
     try:
         return by_name(plain)
     except KeyError:

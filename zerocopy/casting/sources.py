@@ -10,6 +10,7 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy.casting.option import DTypeOption
+from zerocopy.casting.parse import plain_type
 from zerocopy.casting.values import always_fits, can_cast, cast_block, fitting, why_not
 from zerocopy.dtype import DType, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
@@ -32,6 +33,8 @@ def cast_source(
     pieces: Callable[[], list[Array]] | None = None,
 ) -> Source:
     """Return a source of the same values in another type, which are copied when they are read.
+
+    Between bool and bool8 the source keeps its memory.
 
     Parameters
     ----------
@@ -56,6 +59,8 @@ def cast_source(
         One of the types cannot be cast.
     """
     old = source.view.dtype
+    if plain_type(old) is plain_type(new):
+        return replace(source, view=replace(source.view, dtype=new))
     for dtype in (old, new):
         _check(dtype, old, new)
     cast = _Cast(source, new, option, (label, rows), nulls, pieces)
@@ -100,7 +105,8 @@ class _Cast:
         nulls: Callable[[], Array] | None,
         pieces: Callable[[], list[Array]] | None,
     ) -> None:
-        self._source, self._new, self._option, self._place = source, new, option.without_checks(), place
+        self._source, self._option, self._place = source, option.without_checks(), place
+        self._new = plain_type(new)
         self._nulls, self._pieces = nulls, pieces
         self._old = source.view.dtype
 

@@ -54,10 +54,14 @@ class Fix:
 
         Examples
         --------
-        >>> Fix("{x}.dropna()").text("x['a']")
-        "x['a'].dropna()"
+        >>> Fix("{x}.dropna()").text("x['a']"), Fix(options={"dtype": "bool8"}).text("x['a']")
+        ("x['a'].dropna()", "dtype={'a': 'bool8'}")
         """
-        parts = [f"{n}={v!r}" for n, v in self.options.items() if v is not None or self.source == "{x}"]
+        texts = {n: repr(v) for n, v in self.options.items() if v is not None or self.source == "{x}"}
+        label = place[2:-1] if place[:2] == "x[" and place.count("[") == 1 else ""
+        if label and type(self.options.get("dtype")) is str:  # of one column
+            texts["dtype"] = f"{{{label}: {texts['dtype']}}}"
+        parts = [f"{name}={text}" for name, text in texts.items()]
         parts += [f"to={self.to!r}"] * bool(self.to)
         if self.source != "{x}" or not (parts or self.action or self.before):
             parts.append(self.source.format(x=place))

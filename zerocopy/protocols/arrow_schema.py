@@ -44,7 +44,7 @@ NUMBERS = {
     "f": "float32",
     "g": "float64",
 }
-_FORMATS = {name: code for code, name in NUMBERS.items()}
+_FORMATS = {name: code for code, name in NUMBERS.items()} | {"bool": "b", "bool8": "c"}
 
 #: Types without parameters: their kind, and pyarrow's name.
 _PLAIN = {
@@ -150,16 +150,15 @@ class Field:
 
     @classmethod
     def of(cls, dtype: str, name: str = "") -> Field:
-        """Return the field of a numeric dtype, or of bool as the extension type ``bool8``.
+        """Return the field of a dtype of numbers or booleans; of bool8, Arrow's booleans in bytes.
 
         Raises
         ------
         KeyError
             Arrow has no such type.
         """
-        if dtype == "bool":
-            return cls("c", name, metadata={b"ARROW:extension:name": b"arrow.bool8"})
-        return cls(_FORMATS[dtype], name)
+        metadata = {b"ARROW:extension:name": b"arrow.bool8"} if dtype == "bool8" else {}
+        return cls(_FORMATS[dtype], name, metadata=metadata)
 
     def _kind(self) -> str:
         if self.dictionary is not None:

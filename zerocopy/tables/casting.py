@@ -8,7 +8,7 @@ from functools import cache
 
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
-from zerocopy.dtype import DType, by_name
+from zerocopy.dtype import BOOL8, DType, by_name
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.source import Array, Source
@@ -73,7 +73,7 @@ def cast_columns(table: Table, request: Request, keeps_columns: bool, unread: bo
 def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps_columns: bool) -> Column:
     option = request.cast
     assert option is not None
-    old = _type(column)
+    old = _type(column, request.target.packs_booleans)
     if old is None:
         tensors = None if keeps_columns else _tensors(column, request.options.list_policy)
         if tensors is None:
@@ -92,7 +92,7 @@ def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps
     # A field of records is cast from its place: a contiguous copy would be one more pass.
     values = (column.in_place or column).values(old) if tensors is None else tensors
     chunks = column.chunks if isinstance(column, ArrowColumn) and tensors is None else ()
-    several = len(chunks) > 1 and column.device.is_host and old is not _BOOL
+    several = len(chunks) > 1 and column.device.is_host and old not in (_BOOL, BOOL8)
     pieces = (lambda: [_piece(chunk, old) for chunk in chunks if chunk.length]) if several else None
     cast = cast_source(
         values, new, option, "" if table.single else label, rows=True, nulls=nulls, pieces=pieces
@@ -100,15 +100,18 @@ def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps
     return TensorColumn(cast, mask=nulls)
 
 
-def _type(column: Column) -> DType | None:
-    """Return the type of a column of plain numbers, booleans or tensors; None for another."""
+def _type(column: Column, packs_booleans: bool = False) -> DType | None:
+    """Return the type of a column of plain numbers, booleans or tensors; None for another.
+
+    For a target that packs booleans, bool8 is a type of its own.
+    """
     if column.refusal is not None:
         return None
     field = column.field
     if field is None:
         return column.values(_BYTE).view.dtype
     if field.kind == "bool" or field.extension == "arrow.bool8":
-        return _BOOL
+        return BOOL8 if packs_booleans and field.extension else _BOOL
     return by_name(field.dtype) if field.kind == "number" and not field.extension else None
 
 

@@ -67,6 +67,7 @@ class DuckDB(Framework):
         "fill-nulls": Fix("coalesce({x}, 0)"),
     }
     mutable = False
+    packs_booleans = True
     keeps_metadata = False
     options = ("connection",)
 

@@ -277,10 +277,9 @@ class _Booleans(TensorColumn):
         return self._arrow.arrow()
 
     def arrow_reasons(self) -> list[Reason]:
-        return [
-            *self.reasons,
-            Reason("pandas stores booleans in bytes and Arrow in bits", code="packed-bits"),
-        ]
+        fixes = [] if self.source.reasons else [obstacles.BOOL8]
+        why = "pandas stores booleans in bytes and Arrow in bits"
+        return [*self.reasons, Reason(why, code="packed-bits", fixes=fixes)]
 
 
 def _times(array: Array, field: Field) -> Column:

@@ -37,7 +37,6 @@ from zerocopy._frameworks.polars.series import (
     view_of,
 )
 from zerocopy._frameworks.polars.types import (
-    BITS,
     changes,
     check_dictionaries,
     check_seconds,
@@ -168,8 +167,6 @@ class Polars(Framework):
         if column.field is not None:
             reasons |= dict.fromkeys(reasons_against(pl, column.field))
             check_seconds(column)
-        elif column.source.view.dtype.name == "bool":  # type: ignore[attr-defined]
-            reasons[BITS] = None
         if isinstance(column, ArrowColumn):
             check_dictionaries(column)
         if not reasons and isinstance(column, ArrowColumn) and column.length:

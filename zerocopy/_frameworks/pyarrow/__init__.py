@@ -18,6 +18,7 @@ from zerocopy._frameworks.pyarrow.columns import (
     column_of,
     field_of,
     field_of_type,
+    flat_array,
     lazy_array,
     whole_array,
 )
@@ -37,7 +38,7 @@ from zerocopy._frameworks.pyarrow.fast_path import (
     without_nulls,
 )
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import REAL_NAMES, DType, by_name, from_numpy
+from zerocopy.dtype import BOOL8, REAL_NAMES, DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import identity, refuse_dtype
 from zerocopy.protocols.array_interface import address, host_view, tidy_strides
@@ -51,6 +52,7 @@ from zerocopy.tables.labels import duplicates, listed, text_warnings
 from zerocopy.tables.layouts import LazyColumns, lazy_numbers
 
 _NUMBERS = frozenset(REAL_NAMES) - {"bool"}
+_PACKED = obstacles.packed_bits("Arrow")
 _TENSORS = ("Array", "Tensor", "FixedShapeTensorArray")
 _TABLES = ("Table", "RecordBatch", "RecordBatchReader", "ChunkedArray")
 
@@ -69,6 +71,7 @@ class PyArrow(ArrowExchange):
     distribution = "pyarrow"
     max_ndim = MAX_NDIM  # NumPy's, which passes the memory on
     mutable = False
+    packs_booleans = True
     actions: Mapping[str, Fix] = {
         "column": Fix("{x}[{label}]"),
         "replace": Fix("{x}.set_column({table}.schema.get_field_index({label}), {label}, {value})"),
@@ -190,6 +193,8 @@ class PyArrow(ArrowExchange):
         return {"versioned": versioned} | forms
 
     def parse_dtype(self, spec: Any) -> DType | None:
+        if str(spec) == "extension<arrow.bool8>":
+            return BOOL8
         name = _ARROW_NAMES.get(str(spec))
         return None if name is None else by_name(name)
 
@@ -203,14 +208,14 @@ class PyArrow(ArrowExchange):
             if (view.strides[0] == size or view.shape[0] < 2) and not view.ptr % size:
                 return []
         label = label or f"pyarrow.{form}"  # in reasons
-        flat = view.dtype.name == "bool" and form == "Array"
-        if view.dtype.name not in _NUMBERS and not flat:
+        is_bool, is_bool8 = view.dtype.name == "bool", view.dtype is BOOL8
+        if view.dtype.name not in _NUMBERS and not (form == "Array" and (is_bool or is_bool8)):
             fixes = obstacles.pairs(view.dtype)
-            if view.dtype.name == "bool":
-                array = [Fix(to="pyarrow.Array", effect="has bool8")] if view.ndim == 1 else []
+            if is_bool or is_bool8:
+                array = [Fix(to="pyarrow.Array", effect="has booleans")] if view.ndim == 1 else []
                 fixes = [*array, Fix("numpy.asarray({x}).view('uint8')", "gives bytes", action="bytes")]
             raise refuse_dtype(label, view.dtype, fixes=fixes)
-        if flat and not hasattr(self.module(), "bool8"):
+        if is_bool8 and not hasattr(self.module(), "bool8"):
             raise refuse_dtype("pyarrow", view.dtype, "pip install 'pyarrow>=18', which has bool8")
         if form == "Array" and view.ndim != 1:
             raise UnsupportedConversionError(
@@ -227,6 +232,8 @@ class PyArrow(ArrowExchange):
                 fixes=[Fix(to="pyarrow.Tensor")],
             )
         self.check_view(view)
+        if is_bool:
+            return [_PACKED]
         reasons = []
         if form == "Tensor":
             if view.has_negative_strides:
@@ -237,7 +244,7 @@ class PyArrow(ArrowExchange):
         elif form == "FixedShapeTensorArray" and memory_order(view) is not None:
             pass  # the dimensions after the first may be permuted: the type says how
         elif not view.c_contiguous:
-            odd = view.has_negative_strides or view.has_fractional_strides or flat
+            odd = view.has_negative_strides or view.has_fractional_strides or is_bool8
             tensor = [] if odd else [Fix(to="pyarrow.Tensor", effect="keeps the strides")]
             order = "" if view.ndim == 1 else ", in row-major order or with dimensions exchanged in pairs"
             why, fixes = f"{label} requires memory without gaps{order}", [obstacles.CONTIGUOUS, *tensor]
@@ -261,12 +268,7 @@ class PyArrow(ArrowExchange):
             order = memory_order(host_view(array, dtype))
             assert order is not None
             return permuted_tensors(array, order, pa)
-        storage = pa.int8() if dtype.name == "bool" else pa.from_numpy_dtype(array.dtype)
-        plain = array.view("int8") if dtype.name == "bool" else array
-        column = pa.Array.from_buffers(storage, array.size, [None, pa.py_buffer(plain)], null_count=0)
-        if dtype.name == "bool":  # Arrow's booleans are bits; bool8 is one byte, as in NumPy
-            return pa.ExtensionArray.from_storage(pa.bool8(), column)
-        return column
+        return flat_array(pa, array, dtype)
 
     def from_table(self, table: Table) -> Any:
         pa = self.module()

@@ -90,7 +90,7 @@ def read(col: Any, dtype: Any, owner: Any, device: Device, stream: int) -> Memor
         digits = getattr(dtype, "precision", _DIGITS[kind])
         field = Field(f"d:{digits},{-col.type().scale()},{kind.removeprefix('DECIMAL')}")
     elif kind == "BOOL8":
-        field = Field.of("bool")
+        field = Field.of("bool8")
     else:
         zone = getattr(dtype, "tz", None)
         # A type without a format in Arrow keeps its name, for the refusal's message.
