@@ -10,8 +10,10 @@ import warnings
 
 import pytest
 from helpers.arrays import sample
+from helpers.frameworks import host_frameworks
 
 import zerocopy as zc
+from zerocopy._engine.convert import convert_slowly
 from zerocopy.framework import version_numbers
 
 torch = pytest.importorskip("torch")
@@ -161,3 +163,114 @@ def test_tensors_inside_vmap_are_refused() -> None:
         return x
 
     torch.func.vmap(traced)(torch.ones(2, 3))
+
+
+def cut(tensor, nbytes):
+    """Return a tensor after a change of its storage's size, which torch does not check."""
+    tensor.untyped_storage().resize_(nbytes)
+    return tensor
+
+
+#: Tensors whose last element lies behind the end of their storage.
+CUT = {
+    "freed": lambda: cut(torch.arange(64.0), 0),
+    "one byte": lambda: cut(torch.arange(64.0), 255),
+    "offset": lambda: cut(torch.arange(64.0)[32:], 128),
+    "transposed": lambda: cut(torch.arange(64.0).reshape(8, 8).T, 252),
+    "repeated": lambda: cut(torch.arange(64.0)[60:61].expand(5), 240),
+    "0-d": lambda: cut(torch.arange(64.0)[63], 252),
+    "bfloat16": lambda: cut(torch.ones(64, dtype=torch.bfloat16), 127),
+    "complex": lambda: cut(torch.ones(64, dtype=torch.complex64), 511),
+    "lazy": lambda: cut(torch.ones(64, dtype=torch.complex64), 8).conj(),
+    "parameter": lambda: cut(torch.nn.Parameter(torch.arange(64.0), requires_grad=False), 0),
+}
+#: Tensors whose elements all lie within it, some exactly.
+WHOLE = {
+    "exact": lambda: cut(torch.arange(64.0)[:8], 32),
+    "larger": lambda: cut(torch.arange(8.0), 4096),
+    "offset": lambda: cut(torch.arange(64.0)[8:16:2], 60),
+    "empty": lambda: cut(torch.arange(64.0)[60:60], 0),
+    "repeated": lambda: cut(torch.arange(64.0)[:1].expand(500), 4),
+}
+CALLS = {
+    "convert": lambda x, to: zc.convert(x, to),
+    "copy=True": lambda x, to: zc.convert(x, to, copy=True),
+    "convert_slowly": lambda x, to: convert_slowly(x, to, {}),
+    "dict": lambda x, to: zc.convert({"a": x}, to),
+    "list": lambda x, to: zc.convert([torch.ones(3), x], to),
+    "plan_for": lambda x, to: zc.plan_for(torch.ones(x.shape, dtype=x.dtype), to)(x),
+    "view": lambda x, to: zc.view(x),
+    "share": lambda x, to: zc.share(x),
+    "accepts": lambda x, to: zc.accepts(to)(lambda y: y)(x),
+    "dtype": lambda x, to: zc.convert(x, to, dtype="float64"),
+}
+
+
+@pytest.mark.hazard("torch#storage-cut-under-an-alias")
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("to", [name for name in host_frameworks() if name != "torch"])
+def test_a_tensor_behind_the_end_of_its_storage_is_refused(to: str, name: str, call: str) -> None:
+    whole = torch.ones(3)
+    for _ in range(2):  # the route of its type exists then
+        CALLS["copy=True"](whole, to)
+        with pytest.raises(zc.ZeroCopyError) as error:
+            CALLS[call](CUT[name](), to)
+        # A target can lack the dtype, or the number of dimensions.
+        other = name in ("bfloat16", "complex", "lazy", "0-d", "transposed")
+        assert error.value.code == "no-memory" or other
+    plan = zc.explain(CUT[name](), to)
+    assert not plan.possible
+    assert not plan.zero_copy
+
+
+@pytest.mark.hazard("torch#storage-cut-under-an-alias")
+@pytest.mark.parametrize("name", CUT)
+def test_torch_itself_gets_the_tensor_but_not_a_copy_of_memory_that_is_gone(name: str) -> None:
+    x = CUT[name]()
+    assert zc.convert(x, "torch") is x
+    assert zc.explain(x, "torch").zero_copy
+    for options in ({"copy": True}, {"dtype": "float64"}):
+        assert not zc.explain(x, "torch", **options).possible
+        with pytest.raises(zc.ZeroCopyError):
+            zc.convert(x, "torch", **options)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("to", ["numpy", "jax", "pyarrow"])
+def test_a_storage_of_another_size_that_holds_the_tensor_is_aliased(to: str, name: str) -> None:
+    for _ in range(2):
+        x = WHOLE[name]()
+        if name == "exact":
+            x = x.clone()[:8]
+        plan = zc.explain(x, to)
+        result = zc.convert(x, to)
+        assert zc.convert(result, "numpy").tolist() == x.tolist()
+        assert plan.zero_copy == zc.shares_memory(x, result)
+
+
+@pytest.mark.hazard("torch#gradients")
+def test_a_tangent_of_forward_mode_is_refused_and_detach_is_the_remedy() -> None:
+    forward = torch.autograd.forward_ad
+    base = torch.arange(12.0)
+    zc.convert(base[2:], "numpy")  # of views, whose metadata has no tangent
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch uses its own torch.jit
+        forward._maybe_load_decompositions()
+    with forward.dual_level():
+        dual = forward.make_dual(torch.ones(3), torch.ones(3))
+        for x in (dual, dual * 2, dual[1:], dual.reshape(3, 1)):
+            assert forward.unpack_dual(x).tangent is not None
+            for to in host_frameworks():
+                if to == "torch":
+                    assert zc.convert(x, to) is x
+                    continue
+                assert not zc.explain(x, to).possible
+                for call in (zc.convert, lambda x, to: convert_slowly(x, to, {})):
+                    with pytest.raises(zc.UnsupportedConversionError, match=r"tangent.*\s.*detach\(\)"):
+                        call(x, to)
+            assert zc.shares_memory(x, zc.convert(x.detach(), "numpy"))
+            with pytest.raises(zc.UnsupportedConversionError, match="tangent"):
+                zc.convert({"a": x}, "numpy")
+        assert zc.shares_memory(base[2:], zc.convert(base[2:], "numpy"))
+    assert zc.convert(dual, "numpy").tolist() == [1, 1, 1]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import array
 import ctypes
 import gc
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers.native_core import exported, require_core
+from helpers.native_core import core, exported, require_core
 from helpers.versions import numpy_capsule
 
 import zerocopy as zc
@@ -227,8 +228,17 @@ class _Table(ctypes.Structure):
     )
 
 
-def _exchange_type(sources: list[Any], major: int = 1) -> type:
-    """Return a type whose C exchange API exports the last one of `sources`, or fails without one."""
+def _capsule_of(table: _Table, name: bytes = b"dlpack_exchange_api") -> Any:
+    """Return a capsule of a table, which the caller keeps; also the name, which is a constant."""
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    return new(("PyCapsule_New", ctypes.pythonapi))(ctypes.addressof(table), name, None)
+
+
+def _exchange_type(sources: list[Any], major: int = 1, capsule: Any = None) -> type:
+    """Return a type whose C exchange API exports the last one of `sources`, or fails without one.
+
+    `capsule` replaces the table by another one.
+    """
 
     @_Table._fields_[4][1]
     def export(obj: Any, out: Any) -> int:
@@ -238,8 +248,7 @@ def _exchange_type(sources: list[Any], major: int = 1) -> type:
         return 0
 
     table = _Table(major, 3, None, None, export)
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    capsule = new(("PyCapsule_New", ctypes.pythonapi))(ctypes.addressof(table), b"dlpack_exchange_api", None)
+    capsule = _capsule_of(table) if capsule is None else capsule
     methods = {
         "__dlpack__": lambda self, **options: sources[-1].capsule(),
         "__dlpack_device__": lambda self: (1, 0),
@@ -295,6 +304,101 @@ def test_an_exchange_api_of_another_version_is_not_used() -> None:
     cls = _exchange_type([exported(np.arange(3, dtype="f4"), version=(1, 1))], major=2)
     for _ in range(2):
         assert zc.convert(cls(), "numpy").tolist() == [0, 1, 2]
+
+
+def _older(head: _Table, *tables: _Table) -> Any:
+    """Return the capsule of a chain of tables, newest first."""
+    for newer, older in itertools.pairwise((head, *tables)):
+        newer.previous = ctypes.addressof(older)
+    return _capsule_of(head)
+
+
+def _itself() -> Any:
+    table = _Table(9, 0)
+    return _older(table, table), table
+
+
+#: Capsules whose table has no function of version 1 to export a tensor, with what keeps them.
+_UNUSABLE = {
+    "no functions": lambda: (_capsule_of(table := _Table(1, 3)), table),
+    "other version": lambda: (_capsule_of(table := _Table(2, 0)), table),
+    "other version before no functions": lambda: (_older(*(tables := (_Table(2, 0), _Table(1, 3)))), tables),
+    "chain of itself": _itself,
+    "other name": lambda: (_capsule_of(table := _Table(1, 3), b"dltensor"), table),
+    "not a capsule": lambda: ("text", None),
+}
+
+
+@pytest.mark.hazard("robustness#missing-functions")
+@pytest.mark.parametrize("name", _UNUSABLE)
+def test_an_exchange_api_without_the_function_is_not_used(name: str) -> None:
+    capsule, held = _UNUSABLE[name]()
+    cls = _exchange_type([exported(np.arange(3, dtype="f4"), version=(1, 1))], capsule=capsule)
+    for _ in range(3):
+        assert zc.convert(cls(), "numpy").tolist() == [0, 1, 2]
+        assert zc.explain(cls(), "numpy").zero_copy
+    with pytest.raises((TypeError, ValueError)):
+        core.ExchangeImporter(capsule, [])
+    del held
+
+
+@pytest.mark.hazard("robustness#missing-functions")
+@pytest.mark.parametrize("missing", range(5))
+def test_each_function_of_the_core_is_checked_where_it_is_used(missing: int) -> None:
+    """Fields 3 to 7 are the functions; one of them is NULL and the others are never called."""
+    words = (ctypes.c_void_p * 7)(1 | 3 << 32, None, *[1] * 5)
+    words[2 + missing] = None
+    capsule = _capsule_of(words)  # type: ignore[arg-type]
+    assert core.ProducerExporter(capsule, None) is not None
+    if missing == 2:
+        with pytest.raises(ValueError, match="no table"):
+            core.ExchangeImporter(capsule, [])
+    else:
+        core.ExchangeImporter(capsule, [])
+
+
+def test_an_older_table_of_a_chain_is_used() -> None:
+    sources: list[Any] = [exported(np.arange(6, dtype="f4"), version=(1, 1))]
+    older = _exchange_type(sources)
+    head = _Table(2, 0)
+    cls = _exchange_type(sources, capsule=_older(head, older.held))  # type: ignore[attr-defined]
+    zc.convert(cls(), "numpy")
+    sources.append(exported(np.arange(6, dtype="f4"), version=(1, 1)))
+    assert zc.convert(cls(), "numpy").tolist() == [0, 1, 2, 3, 4, 5]
+    assert not sources[-1].capsules
+
+
+def test_a_destructor_that_keeps_another_capsule_loses_none() -> None:
+    """A thread keeps one refused capsule; its destructor can convert, and so keep another one."""
+    route = core.MemoryRoute(
+        core.ProducerExporter(None, (1, 1)), core.NDArrayImporter(), mutable=True, marks_readonly=True
+    )
+    alive: list[Any] = []
+
+    class Refused:
+        def __init__(self, at_end: Callable[[], None] = lambda: None) -> None:
+            self.at_end = at_end
+            alive.append(weakref.ref(self))
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return exported(np.arange(3.0), version=(1, 1), bits=7).capsule()
+
+        def __dlpack_device__(self) -> Any:
+            return 1, 0
+
+        def __del__(self) -> None:
+            self.at_end()
+
+    def keep(*arguments: Any) -> None:
+        with pytest.raises(BufferError):
+            route(Refused(*arguments))
+
+    keep(keep)
+    keep()
+    assert len(alive) == 3
+    core.drop_capsule()
+    gc.collect()
+    assert [ref() for ref in alive] == [None] * 3
 
 
 def test_an_instance_with_an_interface_is_not_read_as_a_buffer() -> None:

@@ -209,8 +209,9 @@ PyObject *import_ndarray(Memory *memory);
 
 /* ---- exchange.c ---- */
 
-/* Returns the table of a capsule of DLPack's C exchange API, or NULL with an exception. */
-const DLPackExchangeAPI *exchange_api_of(PyObject *capsule);
+/* Returns the table of a capsule of DLPack's C exchange API, or an older one behind it. `function` is the offset of the
+   function that the caller needs; NULL with an exception if it is missing. */
+const DLPackExchangeAPI *exchange_api_of(PyObject *capsule, size_t function);
 
 /* ---- exporters and importers: Python objects with a C function each ---- */
 

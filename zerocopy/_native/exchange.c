@@ -61,8 +61,10 @@ typedef struct {
     PyObject *capsule;
     const DLPackExchangeAPI *api;
     /* Guards. The object holds a pointer at `impl_offset`; the word at `key_offset` behind it must be one of
-       `keys`, and if the pointer at `meta_offset` is not NULL, `requires_grad` must return False. */
+       `keys`. If the pointer at `meta_offset` is not NULL, `requires_grad` must return False, and the item
+       `level_name` of `levels` must be -1: else the object may have a tangent of forward mode. */
     Py_ssize_t impl_offset, key_offset, meta_offset;
+    PyObject *levels, *level_name;
     uint64_t keys[MAX_WORDS];
     Py_ssize_t key_count;
     Probe requires_grad;
@@ -70,10 +72,21 @@ typedef struct {
        If so, `as_array(obj)` forbids that and returns an ndarray. It raises TypeError for data types that NumPy
        lacks; for these, `fix(obj)` forbids it. */
     Probe storage, resizable;
+    /* The owner holds a pointer at `storage_offset`; behind it are the address and the size of its memory. */
+    Py_ssize_t storage_offset, data_offset, size_offset;
     PyObject *as_array, *fix;
 } ExchangeExporter;
 
-/* Whether an object does not require grad and holds plain memory: dense, on the host, without lazy bits, and not
+/* Whether no level of forward mode is active, in which objects can have tangents. */
+static bool
+has_no_level(const ExchangeExporter *exporter)
+{
+    /* Borrowed: levels are small integers, which Python never frees. */
+    PyObject *level = PyDict_GetItemWithError(exporter->levels, exporter->level_name);
+    return level != NULL && PyLong_CheckExact(level) && PyLong_AsLong(level) == -1 && !PyErr_Occurred();
+}
+
+/* Whether an object has no gradients and holds plain memory: dense, on the host, without lazy bits, and not
    wrapped by a transformation. */
 static bool
 is_plain(const ExchangeExporter *exporter, PyObject *obj)
@@ -91,7 +104,7 @@ is_plain(const ExchangeExporter *exporter, PyObject *obj)
         return false;
     }
     return *(void *const *)(impl + exporter->meta_offset) == NULL ||
-           probe_is_false(&exporter->requires_grad, obj) == 1;
+           (probe_is_false(&exporter->requires_grad, obj) == 1 && has_no_level(exporter));
 }
 
 /* Returns the owner of an object's memory; `is_fixed` is whether the owner can neither free nor move it. */
@@ -142,14 +155,41 @@ describe(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
     return 0;
 }
 
+/* Whether the elements lie in the memory of an owner, which its framework can cut under an object
+   (`untyped_storage().resize_`), and which another thread can replace after the owner was read (`set_`). */
+static bool
+lies_in(const ExchangeExporter *exporter, PyObject *storage, const Memory *memory)
+{
+    const char *impl = *(char *const *)((const char *)storage + exporter->storage_offset);
+    if (UNLIKELY(impl == NULL)) {
+        return false;
+    }
+    uintptr_t start = *(const uintptr_t *)(impl + exporter->data_offset), data = (uintptr_t)memory->data;
+    int64_t size = *(const int64_t *)(impl + exporter->size_offset), end = 1, step = 1, reach;
+    for (int i = memory->ndim; i-- > 0;) {
+        int64_t stride = memory->strides != NULL ? memory->strides[i] : step;
+        if (UNLIKELY(stride < 0 || __builtin_mul_overflow(memory->shape[i] - 1, stride, &reach) ||
+                     __builtin_add_overflow(end, reach, &end))) {
+            return false;
+        }
+        step = memory->strides != NULL ? 0 : end;
+    }
+    return LIKELY(!__builtin_mul_overflow(end, (int64_t)(memory->dtype.bits / 8), &end) && data >= start &&
+                  end <= size && data - start <= (uint64_t)(size - end));
+}
+
 /* Exports an object whose storage can still move its memory: as an ndarray, or after a call of `fix`. */
 static int
-export_new_storage(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
+export_new_storage(const ExchangeExporter *exporter, PyObject *obj, PyObject *before, Memory *out)
 {
     PyObject *array = call_one(exporter->as_array, obj);
     if (LIKELY(array != NULL)) {
         int status = PyArray_CheckExact(array) ? export_ndarray(array, out) : -1;
         Py_DECREF(array); /* `out` holds it */
+        if (status == 0 && UNLIKELY(!lies_in(exporter, before, out))) {
+            memory_release(out);
+            return -1;
+        }
         out->owner_is_result = status == 0;
         return status;
     }
@@ -165,7 +205,7 @@ export_new_storage(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
     bool is_fixed;
     PyObject *storage = is_plain(exporter, obj) ? take_storage(exporter, obj, &is_fixed) : NULL;
     out->owner = storage;
-    if (storage == NULL || !is_fixed || describe(exporter, obj, out) < 0) {
+    if (storage == NULL || !is_fixed || describe(exporter, obj, out) < 0 || !lies_in(exporter, storage, out)) {
         Py_CLEAR(out->owner);
         return -1;
     }
@@ -184,26 +224,39 @@ run_exchange(Exporter *self, PyObject *obj, Memory *out)
     bool is_fixed;
     PyObject *storage = take_storage(exporter, obj, &is_fixed);
     if (UNLIKELY(storage == NULL || !is_fixed)) {
+        int status = storage == NULL ? -1 : export_new_storage(exporter, obj, storage, out);
         Py_XDECREF(storage);
-        return storage == NULL ? -1 : export_new_storage(exporter, obj, out);
+        return status;
     }
     out->owner = storage;
-    if (UNLIKELY(describe(exporter, obj, out) < 0)) {
+    if (UNLIKELY(describe(exporter, obj, out) < 0 || !lies_in(exporter, storage, out))) {
         Py_CLEAR(out->owner);
         return -1;
     }
     return 0;
 }
 
+#define MAX_OLDER_TABLES 16 /* a chain that contains itself must end */
+
 const DLPackExchangeAPI *
-exchange_api_of(PyObject *capsule)
+exchange_api_of(PyObject *capsule, size_t function)
 {
-    const DLPackExchangeAPI *api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
-    if (api != NULL && api->header.version.major != 1) {
-        PyErr_SetString(PyExc_ValueError, "the major version of the exchange API is not 1");
+    const DLPackExchangeAPIHeader *header = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    if (header == NULL) {
         return NULL;
     }
-    return api;
+    for (int i = 0; header != NULL && header->version.major != 1 && i < MAX_OLDER_TABLES; i++) {
+        header = header->prev_api;
+    }
+    void *address = NULL;
+    if (header != NULL && header->version.major == 1) {
+        memcpy(&address, (const char *)header + function, sizeof(address));
+    }
+    if (address == NULL) {
+        PyErr_SetString(PyExc_ValueError, "the exchange API has no table of major version 1 with the function");
+        return NULL;
+    }
+    return (const DLPackExchangeAPI *)header;
 }
 
 /* Frees an exporter. */
@@ -215,25 +268,29 @@ exchange_exporter_dealloc(PyObject *self)
     Py_XDECREF(exporter->requires_grad.descriptor);
     Py_XDECREF(exporter->storage.descriptor);
     Py_XDECREF(exporter->resizable.descriptor);
+    Py_XDECREF(exporter->levels);
+    Py_XDECREF(exporter->level_name);
     Py_XDECREF(exporter->as_array);
     Py_XDECREF(exporter->fix);
     PyObject_Free(self);
 }
 
-/* Parses (capsule, *, offsets, keys, descriptors, as_array, fix). */
+/* Parses (capsule, *, offsets, keys, descriptors, as_array, fix, offsets of the storage). */
 static PyObject *
 exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"", "impl_offset", "key_offset", "meta_offset", "keys",
-                            "requires_grad", "storage", "resizable", "as_array", "fix", NULL};
-    PyObject *capsule, *keys, *requires_grad, *storage, *resizable, *as_array, *fix;
-    Py_ssize_t impl, key, meta;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OnnnO!OOOOO:ExchangeExporter", names, &capsule, &impl, &key,
+                            "requires_grad", "storage", "resizable", "as_array", "fix",
+                            "levels", "level_name", "storage_offset", "data_offset", "size_offset", NULL};
+    PyObject *capsule, *keys, *requires_grad, *storage, *resizable, *as_array, *fix, *levels, *level_name;
+    Py_ssize_t impl, key, meta, of_storage, data, size;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OnnnO!OOOOOO!Unnn:ExchangeExporter", names, &capsule, &impl, &key,
                                      &meta, &PyTuple_Type, &keys, &requires_grad, &storage, &resizable, &as_array,
-                                     &fix)) {
+                                     &fix, &PyDict_Type, &levels, &level_name, &of_storage, &data, &size)) {
         return NULL;
     }
-    const DLPackExchangeAPI *api = exchange_api_of(capsule);
+    const DLPackExchangeAPI *api =
+        exchange_api_of(capsule, offsetof(DLPackExchangeAPI, dltensor_from_py_object_no_sync));
     if (api == NULL) {
         return NULL;
     }
@@ -252,6 +309,11 @@ exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->impl_offset = impl;
     self->key_offset = key;
     self->meta_offset = meta;
+    self->levels = Py_NewRef(levels);
+    self->level_name = Py_NewRef(level_name);
+    self->storage_offset = of_storage;
+    self->data_offset = data;
+    self->size_offset = size;
     self->as_array = Py_NewRef(as_array);
     self->fix = Py_NewRef(fix);
     self->key_count = PyTuple_GET_SIZE(keys);
@@ -347,7 +409,8 @@ exchange_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         dtype_set_parse(pairs, &dtypes) < 0) {
         return NULL;
     }
-    const DLPackExchangeAPI *api = exchange_api_of(capsule);
+    const DLPackExchangeAPI *api =
+        exchange_api_of(capsule, offsetof(DLPackExchangeAPI, managed_tensor_to_py_object_no_sync));
     ExchangeImporter *self = api == NULL ? NULL : PyObject_New(ExchangeImporter, type);
     if (self != NULL) {
         self->base.check = check_exchange;

@@ -14,30 +14,37 @@ typedef struct {
 /* The capsule of a producer that a route on this thread has refused. Some producers have one capsule only. */
 static _Thread_local PyObject *spare_producer = NULL, *spare_capsule = NULL;
 
-/* Drops the capsule that this thread keeps, and keeps the current exception. */
+/* Drops a producer and its capsule, or NULL, and keeps the current exception. */
 static void
-drop_spare_capsule(void)
+drop_pair(PyObject *producer, PyObject *capsule)
 {
-    if (LIKELY(spare_producer == NULL)) {
+    if (LIKELY(producer == NULL)) {
         return;
     }
     PyObject *error, *value, *traceback;
     PyErr_Fetch(&error, &value, &traceback); /* as in memory_release */
-    PyObject *producer = spare_producer, *capsule = spare_capsule;
-    spare_producer = NULL; /* before a deleter runs */
-    spare_capsule = NULL;
     Py_DECREF(producer);
     Py_DECREF(capsule);
     PyErr_Restore(error, value, traceback);
 }
 
+/* Drops the capsule that this thread keeps. */
+static void
+drop_spare_capsule(void)
+{
+    PyObject *producer = spare_producer, *capsule = spare_capsule;
+    spare_producer = NULL; /* before a deleter runs */
+    spare_capsule = NULL;
+    drop_pair(producer, capsule);
+}
+
 void
 keep_spare_capsule(PyObject *producer, PyObject *capsule)
 {
-    Py_INCREF(producer);
-    drop_spare_capsule();
-    spare_producer = producer;
+    PyObject *former_producer = spare_producer, *former_capsule = spare_capsule;
+    spare_producer = Py_NewRef(producer); /* before a destructor of the former pair runs, which may keep another */
     spare_capsule = capsule;
+    drop_pair(former_producer, former_capsule);
 }
 
 /* Returns the spare capsule of a producer, or NULL without an exception. */
@@ -166,8 +173,11 @@ producer_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "OO:ProducerExporter", &capsule, &version)) {
         return NULL;
     }
-    const DLPackExchangeAPI *api = capsule == Py_None ? NULL : exchange_api_of(capsule);
-    if (api == NULL) { /* also another version, or not a capsule: __dlpack__ serves */
+    const DLPackExchangeAPI *api =
+        capsule == Py_None
+            ? NULL
+            : exchange_api_of(capsule, offsetof(DLPackExchangeAPI, managed_tensor_from_py_object_no_sync));
+    if (api == NULL) { /* also another version, no function, or not a capsule: __dlpack__ serves */
         PyErr_Clear();
         capsule = Py_None;
     }

@@ -29,6 +29,17 @@ GRAD = Reason(
     code="requires-grad",
     fixes=[Fix("{x}.detach()", "aliases it without the graph")],
 )
+_TANGENT = Reason(
+    "it has a tangent of forward-mode AD, which no other framework keeps",
+    code="requires-grad",
+    fixes=[Fix("{x}.detach()", "aliases it without the tangent")],
+)
+# FSDP frees the storage of tensors that it keeps; torch reads and writes to the old memory nevertheless.
+_CUT = Reason(
+    "its storage was resized or freed, and does not hold all of its elements",
+    "resize the storage back, or convert the tensor before its storage is freed",
+    code="no-memory",
+)
 _CONJUGATED = Reason(
     "the tensor is lazily conjugated",
     code="lazy-view",
@@ -114,7 +125,7 @@ class Torch(Framework):
             host,
             "dlpack",
             reasons,
-            GRAD if obj.requires_grad else None,
+            GRAD if obj.requires_grad else _TANGENT if exchange.has_tangent(torch, obj) else None,
             to_host=to_host,
             producer=producer_of(torch, tensor, device, dtype),
             contiguous=lambda: obj.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format),
@@ -181,11 +192,8 @@ class Torch(Framework):
         torch = self.module()
         if obj._is_zerotensor() or (obj.is_inference() and not torch.is_inference_mode_enabled()):
             raise UnsupportedConversionError("", "torch forbids writes to it", code="read-only")
-        # FSDP frees the storage of tensors that it keeps, and copy_ writes to it nevertheless: SIGSEGV.
-        last = sum((n - 1) * step for n, step in zip(obj.shape, obj.stride(), strict=True))
-        end = (obj.storage_offset() + last + 1) * obj.element_size()
-        if obj.numel() and end > obj.untyped_storage().nbytes():
-            raise UnsupportedConversionError("", "its storage was resized or freed", code="no-memory")
+        if exchange.is_cut(obj):  # copy_ writes to it nevertheless: SIGSEGV
+            raise UnsupportedConversionError("", _CUT.why, _CUT.remedy, code=_CUT.code)
 
         def write(value: Any) -> None:
             # Not through the memory: autograd counts the versions of tensors that it has saved.
@@ -303,7 +311,7 @@ def _refusal(torch: Any, obj: Any) -> Reason | None:
             "convert it outside vmap and grad, or use zc.bridge(function, to='torch')",
             code="traced",
         )
-    return None
+    return _CUT if not obj._is_zerotensor() and exchange.is_cut(obj) else None
 
 
 @functools.cache

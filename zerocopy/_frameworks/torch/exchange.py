@@ -80,12 +80,30 @@ def stream_of(torch: Any, stream: int, index: int) -> Any:
     return torch.cuda.ExternalStream(stream, device=index)
 
 
+def is_cut(tensor: Any) -> bool:
+    """Whether elements lie behind the end of the storage, which ``untyped_storage().resize_`` can cut."""
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    end = (tensor.storage_offset() + last + 1) * tensor.element_size()
+    return bool(tensor.numel() and end > tensor.untyped_storage().nbytes())
+
+
+def has_tangent(torch: Any, tensor: Any) -> bool:
+    """Whether a tensor has a tangent of forward-mode AD, inside ``torch.autograd.forward_ad.dual_level``."""
+    forward = torch.autograd.forward_ad
+    return forward._current_level >= 0 and forward.unpack_dual(tensor).tangent is not None
+
+
 def fast_exporters(torch: Any, native: frozenset[Any]) -> dict[str, Callable[[Any], Any]]:
     """Return the fast exporters of ``torch.Tensor``; `native` holds the dtypes that NumPy has too."""
     to_capsule = torch.utils.dlpack.to_dlpack
     # In C++, Tensor.numpy refuses gradients, lazy bits and other devices. Its result holds an alias
     # of the tensor and makes the storage non-resizable. torch's own capsule does neither.
-    as_ndarray = torch.Tensor.numpy
+    to_ndarray = torch.Tensor.numpy
+
+    def as_ndarray(tensor: Any) -> Any:
+        if is_cut(tensor) or has_tangent(torch, tensor):
+            raise BufferError("its storage was cut, or it has a tangent")
+        return to_ndarray(tensor)
 
     def foreign(tensor: Any) -> Any:
         # to_dlpack is the bare C++ function, 1.5 us faster than __dlpack__, whose checks are
@@ -94,8 +112,10 @@ def fast_exporters(torch: Any, native: frozenset[Any]) -> dict[str, Callable[[An
             raise BufferError("not plain memory")
         if not tensor.is_cpu:
             raise BufferError("not on the host")
+        if is_cut(tensor) or has_tangent(torch, tensor):
+            raise BufferError("its storage was cut, or it has a tangent")
         if tensor.untyped_storage().resizable():
-            as_ndarray(tensor.view(same_width[tensor.element_size()]))
+            to_ndarray(tensor.view(same_width[tensor.element_size()]))
         return to_capsule(tensor.data)
 
     # The test of the dtype takes 90 ns; the TypeError of Tensor.numpy would take 10 us.
@@ -108,7 +128,7 @@ def fast_exporters(torch: Any, native: frozenset[Any]) -> dict[str, Callable[[An
         return as_ndarray(tensor).__dlpack__() if tensor.dtype in native else foreign(tensor)
 
     same_width = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    forms = {"ndarray": as_ndarray}
+    forms: dict[str, Callable[[Any], Any]] = {"ndarray": as_ndarray}
     if dlpack.NUMPY_DELETER_IS_SAFE:
         forms |= {"capsule": plain, "aligned": aligned}
     return forms if torch.version.cuda is None else forms | {"cuda": cuda_exporter(torch, to_capsule, native)}
@@ -128,8 +148,8 @@ def cuda_exporter(
             raise BufferError("not on a device, or not plain memory")
         if tensor.dtype not in native or tensor.dim() > MAX_NDIM:
             raise BufferError("a dtype or number of dimensions that other frameworks lack")
-        if tensor.data_ptr() % tensor.element_size():
-            raise BufferError("misaligned")
+        if tensor.data_ptr() % tensor.element_size() or is_cut(tensor) or has_tangent(torch, tensor):
+            raise BufferError("misaligned, its storage was cut, or it has a tangent")
         index = tensor.get_device()
         # torch's capsule holds the tensor, and `tensor.data = ...` would free the memory.
         tensor = tensor.data

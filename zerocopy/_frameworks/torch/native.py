@@ -3,8 +3,9 @@
 The API and ``to_dlpack`` export tensors that require grad or have lazy bits as if they did not
 (docs/robustness.md). Calling the getters of these properties takes 100 of 130 ns. The compiled exporter
 reads the tensor's dispatch key set instead, one word that differs for each of these properties, for
-sparse, quantized and wrapped tensors, and for other devices. Its offset is determined by a comparison
-with ``torch._C._dispatch_keys`` (law 6); if not exactly one offset agrees, the fast path in Python is used.
+sparse, quantized and wrapped tensors, and for other devices. It also reads the address and size of the
+storage. The offsets are determined by comparisons with torch's own functions (law 6); if not exactly one
+agrees, the fast path in Python is used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy
+
 from zerocopy._native import core
 from zerocopy.dtype import NATIVE_NAMES, by_name
 from zerocopy.framework import version_numbers
@@ -26,6 +29,7 @@ _FOREIGN = (
     *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
 )
 _WORDS_OF_A_TENSOR = 24  # c10::TensorImpl has about 200 bytes
+_WORDS_OF_A_STORAGE = 8  # of c10::StorageImpl's 96 bytes or more
 
 
 def exporter(torch: Any) -> Any:
@@ -44,6 +48,8 @@ def exporter(torch: Any) -> Any:
             resizable=storage.__dict__["resizable"],
             as_array=torch.Tensor.numpy,
             fix=_storage_fixer(torch),
+            levels=vars(torch.autograd.forward_ad),
+            level_name="_current_level",
         )
     except (KeyError, TypeError) as error:
         if not is_error(error):
@@ -82,7 +88,7 @@ def _storage_fixer(torch: Any) -> Callable[[Any], Any]:
 
 
 def find_layout(torch: Any) -> dict[str, Any] | None:
-    """Return the offsets of a tensor's key set and autograd metadata; None if they are not unique.
+    """Return the offsets of the words that the exporter reads; None if they are not unique.
 
     A new thread makes the tensors that are compared: torch keeps its modes for each thread, such as those
     of ``torch.func.vmap`` and ``torch.inference_mode``, in which tensors have other keys.
@@ -114,6 +120,30 @@ def _layout_in_this_thread(torch: Any) -> dict[str, Any] | None:
 
 
 def _find_layout(torch: Any, word: Callable[[int], int]) -> dict[str, Any] | None:
+    of_tensors, of_storages = _offsets_of_tensors(torch, word), _offsets_of_storages(torch, word)
+    return None if of_tensors is None or of_storages is None else of_tensors | of_storages
+
+
+def _offsets_of_storages(torch: Any, word: Callable[[int], int]) -> dict[str, int] | None:
+    """Return where a storage's object points at its memory's description, and the offsets in that."""
+    # Memory of NumPy's has a context of another address; of torch's own memory both are one.
+    foreign = [torch.from_numpy(numpy.zeros(n)) for n in (45, 77)]
+    storages = [x.untyped_storage() for x in (torch.zeros(33), *foreign, torch.zeros(5)[1:])]
+    pointer, offsets = object.__basicsize__, range(0, 8 * _WORDS_OF_A_STORAGE, 8)
+    described = [[word(word(id(x) + pointer) + o) for o in offsets] for x in storages]
+    data, size = (
+        [o for i, o in enumerate(offsets) if all(words[i] == value for words, value in expected)]
+        for expected in (
+            [(words, x.data_ptr()) for words, x in zip(described, storages, strict=True)],
+            [(words, x.nbytes()) for words, x in zip(described, storages, strict=True)],
+        )
+    )
+    if len(data) != 1 or len(size) != 1:
+        return None
+    return {"storage_offset": pointer, "data_offset": data[0], "size_offset": size[0]}
+
+
+def _offsets_of_tensors(torch: Any, word: Callable[[int], int]) -> dict[str, Any] | None:
     complex_ = torch.ones(3, dtype=torch.complex64)
     plain = [torch.zeros(3), torch.zeros((2, 3), dtype=torch.int64), torch.zeros(3).requires_grad_().detach()]
     lazy = [complex_.conj(), complex_.conj().imag, torch._efficientzerotensor(3)]
