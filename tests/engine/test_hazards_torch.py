@@ -236,6 +236,7 @@ def test_torch_itself_gets_the_tensor_but_not_a_copy_of_memory_that_is_gone(name
             zc.convert(x, "torch", **options)
 
 
+@pytest.mark.hazard("torch#storage-cut-under-an-alias")
 @pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize("to", ["numpy", "jax", "pyarrow"])
 def test_a_storage_of_another_size_that_holds_the_tensor_is_aliased(to: str, name: str) -> None:
