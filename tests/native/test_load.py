@@ -128,3 +128,27 @@ def test_the_digest_changes_with_each_name_and_byte(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a source", encoding="utf-8")
     assert len(seen) == 4
     assert digest(tmp_path) in seen
+
+
+def test_a_second_import_shares_the_first_one(run_python: RunPython) -> None:
+    """The core keeps its tables in static variables, which belong to the first module."""
+    code = """
+import gc, importlib, sys
+import numpy as np
+import zerocopy as zc
+from zerocopy._native import core
+x = np.arange(3.0)
+zc.convert(x, "numpy")
+for _ in range(2):
+    del sys.modules["zerocopy._native._core"]
+    second = importlib.import_module("zerocopy._native._core")
+    assert second is not core
+    assert second.Routes is core.Routes and second.__sources__ == core.__sources__
+    assert core.Routes("numpy").get(np.ndarray) is not None, "the routes stay"
+    del second, sys.modules["zerocopy._native._core"]
+    gc.collect()
+    assert zc.convert(x, "numpy") is x
+    importlib.import_module("zerocopy._native._core")
+print("done")
+"""
+    assert run_python(code).stdout.split() == ["done"]

@@ -272,3 +272,30 @@ def test_numbers_of_a_column_become_a_tensor() -> None:
         exporter = core.ColumnExporter(core.TableExporter(type(array).__arrow_c_array__))
         with pytest.raises(BufferError):
             core.MemoryRoute(exporter, target, mutable=True, marks_readonly=True)(array)
+
+
+@pytest.mark.parametrize("renamed", [(), (0,), (1,), (0, 1)])
+def test_a_capsule_that_a_consumer_renames_is_released_once(renamed: tuple[int, ...]) -> None:
+    """DLPack's consumers rename capsules that they have used, so consumers of Arrow may do so too."""
+    rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_SetName", ctypes.pythonapi)
+    )
+    producer = TableProducer(numbers())
+    capsules = _plain("__arrow_c_array__")(producer).__arrow_c_array__()
+    for place in renamed:
+        assert rename(capsules[place], b"used") == 0
+    del capsules
+    gc.collect()
+    assert producer.released["batch"] == producer.exported["batch"] == 1
+    assert producer.released["schema"] == producer.exported["schema"] == 1
+
+
+def test_a_plan_of_dictionaries_is_not_used_for_a_plain_column_of_their_codes() -> None:
+    pa = pytest.importorskip("pyarrow")
+    words = pa.array(["a", "b", "a"]).dictionary_encode()
+    plain = pa.table({"x": words.indices, "y": pa.array([1.0, 2.0, 3.0])})
+    expected = core.TableExporter(pa.Table.__arrow_c_stream__).layouts(plain)
+    exporter = core.TableExporter(pa.Table.__arrow_c_stream__)
+    for table in (pa.table({"x": words, "y": plain["y"]}), plain, pa.table({"x": words, "y": plain["y"]})):
+        layouts = exporter.layouts(table)
+        assert layouts[0] == [None if table is not plain else expected[0][0], expected[0][1]]

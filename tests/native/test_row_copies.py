@@ -129,3 +129,24 @@ def test_positions_that_another_thread_changes_stay_inside_the_rows() -> None:
         stop.set()
         thread.join()
     assert {*block[0], *block[-1]} == {0xA5}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("count", [1, 63, 64, 300])
+@pytest.mark.parametrize("swaps", [(4, 2), (2, 4), (0, 4), (4, 0), (1, 4), (0, 2, 8), (2, 2)])
+def test_pieces_of_one_column_may_swap_units_of_several_sizes(
+    swaps: tuple[int, ...], count: int, streams: bool
+) -> None:
+    width = 8 * len(swaps)
+    rows = np.random.default_rng(count).integers(0, 256, (count, width), np.uint8)
+    memory = np.zeros(count * width + 64, np.uint8)
+    start = -memory.ctypes.data % 64  # of a cache line, where columns are written past the caches
+    column = memory[start : start + count * width].reshape(count, width)
+    pieces = pieces_of(*((0, 8 * i, 8, swap) for i, swap in enumerate(swaps)))
+    core.read_rows(rows, [column], pieces, streams)
+    for i, swap in enumerate(swaps):
+        part = rows[:, 8 * i : 8 * i + 8].reshape(count, -1, swap or 1)[..., ::-1]
+        assert np.array_equal(column[:, 8 * i : 8 * i + 8], part.reshape(count, 8))
+    back = np.zeros_like(rows)
+    core.write_rows(back, [column], pieces, streams)
+    assert np.array_equal(back, rows)

@@ -424,7 +424,8 @@ layouts_of(const struct ArrowArray *chunk, const TablePlan *plan)
         !arrow_has_no_nulls(chunk)) {
         return NULL;
     }
-    PyObject *layouts = PyList_New(plan->count), *addresses = layouts == NULL ? NULL : PyList_New(plan->count);
+    /* Grown item by item: gc.get_objects() must not return lists with NULL slots. */
+    PyObject *layouts = PyList_New(0), *addresses = layouts == NULL ? NULL : PyList_New(0);
     bool has_layout = false;
     for (int64_t i = 0; addresses != NULL && i < plan->count; i++) {
         void *address = NULL;
@@ -432,14 +433,12 @@ layouts_of(const struct ArrowArray *chunk, const TablePlan *plan)
         PyObject *number = layout == 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(layout);
         PyObject *place = PyLong_FromVoidPtr(layout == 0 ? NULL : address);
         has_layout |= layout != 0;
-        if (number != NULL && place != NULL) {
-            PyList_SET_ITEM(layouts, i, number);
-            PyList_SET_ITEM(addresses, i, place);
-            continue;
+        if (number == NULL || place == NULL || PyList_Append(layouts, number) < 0 ||
+            PyList_Append(addresses, place) < 0) {
+            Py_CLEAR(addresses);
         }
         Py_XDECREF(number);
         Py_XDECREF(place);
-        Py_CLEAR(addresses);
     }
     PyObject *both = addresses == NULL || !has_layout ? NULL : PyTuple_Pack(2, layouts, addresses);
     Py_XDECREF(layouts);

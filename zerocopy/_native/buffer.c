@@ -7,11 +7,14 @@ typedef struct {
     Py_buffer view;
 } HeldBuffer;
 
-/* Releases the buffer. */
+/* Releases the buffer, which may run Python code (__release_buffer__), and keeps the current exception. */
 static void
 held_dealloc(PyObject *self)
 {
+    PyObject *error, *value, *traceback;
+    PyErr_Fetch(&error, &value, &traceback);
     PyBuffer_Release(&((HeldBuffer *)self)->view);
+    PyErr_Restore(error, value, traceback);
     PyObject_Free(self);
 }
 

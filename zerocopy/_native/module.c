@@ -2,10 +2,19 @@
 #define ZEROCOPY_IMPORTS_NUMPY_API
 #include "core.h"
 
-/* Fills the module. */
-/* The module that owns the static variables; a second interpreter may try to create another one. */
+/* The module that owns the static variables; a second import, or a second interpreter, may try to create another one. */
 static PyObject *owner = NULL;
 
+/* Fills a second module of this interpreter with the objects of the first one, which it keeps alive. */
+static int
+share_owner(PyObject *module)
+{
+    return PyDict_Merge(PyModule_GetDict(module), PyModule_GetDict(owner), 0) < 0
+               ? -1
+               : PyModule_AddObjectRef(module, "__owner__", owner);
+}
+
+/* Fills the module. */
 static int
 execute(PyObject *module)
 {
@@ -16,6 +25,9 @@ execute(PyObject *module)
     if (first != NULL && first != current) {
         PyErr_SetString(PyExc_ImportError, "the compiled core of zerocopy supports one interpreter per process");
         return -1;
+    }
+    if (owner != NULL && owner != module) {
+        return share_owner(module);
     }
     first = current;
     owner = module;
@@ -63,6 +75,7 @@ static void
 free_module(void *module)
 {
     clear(module);
+    owner = module == owner ? NULL : owner;
 }
 
 static PyModuleDef_Slot slots[] = {

@@ -176,11 +176,12 @@ plain_array_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
-/* Releases the struct of a capsule that no consumer has taken. */
+/* Releases the struct of a capsule that no consumer has taken. The context is its pointer too, because a consumer that
+   has taken the struct may rename the capsule, as those of DLPack do. */
 static void
 schema_capsule_free(PyObject *capsule)
 {
-    struct ArrowSchema *schema = PyCapsule_GetPointer(capsule, "arrow_schema");
+    struct ArrowSchema *schema = PyCapsule_GetContext(capsule);
     arrow_schema_release(schema);
     PyMem_Free(schema);
 }
@@ -188,7 +189,7 @@ schema_capsule_free(PyObject *capsule)
 static void
 array_capsule_free(PyObject *capsule)
 {
-    struct ArrowArray *array = PyCapsule_GetPointer(capsule, "arrow_array");
+    struct ArrowArray *array = PyCapsule_GetContext(capsule);
     arrow_array_release(array);
     PyMem_Free(array);
 }
@@ -207,6 +208,7 @@ new_capsule(void *source, size_t size, size_t release_offset, const char *name, 
         PyMem_Free(moved);
         return NULL;
     }
+    (void)PyCapsule_SetContext(capsule, moved); /* fails for objects that are not capsules */
     memcpy((char *)source + release_offset, &released, sizeof(released));
     return capsule;
 }

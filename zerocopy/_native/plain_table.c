@@ -224,10 +224,21 @@ plain_table(PyObject *module, PyObject *args)
                                    : PyList_GET_SIZE(columns);
     struct ArrowSchema schema = {0};
     struct ArrowArray table = {0};
-    if (count > 0 && count == PyList_GET_SIZE(names) && schema_new(count, &schema) == 0 &&
+    Py_INCREF(names);
+    Py_INCREF(columns);
+#ifdef Py_GIL_DISABLED
+    if (are_lists) { /* another thread may shorten the lists */
+        Py_SETREF(names, PySequence_Tuple(names));
+        Py_SETREF(columns, is_matrix ? Py_NewRef(columns) : PySequence_Tuple(columns));
+        count = names == NULL || columns == NULL ? 0 : is_matrix ? count : PyTuple_GET_SIZE(columns);
+    }
+#endif
+    if (count > 0 && count == PySequence_Fast_GET_SIZE(names) && schema_new(count, &schema) == 0 &&
         table_new(count, &table) == 0 && fill(names, columns, is_matrix, &schema, &table) == 0) {
         made = plain_array_new(&schema, &table, true, false);
     }
+    Py_XDECREF(names);
+    Py_XDECREF(columns);
     arrow_schema_release(&schema);
     arrow_array_release(&table);
     if (made == NULL && !PyErr_Occurred()) {

@@ -229,7 +229,8 @@ read_all(const Rows *rows, bool streams)
     size_t ahead = rows->width > 2 * LINE ? 2 * AHEAD : AHEAD;
     bool fetches = rows->pitch > 0 && 2 * rows->covered > step; /* hardware follows the lines of few fields */
     for (size_t i = 0; i < rows->run_count; i++) {
-        rows->runs[i].streams = streams && can_stream(rows, &rows->runs[i]);
+        /* The last piece of a column swaps the bytes of all its pieces. */
+        rows->runs[i].streams = streams && !rows->swaps_vary && can_stream(rows, &rows->runs[i]);
     }
     const Run *only = rows->run_count == 1 && rows->is_full ? rows->runs : NULL;
     if (only != NULL && only->streams && only->count == 1 && only->swap == 0 && rows->pitch == (ptrdiff_t)rows->width) {

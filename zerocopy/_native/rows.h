@@ -55,6 +55,7 @@ typedef struct {
     ptrdiff_t pitch; /* bytes between rows */
     size_t width;    /* bytes of a row */
     size_t covered;  /* bytes of a row that the pieces copy */
+    bool swaps_vary; /* whether the pieces of one column have units of different sizes */
     bool is_full;    /* whether the pieces cover the row in order, without gaps */
 } Rows;
 

@@ -76,7 +76,7 @@ find_route(const RouteKey *key)
 
 /* ---- values of options, and equal ones ---- */
 
-/* The most values, because programs can pass new ones in each call: then all values and routes are dropped. */
+/* The most values, because programs can pass new ones in each call. With a GIL, all values and routes are then dropped. */
 #define MAX_VALUES 512
 
 static PyObject *clear_routes(PyObject *module, PyObject *nothing);
@@ -161,6 +161,10 @@ static bool
 hold_key(RouteKey *key, bool adds)
 {
     int done = 0;
+#ifdef Py_GIL_DISABLED
+    /* Tables are never freed, so no new one is made: calls with further values have no route. */
+    adds = adds && PyDict_GET_SIZE(values) + ROUTE_VALUES <= MAX_VALUES;
+#else
     if (adds && PyDict_GET_SIZE(values) + ROUTE_VALUES > MAX_VALUES) {
         PyDict_Clear(values);
         PyObject *dropped = clear_routes(NULL, NULL);
@@ -169,6 +173,7 @@ hold_key(RouteKey *key, bool adds)
         }
         Py_XDECREF(dropped);
     }
+#endif
     for (; done < ROUTE_VALUES; done++) {
         PyObject *value = key->values[done];
         if (value != NULL && (key->values[done] = held_value(value, adds)) == NULL) {

@@ -190,6 +190,10 @@ plan_fits(const TablePlan *plan, const struct ArrowSchema *schema)
         const struct ArrowSchema *field = schema->children[plan->columns[i].index];
         bool is_list = plan->columns[i].kind != NUMBERS;
         if (plan->columns[i].kind == OTHERS) {
+            PlannedColumn plain;
+            if (is_plain(field, &plain)) { /* the plan is of a dictionary of this type, for example */
+                return false;
+            }
             continue;
         }
         if (!is_bare(field, is_list) || (is_list && !is_bare(field->children[0], 0))) {
