@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, Unpack
 
@@ -18,7 +18,9 @@ from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import is_named, may_be_compound, of_object, text
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.errors.tracebacks import public, shorten
+from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.protocols.array_interface import lost_unit
 from zerocopy.protocols.python_numbers import NUMBERS
 from zerocopy.source import type_name
 
@@ -91,6 +93,18 @@ def _compose(plan: Plan, error: ZeroCopyError, call: Call) -> None:
     plan.reasons, plan.error = (error.reason,), error
 
 
+def _lost_labels(obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return warnings about labels and units, also those of a dict's columns, that the result lacks."""
+    if type(obj) is dict:
+        lost = ((label, _lost_labels(value, target, options)) for label, value in obj.items())
+        return tuple(f"{label!r}: {warning}" for label, warnings in lost for warning in warnings)
+    owner = registry.by_type(type(obj))
+    if owner is None:
+        return lost_unit(obj, target.name)
+    is_other = owner.name != target.name or not target.is_native(obj)
+    return owner.label_warnings(obj, target, options) if is_other else ()
+
+
 def _name(to: Any) -> str:
     return to if isinstance(to, str) else text(to)
 
@@ -106,13 +120,9 @@ def _explain(call: Call) -> Plan:
     if call.description is None and plan.zero_copy:
         with call.translated_errors():  # an array of several buffers, which can all be empty
             plan.zero_copy = shares_memory(call.obj, call.obj)
-    owner = registry.by_type(type(call.obj))
     options = {**call.options, "index": call.own_index} if "index" in call.options else call.options
     with call.translated_errors():
-        is_other = owner is not None and (
-            owner.name != call.target.name or not call.target.is_native(call.obj)
-        )
-        lost = owner.label_warnings(call.obj, call.target, options) if owner is not None and is_other else ()
+        lost = _lost_labels(call.obj, call.target, options)
     if lost:  # the warnings of a table are computed when they are first read
         plan.warnings += lost
     if call.cast is not None:

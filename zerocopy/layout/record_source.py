@@ -10,6 +10,7 @@ import numpy as np
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
 from zerocopy.layout.record_type import RecordType, record_type
 from zerocopy.layout.schema import AOS_TO_SOA, FieldLeaf, count_records, parts, refuse_objects
+from zerocopy.protocols.array_interface import masked_elements
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
@@ -87,12 +88,11 @@ def record_source(records: Any, dtype: Any = None, fields: Sequence[str] | None 
     """
     if type(records) is np.ndarray and dtype is None and records.dtype.names is not None:
         return RecordSource(records, _NONE_CONVERTED)
+    if masked_elements(records):
+        why = "some values are masked, and columns have no masks"
+        remedy = "replace masked values first: records.filled()"
+        raise LossyConversionError(AOS_TO_SOA, why, remedy, code="masked")
     if isinstance(records, np.ma.MaskedArray):
-        mask = np.ascontiguousarray(np.ma.getmaskarray(records))  # type: ignore[no-untyped-call]
-        if mask.view(np.bool_).any():
-            why = "some values are masked, and columns have no masks"
-            remedy = "replace masked values first: records.filled()"
-            raise LossyConversionError(AOS_TO_SOA, why, remedy, code="masked")
         records = records.data
     array = _array(records, dtype)
     plain = array.view(np.ndarray)

@@ -21,7 +21,7 @@ from zerocopy.layout.schema import (
     dtype_of,
     refuse_stream,
 )
-from zerocopy.protocols.array_interface import address, aligned_empty
+from zerocopy.protocols.array_interface import address, aligned_empty, masked_elements
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
@@ -120,7 +120,7 @@ def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _array(name: str, column: Any) -> Array:
-    if isinstance(column, np.ma.MaskedArray) and np.ma.getmaskarray(column).any():  # type: ignore[no-untyped-call]
+    if masked_elements(column):
         why = f"values of column {name!r} are masked, and records have no masks"
         remedy = "replace masked values first: column.filled()"
         raise LossyConversionError(SOA_TO_AOS, why, remedy, code="masked")

@@ -124,6 +124,33 @@ def allocation_of(array: Array) -> tuple[int, int]:
     return span(np.ndarray.view(array, np.ndarray))
 
 
+def masked_elements(array: Any) -> int:
+    """Return how many elements of an ndarray are hidden by a mask outside its data; 0 for other objects.
+
+    Every protocol exports the data without the mask (numpy/numpy#26669). Other classes than ``numpy.ma``'s
+    have one too, so the attribute decides.
+    """
+    if type(array) is np.ndarray or not isinstance(array, np.ndarray):
+        return 0
+    mask = getattr(array, "mask", None)
+    if not isinstance(mask, (np.ndarray, np.bool_)):
+        return 0
+    plain = np.asarray(mask)
+    if plain.dtype.names is None:
+        return int(np.count_nonzero(plain)) if plain.dtype.kind == "b" else 0
+    rows = np.ascontiguousarray(plain).view(np.bool_).reshape(plain.size, -1)  # one byte for each field
+    return int(np.count_nonzero(rows.any(axis=1)))
+
+
+def lost_unit(obj: Any, target: str) -> tuple[str, ...]:
+    """Return a warning about the unit of an object's values, which `target` does not keep."""
+    for name in ("unit", "units"):
+        if hasattr(type(obj), name) and (unit := getattr(obj, name, None)) is not None:
+            text = str(unit)
+            return (f"{target} has no units: {text!r} of {type(obj).__name__} is lost",) if text else ()
+    return ()
+
+
 def has_other_booleans(array: Array) -> bool:
     """Whether an array has booleans with bytes other than 0 and 1, such as Pillow's 255."""
     return bool(array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1)

@@ -111,7 +111,7 @@ def _read(obj: Any, asked: str) -> Array:
             array, fresh = obj.__array__(), False  # written before NumPy 2
     if not isinstance(array, np.ndarray):
         raise malformed(asked, f"it returned {type_name(array)}, not a numpy.ndarray")
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+    if array_interface.masked_elements(array):
         why, remedy = "some of its elements are masked, which would be lost", "fill or drop them first"
         raise LossyConversionError(asked, why, remedy, code="masked")
     plain = np.asarray(array)

@@ -20,7 +20,7 @@ import numpy as np
 from zerocopy._native import core
 from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import SUBBYTE_NAMES, from_numpy
-from zerocopy.errors import Fix, Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface, array_method, cuda_array_interface, cuda_driver, dlpack
 from zerocopy.protocols.exporter_errors import calling, check_layout, is_error
 from zerocopy.source import Array, Source, type_name
@@ -173,7 +173,8 @@ def records_of(obj: Any) -> Array | None:
             array = np.asarray(buffer) if "T{" in buffer.format else None
         else:
             interface = _interface(obj, "__array_interface__")
-            array = _of_interface(obj, interface) if interface["typestr"][1] == "V" else None
+            is_record = interface["typestr"][1] == "V" and not _has_mask(interface)
+            array = _of_interface(obj, interface) if is_record else None
         if array is None or array.dtype.names is None or array.dtype.hasobject:
             return None
         check_layout("", array_interface.address(array), array.shape, array.strides, array.itemsize)
@@ -204,6 +205,13 @@ class _Interface:
 
 
 def _array_interface(obj: Any, interface: Any) -> Source:
+    if _has_mask(interface):
+        raise LossyConversionError(
+            f"convert({type_name(obj)})",
+            "its __array_interface__ has a mask, which would be lost",
+            "fill or drop the masked elements first",
+            code="masked",
+        )
     data = interface.get("data") if type(interface) is dict else ()
     source = _host(obj, lambda: _of_interface(obj, interface), "array-interface")
     if data is not None and type(data) is not tuple:
@@ -212,6 +220,10 @@ def _array_interface(obj: Any, interface: Any) -> Source:
         if array_interface.address(again) != source.view.ptr:
             source.reasons = (*source.reasons, _COPIES)
     return source
+
+
+def _has_mask(interface: Any) -> bool:
+    return type(interface) is dict and interface.get("mask") is not None  # NumPy ignores it
 
 
 def _of_interface(obj: Any, interface: Any) -> Array:

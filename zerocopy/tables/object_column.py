@@ -15,6 +15,7 @@ import numpy as np
 from zerocopy.dtype import DType
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols import arrow_c
+from zerocopy.protocols.array_interface import masked_elements
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array, Source
 from zerocopy.tables import cells
@@ -173,7 +174,7 @@ def _has_nul(values: Array) -> bool:
 def _alike(value: Any, back: Any) -> bool:
     if back is None or value is None:
         return back is None and (value is None or type(value).__name__ in MISSING)
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # type: ignore[no-untyped-call]
+    if masked_elements(value):
         return False
     if isinstance(back, dict) and isinstance(value, dict):
         return all(_alike(value.get(key), inner) for key, inner in back.items())

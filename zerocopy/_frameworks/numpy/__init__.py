@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from numbers import Number
@@ -14,7 +13,7 @@ from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, identity
-from zerocopy.protocols.array_interface import address
+from zerocopy.protocols.array_interface import address, lost_unit, masked_elements
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -73,22 +72,13 @@ class NumPy(Framework):
         name = f"numpy.{type(obj).__name__}"
         if isinstance(obj, np.generic):
             return self._scalar(obj, name)
-        # np.ma would import it here, and a fork in another thread would leave the import's lock taken.
-        masked_array = getattr(sys.modules.get("numpy.ma.core"), "MaskedArray", ())
-        if isinstance(obj, masked_array):
-            # Every protocol exports a masked array's data without its mask (numpy/numpy#26669).
-            masked = int(np.count_nonzero(np.ma.getmaskarray(obj)))  # type: ignore[no-untyped-call]
-            if masked:
-                raise LossyConversionError(
-                    f"convert({name})",
-                    f"{masked} of {obj.size} elements are masked, and the target has no mask",
-                    code="masked",
-                    fixes=[
-                        Fix("{x}.filled(0)", "gives them a value"),
-                        Fix("{x}.compressed()", "drops them"),
-                        Fix("{x}.data", "ignores the mask"),
-                    ],
-                )
+        if masked := masked_elements(obj):
+            raise LossyConversionError(
+                f"convert({name})",
+                f"{masked} of {obj.size} elements are masked, and the target has no mask",
+                code="masked",
+                fixes=_unmasking(obj),
+            )
         # A subclass may override `view` (Numba's managed and mapped arrays), so call ndarray's.
         array = np.ndarray.view(obj, np.ndarray) if type(obj) is not np.ndarray else obj
         # Call newbyteorder only if needed: it raises for StringDType, which has no byte order.
@@ -132,6 +122,9 @@ class NumPy(Framework):
         )
         return Source(name, view, lambda: array.view(dtype.storage), "buffer", [why])
 
+    def label_warnings(self, obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return lost_unit(obj, target.name)
+
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
 
@@ -157,6 +150,17 @@ class NumPy(Framework):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         core = _native.core
         return {"ndarray": identity} | ({"native": core.NDArrayImporter()} if core is not None else {})
+
+
+def _unmasking(obj: Any) -> list[Fix]:
+    """Return fixes for masked elements; other classes' methods are for arrays without fields."""
+    own, is_plain = type(obj).__module__.partition(".")[0] == "numpy", obj.dtype.names is None
+    fill = (
+        [Fix("{x}.filled(0)", "gives them a value")] if hasattr(obj, "filled") and (own or is_plain) else []
+    )
+    drop = [Fix("{x}.compressed()", "drops them")] if hasattr(obj, "compressed") and is_plain else []
+    # The `data` of other classes can have the mask too, as that of astropy's columns.
+    return [*fill, *drop, Fix("{x}.data" if own else "numpy.asarray({x})", "ignores the mask")]
 
 
 def _dtype(dtype: Any, name: str, numbers: bool = True) -> DType:

@@ -20,7 +20,7 @@ from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.layout.aos_to_soa import aos_to_soa
 from zerocopy.layout.record_source import record_source
 from zerocopy.layout.schema import parts
-from zerocopy.protocols.array_interface import address
+from zerocopy.protocols.array_interface import address, masked_elements
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
@@ -219,7 +219,7 @@ def records_table(array: Array, name: str) -> Table | None:
         return None
     if number_dtype(dtype) is not None or is_foreign_type(dtype):
         return None  # the types of ml_dtypes have kind V
-    if isinstance(array, np.ma.MaskedArray) and _masked(array):
+    if masked_elements(array):
         return None  # refused as a tensor, with a remedy
     if dtype.names is None:
         column = array_column(array.view(np.ndarray), name)
@@ -227,11 +227,6 @@ def records_table(array: Array, name: str) -> Table | None:
     rows = _Rows(array.data if isinstance(array, np.ma.MaskedArray) else array)
     columns = [rows.top(field, name) for field in dtype.names]
     return Table(name, list(dtype.names), columns, len(array), obj=array)
-
-
-def _masked(array: Any) -> bool:
-    mask = np.ascontiguousarray(np.ma.getmaskarray(array))  # type: ignore[no-untyped-call]
-    return bool(mask.view(np.bool_).any())
 
 
 class _Rows:
