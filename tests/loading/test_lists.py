@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,53 @@ def test_padded_batches_have_the_length_of_their_longest_list() -> None:
 def test_invalid_lists_option() -> None:
     with pytest.raises(zc.LoaderOptionError, match="lists"):
         zc.loader({"x": np.arange(3)}, to="numpy", lists="dens")
+
+
+PAIRS = pa.list_(pa.int32(), 2)
+PARTS = {
+    "nulls of rows": pa.array([[1, 2], None, [3, 4]], PAIRS),
+    "nulls inside": pa.array([[1, None], None, [3, 4]], PAIRS),
+    "no nulls": pa.array([[1, 2], [3, 4]], PAIRS),
+}
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("encode", [None, True, "bytes"])
+@pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("kind", ["pairs", "lists", "nested", "tensor"])
+def test_the_masks_of_a_column_of_lists_have_one_shape(
+    kind: str, to: str, encode: Any, shuffle: bool, tmp_path: Path
+) -> None:
+    """A mask has the shape of the values, with and without nulls inside the lists of a batch."""
+    pytest.importorskip(to)
+    shape: tuple[int, ...] = (2,)
+    for names in itertools.permutations(PARTS):
+        columns = [PARTS[name] for name in names]
+        if kind == "lists":
+            columns = [column.cast(pa.list_(pa.int32())) for column in columns]
+        elif kind == "nested":
+            shape, outer = (1, 2), pa.list_(PAIRS, 1)
+            columns = [
+                pa.array([None if row is None else [row] for row in column.to_pylist()], outer)
+                for column in columns
+            ]
+        elif kind == "tensor":
+            type_ = pa.fixed_shape_tensor(pa.int32(), [2])
+            columns = [pa.ExtensionArray.from_storage(type_, column) for column in columns]
+        table = pa.table({"c": pa.chunked_array(columns), "id": range(8)})
+        if encode:
+            table = table.append_column("text", pa.array(["a", "b"] * 4))
+        path = str(tmp_path / "masks.parquet")
+        pq.write_table(table, path, row_group_size=3)
+        lists = "dense" if kind == "lists" else None
+        options: dict[str, Any] = {"nulls": "mask", "encode": encode, "lists": lists}
+        values, mask = zc.convert(table, "numpy", **options)["c"]
+        mask = np.broadcast_to(
+            mask.reshape(8, *[1] * (values.ndim - mask.ndim), *mask.shape[1:]), values.shape
+        )
+        for source in (table, path):
+            for batch in zc.loader(source, to=to, batch=3, shuffle=shuffle, **options):
+                part, rows = batch["c"], np.asarray(batch["id"].values)
+                assert tuple(part.mask.shape) == tuple(part.values.shape) == (len(rows), *shape)
+                assert np.array_equal(np.asarray(part.mask), mask[rows])
+                assert np.array_equal(np.asarray(part.values)[~mask[rows]], values[rows][~mask[rows]])

@@ -53,7 +53,7 @@ class _Rows:
 
     def empty(self) -> Any:
         """Return the columns without rows: a table, or a dict of arrays."""
-        return self.schema.empty_table()
+        return empty_table(self.schema)
 
     def fingerprint(self) -> str:
         """Return a digest of the source: it changes if the rows, or their order, may have changed."""
@@ -279,6 +279,13 @@ def concatenate(contents: Sequence[Any]) -> Any:
     return pa.concat_tables(contents)
 
 
+def empty_table(schema: Any) -> Any:
+    """Return a table without rows or chunks; `Schema.empty_table` builds arrays, and lacks some types."""
+    import pyarrow as pa
+
+    return pa.Table.from_arrays([pa.chunked_array([], kind) for kind in schema.types], schema=schema)
+
+
 def take_rows(contents: Sequence[Any], rows: Array) -> Any:
     """Return a copy of `rows`, which are numbers of rows of the concatenated contents."""
     content = concatenate(contents)
@@ -286,8 +293,16 @@ def take_rows(contents: Sequence[Any], rows: Array) -> Any:
         return {name: array[rows] for name, array in content.items()}
     if isinstance(content, DecodedRows):
         return content.take(rows)
-    # Arrow takes rows from one chunk five times as fast as from several.
-    return content.combine_chunks().take(rows)
+    return take_table(content, rows)
+
+
+def take_table(table: Any, rows: Any) -> Any:
+    """Return a copy of rows of an Arrow table, in any order."""
+    import pyarrow as pa
+
+    if not table.num_columns:
+        return table.take(rows)
+    return pa.Table.from_arrays([hub().take(column, rows) for column in table.columns], schema=table.schema)
 
 
 def _selected(columns: Sequence[str], content: Any, place: str) -> Any:
@@ -356,19 +371,26 @@ def fit(schema: Any, table: Any, place: str, constants: Mapping[str, Any] | None
     for field in schema:
         if names.count(field.name) > 1:
             choose([field.name], names)
+        is_constant = field.name not in names and field.name in (constants or _NONE)
         if field.name in names:
             column = table.column(field.name)
-        elif constants and field.name in constants:
-            column = pa.repeat(pa.scalar(constants[field.name], field.type), table.num_rows)
+        elif is_constant:
+            column = pa.array([(constants or _NONE)[field.name]])
         else:
             column = pa.nulls(table.num_rows, field.type)
         try:
-            columns.append(hub().cast_views(column, field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            column = hub().cast_views(column, field.type)
+            columns.append(_repeated(column, table.num_rows) if is_constant else column)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             why = f"column {field.name!r} is {column.type}, which cannot be cast to {field.type}: {error}"
             fix = "pass a type that holds all values in schema="
             raise LossyConversionError(f"reading {place}", why, fix, code="lossy-cast") from error
     return pa.Table.from_arrays(columns, schema=schema) if columns else table.select([])
+
+
+def _repeated(value: Any, rows: int) -> Any:
+    """Return a column of the value of an array of one row, of any type."""
+    return hub().take(value, np.zeros(rows, np.int64))
 
 
 def fitted(source: Dataset | Stream, columns: Sequence[Hashable] | None, schema: Any) -> Dataset | Stream:

@@ -67,6 +67,12 @@ class LoaderOptions:
         return self.encode is not None and self.encode is not False
 
     @property
+    def has_masks(self) -> bool:
+        """Whether a column has a mask."""
+        choices = self.nulls.values() if isinstance(self.nulls, Mapping) else [self.nulls]
+        return any(isinstance(choice, str) and choice == "mask" for choice in choices)
+
+    @property
     def is_matrix(self) -> bool:
         """Whether a batch is one tensor."""
         return self.layout == "matrix"

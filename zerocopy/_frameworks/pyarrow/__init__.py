@@ -333,6 +333,12 @@ class PyArrow(ArrowExchange):
             reasons += [Reason(why, code="chunks", fixes=fixes)] if chunks != 1 else []
         return reasons
 
+    def take(self, array: Any, rows: Any) -> Any:
+        """Return a copy of rows, an array of integers, of an array or of a column."""
+        from zerocopy._frameworks.pyarrow.gather import take
+
+        return take(self.module(), array, rows)
+
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         pa = self.module()
         if self.form == "Table":

@@ -29,10 +29,11 @@ def holds_views(pa: Any, kind: Any) -> bool:
         return holds_views(pa, kind.storage_type)
     if pa.types.is_dictionary(kind):
         return holds_views(pa, kind.value_type)
-    return _is_view(pa, kind) or any(holds_views(pa, kind.field(i).type) for i in range(kind.num_fields))
+    return is_view(pa, kind) or any(holds_views(pa, kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _is_view(pa: Any, kind: Any) -> bool:
+def is_view(pa: Any, kind: Any) -> bool:
+    """Whether a type stores text or bytes as views."""
     # By number, because a pyarrow without views has no function for them.
     return any(kind.id == getattr(pa.lib, name, None) for name in _VIEWS)
 
@@ -49,7 +50,7 @@ def with_text(pa: Any, array: Any) -> Any:
 
 
 def _lacks_text(pa: Any, array: Any) -> bool:
-    if _is_view(pa, array.type):
+    if is_view(pa, array.type):
         return any(text is None for text in array.buffers()[2:])  # a concatenation has those of each part
     return holds_views(pa, array.type) and any(_lacks_text(pa, part) for part in _parts(pa, array))
 
@@ -76,7 +77,7 @@ def cast_views(pa: Any, array: Any, kind: Any) -> Any:
     if isinstance(array, pa.ChunkedArray):
         # pyarrow 26 casts an array without rows to an invalid one if it has runs inside it.
         return pa.chunked_array([cast_views(pa, chunk, kind) for chunk in array.chunks if len(chunk)], kind)
-    has_null_views = array.null_count or not _is_view(pa, array.type)
+    has_null_views = array.null_count or not is_view(pa, array.type)
     return (_rebuilt(pa, array, _with_empty_nulls) if has_null_views else array).cast(kind)
 
 
@@ -112,7 +113,7 @@ def _rebuilt(pa: Any, array: Any, repair: Repair, before: int = 0) -> Any:
         words = _rebuilt(pa, array.dictionary, repair)
         return pa.DictionaryArray.from_arrays(codes, words, ordered=kind.ordered, safe=False)
     buffers = array.buffers()
-    if _is_view(pa, kind):
+    if is_view(pa, kind):
         return pa.Array.from_buffers(kind, length, repair(pa, buffers, offset, length), -1, offset)
     if not kind.num_fields:
         return pa.Array.from_buffers(kind, length, buffers, -1, offset) if before else array

@@ -41,15 +41,20 @@ class ParquetFiles(Dataset):
 
         self.name: str = files.title("Parquet")
         self._files = files
+        is_ours = data is None
         if data is None:
             with files.reading(0):
-                data = files.data_set(parquet_format())
+                data = files.data_set(parquet_format(), infer=schema is None)
         fragments = list(data.get_fragments())
         _read_metadata(files, fragments)
         self._metadata = [fragment.metadata for fragment in fragments]
         self._schemas = [fragment.physical_schema for fragment in fragments]
-        #: The values of the partition of each file.
-        self._constants = [ds.get_partition_keys(fragment.partition_expression) for fragment in fragments]
+        #: The values of the partition of each file: the text of its folders, which `fit` casts.
+        self._constants = (
+            files.partitions()
+            if is_ours
+            else [ds.get_partition_keys(fragment.partition_expression) for fragment in fragments]
+        )
         self.schema: Any = self._unified(data.schema, columns, schema)
         self._set_groups(_LEAST_ROWS)
 
@@ -248,7 +253,7 @@ class OpenParquet(Dataset):
         self._columns = choose(columns, file.schema_arrow.names)
         call = 'pyarrow.parquet.ParquetFile(path, coerce_int96_timestamp_unit="us")'
         refuse_int96(self.name, file.metadata, file.schema_arrow, self._columns, call)
-        self.schema: Any = file.schema_arrow.empty_table().select(self._columns).schema
+        self.schema: Any = type_of(file.schema_arrow, self._columns)
         self._infos = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         self.groups: list[Group] = [
             Group(info.num_rows, number=number) for number, info in enumerate(self._infos)

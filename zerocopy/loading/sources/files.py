@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
+from urllib.parse import unquote
 
 from zerocopy.loading.errors import MissingFileError, ReadError, as_read_errors
 from zerocopy.protocols.exporter_errors import is_error
@@ -62,8 +63,11 @@ class Files:
         """Return an open ``pyarrow.NativeFile``."""
         return self.filesystem.open_input_file(self.paths[file])
 
-    def data_set(self, format: Any, schema: Any = None) -> Any:
-        """Return the files as a ``pyarrow.dataset.Dataset``; without `schema`, it reads the first file's."""
+    def data_set(self, format: Any, schema: Any = None, infer: bool = True) -> Any:
+        """Return the files as a ``pyarrow.dataset.Dataset``; without `schema`, it reads the first file's.
+
+        With `infer`, it has columns of partitions with inferred types.
+        """
         from pyarrow import dataset as ds
         from pyarrow.fs import FileInfo, FileType
 
@@ -75,9 +79,22 @@ class Files:
             schema=schema,
             format=format,
             filesystem=self.filesystem,
-            partitioning="hive" if self.base else None,
+            partitioning="hive" if self.base and infer else None,
             partition_base_dir=self.base or None,
         )
+
+    def partitions(self) -> list[dict[str, Any]]:
+        """Return the values in the names of the folders of each file as text; inferred types lose zeros."""
+        import pyarrow as pa
+        from pyarrow import dataset as ds
+
+        result: list[dict[str, Any]] = []
+        for path in self.paths if self.base else []:
+            folders = path[len(self.base) :].split("/")[:-1]
+            names = [unquote(folder.partition("=")[0]) for folder in folders if "=" in folder]
+            hive = ds.HivePartitioning(pa.schema([(name, pa.string()) for name in dict.fromkeys(names)]))
+            result.append(ds.get_partition_keys(hive.parse(path[len(self.base) :])))
+        return result or [{} for _ in self.paths]
 
     def check(self, file: int) -> None:
         """Raise `ReadError` if a file is missing or has changed since the loader was created."""

@@ -1,7 +1,7 @@
 """INT96 timestamps of Parquet: nanoseconds of any year, which int64 cannot hold.
 
-pyarrow reads them as nanoseconds that wrap, or as microseconds without the last three digits. The loader reads
-both, and so knows each value: Spark writes microseconds up to the year 9999.
+pyarrow reads them as nanoseconds that wrap, or as microseconds without the last three digits. The loader
+reads both, and so knows each value: Spark writes microseconds up to the year 9999.
 """
 
 from __future__ import annotations

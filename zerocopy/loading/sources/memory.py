@@ -14,7 +14,16 @@ import numpy as np
 from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError
-from zerocopy.loading.dataset import Dataset, DerivedDataset, Group, Stream, choose, fitted, slice_rows
+from zerocopy.loading.dataset import (
+    Dataset,
+    DerivedDataset,
+    Group,
+    Stream,
+    choose,
+    fitted,
+    slice_rows,
+    take_table,
+)
 from zerocopy.loading.errors import ReadError
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources.chunked import ChunkedArrays, chunk_rows
@@ -97,8 +106,8 @@ def table_digest(table: Any) -> str:
 
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        rows = pa.array(sampled(table.num_rows), pa.int64())  # an empty list has the type null
-        writer.write_table(hub().writable(table.take(rows).combine_chunks()))
+        rows = np.array(sampled(table.num_rows), np.int64)
+        writer.write_table(hub().writable(take_table(table, rows)))
     return digest(table.num_rows, sink.getvalue().to_pybytes())
 
 
@@ -229,7 +238,7 @@ class _IndexedTable(Dataset):
 
     def read(self, index: int) -> Any:
         start = index * _ROWS
-        return self._table.take(self._indices[start : start + _ROWS]).combine_chunks()
+        return take_table(self._table, self._indices[start : start + _ROWS])
 
     def fingerprint(self) -> str:
         indices = np.ascontiguousarray(self._indices)
