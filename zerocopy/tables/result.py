@@ -58,7 +58,8 @@ class Masked(NamedTuple):
         return _unmasked(to_pylist(self.values), self.mask)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Not frozen: Lightning sets the fields of a copy when it moves a batch to a device.
+@dataclass(slots=True, eq=False)
 class Encoded:
     """A column of a type that tensors lack, as numbers: ``convert(..., encode=True)``.
 
@@ -120,6 +121,47 @@ class Encoded:
             are dicts, rows of a map are lists of pairs. A null that a mask marks is None.
         """
         return self._rows() if self.mask is None else _unmasked(self._rows(), self.mask)
+
+    def to(self, *args: Any, **options: Any) -> Encoded:
+        """Return the column with ``part.to(...)`` for each of its tensors, as PyTorch's libraries call it.
+
+        Parameters
+        ----------
+        *args, **options
+            Those of the tensors' own method: ``"cuda"``, ``non_blocking=True``. Parts without the method,
+            such as NumPy's arrays, stay as they are.
+
+        Returns
+        -------
+        Encoded
+            A new column; its tensors are those of this one if they are there already.
+
+        Examples
+        --------
+        >>> import pyarrow as pa, zerocopy as zc
+        >>> day = zc.convert(pa.array([1, 2], pa.date32()), "torch", encode=True)
+        >>> day.to("meta").values.device
+        device(type='meta')
+        """
+        return self._each("to", *args, **options)
+
+    def pin_memory(self) -> Encoded:
+        """Return the column with its tensors in page-locked memory, as ``DataLoader(pin_memory=True)`` does.
+
+        Returns
+        -------
+        Encoded
+            Its tensors are ``part.pin_memory()``; parts without the method stay as they are.
+        """
+        return self._each("pin_memory")
+
+    def _each(self, method: str, *args: Any, **options: Any) -> Encoded:
+        def called(leaf: Any, path: str = "") -> Any:
+            call = getattr(leaf, method, None)
+            return leaf if call is None else call(*args, **options)
+
+        moved: Encoded = rebuild(self, called)
+        return moved if self.mask is None else replace(moved, mask=called(self.mask))
 
     def _rows(self) -> list[Any]:
         """Return the rows, with undefined values where a mask of this column is True."""

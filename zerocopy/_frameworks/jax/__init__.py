@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 from zerocopy import registry
@@ -23,7 +24,7 @@ from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_driver, dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
-from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.protocols.exporter_errors import ignored_errors, is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM, StridedView, contiguous_strides
 
@@ -58,6 +59,19 @@ class Jax(Framework):
         "to-coo": Fix("{x}.to_bcoo()"),
         "add-dimension": Fix("{x}[None].update_layout(n_batch=0)"),
     }
+
+    def _import(self) -> ModuleType:
+        from zerocopy.tables.result import Encoded
+
+        jax = super()._import()
+        # So that ``jax.tree`` and ``jax.jit`` take encoded columns.
+        with ignored_errors():  # JAX was imported again, or the program has registered them
+            jax.tree_util.register_dataclass(
+                Encoded,
+                data_fields=["values", "offsets", "sizes", "categories", "mask"],
+                meta_fields=["type", "unit", "timezone", "scale", "ordered"],
+            )
+        return jax
 
     def owns(self, cls: type) -> bool:
         jax = self.module()
