@@ -161,6 +161,19 @@ def test_bool8_casts_numbers_and_bits(to: str) -> None:
 
 
 @pytest.mark.parametrize("to", [*TENSORS, *TABLES])
+def test_plans_warn_of_readers_that_lack_bool8(to: str) -> None:
+    has_bool8 = to in BITS and to != "duckdb"
+    for x in (flags(), {"flag": flags()}):
+        plans = [zc.explain(x, to, dtype="bool8"), zc.explain(x, to, dtype="bool")]
+        leaves = [(plan.leaves or {"": plan}).values() for plan in plans]
+        warnings = [
+            str([*plan.warnings, *[leaf.warnings for leaf in parts]])
+            for plan, parts in zip(plans, leaves, strict=True)
+        ]
+        assert ["int8" in text for text in warnings] == [has_bool8, False]
+
+
+@pytest.mark.parametrize("to", [*TENSORS, *TABLES])
 def test_sources_of_bool8_keep_their_values(to: str) -> None:
     x = pa.array([*FLAGS]).cast(pa.bool8())
     named = {"flag": x, "i": pa.array(range(len(FLAGS)))}

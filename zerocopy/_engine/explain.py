@@ -93,6 +93,9 @@ def _compose(plan: Plan, error: ZeroCopyError, call: Call) -> None:
     plan.reasons, plan.error = (error.reason,), error
 
 
+_MISREAD = 'many readers of files take arrow.bool8 for int8, without an error (dtype="bool" packs bits)'
+
+
 def _lost_labels(obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return warnings about labels and units, also those of a dict's columns, that the result lacks."""
     if type(obj) is dict:
@@ -126,6 +129,8 @@ def _explain(call: Call) -> Plan:
     if lost:  # the warnings of a table are computed when they are first read
         plan.warnings += lost
     if call.cast is not None:
+        if call.cast.has_bool8 and call.target.keeps_metadata:
+            plan.warnings += (_MISREAD,)
         try:
             for check in call.cast.checks:
                 check()

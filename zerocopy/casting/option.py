@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.casting.parse import parse_dtype, plain_type, standard_type
-from zerocopy.dtype import DType, from_numpy
+from zerocopy.dtype import BOOL8, DType, from_numpy
 from zerocopy.errors import Fix
 
 
@@ -48,6 +48,11 @@ class DTypeOption:
             return
         for key, value in spec.items():
             self._entries[key] = (standard_type(key), parse(value))
+
+    @property
+    def has_bool8(self) -> bool:
+        """Whether bool8 is requested from a target that has it."""
+        return BOOL8 in (self.one, *(new for _, new in self._entries.values()))
 
     def without_checks(self) -> DTypeOption:
         """Return a copy that checks may hold: with them it would be a reference cycle."""
