@@ -15,9 +15,9 @@ from zerocopy.errors import LossyConversionError
 from zerocopy.source import Array
 
 
-def holds_text(column: Array, dtype: np.dtype[Any]) -> bool:
+def holds_text(column: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
     """Whether `fixed_text` applies: a column of text, bytes or objects in a field of ``S`` or ``U``."""
-    return dtype.kind in "SU" and column.dtype.kind in "OSTU"
+    return dtype.kind in "SU" and column.kind in "OSTU"
 
 
 def fixed_text(values: Sequence[Any], dtype: np.dtype[Any], column: str) -> Array:
@@ -43,7 +43,7 @@ def fixed_text(values: Sequence[Any], dtype: np.dtype[Any], column: str) -> Arra
     """
     convert = _as_bytes if dtype.kind == "S" else _as_text
     width = dtype.itemsize if dtype.kind == "S" else dtype.itemsize // 4
-    out = np.zeros(len(values), dtype)
+    out: Array = np.zeros(len(values), [("", dtype)])["f0"]  # numpy.zeros gives a width of 0 one character
     for row, value in enumerate(values):
         fixed = convert(value)
         if isinstance(fixed, str if dtype.kind == "S" else bytes):

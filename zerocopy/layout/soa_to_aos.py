@@ -175,23 +175,35 @@ def _flat(columns: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[t
             yield (*path, name), column
 
 
-def _cast(column: Array, leaf: FieldLeaf) -> Array:
-    """Return a column in its field's type, in native byte order."""
-    if column.shape[1:] != leaf.shape:
-        why = f"field {leaf.name!r} has the shape {leaf.shape}, a row of its column {column.shape[1:]}"
+def check_types(columns: np.dtype[Any], records: np.dtype[Any]) -> None:
+    """Refuse a type of records that cannot hold columns, before they are read; `columns` has their types."""
+    wanted = {leaf.path: leaf for leaf in _record_type(records).leaves}
+    for leaf in _record_type(columns).leaves:
+        if leaf.path in wanted:
+            _check_type(leaf.dtype, leaf.shape, wanted[leaf.path])
+
+
+def _check_type(dtype: np.dtype[Any], shape: tuple[int, ...], leaf: FieldLeaf) -> None:
+    if shape != leaf.shape:
+        why = f"field {leaf.name!r} has the shape {leaf.shape}, a row of its column {shape}"
         remedy = "give the field the shape of a row of its column"
         raise UnsupportedConversionError(SOA_TO_AOS, why, remedy, code="shape-mismatch")
+    if not holds_text(dtype, leaf.dtype) and not np.can_cast(dtype, leaf.dtype, "safe"):
+        why = f"field {leaf.name!r} is {leaf.dtype}, which cannot hold {dtype}"
+        raise LossyConversionError(SOA_TO_AOS, why, code="lossy-cast", fixes=_casts(leaf))
+
+
+def _cast(column: Array, leaf: FieldLeaf) -> Array:
+    """Return a column in its field's type, in native byte order."""
+    _check_type(column.dtype, column.shape[1:], leaf)
     if column.dtype == leaf.dtype:
         return column
-    if holds_text(column, leaf.dtype):
+    if holds_text(column.dtype, leaf.dtype):
         try:
             values = fixed_text(column.reshape(-1).tolist(), leaf.dtype, f"column {leaf.name!r}")
         except LossyConversionError as error:
             raise error.with_context(asked=SOA_TO_AOS) from error.__cause__
         return values.reshape(column.shape)
-    if not np.can_cast(column.dtype, leaf.dtype, "safe"):
-        why = f"field {leaf.name!r} is {leaf.dtype}, which cannot hold {column.dtype}"
-        raise LossyConversionError(SOA_TO_AOS, why, code="lossy-cast", fixes=_casts(leaf))
     try:
         cast = column.astype(leaf.dtype)
     except OverflowError as error:  # dates, which NumPy wraps around before 2.5

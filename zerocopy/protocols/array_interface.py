@@ -127,13 +127,13 @@ def allocation_of(array: Array) -> tuple[int, int]:
 def masked_elements(array: Any) -> int:
     """Return how many elements of an ndarray are hidden by a mask outside its data; 0 for other objects.
 
-    Every protocol exports the data without the mask (numpy/numpy#26669). Other classes than ``numpy.ma``'s
-    have one too, so the attribute decides.
+    Every protocol exports the data without the mask (numpy/numpy#26669). Classes other than ``numpy.ma``'s have
+    one too, so the attribute decides.
     """
     if type(array) is np.ndarray or not isinstance(array, np.ndarray):
         return 0
     mask = getattr(array, "mask", None)
-    if not isinstance(mask, (np.ndarray, np.bool_)):
+    if not isinstance(mask, (np.ndarray, np.bool_, np.void)):  # np.void is that of one record
         return 0
     plain = np.asarray(mask)
     if plain.dtype.names is None:

@@ -13,7 +13,7 @@ from zerocopy.device import HOST
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout.fixed_text import fixed_text
-from zerocopy.layout.soa_to_aos import soa_to_aos
+from zerocopy.layout.soa_to_aos import check_types, soa_to_aos
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
@@ -64,9 +64,11 @@ def plan(table: Table, request: Request) -> Plan:
                 fixes = [Fix(options={name: None})]
                 raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
         return unchanged(table, request)
-    dtype, columns, sources = _fields(table, request)
+    packed, columns, sources = _fields(table, request)
+    dtype = packed
     if (record := None if request.cast is None else request.cast.record) is not None:
-        _check_names(dtype, record)
+        _check_names(packed, record)
+        check_types(packed, record)
         dtype = record
 
     def host() -> Array:
@@ -74,7 +76,8 @@ def plan(table: Table, request: Request) -> Plan:
             return np.zeros(table.length, dtype)
         return soa_to_aos(_loaded(columns), dtype, copy=True)
 
-    source = _existing(table, dtype, sources)
+    # The columns are records of `packed` alone: other offsets, byte orders and types have other bytes.
+    source = _existing(table, dtype, sources) if dtype == packed else None
     steps: tuple[str, ...] = ()
     if source is None:
         steps = ("write the columns into rows",)
