@@ -20,6 +20,7 @@ from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
 from zerocopy.forks import installed_version, is_imported as is_imported
 from zerocopy.formatting import printable
 from zerocopy.framework import Framework, while_forks_wait
+from zerocopy.protocols import cuda_driver
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -367,8 +368,10 @@ def relay(view: StridedView, *, dlpack: bool = False, cast: bool = False) -> Fra
     on_device = [f for f in _known.values() if f.can_copy_to_device and device.kind in f.device_kinds]
     candidates = [f for f in on_device if f.can_export_dlpack >= dlpack and f.can_cast >= cast]
     refusals = []
+    # Importing a framework takes seconds, and without a driver none reaches the device.
+    imports = device.kind != "cuda" or cuda_driver.driver() is not None
     for framework in sorted(candidates, key=lambda f: (not is_imported(f.name), not f.can_export_dlpack)):
-        if not framework.installed():
+        if not framework.installed() or not (imports or is_imported(framework.name)):
             continue
         try:
             framework.module()

@@ -267,3 +267,38 @@ def test_explain_knows_that_no_framework_copies_device_memory(to: str, producer)
                 converted = False
                 assert error.code != "target-raised"  # noqa: PT017
             assert plan.possible == converted
+
+
+def test_a_refusal_imports_no_framework(run_python) -> None:
+    """Without a CUDA driver no framework reaches the device, and an import takes up to a minute."""
+    pytest.importorskip("torch")
+    code = """
+import sys
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy.protocols import cuda_driver
+cuda_driver.driver = lambda: None
+class OnDevice:
+    __cuda_array_interface__ = {
+        "shape": (3,), "typestr": "<f4", "data": (1 << 32, False), "version": 3
+    }
+names = [info for info in zc.frameworks()]
+before = {name for name in names if name in sys.modules}
+for to in ("numpy", "pyarrow"):
+    for options in ({}, {"device": "cpu"}, {"copy": True}):
+        assert not zc.explain(OnDevice(), to, **options).possible
+        try:
+            zc.convert(OnDevice(), to, **options)
+        except zc.ZeroCopyError as error:
+            assert error.code == "no-relay", error
+            str(error)
+for to in ("numpy", "pyarrow", "pandas"):
+    for obj in ([1.0], {"a": [1.0]}, memoryview(b"abc")):
+        assert not zc.explain(obj, to, device="cuda").possible
+        try:
+            zc.convert(obj, to, device="cuda")
+        except zc.ZeroCopyError as error:
+            str(error)
+print(sorted({name for name in names if name in sys.modules} - before - {"numpy", "pyarrow", "pandas"}))
+"""
+    assert run_python(code).stdout.strip() == "[]"

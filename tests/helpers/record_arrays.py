@@ -1,4 +1,4 @@
-"""Structured arrays that a seed makes, and their checks: ``python -m tests.helpers.record_arrays --count 1000``.
+"""Structured arrays that a seed makes: ``python -m tests.helpers.record_arrays --count 1000``.
 
 NumPy is the oracle: the fields of the records, one by one, are the columns. A finding names its seed.
 """
@@ -174,12 +174,16 @@ def check(seed: int) -> Counter[str]:
     return codes
 
 
+def _require(holds: object, *detail: Any) -> None:
+    if not holds:
+        raise AssertionError(*detail)
+
+
 def _check_columns(array: Any) -> None:
     try:
         columns = zc.aos_to_soa(array)
     except zc.ZeroCopyError as error:
-        assert error.code == "no-fields", error
-        assert not array.dtype.names, error
+        _require(error.code == "no-fields" and not array.dtype.names, error)
         return
     for path, field, column in leaves(array, columns):
         assert same(field, column), ("aos_to_soa", path, field, column)
@@ -190,7 +194,7 @@ def _check_columns(array: Any) -> None:
     try:
         views = zc.aos_to_soa(array, copy=False)
     except zc.CopyRequiredError:
-        assert not _is_native(array.dtype), "copy=False of native records"
+        _require(not _is_native(array.dtype), "copy=False of native records")
         return
     for path, field, column in leaves(array, views):
         assert same(field, column), ("copy=False", path)
@@ -232,7 +236,7 @@ def _check_round_trip(array: Any) -> None:
     try:
         packed = zc.soa_to_aos(columns)
     except zc.UnsupportedConversionError as error:
-        assert error.code == "missing-dtype", error  # NumPy has no sub-arrays of types without bytes
+        _require(error.code == "missing-dtype", error)  # NumPy has no sub-arrays of types without bytes
     else:
         assert equal_records(flat, packed), "soa_to_aos without a dtype"
 
@@ -245,11 +249,11 @@ def _check_table(array: Any, target: str) -> str:
     try:
         table = zc.convert(array, to, **options)
     except zc.ZeroCopyError as error:
-        assert not plan.possible, ("explain said possible", target, error)
-        assert "please report" not in str(error), error
+        _require(not plan.possible, "explain: possible", target, error)
+        _require("please report" not in str(error), error)
         return error.code
-    assert plan.possible, ("explain refused", target, plan.reasons)
-    if not array.dtype.names or not isinstance(table, dict) and array.ndim != 1:
+    assert plan.possible, ("explain: refused", target, plan.reasons)
+    if not array.dtype.names or (not isinstance(table, dict) and array.ndim != 1):
         return "other"
     if isinstance(table, dict):
         for path, field, column in leaves(array, table):
@@ -263,10 +267,10 @@ def _check_table(array: Any, target: str) -> str:
         try:
             back = zc.convert(table, "numpy", layout="records", dtype=array.dtype)
         except zc.ZeroCopyError as error:
-            assert not plan.possible, ("explain of records said possible", target, error)
-            assert "please report" not in str(error), error
+            _require(not plan.possible, "explain of records: possible", target, error)
+            _require("please report" not in str(error), error)
             return f"back {error.code}"
-        assert plan.possible, ("explain of records refused", target, plan.reasons)
+        assert plan.possible, ("explain of records: refused", target, plan.reasons)
         assert equal_records(array, back), (target, "records", array[:3], back[:3])
     return "equal"
 
@@ -281,7 +285,7 @@ def main() -> int:
     for seed in range(options.seed, options.seed + options.count):
         try:
             outcomes += check(seed)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - each finding is printed
             findings += 1
             print(f"seed {seed}: {records(seed).dtype} {records(seed).shape}")
             print("   ", "".join(traceback.format_exception_only(error))[:600])
