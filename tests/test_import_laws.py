@@ -62,7 +62,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "framework": NOUNS | {"forks", "protocols"},
     # It loads a framework's file when an object or a target needs it.
-    "registry": NOUNS | {"_frameworks", "forks", "formatting", "framework"},
+    "registry": NOUNS | {"_frameworks", "forks", "formatting", "framework", "protocols"},
     "casting": NOUNS | {"protocols", "registry"},
     # Arrays of several buffers: sparse, ragged.
     "compound": NOUNS | {"describe", "framework", "protocols", "registry"},

@@ -247,13 +247,27 @@ def check_dictionaries(column: ArrowColumn) -> None:
 def check_seconds(column: Column) -> None:
     """Refuse seconds that do not fit in polars' milliseconds, as its cast does."""
     field = column.field
-    if field is None or field.kind not in ("timestamp", "duration") or field.unit != "s" or not column.length:
+    if field is None or not column.length:
+        return
+    if not any(map(_in_seconds, field.walk() if field.children else [field])):
+        return
+    why = "it has values that do not fit in milliseconds"
+    remedy = "drop or clip those values first"
+    if field.children:  # the same cast decides
+        pa, array = hub().module(), column.arrow()
+        try:
+            adapted(pa, "", array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array]))
+        except LossyConversionError as error:
+            raise LossyConversionError("", why, remedy, code="out-of-range") from error
         return
     values = column.values(by_name("int64")).host()
     values = values[~column.mask().host()] if column.null_count else values
     if len(values) and not -_MOST_SECONDS <= int(values.min()) <= int(values.max()) <= _MOST_SECONDS:
-        why = "it has values that do not fit in milliseconds"
-        raise LossyConversionError("", why, "drop or clip those values first", code="out-of-range")
+        raise LossyConversionError("", why, remedy, code="out-of-range")
+
+
+def _in_seconds(field: Field) -> bool:
+    return field.kind in ("timestamp", "duration") and field.unit == "s"
 
 
 def adapted(pa: Any, name: str, array: Any) -> Any:
