@@ -445,6 +445,12 @@ def known() -> list[Framework]:
     return list(_known.values())
 
 
+def readers() -> list[Framework]:
+    """Return all known frameworks, and those that are sources alone."""
+    _load_all()
+    return list(dict.fromkeys(owner for owners in _by_root.values() for owner in owners))
+
+
 def frameworks() -> dict[str, FrameworkInfo]:
     """Return the known frameworks with their versions and devices; import none of them.
 

@@ -333,6 +333,7 @@ def choose(columns: Sequence[Hashable] | None, names: Sequence[Hashable]) -> lis
 
 def as_schema(schema: Any) -> Any:
     """Return the option ``schema=`` as a ``pyarrow.Schema``."""
+    hub()  # its error names the package to install
     import pyarrow as pa
 
     if isinstance(schema, pa.Schema):

@@ -20,6 +20,8 @@ class LoadingHook:
     #: Whether the framework has worker processes; remedies for states and for epochs that new workers repeat.
     has_workers = False
     state_fix = repeat_fix = ""
+    #: The ends of the names of its files and folders; `open_path` opens those.
+    suffixes: tuple[str, ...] = ()
     #: Why a copy of a loader cannot read the framework's objects; empty if it can.
     only_here = ""
 
@@ -29,6 +31,10 @@ class LoadingHook:
         `columns` are the labels of the columns to read, in this order; None for all.
         """
         return None
+
+    def open_path(self, path: str) -> Any:
+        """Return a file or folder with one of `suffixes` as a source: an object, or a dict of arrays."""
+        raise NotImplementedError
 
     def chunk_rows(self, obj: Any) -> int:
         """Return the rows of a chunk of an array in a file, which is then read by ``obj[low:high]``.

@@ -14,6 +14,14 @@ from zerocopy.loading.sources.memory import GROUP_ROWS
 class Loading(LoadingHook):
     """One version of a data set."""
 
+    suffixes = ("lance",)
+
+    def open_path(self, path: str) -> Any:
+        """Return the latest version of a data set."""
+        import lance
+
+        return lance.dataset(path)
+
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
         """Return the rows of the chosen columns."""
         return LanceRows(obj, columns)

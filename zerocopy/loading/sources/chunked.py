@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ def chunk_rows(obj: Any) -> int:
 
 class ChunkedArrays(Dataset):
     """A dict of arrays, some of which are read by chunks. A group has whole chunks of the longest ones."""
+
+    #: For arrays in memory: see `ArrayDataset`.
+    missing: Sequence[Hashable] = ()
 
     def __init__(self, arrays: Mapping[Hashable, Any], name: str) -> None:
         self.name = name

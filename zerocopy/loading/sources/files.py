@@ -13,10 +13,24 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import unquote
 
+from zerocopy.errors import FrameworkNotInstalledError
 from zerocopy.loading.errors import MissingFileError, ReadError, as_read_errors
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.tables.hub import hub
 
 _FIX = 'pass an existing path, a glob such as "data/*.parquet", or a URL'
+
+#: Sources to pass for files that the loader does not open, by the ends of their names.
+_CALLS = {
+    "safetensors": "zc.load({path})",
+    "gguf": "zc.load({path})",
+    "pt": "torch.load({path}), a dict of tensors",
+    "pth": "torch.load({path}), a dict of tensors",
+    "tsv": 'pandas.read_csv({path}, sep="\\t")',
+    "xlsx": "pandas.read_excel({path})",
+    "json": "pandas.read_json({path})",
+    "avro": "polars.read_avro({path})",
+}
 
 
 class Files:
@@ -120,13 +134,21 @@ class Files:
     ) -> ReadError:
         """Return the error of a file or row group whose bytes cannot be read or decoded."""
         path = place = self.paths[file]
-        why, fix = f"{library} raised {type(error).__name__}: {error}", "replace the file, or remove it"
+        why, fix = f"{library} raised {type(error).__name__}: {error}", self._other_reader(path)
         if self._marks[file][0] == 0:
-            why, fix = "the file is empty: 0 bytes", "remove it, or write it again"
+            why, fix = "the file is empty: 0 bytes", "write it again, or pass the other files"
         if row_group is not None:
             place = f"{path}, row group {row_group}"
             fix = 'replace the file, or skip its unreadable row groups: on_error="skip"'
         return ReadError(f"reading {place}", why, fix, file=path, row_group=row_group)
+
+    def _other_reader(self, path: str) -> str:
+        """Return the remedy for a file that cannot be read: the call for its format, if the name has one."""
+        call = _CALLS.get(path.rpartition(".")[2].lower())
+        call = call and call.format(path=repr(path))
+        return (
+            f"pass {call}" if call else "write the file again; or read it with its own library: pass a table"
+        )
 
     def refuse_empty(self) -> None:
         """Raise `ReadError` if a file has a size of 0 bytes."""
@@ -158,6 +180,10 @@ def find_files(source: str | Sequence[str]) -> Files:
     def failed(error: BaseException) -> ReadError:
         return ReadError(asked, f"the file system raised {type(error).__name__}: {error}", _FIX, file=path)
 
+    try:
+        hub()
+    except FrameworkNotInstalledError as error:
+        raise error.with_context(asked=asked) from error.__cause__
     with as_read_errors(failed):
         filesystem, within = _resolve(asked, path)
         if isinstance(source, str):
@@ -167,7 +193,7 @@ def find_files(source: str | Sequence[str]) -> Files:
         for info in infos:
             if not info.is_file:
                 is_folder = info.type.name == "Directory"
-                raise _missing(
+                raise missing(
                     asked, info.path, "it is not a file" if is_folder else "the file does not exist"
                 )
         return Files(asked, infos, filesystem)
@@ -222,7 +248,7 @@ def _find(asked: str, filesystem: Any, path: str) -> tuple[Sequence[Any], Any, s
             raise ReadError(asked, "the folder has no files", _FIX, code="no-files", file=path)
         return infos, filesystem, path
     if not glob.has_magic(path):
-        raise _missing(asked, path, "the file does not exist")
+        raise missing(asked, path, "the file does not exist")
     base = os.path.dirname(_before_wildcard(path))
     if isinstance(filesystem, LocalFileSystem):
         infos = filesystem.get_file_info(sorted(glob.glob(path, recursive=True)))
@@ -230,11 +256,12 @@ def _find(asked: str, filesystem: Any, path: str) -> tuple[Sequence[Any], Any, s
         infos = [each for each in listed(base) if _fits(each.path.split("/"), path.split("/"))]
     infos = [each for each in infos if each.is_file]
     if not infos:
-        raise _missing(asked, path, "no file matches the pattern")
+        raise missing(asked, path, "no file matches the pattern")
     return infos, filesystem, base
 
 
-def _missing(asked: str, path: str, why: str) -> ReadError:
+def missing(asked: str, path: str, why: str) -> ReadError:
+    """Return the error of a file that does not exist."""
     return MissingFileError(asked, why, _FIX, file=path)
 
 

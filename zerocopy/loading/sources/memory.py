@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError
@@ -30,7 +31,9 @@ from zerocopy.loading.sources.chunked import ChunkedArrays, chunk_rows
 from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.source import Array
+from zerocopy.tables.column import Column, Table
 from zerocopy.tables.hub import hub
+from zerocopy.tables.nulls import parse
 from zerocopy.weights import npy
 from zerocopy.weights.file import WeightFile
 
@@ -66,6 +69,9 @@ class ArrayDataset(Dataset):
 
     in_memory = True
 
+    #: The labels of arrays whose NaN is a null for ``nulls=``.
+    missing: Sequence[Hashable] = ()
+
     def __init__(self, arrays: Mapping[Hashable, Any], name: str) -> None:
         self.name = name
         self._arrays = dict(arrays)
@@ -80,9 +86,8 @@ class ArrayDataset(Dataset):
 
     def as_tables(self) -> Dataset:
         """Return the arrays as the columns of one Arrow table."""
-        return TableDataset(
-            convert({str(label): x for label, x in self._arrays.items()}, "pyarrow"), self.name
-        )
+        table = convert({str(label): x for label, x in self._arrays.items()}, "pyarrow")
+        return TableDataset(without_nan(table, map(str, self.missing)), self.name)
 
     def fingerprint(self) -> str:
         places = sampled(self._rows)
@@ -135,6 +140,7 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
     needs_table = options.is_matrix or any(option is not None for option in of_tables)
     needs_table = needs_table or resolve(options.to).kind != "tensor"
     arranged = ChunkedArrays(columns, name) if is_chunked else ArrayDataset(columns, name)
+    arranged.missing = [label for label in chosen if _is_missing(arrays[label], label, options)]
     if not needs_table:
         return arranged
     with opening(options, name):
@@ -142,6 +148,44 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
     opened = fitted(tables, options.columns, options.schema)
     assert isinstance(opened, Dataset)
     return opened
+
+
+def open_table(source: Any, described: Table, options: LoaderOptions, name: str) -> Dataset:
+    """Return a table of a framework; NaN that it counts as missing is null for ``nulls=``."""
+    table = convert(source, "pyarrow.Table")
+    pairs = zip(table.column_names, described.columns, strict=False)  # the labels of an index come last
+    missing = [label for label, column in pairs if _has_missing(column, label, options)]
+    if options.is_matrix and options.columns is None and options.schema is None:
+        table = table.select(table.column_names[: table.num_columns - described.index])  # as in `convert`
+    return TableDataset(without_nan(table, missing), name)
+
+
+def _is_missing(value: Any, label: Hashable, options: LoaderOptions) -> bool:
+    """Whether NaN of a value of a dict is null, as that of a series of pandas."""
+    framework = registry.by_type(type(value))
+    if options.nulls is None or framework is None or not framework.tables:
+        return False
+    described = framework.table(value)
+    return described is not None and _has_missing(described.columns[0], str(label), options)
+
+
+def _has_missing(column: Column, label: Hashable, options: LoaderOptions) -> bool:
+    is_used = options.nulls is not None and parse(options.nulls, label).mode in ("mask", "fill")
+    return is_used and column.missing is not None
+
+
+def without_nan(table: Any, names: Iterable[str]) -> Any:
+    """Return an Arrow table with nulls in place of NaN in some columns."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in names:
+        place = table.schema.get_field_index(name)
+        if place >= 0 and pa.types.is_floating(table.schema.field(place).type):
+            column = table.column(place)
+            nulls = pa.scalar(None, column.type)
+            table = table.set_column(place, name, pc.if_else(pc.is_nan(column), nulls, column))
+    return table
 
 
 def _rows_of(label: Hashable, value: Any, options: LoaderOptions) -> Array:

@@ -12,16 +12,16 @@ from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
 from zerocopy.describe import opened as opened_handle
-from zerocopy.errors import UnsupportedConversionError
-from zerocopy.framework import hook_of
+from zerocopy.errors import FrameworkNotInstalledError, UnsupportedConversionError
+from zerocopy.framework import Framework, hook_of
 from zerocopy.loading.dataset import Dataset, Stream, fitted
-from zerocopy.loading.errors import LoaderOptionError, ReadError
+from zerocopy.loading.errors import LoaderOptionError, ReadError, as_read_errors
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources import memory
 from zerocopy.loading.sources.chunked import chunk_rows
 from zerocopy.loading.sources.columnar import IpcFiles, ParquetFiles
-from zerocopy.loading.sources.files import Files, find_files
+from zerocopy.loading.sources.files import Files, find_files, missing
 from zerocopy.loading.sources.streams import CapsuleStream, FileStream
 from zerocopy.source import type_name
 
@@ -47,17 +47,55 @@ def open_source(source: Any, options: LoaderOptions) -> Dataset | Stream:
 
 def _opened(source: Any, options: LoaderOptions) -> Dataset | Stream:
     if isinstance(source, (str, os.PathLike)):
-        return _open_files(find_files(os.fspath(source)), options)
+        path = os.fspath(source)
+        reader = _reader_of(path)
+        return _open_files(find_files(path), options) if reader is None else _open_path(path, reader, options)
     if isinstance(source, (list, tuple)):
         _refuse_objects(source)
         return _open_files(find_files([os.fspath(path) for path in source]), options)
+    return _open_value(source, options, "a dict of arrays")
+
+
+def _open_value(source: Any, options: LoaderOptions, name: str) -> Dataset | Stream:
     framework = registry.by_type(type(source))
     is_opened = type(hook_of(framework, LoadingHook)) is not LoadingHook  # SciPy's DOK array is a dict too
     if isinstance(source, Mapping) and not is_opened:
-        return memory.open_arrays(source, options, "a dict of arrays")
+        return memory.open_arrays(source, options, name)
     if isinstance(source, np.ndarray):
         return memory.open_arrays(memory.fields_of(source), options, "numpy.ndarray")
     return fitted(_open_object(opened_handle(source), options), options.columns, options.schema)
+
+
+def _reader_of(path: str) -> Framework | None:
+    """Return the framework whose files or folders end as a path does; a folder may be inside such a one."""
+    suffixes = [part.rpartition(".")[2].lower() for part in path.rstrip("/").split("/") if "." in part]
+    if not suffixes or suffixes[-1] in _FORMATS:
+        return None
+    of = {suffix: known for known in registry.readers() for suffix in hook_of(known, LoadingHook).suffixes}
+    return next((of[suffix] for suffix in reversed(suffixes) if suffix in of), None)
+
+
+def _open_path(path: str, reader: Framework, options: LoaderOptions) -> Dataset | Stream:
+    """Return the arrays or the table in a file or folder that a framework opens."""
+    asked = f"loader({path!r})"
+    if "://" not in path:
+        path = os.path.expanduser(path)
+        if not os.path.exists(path):
+            raise missing(asked, path, "the file does not exist")
+    try:
+        reader.module()
+    except FrameworkNotInstalledError as error:
+        raise error.with_context(asked=asked) from error.__cause__
+
+    def failure(error: BaseException) -> ReadError:
+        why = f"{reader.name} raised {type(error).__name__}: {error}"
+        return ReadError(
+            asked, why, f"open it with {reader.name}, and pass its arrays or its table", file=path
+        )
+
+    with as_read_errors(failure):
+        opened = hook_of(reader, LoadingHook).open_path(path)
+    return _open_value(opened, options, os.path.basename(path.rstrip("/")))
 
 
 def _refuse_objects(paths: Sequence[Any]) -> None:
@@ -92,7 +130,7 @@ def _split(opened: Dataset | Stream, options: LoaderOptions) -> Dataset | Stream
 
 def _format(files: Files) -> str:
     """Return the format of the files; in a folder, files whose names end otherwise are left out."""
-    formats = [_FORMATS.get(path.rpartition(".")[2].lower(), "") for path in files.paths]
+    formats = [_FORMATS.get(_suffix(path), "") for path in files.paths]
     if files.base and any(formats):
         files.keep([bool(format) for format in formats])
         formats = [format for format in formats if format]
@@ -102,6 +140,12 @@ def _format(files: Files) -> str:
         fix = 'pass those of one format, such as "data/*.parquet"'
         raise ReadError(files.asked, why, fix, code="several-formats", file=files.paths[0])
     return known[0]
+
+
+def _suffix(path: str) -> str:
+    """Return the end of a file's name, without that of a compression: pyarrow decompresses text."""
+    stem, _, suffix = path.lower().rpartition(".")
+    return stem.rpartition(".")[2] if suffix in ("gz", "bz2", "zst", "lz4") else suffix
 
 
 def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
@@ -117,8 +161,9 @@ def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
     framework, name = registry.by_type(type(source)), type_name(source)
     if framework is not None and framework.tables:
         with opening(options, name):
-            if framework.table(source) is not None:
-                return memory.TableDataset(convert(source, "pyarrow.Table"), name)
+            described = framework.table(source)
+            if described is not None:
+                return memory.open_table(source, described, options, name)
     if hasattr(type(source), "__arrow_c_stream__"):
         return CapsuleStream(source, name)
     if chunk_rows(source):
