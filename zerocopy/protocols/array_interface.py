@@ -127,8 +127,8 @@ def allocation_of(array: Array) -> tuple[int, int]:
 def masked_elements(array: Any) -> int:
     """Return how many elements of an ndarray are hidden by a mask outside its data; 0 for other objects.
 
-    Every protocol exports the data without the mask (numpy/numpy#26669). Classes other than ``numpy.ma``'s have
-    one too, so the attribute decides.
+    Every protocol exports the data without the mask (numpy/numpy#26669). The attribute decides, because other
+    classes than ``numpy.ma``'s have one too.
     """
     if type(array) is np.ndarray or not isinstance(array, np.ndarray):
         return 0
