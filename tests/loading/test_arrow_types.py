@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zerocopy as zc
+from zerocopy.tables.hub import hub
 
 WORDS = ["a", None, "longer than twelve bytes", "", "b"]
 TEXT = pa.string_view()
@@ -170,3 +172,41 @@ def test_a_file_of_tensors_with_a_permutation_is_loaded(tmp_path: Any) -> None:
                 parts = [zc.convert(batch, "numpy")["c"] for batch in batches]
                 whole = np.concatenate(parts)
                 assert np.array_equal(whole[np.argsort(whole[:, 0, 0])], array)
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_a_slice_with_its_own_items_has_the_same_rows(kind: str) -> None:
+    whole = pa.chunked_array([COLUMNS[kind], COLUMNS[kind].slice(3)])
+    for first, count in ((0, 24), (2, 9), (5, 0), (20, 12), (44, 1)):
+        part = hub().own_items(pa.table({"c": whole.slice(first, count)}))
+        part.validate(full=True)
+        assert part["c"].to_pylist() == whole.slice(first, count).to_pylist()
+        assert part["c"].type == whole.type
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("encode", [True, "bytes"])
+def test_an_encoded_batch_has_the_items_of_its_own_rows(encode: Any, shuffle: bool) -> None:
+    count = 400
+    columns = {
+        "id": pa.array(range(count)),
+        "pairs": pa.array([[float(row), 1.0] for row in range(count)]),
+        "nested": pa.array([[[row], [row, 1]] for row in range(count)], pa.large_list(pa.list_(pa.int64()))),
+        "views": pa.array([[row] for row in range(count)], pa.list_view(pa.int64())),
+        "word": pa.array([f"{row % 10}" for row in range(count)]),
+    }
+    table = pa.table(columns)
+    for source in (table, pa.concat_tables([table.slice(0, 150), table.slice(150)])):
+        loader = zc.loader(source, to="torch", batch=32, encode=encode, shuffle=shuffle)
+        for batch in loader:
+            numbers = batch["id"].tolist()
+            rows = len(numbers)
+            assert len(batch["pairs"].values) == 2 * rows
+            assert len(batch["nested"].values.values) == 3 * rows
+            assert len(batch["views"].values) == rows
+            assert encode is True or len(batch["word"].values) == rows
+            assert batch["pairs"].to_pylist() == [[float(row), 1.0] for row in numbers]
+            assert batch["nested"].to_pylist() == [[[row], [row, 1]] for row in numbers]
+            assert batch["views"].to_pylist() == [[row] for row in numbers]
+        assert len(pickle.dumps(batch)) < 200 * 32 + 4000
+        assert loader.explain().columns["pairs"].nbytes == 32 * 16 + 32 * 4

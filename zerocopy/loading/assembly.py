@@ -17,6 +17,7 @@ from zerocopy.loading.dataset import concatenate, count_rows, slice_rows, table_
 from zerocopy.loading.order import Run, window_positions
 from zerocopy.loading.reading import Part, Reader
 from zerocopy.source import Array
+from zerocopy.tables.hub import hub
 
 
 class Cut(NamedTuple):
@@ -73,7 +74,7 @@ class SliceChunk(Chunk):
         content = slice_rows(self._content, cut.low, cut.high)
         if self.plan.template is not None:
             return self.plan.from_arrays(list(content.values()))
-        return self.plan.to_target(content)
+        return self.plan.to_target(hub().own_items(content) if self.plan.own_items else content)
 
 
 class RowChunk(Chunk):

@@ -200,6 +200,9 @@ class BatchPlan:
     #: Whether rows are on a device, or sparse, before they are converted.
     is_decoded = False
 
+    #: Whether lists and text of a batch are cut from those of its window before the conversion.
+    own_items = False
+
     template: Template | None = None
     copies: DeviceCopies | None = None
     to_target: Callable[[Any], Any]
@@ -227,6 +230,7 @@ class BatchPlan:
             self._result = self.template.with_constants(self._to_leaf)
             self.copies = device_copies(options, self.template.pitch, len(self.template.fields))
             return
+        self.own_items = not isinstance(content, dict)
         if options.has_masks:
             self._convert, self.to_target = converter, self._through_host
         if options.is_encoded:

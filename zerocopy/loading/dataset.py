@@ -48,6 +48,8 @@ class _Rows:
     schema: Any = None
     #: Whether reading returns aliases of memory that exists already.
     in_memory = False
+    #: Whether `explain` may read its first rows, because no file is read.
+    has_rows = False
     #: The words of columns that are read as codes, as ``pyarrow.Array`` objects.
     dictionaries: Mapping[str, Any] = _NONE
 
@@ -134,6 +136,7 @@ class _Derived(_Rows):
         self.note: str = source.note
         self.only_here: str = source.only_here
         self.in_memory: bool = source.in_memory
+        self.has_rows: bool = source.has_rows
 
     def empty(self) -> Any:
         return self._change(self._source.empty(), self.name)

@@ -102,7 +102,7 @@ def _encoded(source: Dataset | Stream, codes: Mapping[str, Codes], decoded: set[
         source = source.with_dictionaries(list(codes))
     encoded = derived(source, schema, partial(_encode, codes, schema))
     encoded.dictionaries = {name: column.words for name, column in codes.items()}
-    encoded.in_memory = False
+    encoded.in_memory, encoded.has_rows = False, source.in_memory or source.has_rows
     return encoded
 
 

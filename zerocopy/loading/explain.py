@@ -18,6 +18,7 @@ from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Order, Piece, Portion, Run
 from zerocopy.loading.reading import groups_ahead
 from zerocopy.protocols.array_interface import aligned_empty
+from zerocopy.tables.hub import hub
 
 #: The most groups of columns with equal plans that the text lists.
 _LISTED = 20
@@ -217,6 +218,8 @@ def explain(
         sample, is_joined = _first_rows(source, run.start, count)
         if is_assembled and not isinstance(sample, dict):
             sample = sample.combine_chunks()  # each group is converted alone
+        if plan.own_items:
+            sample = hub().own_items(sample)
         columns, copies = _first_batch(plan, sample, count, uses_windows, is_shuffled)
         if is_assembled or is_joined or not count:  # without rows there is no memory to share
             columns = {name: replace(column, aliased=False) for name, column in columns.items()}
@@ -318,7 +321,7 @@ def _first_rows(source: Dataset | Stream, start: int, count: int) -> tuple[Any, 
     pieces: list[Piece] = []
     if isinstance(source, Dataset):
         pieces = list(Order([group.rows for group in source.groups]).pieces(start, start + count))
-        if source.in_memory or source.schema is None:
+        if source.in_memory or source.has_rows or source.schema is None:
             parts = [slice_rows(source.read(piece.group), piece.low, piece.high) for piece in pieces]
             return concatenate(parts) if parts else source.empty(), len(parts) > 1
     import pyarrow as pa
@@ -373,7 +376,7 @@ def _notes(source: Dataset | Stream, options: LoaderOptions, plan: BatchPlan) ->
     notes = [source.note] if source.note else []
     if options.nulls is not None and options.nulls != "mask" and not source.in_memory:
         notes.append("a column of a row group that has nulls is copied to fill them")
-    if plan.template is None and not plan.is_decoded and not source.in_memory:
+    if plan.template is None and not plan.is_decoded and not (source.in_memory or source.has_rows):
         notes.append("the bytes of text and lists are not known before they are read")
     if source.dictionaries:
         notes.append(f"text is read as codes: {', '.join(source.dictionaries)}")

@@ -339,6 +339,14 @@ class PyArrow(ArrowExchange):
 
         return take(self.module(), array, rows)
 
+    def own_items(self, table: Any) -> Any:
+        """Return a table whose lists and text have the items of its rows alone."""
+        from zerocopy._frameworks.pyarrow.gather import own_items
+
+        pa = self.module()
+        columns = [own_items(pa, column) for column in table.columns]
+        return pa.Table.from_arrays(columns, schema=table.schema)
+
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         pa = self.module()
         if self.form == "Table":

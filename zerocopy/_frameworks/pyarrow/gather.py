@@ -99,3 +99,48 @@ def _bitmap(pa: Any, array: Any, rows: Array) -> Any:
     if not array.null_count:
         return None
     return array.is_valid().take(pa.array(rows, pa.int64())).buffers()[1]
+
+
+def own_items(pa: Any, array: Any) -> Any:
+    """Return an array, or a column, whose lists and text have the items of its rows alone.
+
+    A slice of Arrow's lists has the items of all rows. Offsets are copied, and items are
+    aliased. Arrays without offsets are returned as they are.
+    """
+    kind, types = array.type, pa.types
+    if isinstance(array, pa.ChunkedArray):
+        chunks = [own_items(pa, chunk) for chunk in array.chunks]
+        return pa.chunked_array(chunks, kind)
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = own_items(pa, array.storage)
+        return array if storage is array.storage else pa.ExtensionArray.from_storage(kind, storage)
+    count, every = len(array), np.arange(len(array))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        offsets = array.offsets.to_numpy()
+        first, last = int(offsets[0]), int(offsets[-1])
+        items = own_items(pa, array.values.slice(first, last - first))
+        buffers = [_bitmap(pa, array, every), pa.py_buffer(offsets - first)]
+        return pa.Array.from_buffers(kind, count, buffers, -1, 0, [items])
+    if types.is_struct(kind) and kind.num_fields:
+        parts = [own_items(pa, array.field(number)) for number in range(kind.num_fields)]
+        return pa.Array.from_buffers(kind, count, [_bitmap(pa, array, every)], -1, 0, parts)
+    if types.is_fixed_size_list(kind) and (array.offset or len(array.values) > count * kind.list_size):
+        items = own_items(pa, array.values.slice(array.offset * kind.list_size, count * kind.list_size))
+        return pa.Array.from_buffers(kind, count, [_bitmap(pa, array, every)], -1, 0, [items])
+    if type(kind).__name__ in ("ListViewType", "LargeListViewType") and count:
+        sizes = np.where(array.is_valid().to_numpy(zero_copy_only=False), array.sizes.to_numpy(), 0)
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        buffers = [pa.py_buffer(part.astype(array.sizes.to_numpy().dtype)) for part in (starts, sizes)]
+        items = own_items(pa, array.flatten())
+        return pa.Array.from_buffers(kind, count, [_bitmap(pa, array, every), *buffers], -1, 0, [items])
+    is_text = types.is_string(kind) or types.is_binary(kind)
+    if is_text or types.is_large_string(kind) or types.is_large_binary(kind):
+        _, offsets, text = array.buffers()
+        if offsets is None or text is None:
+            return array
+        own = np.frombuffer(offsets, np.int32 if is_text else np.int64)
+        own = own[array.offset : array.offset + count + 1]
+        text = text.slice(own[0], own[-1] - own[0])
+        buffers = [_bitmap(pa, array, every), pa.py_buffer(own - own[0]), text]
+        return pa.Array.from_buffers(kind, count, buffers, -1)
+    return array
