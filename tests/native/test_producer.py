@@ -102,7 +102,7 @@ def outcome(convert: Callable[..., Any], obj: Any, source: Any, to: str, options
         values.dtype,
         values.tolist(),
         zc.shares_memory(values, source),
-        zc.view(result).readonly,
+        type(result).__name__ == "BooleanArray" or zc.view(result).readonly,  # bits are not a view
     )
 
 
