@@ -40,7 +40,12 @@ _SUFFIXES = (".py", ".md", ".in", ".rst", ".yml", ".toml", ".html")
 
 
 def _files() -> list[str]:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     if listed.returncode:
         pytest.skip("not a git checkout")
     return [

@@ -1,4 +1,4 @@
-"""Names of index levels that are not text: pandas takes an integer for a name first, and for a position then."""
+"""Names of index levels that are not text: pandas takes an integer for a name first, then for a position."""
 
 from __future__ import annotations
 

@@ -78,7 +78,8 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         Labels of the table's columns to convert, in this order.
     nulls : str, number or dict, optional
         Tensors have no nulls: a column with nulls is refused unless this is ``"mask"``
-        (:class:`zerocopy.Masked`), ``"nan"`` (NaN in floats) or a number that replaces them.
+        (:class:`zerocopy.Masked`), ``"nan"`` (NaN in floats) or a number that replaces them. ``"drop"``, for
+        table frameworks too: a copy without the rows that have nulls.
         A dict has one of these for each column. NaN counts as null in pandas' float columns.
     encode : bool, "bytes" or dict, optional
         True: dates, times, decimals, categories, text and lists become

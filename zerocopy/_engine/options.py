@@ -31,7 +31,7 @@ class ArrayOptions(TypedDict, total=False):
 class ConvertOptions(ArrayOptions, total=False):
     """All options: those of every conversion, and those for tables."""
 
-    layout: str | None
+    layout: Literal["columns", "matrix", "matrix:C", "matrix:F", "records"] | None
     columns: Sequence[Hashable] | None
     nulls: Any
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None

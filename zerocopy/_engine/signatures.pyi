@@ -161,7 +161,7 @@ def convert(
     leaves: Literal["keep", "error"] | Mismatch[Never] | None = ...,
     validate: Literal["full"] | Mismatch[Never] | None = ...,
     out: Any = ...,
-    layout: str | Mismatch[Never] | None = ...,
+    layout: Literal["columns", "matrix", "matrix:C", "matrix:F", "records"] | Mismatch[Never] | None = ...,
     columns: Sequence[Hashable] | Mismatch[Never] | None = ...,
     nulls: Any = ...,
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | Mismatch[Never] | None = ...,

@@ -27,6 +27,7 @@ AREAS: dict[str, dict[str, str]] = {
         "array-method": "only `__array__` exports the object, which may return a copy",
         "byte-order": "the values have non-native byte order",
         "chunks": "the values are in several blocks of memory",
+        "dropped-rows": "rows with nulls are left out",
         "compressed": "the values are compressed in their file",
         "computed-mask": "the mask is computed from the values",
         "exporter-copies": "the source exports a copy of its memory",

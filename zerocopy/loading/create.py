@@ -26,7 +26,7 @@ def loader(
     columns: Sequence[Hashable] | None = None,
     nulls: Any = None,
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None = None,
-    layout: str | None = None,
+    layout: Literal["columns", "matrix"] | None = None,
     lists: Literal["dense", "ragged", "pad"] | None = None,
     pad: Any = None,
     max_length: int | None = None,

@@ -17,7 +17,7 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf
 from zerocopy.tables.lists import LISTS, Lists
-from zerocopy.tables.nulls import Nulls, parse
+from zerocopy.tables.nulls import Nulls
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked
 from zerocopy.tables.summary import combine_errors
@@ -85,9 +85,6 @@ def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps
     new = option.new_type(old, label)
     if new is None:
         return column
-    if column.missing is not None and not keeps_columns:
-        policy = parse(request.options.nulls, label)
-        column = column.missing() if policy.mode in ("mask", "fill") else column
     nulls = _nulls(column) if column.null_count else None
     # A field of records is cast from its place: a contiguous copy would be one more pass.
     values = (column.in_place or column).values(old) if tensors is None else tensors

@@ -48,6 +48,9 @@ class Column:
     held : ndarray, optional
         The array that its owner holds, if others need the values in another form: Python objects, text.
         Only the owner's own objects alias it.
+    of_rows : callable, optional
+        ``of_rows(part, keep)`` sets what its framework alone reads on a column of those of its rows where the
+        mask `keep` is True.
 
     Notes
     -----
@@ -77,6 +80,7 @@ class Column:
     in_place: Column | None = None
     dims: tuple[Hashable, ...] | None = None
     held: Array | None = None
+    of_rows: Callable[[Column, Array], None] | None = None
 
     @property
     def shown(self) -> Field | None:

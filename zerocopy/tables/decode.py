@@ -86,8 +86,6 @@ class Decoder:
         """
         if column.refusal is not None and not self.encode:
             raise refused_by(column.refusal)
-        if column.missing is not None and self.nulls.mode in ("mask", "fill"):
-            column = column.missing()  # NaN stays NaN with nulls="nan", and without nulls=
         field = column.field
         if field is None:
             return self._leaf(column, column.values(_BYTE))

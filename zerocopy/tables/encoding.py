@@ -17,7 +17,6 @@ from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.codes import Codes, Distinct, given_words, value_type
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.hub import hub
-from zerocopy.tables.nulls import parse
 from zerocopy.tables.options import Request
 from zerocopy.tables.summary import map_columns
 from zerocopy.tables.validation import validate
@@ -56,8 +55,6 @@ def encode_columns(table: Table, request: Request, unread: bool = False) -> Tabl
         is_text = field is not None and not field.extension and field.kind in ("string", "string_view")
         if not is_text and (choice is True or unread):
             return column
-        if column.missing is not None and parse(request.options.nulls, label).mode in ("mask", "fill"):
-            column = column.missing()
         return _codes(column, None if choice is True else choice, unread)
 
     columns = list(map_columns(table, encode).values())

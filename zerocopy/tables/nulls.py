@@ -17,6 +17,9 @@ from zerocopy.tables import on_device
 from zerocopy.tables.column import Column
 from zerocopy.tables.result import Masked
 
+DROPPED = Reason("rows with nulls are left out", code="dropped-rows")
+#: The policies that have a name.
+NAMES = ("mask", "nan", "drop")
 _NAT = np.iinfo(np.int64).min
 _MASK = Fix(options={"nulls": "mask"}, effect="gives a mask with the values")
 _NAN = Fix(options={"nulls": "nan"}, effect="fills them with NaN")
@@ -36,18 +39,23 @@ _AS_FLOATS = Fix(options={"nulls": "nan", "dtype": "float32"}, effect="fills the
 
 @dataclass(frozen=True, slots=True)
 class Nulls:
-    """One column's policy: refuse nulls, give a mask, or fill them.
+    """One column's policy: refuse nulls, give a mask, fill them, or leave their rows out.
 
     Attributes
     ----------
     mode : str
-        ``"refuse"``, ``"mask"``, ``"nan"`` or ``"fill"``.
+        ``"refuse"``, ``"mask"``, ``"nan"``, ``"fill"`` or ``"drop"``.
     value : object
         The value that fills them.
     """
 
     mode: str = "refuse"
     value: Any = None
+
+    @property
+    def drops(self) -> bool:
+        """Whether rows with nulls are left out of the table, before columns are decoded."""
+        return self.mode == "drop"
 
     def apply(self, column: Column, values: Source, datetimes: bool = False) -> Any:
         """Return a column's values, filled, or as `Masked` values; refuse nulls that cannot be represented.
@@ -155,14 +163,15 @@ def parse(nulls: Any, label: Hashable) -> Nulls:
     Raises
     ------
     ValueError
-        It is neither ``"mask"``, ``"nan"`` nor a value.
+        It is neither ``"mask"``, ``"nan"``, ``"drop"`` nor a value.
     """
     if isinstance(nulls, dict):
         nulls = nulls.get(label)
     if nulls is None:
         return Nulls()
-    if isinstance(nulls, str) and nulls in ("mask", "nan"):
+    if isinstance(nulls, str) and nulls in NAMES:
         return Nulls(nulls, math.nan if nulls == "nan" else None)
     if isinstance(nulls, (int, float, complex, np.generic)) and not isinstance(nulls, str):
         return Nulls("fill", nulls.item() if isinstance(nulls, np.generic) else nulls)
-    raise ValueError(f'nulls is "mask", "nan", a value or a dict of them by column, not {nulls!r}')
+    names = ", ".join(f'"{name}"' for name in NAMES)
+    raise ValueError(f"nulls is {names}, a value or a dict of them by column, not {nulls!r}")

@@ -64,11 +64,11 @@ class ObjectColumn(ArrowColumn):
         self.length = length
         self.refusal: Reason | None = refusal
         self.reasons: tuple[Reason, ...] = (_OTHER_FORM,)
-        self._objects = load
+        self.objects: Callable[[], Array] = load
 
     @cached_property
     def _array(self) -> Any:
-        return arrow_of_objects(hub().module(), self._objects())
+        return arrow_of_objects(hub().module(), self.objects())
 
     @cached_property
     def field(self) -> Field | None:  # type: ignore[override]
@@ -86,11 +86,11 @@ class ObjectColumn(ArrowColumn):
     @property
     def shown(self) -> Field | None:
         # Reading lists takes a second for a million elements.
-        objects = self._objects()
+        objects = self.objects()
         return None if len(objects) and isinstance(objects[0], (np.ndarray, list, tuple)) else self.field
 
     def dense(self) -> Column:
-        objects = self._objects()
+        objects = self.objects()
         if objects.dtype.kind == "O" and not len(objects):
             return cells.without_rows(self.name)
         if objects.dtype.kind != "O" or type(objects[0]) in _PLAIN:
@@ -99,7 +99,7 @@ class ObjectColumn(ArrowColumn):
         return cells.tensor_of(self.name, objects, reasons) or self
 
     def as_lists(self) -> Column:
-        objects = self._objects()
+        objects = self.objects()
         if objects.dtype.kind != "O" or not set(map(type, objects)) & {np.ndarray, list, tuple}:
             return self
         if self.field is None or self.field.kind not in LISTS:
@@ -110,7 +110,7 @@ class ObjectColumn(ArrowColumn):
 
     @property
     def nbytes(self) -> int:
-        return int((self._objects() if self.field is None else self._array).nbytes)
+        return int((self.objects() if self.field is None else self._array).nbytes)
 
     def arrow(self) -> Any:
         return self._array

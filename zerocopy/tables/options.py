@@ -161,3 +161,5 @@ class Request:
     copies: Callable[[StridedView, bool | None], bool]
     cast: DTypeOption | None = None
     reports: bool = True
+    #: The option ``nulls=`` if it has ``"drop"``, which the nulls of `options` then lack.
+    drop: Any = None

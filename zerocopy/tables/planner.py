@@ -65,6 +65,10 @@ def make(description: Source | Table, request: Request) -> Plan:
     table = _as_table(description, request)
     if given:
         table = replace(table, options=given)
+    if request.options.nulls is not None:
+        from zerocopy.tables import rows
+
+        request = rows.split(request)
     if table.read is not None:
         return _unread(table, request)
     if request.reports and isinstance(table.columns, LazyColumns):
@@ -110,12 +114,15 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
     if request.options.index is False or labels is not None:
         chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
     keeps_columns = _keeps_columns(request)
-    if not request.target.has_dimensions and (
-        keeps_columns or request.options.layout not in (None, "columns")
-    ):
+    is_table = keeps_columns or request.options.layout not in (None, "columns")
+    if (is_table and not request.target.has_dimensions) or request.drop is not None:
         _check_rows(chosen)
-    if not keeps_columns:
-        _check_keys(table, request.options)
+    if not keeps_columns or request.drop is not None:
+        _check_keys(table, request)
+    if request.drop is not None or (request.options.nulls is not None and not keeps_columns):
+        from zerocopy.tables import rows
+
+        chosen = rows.resolve(chosen, request, unread)
     if request.options.is_encoded and not keeps_columns:
         from zerocopy.tables import encoding
 
@@ -129,11 +136,11 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
     return to_tensors.plan(chosen, request)
 
 
-def _check_keys(table: Table, options: Options) -> None:
+def _check_keys(table: Table, request: Request) -> None:
     """Refuse keys of the dicts of ``nulls=`` and ``encode=`` that no column has as its label."""
     places = positions(table.labels)
     for name in ("nulls", "encode"):
-        given = getattr(options, name)
+        given = getattr(request.options, name) if name == "encode" or request.drop is None else request.drop
         if not isinstance(given, Mapping) or not (unknown := [x for x in given if key(x) not in places]):
             continue
         if table.single:
@@ -269,6 +276,7 @@ def _is_plain(request: Request) -> bool:
     """Whether the options of a request are the same for all columns, and need no values."""
     options = request.options
     is_default = options is DEFAULTS or (options.layout in _LAYOUTS and len(options.explicit) == 1)
+    is_default = is_default and request.drop is None
     return is_default and not (request.validate or request.cast is not None or request.writable)
 
 

@@ -145,7 +145,7 @@ def levels_of(index: Any) -> list[Any]:
     """Return each level of an index as an index."""
     if index.nlevels == 1:
         return [index]
-    # get_level_values(1) means the level whose name is 1, if there is one: names that are integers hide positions.
+    # get_level_values(1) means the level whose name is 1, if there is one: integer names hide positions.
     unnamed = index.set_names([None] * index.nlevels)
     return [unnamed.get_level_values(i).rename(name) for i, name in enumerate(index.names)]
 
@@ -172,6 +172,11 @@ def column_of(pd: Any, values: Any, as_series: Callable[[], Any], reasons: tuple
         column = RefusedColumn(_NAME, len(values), error, int(values.nbytes))
     column.reasons = (*reasons, *column.reasons)
     column.of_pandas = as_series
+
+    def of_rows(part: Any, keep: Array) -> None:
+        part.of_pandas = lambda: as_series()[keep]
+
+    column.of_rows = of_rows
     # to_numpy() returns a read-only array, but pandas itself writes to the memory in place.
     column.changes = isinstance(column, TensorColumn)
     return column  # type: ignore[no-any-return]

@@ -20,6 +20,7 @@ from zerocopy.tables.allocation import in_one_allocation
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import refused_by
 from zerocopy.tables.hub import hub
+from zerocopy.tables.nulls import DROPPED
 from zerocopy.tables.tensor_column import TensorColumn
 from zerocopy.tables.to_tables import Copied
 
@@ -44,7 +45,7 @@ UNPRINTABLE = ("union", "interval")
 def reasons_against(column: Column) -> list[Reason]:
     """Return why pandas copies a column; refuse a type that it cannot hold."""
     if series_getter(column) is not None:
-        return [reason for reason in (RANGE, LEVEL, LEVELS) if reason in column.reasons]
+        return [reason for reason in (RANGE, LEVEL, LEVELS, DROPPED) if reason in column.reasons]
     source: Source | None = getattr(column, "source", None)
     if source is not None and in_numpy(column, source):
         return [*column.reasons, *host_reasons(source), *nat_reasons(column)]
@@ -269,7 +270,10 @@ def index_from(pd: Any, table: Table, metadata: meta.IndexMetadata | None) -> tu
         ranges = [meta.range_of(entry) for entry in entries if isinstance(entry, dict)]
         if len(ranges) == len(entries) == 1 and len(ranges[0]) == table.length:
             return [], pd.RangeIndex(ranges[0], name=entries[0].get("name"))
-        return [], pd.RangeIndex(table.length)
+        own = (
+            series_getter(table.columns[0]) if table.columns and DROPPED in table.columns[0].reasons else None
+        )
+        return [], pd.RangeIndex(table.length) if own is None else own().index
     names = [metadata.level_name(pd, str(table.labels[i])) for i in places]
     arrays = [_index_values(pd, table.columns[i]) for i in places]
     if len(arrays) > 1:

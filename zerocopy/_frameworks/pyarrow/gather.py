@@ -24,10 +24,21 @@ def take(pa: Any, array: Any, rows: Array) -> Any:
         array = pa.table([array], ["x"]).combine_chunks().column(0)
         several = array.num_chunks > 1
         return array.take(rows) if several else pa.chunked_array([take(pa, array.chunk(0), rows)], array.type)
+    if _nests_fixed_lists(pa, array.type):
+        return _take(pa, array, rows) if len(rows) else array.slice(0, 0)
     try:
         return array.take(pa.array(rows, pa.int64()))
     except pa.ArrowNotImplementedError:
         return _take(pa, array, rows) if len(rows) else array.slice(0, 0)
+
+
+def _nests_fixed_lists(pa: Any, kind: Any, inside: bool = False) -> bool:
+    """Whether a type has fixed-size lists of such lists: pyarrow 26 takes other rows of their slices."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _nests_fixed_lists(pa, kind.storage_type, inside)
+    is_fixed = pa.types.is_fixed_size_list(kind)
+    fields = (kind.field(number).type for number in range(kind.num_fields))
+    return (inside and is_fixed) or any(_nests_fixed_lists(pa, each, inside or is_fixed) for each in fields)
 
 
 def _runs(pa: Any, column: Any, rows: Array) -> Any:
