@@ -190,12 +190,3 @@ def test_variables_with_other_rows_are_refused() -> None:
     data = xr.Dataset({"a": ("i", [1.0, 2.0]), "b": ("j", [1.0, 2.0, 3.0])})
     with pytest.raises(zc.UnsupportedConversionError):
         zc.convert(data, "numpy", nulls="drop", layout="columns")
-
-
-@pytest.mark.parametrize("nulls", ["drop", {"a": "drop"}], ids=str)
-def test_the_loader_refuses_to_leave_rows_out(nulls: Any) -> None:
-    table = pa.table({"a": [1, None, 3]})
-    with pytest.raises(zc.LoaderOptionError, match="fixed number of rows"):
-        zc.loader(table, "numpy", nulls=nulls)
-    plain = zc.convert(table, "pyarrow", nulls=nulls)
-    assert [batch["a"].tolist() for batch in zc.loader(plain, "numpy", batch=2)] == [[1, 3]]

@@ -188,7 +188,7 @@ class BatchPlan:
     ----------
     template : Template or None
         The arrays of a batch. None: each batch is converted from an Arrow table, because the target is a
-        table framework, or because a column has no fixed number of bytes in a row.
+        table framework, a column has no fixed number of bytes in a row, or rows with nulls are left out.
     copies : DeviceCopies or None
         Copies batches to a device in advance.
     to_target : callable
@@ -225,7 +225,8 @@ class BatchPlan:
         self._to_host = plan_for(content, "numpy", **options.decoding)
         self.explain_host: Callable[[Any], Plan] = self._to_host.explain
         tree = full_masks(self._to_host(content))
-        if has_fixed_rows(tree) and not has_lists(content):
+        # Nulls of a row that is left out are not decoded, so such batches are converted one by one.
+        if has_fixed_rows(tree) and not has_lists(content) and not options.drops_rows:
             self.template = Template(tree, in_order=self.is_matrix)
             self._result = self.template.with_constants(self._to_leaf)
             self.copies = device_copies(options, self.template.pitch, len(self.template.fields))

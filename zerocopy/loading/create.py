@@ -63,6 +63,7 @@ def loader(
         only these columns.
     nulls : str, number, bool or dict, optional
         Replacement of nulls, as in `convert`: ``"mask"``, ``"nan"``, a value, or a dict by column.
+        ``"drop"`` leaves rows out: a batch has those of its `batch` rows that remain, which can be none.
     encode : bool, "bytes" or dict, optional
         Represent dates, categories and text as numbers, as in `convert`. The code of a word is the same in
         all batches. True collects the words in one pass over the source. A dict gives the words of a column

@@ -58,6 +58,8 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
 
     def codes_of(words: Mapping[str, Any]) -> dict[str, Codes]:
         replaced = {name: nulls.get(name) if isinstance(nulls, Mapping) else nulls for name in words}
+        if options.drops_rows:  # nulls of rows that remain are refused when a batch is converted
+            replaced = dict.fromkeys(words, "drop")
         return {
             name: Codes(name, words[name], name in ordered, refuses_nulls=replaced[name] is None)
             for name in types

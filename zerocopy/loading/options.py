@@ -69,8 +69,16 @@ class LoaderOptions:
     @property
     def has_masks(self) -> bool:
         """Whether a column has a mask."""
+        return self._has_choice("mask")
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether rows with nulls are left out of batches."""
+        return self._has_choice("drop")
+
+    def _has_choice(self, name: str) -> bool:
         choices = self.nulls.values() if isinstance(self.nulls, Mapping) else [self.nulls]
-        return any(isinstance(choice, str) and choice == "mask" for choice in choices)
+        return any(isinstance(choice, str) and choice == name for choice in choices)
 
     @property
     def is_matrix(self) -> bool:
@@ -158,13 +166,6 @@ def _is_shard(value: Any) -> bool:
     return is_pair and _at_least(0)(value[0]) and _at_least(1)(value[1]) and bool(value[0] < value[1])
 
 
-def _keeps_rows(value: Any) -> bool:
-    return not any(
-        isinstance(x, str) and x == "drop"
-        for x in (value.values() if isinstance(value, Mapping) else [value])
-    )
-
-
 def _is_list(value: Any) -> bool:
     is_sized = hasattr(value, "__len__") and not isinstance(value, (str, bytes))
     return value is None or (is_sized and len(value) > 0)
@@ -191,11 +192,6 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
         is_encoding,
         'it must be True, False, "bytes" or a dict of words by column',
         'encode=True, or encode={"city": ["Bern", "Oslo"]}',
-    ),
-    "nulls": (
-        _keeps_rows,
-        "batches have a fixed number of rows",
-        'a source without nulls: zc.loader(zc.convert(x, "pyarrow", nulls="drop"), ...)',
     ),
     "columns": (_is_list, "it must be a list of labels", 'labels: columns=["x", "y"]'),
     "progress": (_one_of(None, True, False), "it must be True, False or None", "progress=False"),

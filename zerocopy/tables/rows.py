@@ -6,7 +6,7 @@ Both are resolved once for all columns, before they are encoded, cast and decode
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import compress
@@ -87,14 +87,21 @@ def resolve(table: Table, request: Request, unread: bool = False) -> Table:
     option = request.options.nulls
     if option is None or not any(column.missing is not None for column in table.columns):
         return table
-    # NaN stays NaN with nulls="nan", and without nulls=.
     columns = [
-        column.missing()
-        if column.missing is not None and parse(option, label).mode in ("mask", "fill")
-        else column
+        column.missing() if counts_missing(column, option, label) and column.missing is not None else column
         for label, column in zip(table.labels, table.columns, strict=True)
     ]
     return replace(table, columns=columns, obj=None)
+
+
+def counts_missing(column: Column, nulls: Any, label: Hashable) -> bool:
+    """Whether values of a column, such as NaN of pandas, count as nulls with the option ``nulls=``.
+
+    NaN stays NaN with ``nulls="nan"``, and without ``nulls=``.
+    """
+    if nulls is None or column.missing is None:
+        return False
+    return parse(nulls, label).mode in ("mask", "fill", "drop")
 
 
 def _dropped(table: Table, request: Request) -> Table:

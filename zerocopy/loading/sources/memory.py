@@ -31,9 +31,9 @@ from zerocopy.loading.sources.chunked import ChunkedArrays, chunk_rows
 from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.source import Array
-from zerocopy.tables.column import Column, Table
+from zerocopy.tables.column import Table
 from zerocopy.tables.hub import hub
-from zerocopy.tables.nulls import parse
+from zerocopy.tables.rows import counts_missing
 from zerocopy.weights import npy
 from zerocopy.weights.file import WeightFile
 
@@ -154,7 +154,7 @@ def open_table(source: Any, described: Table, options: LoaderOptions, name: str)
     """Return a table of a framework; NaN that it counts as missing is null for ``nulls=``."""
     table = convert(source, "pyarrow.Table")
     pairs = zip(table.column_names, described.columns, strict=False)  # the labels of an index come last
-    missing = [label for label, column in pairs if _has_missing(column, label, options)]
+    missing = [label for label, column in pairs if counts_missing(column, options.nulls, label)]
     if options.is_matrix and options.columns is None and options.schema is None:
         table = table.select(table.column_names[: table.num_columns - described.index])  # as in `convert`
     return TableDataset(without_nan(table, missing), name)
@@ -166,12 +166,7 @@ def _is_missing(value: Any, label: Hashable, options: LoaderOptions) -> bool:
     if options.nulls is None or framework is None or not framework.tables:
         return False
     described = framework.table(value)
-    return described is not None and _has_missing(described.columns[0], str(label), options)
-
-
-def _has_missing(column: Column, label: Hashable, options: LoaderOptions) -> bool:
-    is_used = options.nulls is not None and parse(options.nulls, label).mode in ("mask", "fill")
-    return is_used and column.missing is not None
+    return described is not None and counts_missing(described.columns[0], options.nulls, str(label))
 
 
 def without_nan(table: Any, names: Iterable[str]) -> Any:
