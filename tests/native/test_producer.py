@@ -300,6 +300,18 @@ def test_a_subclass_that_overrides_the_method_has_no_exchange_api() -> None:
         assert zc.convert(overrides(), "numpy").tolist() == [0, 1, 2]
 
 
+def test_a_subclass_that_overrides_the_method_later_is_not_read_through_the_exchange_api() -> None:
+    base = _exchange_type([exported(np.arange(6, dtype="f4"), version=(1, 1))])
+    cls = type("Overrides", (base,), {})
+    for _ in range(2):
+        assert zc.convert(cls(), "numpy").tolist() == [0, 1, 2, 3, 4, 5]
+    cls.__dlpack__ = lambda self, **options: np.arange(3).__dlpack__(**options)  # type: ignore[attr-defined]
+    for _ in range(2):
+        assert zc.convert(cls(), "numpy").tolist() == [0, 1, 2]
+    del cls.__dlpack__  # type: ignore[attr-defined]
+    assert len(zc.convert(cls(), "numpy")) == 6
+
+
 def test_an_exchange_api_of_another_version_is_not_used() -> None:
     cls = _exchange_type([exported(np.arange(3, dtype="f4"), version=(1, 1))], major=2)
     for _ in range(2):

@@ -84,16 +84,18 @@ def compiled_exporter(obj: Any) -> Any:
     if core is None or hasattr(cls, "__zerocopy_open__"):
         return None
     if hasattr(cls, "__dlpack__"):
-        return core.ProducerExporter(_exchange_api(cls), dlpack.MAX_VERSION)
-    # Statically: a property may convert another producer.
-    on_device, on_host = (getattr_static(obj, name, None) is not None for name in _INTERFACES)
-    if on_device or any(hasattr(cls, name) for name in _METHODS):
-        return None
-    if on_host:
-        return core.InterfaceExporter()
-    # Other instances could have an interface, which comes before the buffer.
-    has_attributes = cls.__dictoffset__ != 0 or hasattr(cls, "__getattr__")
-    return core.BufferExporter(False) if exports_arrays(obj) and not has_attributes else None
+        exporter = core.ProducerExporter(_exchange_api(cls), dlpack.MAX_VERSION)
+    else:
+        # Statically: a property may convert another producer.
+        on_device, on_host = (getattr_static(obj, name, None) is not None for name in _INTERFACES)
+        # Other instances could have an interface, which comes before the buffer.
+        has_attributes = cls.__dictoffset__ != 0 or hasattr(cls, "__getattr__")
+        if on_device or any(hasattr(cls, name) for name in _METHODS):
+            return None
+        if not on_host and (has_attributes or not exports_arrays(obj)):
+            return None
+        exporter = core.InterfaceExporter() if on_host else core.BufferExporter(False)
+    return core.TypeExporter(exporter, cls)  # programs add methods to classes that were converted before
 
 
 def _exchange_api(cls: type) -> Any:
