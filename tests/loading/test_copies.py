@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from helpers.loader_sources import SOURCES
 from helpers.source_data import small_table
@@ -165,3 +166,19 @@ def test_a_state_resumes_each_kind_of_source_at_each_position(kind: str, tmp_pat
         resumed.load_state_dict(state)
         assert resumed.state_dict() == state
         assert rows(resumed) == expected[position:]
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"shuffle": "full", "to": "torch"}], ids=str)
+@pytest.mark.parametrize("kind", ["columns first", "reversed", "step", "broadcast", "no items", "swapped"])
+def test_arrays_of_any_strides_are_sources(kind: str, options: dict[str, Any]) -> None:
+    rows = np.arange(24.0).reshape(6, 4)
+    array = {
+        "columns first": np.asfortranarray(rows),
+        "reversed": rows[::-1, ::-1],
+        "step": np.repeat(rows, 2, axis=1)[:, ::2],
+        "broadcast": np.broadcast_to(rows[:1], (6, 4)),
+        "no items": rows[:, :0],
+        "swapped": rows.astype(">f8"),
+    }[kind]
+    for batch in zc.loader({"x": array, "id": np.arange(6)}, **{"to": "numpy", "batch": 4} | options):
+        assert np.array_equal(np.asarray(batch["x"]), array[np.asarray(batch["id"])])

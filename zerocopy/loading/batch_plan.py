@@ -290,7 +290,8 @@ class BatchPlan:
 
         In one thread by default, because Arrow decodes the next group in the others.
         """
-        write_rows(rows, arrays, self.offsets, places, threads)
+        whole = [a if a[:1].flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+        write_rows(rows, whole, self.offsets, places, threads)
 
     def from_arrays(self, arrays: Sequence[Array]) -> Any:
         """Return a batch of columns from its arrays on the host."""
