@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -229,3 +230,157 @@ def test_invalid_booleans_in_records_are_refused(tmp_path: Path, byte: int, save
         weights[name]
     assert caught.value.code == "invalid-booleans"
     assert isinstance(weights.explain().error, zc.ReadError)
+
+
+NAMES = ["größe", "Größe\n", "数", "😀", "a\\ü", "'ü\"", "\x00é", "\ud800é", "ÿ", "naïve Σ"]
+
+
+@pytest.mark.hazard("untrusted-data#names-of-fields")
+@pytest.mark.filterwarnings("ignore:Stored array in format")
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("save", [np.save, np.savez, np.savez_compressed])
+def test_names_of_fields_are_those_that_numpy_wrote(tmp_path: Path, name: str, save: Any) -> None:
+    inner = np.dtype([(name + "Ω", "f4"), ("plain", "i2", (2,))])
+    records = np.zeros(2, [(name, "f4"), ("Ω", inner)])
+    records[name] = [1, 2]
+    path = tmp_path / ("x.npy" if save is np.save else "x.npz")
+    save(path, records)
+    loaded = zc.load(path)["x" if save is np.save else "arr_0"]
+    assert loaded.dtype == records.dtype
+    assert loaded[name].tolist() == [1, 2]
+
+
+def _version_3(header: bytes) -> bytes:
+    return b"\x93NUMPY\3\0" + len(header).to_bytes(4, "little") + header + bytes(8)
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"\xc3", b"\xed\xa0\x80"])
+def test_names_that_are_not_utf_8_are_refused(tmp_path: Path, name: bytes) -> None:
+    header = b"{'descr': [('%b', '<f4')], 'fortran_order': False, 'shape': (2,)}" % name
+    (tmp_path / "x.npy").write_bytes(_version_3(header))
+    assert not check(tmp_path / "x.npy")
+
+
+# -- members that are not arrays of numbers ---------------------------------------------
+
+
+def _archive(path: Path, member: str, compression: int = zipfile.ZIP_STORED) -> str:
+    """Write an archive with two arrays and a member of another kind between them."""
+    npys = {}
+    for name in ("a", "b"):
+        stream = io.BytesIO()
+        np.save(stream, np.arange(3) + (name == "b"))
+        npys[name] = stream.getvalue()
+    objects = io.BytesIO()
+    np.save(objects, np.array([None, "x"]), allow_pickle=True)
+    contents = {
+        "text": ("notes.txt", b"some text"),
+        "empty": ("notes.txt", b""),
+        "without array": ("c.npy", b"NUMPY"),
+        "objects": ("c.npy", objects.getvalue()),
+        "no bytes": ("c.npy", _npy(_descr(descr="'|S0'"))),
+        "bzip2": ("c.npy", npys["a"]),
+        "lzma": ("c.npy", npys["a"]),
+        "encrypted": ("c.npy", npys["a"]),
+    }
+    name, data = contents[member]
+    other = {"bzip2": zipfile.ZIP_BZIP2, "lzma": zipfile.ZIP_LZMA}.get(member, compression)
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("a.npy", npys["a"])
+        archive.mkdir("folder") if hasattr(archive, "mkdir") else None
+        archive.writestr(name, data, other)
+        if member == "encrypted":
+            archive.getinfo(name).flag_bits |= 1
+        archive.writestr("b.npy", npys["b"])
+    if member == "encrypted":  # its local header too
+        content = bytearray(path.read_bytes())
+        content[content.index(name.encode()) - 24] |= 1
+        path.write_bytes(content)
+    return name.removesuffix(".npy")
+
+
+MEMBERS = ["text", "empty", "without array", "objects", "no bytes", "bzip2", "lzma", "encrypted"]
+COMPRESSIONS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]
+
+
+@pytest.mark.hazard("untrusted-data#other-members")
+@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_member_of_another_kind_leaves_the_others(tmp_path: Path, member: str, compression: int) -> None:
+    path = tmp_path / "x.npz"
+    name = _archive(path, member, compression)
+    weights = zc.load(str(path))
+    assert list(weights) == ["a", name, "b"]
+    assert weights["a"].tolist() == [0, 1, 2]
+    assert {key: value.tolist() for key, value in weights.read(["a", "b"]).items()}["b"] == [1, 2, 3]
+    assert weights.explain(["a", "b"]).possible
+    assert weights.nbytes == 48
+    errors = []
+    for use in (
+        lambda: weights[name],
+        weights.read,
+        lambda: zc.convert(weights, "numpy"),
+        lambda: weights[name],
+    ):
+        with pytest.raises(zc.ReadError, match=name.removesuffix(".txt")) as caught:
+            use()
+        errors.append(caught.value)
+    assert errors[0] is not errors[-1]
+    error = errors[-1]
+    assert error.code in ("python-objects", "unreadable-member")
+    assert "damaged" not in str(error)
+    for plan in (weights.explain([name]), weights.explain()):
+        assert not plan.possible
+        assert (type(plan.error), plan.error.code, plan.error.remedy) == (
+            zc.ReadError,
+            error.code,
+            error.remedy,
+        )
+    if member == "encrypted":
+        assert "pwd=password" in error.remedy
+        return
+    call = error.remedy.partition(" returns its")[0].partition(" runs it")[0].partition(" reads it")[0]
+    value = eval(call, {"numpy": np, "zipfile": zipfile})
+    assert value is not None
+    with pytest.raises(zc.ReadError):
+        zc.share(weights)
+    again = pickle.loads(pickle.dumps(weights))
+    assert again["b"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("copy", [False, True])
+def test_the_error_of_a_member_is_the_same_with_copies(tmp_path: Path, member: str, copy: bool) -> None:
+    path = tmp_path / "x.npz"
+    name = _archive(path, member)
+    weights = zc.load(path, copy=copy)
+    assert weights["b"].tolist() == [1, 2, 3]
+    with pytest.raises(zc.ReadError):
+        weights[name]
+
+
+@pytest.mark.parametrize("member", ["text", "objects"])
+def test_the_loader_reads_the_chosen_members(tmp_path: Path, member: str) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "x.npz"
+    name = _archive(path, member)
+    (batch,) = zc.loader(str(path), "numpy", batch=3, columns=["a", "b"])
+    assert {key: value.tolist() for key, value in batch.items()} == {"a": [0, 1, 2], "b": [1, 2, 3]}
+    with pytest.raises(zc.ReadError, match=name.removesuffix(".txt")):
+        zc.loader(str(path), "numpy", batch=3)
+
+
+def test_an_object_array_names_the_call_that_runs_its_code(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.npy")
+    np.save(path, np.array([None, "x"]), allow_pickle=True)
+    with pytest.raises(zc.ReadError, match="Python objects") as caught:
+        zc.load(path)
+    assert eval(caught.value.remedy.partition(" runs")[0], {"numpy": np}).tolist() == [None, "x"]
+
+
+@pytest.mark.parametrize("copy", [None, False, True])
+def test_an_empty_compressed_member(tmp_path: Path, copy: bool | None) -> None:
+    np.savez_compressed(tmp_path / "x.npz", a=np.zeros((0, 3), "f4"))
+    weights = zc.load(tmp_path / "x.npz", copy=copy)
+    assert weights["a"].shape == (0, 3)
+    assert weights.explain().possible

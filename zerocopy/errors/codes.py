@@ -209,6 +209,7 @@ AREAS: dict[str, dict[str, str]] = {
     "Files and loaders": {
         "changed-file": "a file has changed since it was opened",
         "forked-iterator": "an iterator of a loader was created before a fork; its thread is in the parent",
+        "header-limit": "the header of a file is longer than the limit; max_header= of load raises it",
         "loader-iteration": "an iterator of a loader cannot continue",
         "loader-state": "the state of a loader is of another loader, or damaged",
         "missing-file": "a file does not exist",
@@ -232,6 +233,7 @@ AREAS: dict[str, dict[str, str]] = {
             "a loader whose source can be read only once cannot be copied to another process"
         ),
         "unreadable-file": "a file or one of its row groups cannot be read",
+        "unreadable-member": "a member of an archive is encrypted or is not an array that load reads",
         "used-up": "the source of a loader can be read only once, and was already read",
     },
     "The monitor": {

@@ -22,13 +22,12 @@ from zerocopy.errors import FrameworkNotInstalledError
 from zerocopy.loading.errors import MissingFileError, ReadError
 from zerocopy.protocols.array_interface import ALIGNMENT, address, has_other_booleans
 from zerocopy.protocols.private_map import private_map
+from zerocopy.strided_view import MAX_NDIM
 
 Array = NDArray[Any]
 
-#: Headers are read up to this size, which is also the limit of the safetensors library.
+#: Headers are read up to this size by default, which is also the limit of the safetensors library.
 MAX_HEADER = 100_000_000
-#: NumPy 1 has arrays of at most 32 dimensions.
-_MAX_NDIM = 32
 _MAX_BYTES = 1 << 62
 #: The size of one read. Smaller blocks are read without threads, which take longer to start.
 _CHUNK = 16 << 20
@@ -88,10 +87,17 @@ class WeightFile:
 
     The mapping is private: the first write to a page copies the page for this process. Frameworks without
     read-only arrays can then write to it; the file does not change, and the write does not fault.
+
+    Parameters
+    ----------
+    path : str
+    max_header : int, optional
+        The most bytes of a header that are read. None: the limit of the format.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, max_header: int | None = None) -> None:
         self.path = path
+        self._max_header = max_header
         try:
             # Opening a pipe would wait for a writer.
             if not stat.S_ISREG(os.stat(path).st_mode):
@@ -122,6 +128,16 @@ class WeightFile:
     def error(self, why: str, fix: str = DAMAGED, code: str = "") -> ReadError:
         """Return the error for this file."""
         return ReadError(self.asked, why, fix, code=code, file=self.path)
+
+    def header_limit(self, default: int = MAX_HEADER) -> int:
+        """Return the most bytes of a header that are read."""
+        return default if self._max_header is None else self._max_header
+
+    def above_limit(self, nbytes: int, limit: int, why: str = "its header claims {:,} bytes") -> ReadError:
+        """Return the error for a header above the limit, which the file may have; it has at most `nbytes`."""
+        why = f"{why.format(nbytes)}, more than the limit of {limit:,}"
+        fix = f"zc.load({self.path!r}, max_header={nbytes}) reads it, if you trust the file"
+        return self.error(why, fix, "header-limit")
 
     @property
     def asked(self) -> str:
@@ -206,7 +222,8 @@ class WeightFile:
         if tensor.read is not None:
             array = tensor.read()
         elif tensor.nbytes == 0:
-            array = np.empty(tensor.shape, tensor.dtype)
+            # numpy.empty makes text of 1 byte of dtypes of 0 bytes.
+            array = np.ndarray(tensor.shape, tensor.dtype)
         else:
             order: Any = tensor.order
             array = np.ndarray(tensor.shape, tensor.dtype, self._memory, tensor.offset, order=order)
@@ -236,8 +253,8 @@ def check_shape(shape: Any, itemsize: int) -> str:
     """Return why an array cannot have a shape, or an empty text."""
     if type(shape) not in (list, tuple):
         return "its shape is not a list"
-    if len(shape) > _MAX_NDIM:
-        return f"it has {len(shape)} dimensions, more than the {_MAX_NDIM} of an array"
+    if len(shape) > MAX_NDIM:
+        return f"it has {len(shape)} dimensions, more than the {MAX_NDIM} of an array"
     nbytes = itemsize or 1
     for count in shape:
         if type(count) is not int or count < 0:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.weights.file import MAX_HEADER, Tensor, WeightFile, check_shape, element_type, packed_shape
+from zerocopy.loading.errors import ReadError
+from zerocopy.weights.file import Tensor, WeightFile, check_shape, element_type, packed_shape
 from zerocopy.weights.mistaken import not_of_format
 
 _PLAIN = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64"}
@@ -81,7 +82,7 @@ def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
         metadata[key] = header.value(header.number("I"))
     entries = [_entry(header) for _ in range(tensors)]
     alignment = metadata.get("general.alignment", 32)
-    if type(alignment) is not int or not 0 < alignment <= _WINDOW or alignment % 8:
+    if type(alignment) is not int or alignment <= 0 or alignment % 8:
         raise file.error(f"its general.alignment is {alignment!r:.40}, and not a multiple of 8")
     start = header.place + -header.place % alignment
     placed = sorted((_tensor(file, entry, start, alignment, header.order) for entry in entries), key=_offset)
@@ -143,20 +144,24 @@ class _Header:
     def __init__(self, file: WeightFile) -> None:
         self.file, self.place, self.order = file, 0, "<"
         self._window, self._start = b"", 0
+        self._end = min(file.header_limit(), file.size)
 
     def take(self, count: int) -> bytes:
         """Return the next bytes."""
+        if self.place + count > self._end:
+            raise self._too_long(self.place + count)
         first = self.place - self._start
         if first + count > len(self._window):
-            if self.place + count > min(MAX_HEADER, self.file.size):
-                raise self.file.error(
-                    f"its header does not end within {min(MAX_HEADER, self.file.size):,} bytes"
-                )
             size = min(max(count, _WINDOW), self.file.size - self.place)
             self._window, self._start = self.file.read_bytes(self.place, size), self.place
             first = 0
         self.place += count
         return self._window[first : first + count]
+
+    def _too_long(self, needed: int) -> ReadError:
+        if needed > self.file.size:
+            return self.file.error(f"its header does not end within {self.file.size:,} bytes")
+        return self.file.above_limit(self.file.size, self._end, f"its header has at least {needed:,} bytes")
 
     def number(self, kind: str) -> Any:
         """Return the next number, of a format of struct."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +14,10 @@ from zerocopy._engine.options import Target, check_options
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.errors.tracebacks import public
-from zerocopy.loading.errors import MissingFileError, ReadError
+from zerocopy.loading.errors import LoaderOptionError, MissingFileError, ReadError
 from zerocopy.source import type_name
 from zerocopy.weights import gguf, npy, safetensors
-from zerocopy.weights.file import MAX_HEADER, Tensor, WeightFile
+from zerocopy.weights.file import Tensor, WeightFile
 from zerocopy.weights.mapping import Weights
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ def load(
     stream: Any = None,
     writable: bool | None = None,
     dtype: Any = None,
+    max_header: int | None = None,
 ) -> Weights:
     """Return the tensors of files of weights as a lazy mapping, converted when they are used.
 
@@ -55,6 +58,10 @@ def load(
     device, copy, stream, writable, dtype : optional
         The options of :func:`zerocopy.convert`, for each tensor. ``writable=True`` copies nothing: a write
         copies the page for this process, and the file does not change.
+    max_header : int, optional
+        The most bytes of a header, or of an index, that are read. A longer one is refused, because parsing
+        it can take many times its size in memory. Default: 10,000 for NumPy's formats, as for
+        ``numpy.load``, and 100,000,000 for others.
 
     Returns
     -------
@@ -69,7 +76,9 @@ def load(
     UnsupportedConversionError
         `path` is not a path or a sequence of paths; it is also a TypeError.
     ReadError
-        A file is not of a known format, or has an invalid header.
+        A file is not of a known format, or has an invalid header or one above `max_header`.
+    LoaderOptionError
+        `max_header` is not a number of bytes; it is also a ValueError.
     UnknownFrameworkError
         `to` is not a known framework.
     FrameworkNotInstalledError
@@ -93,7 +102,7 @@ def load(
     array([0., 1., 2.])
     """
     options = {"device": device, "copy": copy, "stream": stream, "writable": writable, "dtype": dtype}
-    return load_paths(_paths(path), to, check_options("load", options))
+    return load_paths(_paths(path), to, check_options("load", options), _limit(max_header))
 
 
 def _paths(given: Any) -> list[str]:
@@ -111,7 +120,22 @@ def _paths(given: Any) -> list[str]:
     return texts
 
 
-def load_paths(paths: Sequence[str], to: Any, options: dict[str, Any]) -> Weights:
+def _limit(max_header: Any) -> int | None:
+    if max_header is None:
+        return None
+    try:
+        limit = -1 if isinstance(max_header, bool) else operator.index(max_header)
+    except TypeError:
+        limit = -1
+    if limit <= 0:
+        asked, fix = f"load(max_header={max_header!r})", "pass a number of bytes: max_header=1_000_000"
+        raise LoaderOptionError(asked, "it must be an int of at least 1", fix)
+    return limit
+
+
+def load_paths(
+    paths: Sequence[str], to: Any, options: dict[str, Any], max_header: int | None = None
+) -> Weights:
     """Return the weights in files; pickles of `Weights` name this function."""
     framework = registry.find(to) or resolve(to, paths)
     if isinstance(to, ModuleType):
@@ -122,7 +146,7 @@ def load_paths(paths: Sequence[str], to: Any, options: dict[str, Any]) -> Weight
     metadata: dict[str, Any] = {}
     for path in paths:
         read = _read_index if path.endswith(_INDEX) else _read_file
-        tensors, own = read(path)
+        tensors, own = read(path, max_header)
         for file, tensor in tensors:
             if tensor.name in sources:
                 first = sources[tensor.name][1].file
@@ -130,14 +154,15 @@ def load_paths(paths: Sequence[str], to: Any, options: dict[str, Any]) -> Weight
                 raise file.error(why, "load the files separately", "duplicate-names")
             sources[tensor.name] = (file, tensor)
         metadata.update(own)
-    return Weights(sources, metadata, to, options, paths, load_paths)
+    reload = partial(load_paths, max_header=max_header)
+    return Weights(sources, metadata, to, options, paths, reload)
 
 
 _Sources = tuple[list[tuple[WeightFile, Tensor]], dict[str, Any]]
 
 
-def _read_file(path: str) -> _Sources:
-    file = WeightFile(path)
+def _read_file(path: str, max_header: int | None) -> _Sources:
+    file = WeightFile(path, max_header)
     reader = _READERS.get(os.path.splitext(path)[1].lower())
     if reader is None:
         known = ", ".join([*_READERS, "*.index.json"])
@@ -163,10 +188,12 @@ def shards(path: str) -> list[str]:
     return list(dict.fromkeys(os.path.join(os.path.dirname(path), name) for name in places.values()))
 
 
-def _index(path: str) -> tuple[WeightFile, dict[str, str], dict[str, Any]]:
+def _index(path: str, max_header: int | None = None) -> tuple[WeightFile, dict[str, str], dict[str, Any]]:
     """Return an index with the file of each tensor, and its metadata."""
-    index = WeightFile(path)
-    content = safetensors.parse_json(index, index.read_bytes(0, min(index.size, MAX_HEADER + 1)))
+    index = WeightFile(path, max_header)
+    if index.size > index.header_limit():
+        raise index.above_limit(index.size, index.header_limit())
+    content = safetensors.parse_json(index, index.read_bytes(0, index.size))
     places, metadata = content.get("weight_map"), content.get("metadata") or {}
     if type(places) is not dict or type(metadata) is not dict:
         raise index.error("it has no weight_map of the names of tensors to files")
@@ -177,18 +204,22 @@ def _index(path: str) -> tuple[WeightFile, dict[str, str], dict[str, Any]]:
     return index, places, metadata
 
 
-def _read_index(path: str) -> _Sources:
+def _read_index(path: str, max_header: int | None) -> _Sources:
     """Return the tensors that an index of shards names, in the order of its names."""
-    index, places, metadata = _index(path)
+    index, places, metadata = _index(path, max_header)
     opened: dict[str, dict[str, tuple[WeightFile, Tensor]]] = {}
     ordered = []
     for name, shard in places.items():
         if shard not in opened:
             try:
-                tensors, own = _read_file(os.path.join(os.path.dirname(path), shard))
+                tensors, own = _read_file(os.path.join(os.path.dirname(path), shard), max_header)
             except MissingFileError as error:
                 why = f"{error.why}, and the index {path} names it"
                 raise error.with_context(why=why, remedy="download it to the folder of the index") from None
+            except ReadError as error:
+                if error.code == "header-limit":  # the fix loads the index
+                    error.with_context(remedy=error.remedy.replace(repr(error.file), repr(path)))
+                raise
             opened[shard] = {tensor.name: (file, tensor) for file, tensor in tensors}
             metadata = {**own, **metadata}
         if name not in opened[shard]:

@@ -208,7 +208,7 @@ class Weights(Mapping[str, Any]):
         """Refuse ``copy=False`` of compressed tensors; ``convert`` calls it before `__zerocopy_open__`."""
         if options.get("copy") is False:
             for name in self.tensors if names is None else names:
-                if self.tensors[name].read is not None:
+                if self.tensors[name].read is not None and self.tensors[name].nbytes:
                     raise self._compressed(name)
 
     def __zerocopy_open__(self, target: str = "") -> dict[str, Array]:

@@ -5,6 +5,7 @@ Members that are not compressed are aliased where they lie in the archive; zip h
 
 from __future__ import annotations
 
+import copy
 import errno
 import io
 import math
@@ -17,13 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.loading.errors import as_read_errors
+from zerocopy.loading.errors import ReadError, as_read_errors
 from zerocopy.weights.file import DAMAGED, Array, Tensor, WeightFile, check_shape
 from zerocopy.weights.mistaken import not_of_format
 
-_MAGIC = np.lib.format.MAGIC_PREFIX
+_format = np.lib.format
+_MAGIC = _format.MAGIC_PREFIX
 #: The largest header that NumPy reads from a file without trust in its origin.
 _LARGEST = 10_000
+#: A member of an archive with one of these errors is intact: only its use raises the error.
+_OBJECTS, _UNREADABLE = "python-objects", "unreadable-member"
 #: APPNOTE.TXT 4.3.7: the local header of a member, before its name and its extra field.
 _LOCAL = 30
 #: RFC 1951 compresses 258 bytes into 2 bits at most.
@@ -40,9 +44,9 @@ def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
     """
     name = os.path.splitext(os.path.basename(file.path))[0]
     with io.BufferedReader(_Reader(file)) as stream:
-        if stream.peek(len(_MAGIC))[: len(_MAGIC)] != _MAGIC:
+        if stream.read(len(_MAGIC)) != _MAGIC:
             raise not_of_format(file, "a .npy file", "it does not start with NUMPY")
-        tensor, end = _tensor(file, stream, name)
+        tensor, end = _tensor(file, stream, name, file.size)
     if end != file.size:
         raise file.error(f"its array ends at byte {end:,}, and the file at {file.size:,}")
     return [tensor], {}
@@ -54,7 +58,8 @@ def read_archive(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
     Raises
     ------
     ReadError
-        The archive or a header is not valid, or a member is encrypted, or has Python objects.
+        The archive or a header is not valid. The use of a member that is not an array of numbers, or that
+        is encrypted, raises it too.
     """
     if not zipfile.is_zipfile(io.BufferedReader(_Reader(file))):
         if file.read_bytes(0, min(2, file.size)) == b"PK":
@@ -63,6 +68,9 @@ def read_archive(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
     with _errors(file):
         archive = zipfile.ZipFile(io.BufferedReader(_Reader(file)))
         members = archive.infolist()
+    members = [member for member in members if not member.is_dir()]
+    if sum(member.compress_size for member in members) > file.size:
+        raise file.error("its members claim more bytes than it has")
     tensors = [_member(file, archive, member) for member in members]
     if len({tensor.name for tensor in tensors}) != len(tensors):
         raise file.error("two of its members have one name")
@@ -70,10 +78,31 @@ def read_archive(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
 
 
 def _member(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Tensor:
-    """Return one array of an archive."""
-    name = member.filename.removesuffix(".npy")
+    """Return one array of an archive, or a tensor whose use raises the reason why it is none."""
+    try:
+        return _array(file, archive, member)
+    except ReadError as error:
+        if error.code not in (_OBJECTS, _UNREADABLE):
+            raise
+        name = member.filename.removesuffix(".npy")
+        return Tensor(name, np.dtype("V0"), (), file.path, -1, read=partial(_raise, error))
+
+
+def _raise(error: ReadError) -> Array:
+    raise copy.copy(error)
+
+
+def _array(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Tensor:
+    """Return one array of an archive; the error of one that can be used otherwise has a code of its own."""
+    name, of_zip = member.filename.removesuffix(".npy"), f"zipfile.ZipFile({file.path!r})"
+    if member.flag_bits & 1:
+        fix = f"{of_zip}.read({member.filename!r}, pwd=password) decrypts it"
+        raise file.error(f"its member {name!r:.200} is encrypted", fix, _UNREADABLE)
     with _errors(file), archive.open(member) as stream:
-        tensor, end = _tensor(file, stream, name)
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            fix = f"{of_zip}.read({member.filename!r}) returns its bytes"
+            raise file.error(f"its member {name!r:.200} is not an array of NumPy", fix, _UNREADABLE)
+        tensor, end = _tensor(file, stream, name, member.file_size)
     if end != member.file_size:
         raise file.error(f"its member {name!r:.200} has {member.file_size:,} bytes; its header needs {end:,}")
     if member.compress_type == zipfile.ZIP_STORED:
@@ -83,10 +112,13 @@ def _member(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo)
         if start + end > file.size or member.compress_size != end:
             raise file.error(f"its member {name!r:.200} is not within the file")
         return _at(tensor, start + tensor.offset)
-    if member.compress_size > file.size:
-        raise file.error(f"its member {name!r:.200} is not within the file")
-    if member.compress_type != zipfile.ZIP_DEFLATED or end > _BEST_RATIO * (member.compress_size + 1):
-        raise file.error(f"its member {name!r:.200} has another compression than NumPy writes")
+    if member.compress_type != zipfile.ZIP_DEFLATED:
+        fix = f"numpy.load({file.path!r})[{name!r}] reads it"
+        raise file.error(
+            f"its member {name!r:.200} has another compression than NumPy writes", fix, _UNREADABLE
+        )
+    if end > _BEST_RATIO * (member.compress_size + 1):
+        raise file.error(f"its member {name!r:.200} claims more bytes than its compression can hold")
     return _at(tensor, -1, partial(_decompressed, file, archive, member, tensor))
 
 
@@ -112,45 +144,68 @@ def _decompressed(
     return np.ndarray(tensor.shape, tensor.dtype, memory, order=order)
 
 
-def _tensor(file: WeightFile, stream: Any, name: str) -> tuple[Tensor, int]:
-    """Return the array that a header describes, and the byte at which it ends."""
+def _tensor(file: WeightFile, stream: Any, name: str, size: int) -> tuple[Tensor, int]:
+    """Return the array that a header describes, and the byte at which it ends; `size`: of its stream."""
     with _errors(file):
-        shape, in_fortran_order, dtype = _header(stream)
+        shape, in_fortran_order, dtype = _header(file, stream, size)
         offset = stream.tell()
+    by_numpy = f"numpy.load({file.path!r}, allow_pickle=True)"
+    if file.path.lower().endswith(".npz"):
+        by_numpy += f"[{name!r}]"
     if dtype.hasobject:
         why = f"the array {name!r:.200} has Python objects, and loading them would run the file's code"
-        raise file.error(why, "save arrays of numbers")
-    if why := check_shape(shape, dtype.itemsize):
+        raise file.error(why, f"{by_numpy} runs it, if you trust the file; or save numbers", _OBJECTS)
+    why = check_shape(shape, dtype.itemsize)
+    if dtype.subdtype is not None:
+        why = "its data type has dimensions, which NumPy writes as those of the array"
+    if why:
         raise file.error(f"the array {name!r:.200}: {why}")
+    if _is_uncounted(dtype, shape):
+        why = f"the array {name!r:.200} has elements of 0 bytes, so that their number cannot be checked"
+        raise file.error(why, f"{by_numpy} reads it, if you trust the file", _UNREADABLE)
     end = offset + math.prod(shape) * dtype.itemsize
     order = "F" if in_fortran_order else "C"
     return Tensor(name, dtype, tuple(shape), file.path, offset, order=order), end
 
 
-class _Short:
-    """A stream for NumPy's readers of headers, which read the claimed length before they check it."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def read(self, count: int) -> bytes:
-        if count > _LARGEST:
-            raise ValueError(f"its header claims {count:,} bytes, more than the limit of {_LARGEST:,}")
-        data: bytes = self._stream.read(count)
-        return data
+def _is_uncounted(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    """Whether elements have 0 bytes, so that a file of any size can claim any number of them."""
+    if dtype.itemsize == 0:
+        return math.prod(shape) > 0
+    fields = [field for field, *_ in (dtype.fields or {}).values()]
+    return any(
+        _is_uncounted(*(field.subdtype or (field, ()))) for field in fields if field.shape or field.itemsize
+    )
 
 
-def _header(stream: Any) -> tuple[Any, bool, np.dtype[Any]]:
-    stream = _Short(stream)
-    version = np.lib.format.read_magic(stream)
-    known = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    known[3, 0] = known[2, 0]  # with names of fields in UTF-8
+def _header(file: WeightFile, stream: Any, size: int) -> tuple[Any, bool, np.dtype[Any]]:
+    """Return the fields of a header, whose claimed length is checked before it is read."""
+    version = tuple(_exactly(stream, 2))
+    known = {(1, 0): (2, _format.read_array_header_1_0), (2, 0): (4, _format.read_array_header_2_0)}
+    known[3, 0] = known[2, 0]
     if version not in known:
         raise ValueError(f"version {version} of the format is not known")
+    digits, read_header = known[version]
+    length, limit = int.from_bytes(_exactly(stream, digits), "little"), file.header_limit(_LARGEST)
+    if length > limit:
+        if length <= size:
+            raise file.above_limit(length, limit)
+        raise ValueError(f"its header claims {length:,} bytes, more than the limit of {limit:,}")
+    text = _exactly(stream, length)
+    if version == (3, 0):  # UTF-8; NumPy has no public reader of it, and escapes are the same in latin1
+        text = text.decode("utf-8").encode("ascii", "backslashreplace")
+    header = io.BytesIO(len(text).to_bytes(digits, "little") + text)
     try:
-        return known[version](stream, max_header_size=_LARGEST)
+        return read_header(header, max_header_size=len(text))
     except (MemoryError, RecursionError) as error:  # from ast.literal_eval of a nested header
         raise ValueError(f"the header cannot be parsed: {type(error).__name__}") from error
+
+
+def _exactly(stream: Any, count: int) -> bytes:
+    data: bytes = stream.read(count)
+    if len(data) != count:
+        raise ValueError("the header ends early")
+    return data
 
 
 @contextmanager

@@ -15,14 +15,7 @@ import numpy as np
 
 from zerocopy.dtype import by_name
 from zerocopy.loading.errors import ReadError
-from zerocopy.weights.file import (
-    MAX_HEADER,
-    Tensor,
-    WeightFile,
-    check_shape,
-    element_type,
-    packed_shape,
-)
+from zerocopy.weights.file import Tensor, WeightFile, check_shape, element_type, packed_shape
 from zerocopy.weights.mistaken import not_of_format
 
 
@@ -69,9 +62,11 @@ def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
     FrameworkNotInstalledError
         A tensor has a type of ml_dtypes, which is not installed.
     """
-    length = int.from_bytes(file.read_bytes(0, 8), "little")
-    if length > MAX_HEADER:
-        why = f"its header claims {length:,} bytes, more than the limit of {MAX_HEADER:,}"
+    length, limit = int.from_bytes(file.read_bytes(0, 8), "little"), file.header_limit()
+    if length > limit:
+        if length <= file.size - 8:
+            raise file.above_limit(length, limit)
+        why = f"its header claims {length:,} bytes, more than the limit of {limit:,}"
         raise not_of_format(file, "a safetensors file", why)
     header = parse_json(file, file.read_bytes(8, length))
     metadata = header.pop("__metadata__", None) or {}

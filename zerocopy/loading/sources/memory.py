@@ -217,7 +217,13 @@ def open_numpy_file(files: Files, options: LoaderOptions) -> Dataset:
     try:
         opened = WeightFile(path)
         tensors, _ = (npy.read_archive if path.endswith(".npz") else npy.read)(opened)
-        arrays: dict[Hashable, Array] = {each.name: opened.array(each, writable=False) for each in tensors}
+        arrays: dict[Hashable, Array] = {}
+        for each in tensors:
+            try:
+                arrays[each.name] = opened.array(each, writable=False)
+            except ReadError:
+                if options.columns is None or each.name in options.columns:
+                    raise
     except ReadError as error:
         raise error.with_context(asked=f"reading {path}") from error.__cause__
     if path.endswith(".npy"):
