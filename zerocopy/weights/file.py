@@ -137,7 +137,7 @@ class WeightFile:
         """Return the error for a header above the limit, which the file may have; it has at most `nbytes`."""
         why = f"{why.format(nbytes)}, more than the limit of {limit:,}"
         fix = f"zc.load({self.path!r}, max_header={nbytes}) reads it, if you trust the file"
-        return self.error(why, fix, "header-limit")
+        return self.error(why, fix, code="header-limit")
 
     @property
     def asked(self) -> str:

@@ -27,7 +27,6 @@ _MAGIC = _format.MAGIC_PREFIX
 #: The largest header that NumPy reads from a file without trust in its origin.
 _LARGEST = 10_000
 #: A member of an archive with one of these errors is intact: only its use raises the error.
-_OBJECTS, _UNREADABLE = "python-objects", "unreadable-member"
 #: APPNOTE.TXT 4.3.7: the local header of a member, before its name and its extra field.
 _LOCAL = 30
 #: RFC 1951 compresses 258 bytes into 2 bits at most.
@@ -82,7 +81,7 @@ def _member(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo)
     try:
         return _array(file, archive, member)
     except ReadError as error:
-        if error.code not in (_OBJECTS, _UNREADABLE):
+        if error.code not in ("python-objects", "unreadable-member"):
             raise
         name = member.filename.removesuffix(".npy")
         return Tensor(name, np.dtype("V0"), (), file.path, -1, read=partial(_raise, error))
@@ -97,11 +96,11 @@ def _array(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
     name, of_zip = member.filename.removesuffix(".npy"), f"zipfile.ZipFile({file.path!r})"
     if member.flag_bits & 1:
         fix = f"{of_zip}.read({member.filename!r}, pwd=password) decrypts it"
-        raise file.error(f"its member {name!r:.200} is encrypted", fix, _UNREADABLE)
+        raise file.error(f"its member {name!r:.200} is encrypted", fix, code="unreadable-member")
     with _errors(file), archive.open(member) as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             fix = f"{of_zip}.read({member.filename!r}) returns its bytes"
-            raise file.error(f"its member {name!r:.200} is not an array of NumPy", fix, _UNREADABLE)
+            raise file.error(f"its member {name!r:.200} is not an array of NumPy", fix, code="unreadable-member")
         tensor, end = _tensor(file, stream, name, member.file_size)
     if end != member.file_size:
         raise file.error(f"its member {name!r:.200} has {member.file_size:,} bytes; its header needs {end:,}")
@@ -115,7 +114,7 @@ def _array(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
     if member.compress_type != zipfile.ZIP_DEFLATED:
         fix = f"numpy.load({file.path!r})[{name!r}] reads it"
         raise file.error(
-            f"its member {name!r:.200} has another compression than NumPy writes", fix, _UNREADABLE
+            f"its member {name!r:.200} has another compression than NumPy writes", fix, code="unreadable-member"
         )
     if end > _BEST_RATIO * (member.compress_size + 1):
         raise file.error(f"its member {name!r:.200} claims more bytes than its compression can hold")
@@ -154,7 +153,7 @@ def _tensor(file: WeightFile, stream: Any, name: str, size: int) -> tuple[Tensor
         by_numpy += f"[{name!r}]"
     if dtype.hasobject:
         why = f"the array {name!r:.200} has Python objects, and loading them would run the file's code"
-        raise file.error(why, f"{by_numpy} runs it, if you trust the file; or save numbers", _OBJECTS)
+        raise file.error(why, f"{by_numpy} runs it, if you trust the file; or save numbers", code="python-objects")
     why = check_shape(shape, dtype.itemsize)
     if dtype.subdtype is not None:
         why = "its data type has dimensions, which NumPy writes as those of the array"
@@ -162,7 +161,7 @@ def _tensor(file: WeightFile, stream: Any, name: str, size: int) -> tuple[Tensor
         raise file.error(f"the array {name!r:.200}: {why}")
     if _is_uncounted(dtype, shape):
         why = f"the array {name!r:.200} has elements of 0 bytes, so that their number cannot be checked"
-        raise file.error(why, f"{by_numpy} reads it, if you trust the file", _UNREADABLE)
+        raise file.error(why, f"{by_numpy} reads it, if you trust the file", code="unreadable-member")
     end = offset + math.prod(shape) * dtype.itemsize
     order = "F" if in_fortran_order else "C"
     return Tensor(name, dtype, tuple(shape), file.path, offset, order=order), end
