@@ -1,5 +1,7 @@
 """How a process opens handles: it maps another process's large block, and copies a small one.
 
+A received object is copied too if mapping it would leave the process short of descriptors or addresses.
+
 No byte is used before the generation has been compared: under a lease, or before and after copying.
 `addresses` finds the block or mapping that keeps an address.
 """
@@ -11,7 +13,7 @@ import os
 import time
 from bisect import bisect_left, bisect_right
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary, ref
 
 import numpy as np
@@ -24,6 +26,7 @@ from zerocopy.frames.header import framework_of as header_framework
 from zerocopy.frames.tables import needs_own_framework
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.shared.descriptors import quarter, with_reserve
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, StaleHandleError
 from zerocopy.shared.handle import (
     INDEXED,
@@ -223,11 +226,27 @@ def mapping(location: Location) -> Mapping:
     return known
 
 
-def own_mapping(location: Location) -> Mapping:
-    """Return a mapping of a block for one object alone, so that writes to it change no other object."""
-    mapped = map_block(location)
-    addresses.add(*mapped.extent, mapped)
-    return mapped
+class _Copies(NamedTuple):
+    """A large block of which each part is copied, because it cannot be mapped."""
+
+    location: Location
+
+    def part(self, first: int, count: int) -> Array:
+        """Return a copy of bytes."""
+        return _aligned(with_reserve(_copy, self.location, first, count), count)
+
+
+def _own_block(location: Location) -> Mapping | _Copies:
+    """Return a block for one object alone, so that writes to it change no other object."""
+    # The others are left to the program, which receives further messages through pipes.
+    if len(mappings) < quarter():
+        try:
+            mapped = map_block(location)
+        except SharedMemoryError:  # there are too few descriptors, addresses or mappings
+            return _Copies(location)
+        addresses.add(*mapped.extent, mapped)
+        return mapped
+    return _Copies(location)
 
 
 def read_small(location: Location, offset: int, nbytes: int, own: bool = False) -> Array:
@@ -237,12 +256,14 @@ def read_small(location: Location, offset: int, nbytes: int, own: bool = False) 
     changes the generation before it writes. All results in this process share one read-only copy;
     `own` returns another, writable one.
     """
+    if nbytes > LARGEST_SMALL:
+        raise HandleFormatError("", f"it names {nbytes:,} bytes of a small block", UNCHANGED)
     key = (location, offset, nbytes)
     if own:
-        return _aligned(_copy(*key), nbytes)
+        return _aligned(with_reserve(_copy, *key), nbytes)
     memory = _copies.get(key)
     if memory is None:
-        memory = _copy(*key)
+        memory = with_reserve(_copy, *key)
         memory.flags.writeable = False
         with _lock:
             memory = _copies.setdefault(key, memory)
@@ -250,15 +271,16 @@ def read_small(location: Location, offset: int, nbytes: int, own: bool = False) 
 
 
 def _copy(location: Location, offset: int, nbytes: int) -> Array:
-    if nbytes > LARGEST_SMALL:
-        raise HandleFormatError("", f"it names {nbytes:,} bytes of a small block", UNCHANGED)
     fd = open_segment(location)
     try:
         check_generation(fd, location)
         check_extent(offset, nbytes, os.fstat(fd).st_size)
         # An array with memory of its own: views of it keep it, and none of the views between.
         memory: Array = np.empty(nbytes + _ALIGNMENT, np.uint8)
-        os.preadv(fd, [_aligned(memory, nbytes).data], offset)
+        rest = _aligned(memory, nbytes).data
+        while rest.nbytes:  # one call reads at most 2 GiB (read(2), "NOTES"); the seals keep the size
+            count = os.preadv(fd, [rest], offset)
+            rest, offset = rest[count:], offset + count
         check_generation(fd, location)
     finally:
         os.close(fd)
@@ -350,7 +372,7 @@ def _frames(handle: Handle, own: bool = False) -> tuple[bytes, list[Array]]:
     if not handle.flags & INDEXED:
         return handle.header, [data]
     header, blocks, frames = unpack_index(data.data)
-    others = [own_mapping(block) if own else mapping(block) for block in blocks]
+    others = [_own_block(block) if own else mapping(block) for block in blocks]
     opened = []
     for block, first, count in frames:
         if block != SAME_BLOCK:
@@ -365,5 +387,5 @@ def _data(handle: Handle, own: bool = False) -> Array:
     """Return the data of a handle's block as bytes, which keep the memory."""
     if handle.flags & SMALL:
         return read_small(handle.location, handle.first, handle.length, own)
-    mapped = own_mapping(handle.location) if own else mapping(handle.location)
-    return mapped.part(handle.first, handle.length)
+    block = _own_block(handle.location) if own else mapping(handle.location)
+    return block.part(handle.first, handle.length)

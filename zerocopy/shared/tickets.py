@@ -19,7 +19,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from zerocopy import forks
-from zerocopy.shared.linux import resource
+from zerocopy.shared.descriptors import quarter, with_reserve
 from zerocopy.shared.segment import FileMapping, mapped_memfd, seal_size
 from zerocopy.shared.segment_file import OtherUserError, open_memfd
 
@@ -149,10 +149,7 @@ class Tickets:
     def _has_room(self, nbytes: int) -> bool:
         if not self._pending:
             return True
-        most = self.most
-        if most is None:
-            soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            most = _MAX_SLOTS if soft == resource.RLIM_INFINITY else soft // 4
+        most = quarter() if self.most is None else self.most
         return self._nbytes + nbytes <= self.limit and len(self._pending) < min(most, _MAX_SLOTS)
 
     def _issue(self, shared: Any) -> bytes | None:
@@ -196,12 +193,14 @@ class Tickets:
 
 def redeem(ticket: bytes) -> None:
     """Let the sender free the object of a ticket; no effect if the sender has ended."""
-    fields = Ticket(*_FIELDS.unpack(ticket))
-    path = f"/proc/{fields.pid}/fd/{fields.fd}"
     try:
-        fd = open_memfd(path, NAME, fields.inode, os.O_RDWR)
+        with_reserve(_mark, Ticket(*_FIELDS.unpack(ticket)))
     except (OSError, OtherUserError):
-        return
+        return  # the ticket stays, and the sender's limit bounds its memory
+
+
+def _mark(fields: Ticket) -> None:
+    fd = open_memfd(f"/proc/{fields.pid}/fd/{fields.fd}", NAME, fields.inode, os.O_RDWR)
     try:
         at = fields.slot * _WORD.size
         if at + _WORD.size > os.fstat(fd).st_size:
@@ -209,7 +208,5 @@ def redeem(ticket: bytes) -> None:
         (word,) = _WORD.unpack(os.pread(fd, _WORD.size, at))
         if word & ~_REDEEMED <= fields.number:  # else a later ticket has the slot
             os.pwrite(fd, _WORD.pack(fields.number | _REDEEMED), at)
-    except OSError:
-        return  # the ticket stays, and the sender's limit bounds its memory
     finally:
         os.close(fd)

@@ -100,7 +100,9 @@ def _array(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
     with _errors(file), archive.open(member) as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             fix = f"{of_zip}.read({member.filename!r}) returns its bytes"
-            raise file.error(f"its member {name!r:.200} is not an array of NumPy", fix, code="unreadable-member")
+            raise file.error(
+                f"its member {name!r:.200} is not an array of NumPy", fix, code="unreadable-member"
+            )
         tensor, end = _tensor(file, stream, name, member.file_size)
     if end != member.file_size:
         raise file.error(f"its member {name!r:.200} has {member.file_size:,} bytes; its header needs {end:,}")
@@ -114,7 +116,9 @@ def _array(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
     if member.compress_type != zipfile.ZIP_DEFLATED:
         fix = f"numpy.load({file.path!r})[{name!r}] reads it"
         raise file.error(
-            f"its member {name!r:.200} has another compression than NumPy writes", fix, code="unreadable-member"
+            f"its member {name!r:.200} has another compression than NumPy writes",
+            fix,
+            code="unreadable-member",
         )
     if end > _BEST_RATIO * (member.compress_size + 1):
         raise file.error(f"its member {name!r:.200} claims more bytes than its compression can hold")
@@ -153,7 +157,9 @@ def _tensor(file: WeightFile, stream: Any, name: str, size: int) -> tuple[Tensor
         by_numpy += f"[{name!r}]"
     if dtype.hasobject:
         why = f"the array {name!r:.200} has Python objects, and loading them would run the file's code"
-        raise file.error(why, f"{by_numpy} runs it, if you trust the file; or save numbers", code="python-objects")
+        raise file.error(
+            why, f"{by_numpy} runs it, if you trust the file; or save numbers", code="python-objects"
+        )
     why = check_shape(shape, dtype.itemsize)
     if dtype.subdtype is not None:
         why = "its data type has dimensions, which NumPy writes as those of the array"

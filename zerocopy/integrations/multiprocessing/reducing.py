@@ -28,6 +28,7 @@ from zerocopy.frames.hook import FramesHook
 from zerocopy.framework import hook_of
 from zerocopy.pickling import Pickler, restore
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.shared.descriptors import keep_reserve
 from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
 from zerocopy.shared.handle import parse
 from zerocopy.shared.reading import open_frames
@@ -125,6 +126,7 @@ def install(frameworks: Sequence[str] | None = None, *, limit: int = 1 << 30) ->
         _Installed.previous = ForkingPickler.__dict__.get("reducer_override")
         ForkingPickler.reducer_override = _override  # type: ignore[method-assign, assignment]
         util.register_after_fork(_tickets, _wait_at_exit)
+    keep_reserve()
     _wait_at_exit(_tickets)
 
 
@@ -271,9 +273,11 @@ def receive(
         The sender has ended or has released the object, or the object was received before.
     """
     opened = parse(handle)
+    keep_reserve()
     try:
         _, frames = open_frames(opened)
     except StaleHandleError as error:
+        redeem(ticket)
         pid = opened.location.pid
         why = (
             f"process {pid}, which sent it, has ended or released it, or it was received before: {error.why}"
@@ -281,8 +285,7 @@ def receive(
         remedy = f"keep process {pid} running until its objects are received"
         asked = "receiving an object from multiprocessing"
         raise error.with_context(asked=asked, why=why, remedy=remedy) from error.__cause__
-    finally:
-        redeem(ticket)
+    redeem(ticket)  # not of an object that was not opened: it can be received again
     for place, frame in zip(places, frames, strict=True):
         args[place] = frame
     return function(*args)

@@ -1,0 +1,94 @@
+"""Receivers with few file descriptors, none, or little address space get all objects that were sent."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*")
+
+HEAD = """
+import os, resource, sys, numpy as np, multiprocessing as mp
+import zerocopy as zc, zerocopy.integrations.multiprocessing as zmp
+from concurrent.futures import ProcessPoolExecutor
+COUNT, SIZE = 40, 1 << 16
+def make(i): return np.full(SIZE, i, "f8")
+def right(got):
+    assert all(a.shape == (SIZE,) and int(a.min()) == int(a.max()) for a in got)
+    return sorted(int(a[0]) for a in got) == [*range(COUNT)]
+ctx = mp.get_context("fork")
+def put(queue):
+    zmp.install()
+    for i in range(COUNT): queue.put(make(i))
+def send(pipe):
+    zmp.install()
+    for i in range(COUNT): pipe.send(make(i))
+def few(count=64): resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+zmp.install()
+"""
+
+WAYS = {
+    "pool": """
+with ctx.Pool(1, initializer=zmp.install) as pool:
+    got = pool.map_async(make, range(COUNT), chunksize=1).get(30)
+""",
+    "queue": """
+queue = ctx.Queue()
+process = ctx.Process(target=put, args=(queue,)); process.start()
+got = [queue.get(timeout=30) for _ in range(COUNT)]; process.join(30)
+""",
+    "pipe": """
+receiver, sender = ctx.Pipe(False)
+process = ctx.Process(target=send, args=(sender,)); process.start()
+got = [receiver.recv() for _ in range(COUNT)]; process.join(30)
+""",
+    "executor": """
+with ProcessPoolExecutor(1, mp_context=ctx, initializer=zmp.install) as executor:
+    got = list(executor.map(make, range(COUNT), timeout=30))
+""",
+    "dataloader": """
+import torch
+class Rows(torch.utils.data.Dataset):
+    def __len__(self): return COUNT
+    def __getitem__(self, i): return make(i)
+collate = zmp.shared_collate("numpy", stack=False)
+got = list(torch.utils.data.DataLoader(Rows(), None, num_workers=1, collate_fn=collate))
+""",
+}
+
+
+@pytest.mark.hazard("robustness#receiver-without-descriptors")
+@pytest.mark.parametrize("way", WAYS)
+def test_all_objects_arrive_with_few_descriptors(run_warm, way: str) -> None:
+    process = run_warm(f"{HEAD}\nfew()\n{WAYS[way]}\nassert right(got) and zmp.in_flight().objects == 0\n")
+    assert process.returncode == 0, process.stderr
+
+
+#: A pipe is filled by a child; the receiver then takes every descriptor that is left.
+NONE = """
+receiver, sender = ctx.Pipe(False)
+process = ctx.Process(target=send, args=(sender,)); process.start()
+got = [receiver.recv()]  # imports what a table needs
+few(40); fds = []
+try:
+    while True: fds.append(os.dup(0))
+except OSError: pass
+"""
+
+
+@pytest.mark.hazard("robustness#receiver-without-descriptors")
+@pytest.mark.parametrize("form", ["array", "table"])
+def test_all_objects_arrive_without_a_free_descriptor(run_warm, form: str) -> None:
+    make, column = "", "a"
+    if form == "table":  # two blocks, of which one has the index
+        make = "import pyarrow as pa\nmake = lambda i: pa.table({n: np.full(SIZE, i) for n in 'ab'})"
+        column = "(a['a'].to_numpy() + a['b'].to_numpy()) / 2"
+    code = f"""{HEAD}
+{make}
+{NONE}
+got += [receiver.recv() for _ in range(COUNT - 1)]
+for fd in fds: os.close(fd)
+process.join(30)
+assert process.exitcode == 0 and right([{column} for a in got])
+"""
+    process = run_warm(code)
+    assert process.returncode == 0, process.stderr
