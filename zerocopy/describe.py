@@ -179,24 +179,21 @@ def describe_columns(columns: dict[Any, Any]) -> Table | None:
     from zerocopy.tables.column import Table
 
     described: list[Column] = []
-    refusal: ZeroCopyError | None = None
+    refused: dict[Any, ZeroCopyError] = {}
     for label, value in columns.items():
         try:
             column = _column(value)
         except ZeroCopyError as error:
             # A later value can be a table, which makes the dict a container of tables.
-            if refusal is None:
-                error.obstacles, error.fixes = [((label,), error.reason)], ()
-                refusal = error.with_context(why=f"column {label!r}: {error.why}")
+            refused[label] = error
             continue
         if column is None:
             return None
         described.append(column)
-    try:
-        if refusal is not None:
-            raise refusal
-    finally:
-        del refusal  # its traceback holds this frame
+    if refused:
+        from zerocopy.tables.summary import combine_errors
+
+        raise combine_errors(refused)
     lengths = {column.length for column in described}
     if len(lengths) > 1:
         each = ", ".join(f"{label!r} has {c.length:,}" for label, c in zip(columns, described, strict=True))

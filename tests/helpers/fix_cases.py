@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
+from helpers import fix_objects
 from helpers.pasting import pasted
 from helpers.table_cases import KINDS, shaped
 from zerocopy import registry
@@ -269,6 +270,15 @@ def array_cases(to: str) -> Iterator[Case]:
     yield Case("immutable", lambda: memoryview(b"12345678"), to, {"writable": True, "copy": False})
     yield Case("matrix", lambda: np.zeros((3, 2), "f4"), to, {"names": ["a"]})
     yield Case("device", lambda: np.zeros(3, "f4"), to, {"device": "vulkan:0"})
+
+
+def object_cases(module: str, targets: Iterable[str]) -> Iterator[Case]:
+    """Yield the objects of one framework, with each target and the options that refuse most."""
+    for name, make in fix_objects.objects().items():
+        if name.partition(" ")[0] != module or name in fix_objects.NO_FIX:
+            continue
+        for to, options in itertools.product(targets, fix_objects.OPTIONS):
+            yield Case(name, make, to, options)
 
 
 # -- tables -----------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def _resolve_reasons(plan: Plan, reasons: tuple[Reason, ...], call: Any) -> None
 
 
 #: A matrix whose columns are each in one block of memory.
-_BY_COLUMN = Fix("numpy.asfortranarray({x})", "makes each column contiguous")
+_BY_COLUMN = Fix("numpy.asfortranarray({x})", "makes each column contiguous", action="by-column")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,9 @@ class _Composer:
         if label and isinstance(self.obj, dict):
             framework = _framework(self.obj.get(label[0]))
         general = not label or isinstance(self.obj, dict)
+        obj = self.obj if not label else self.obj.get(label[0]) if isinstance(self.obj, dict) else None
         resolved = [fix for fix in (_resolve(fix, framework, general) for fix in fixes) if fix is not None]
+        resolved = [f for f in resolved if _has_attributes(obj, f) and not (label and f.shortens)]
         kept = [fix for fix in resolved if self.accepts(fix) and self._rebuilds(label, fix)]
         # Python objects of one column are not the table that was asked for.
         if self.options.get("layout") is None or not all(fix.alone for fix in kept):
@@ -310,6 +312,7 @@ class _Composer:
         fixes = [fix for fix in fixes if fix not in cast or not self._is_refused(fix)]
         resolved = (_resolve(fix, self.framework, general) for fix in fixes)
         usable = [fix for fix in resolved if fix is not None and self.accepts(fix)]
+        usable = [fix for fix in usable if not general or _has_attributes(self.obj, fix)]
         # Two actions of a framework can have one expression: the first of them is kept.
         kept = list({(f.source, f.before, f.to, repr(f.options)): f for f in usable[::-1]}.values())[::-1]
         if self.unwrap:  # "{x}" alone, for fixes by options, is the caller's object too
@@ -343,6 +346,8 @@ class _Composer:
         for of_column, fix in chosen:
             label = self._label(of_column)
             for name, value in fix.options.items():
+                if label and (name, value) == ("nulls", None):
+                    continue  # other columns can have nulls
                 if name == "nulls" and label and len(chosen) > 1:
                     value = {**options.get(name, {}), label[0]: value}
                 elif name == "dtype" and label and type(value) is str and self._casts_by_column():
@@ -426,6 +431,11 @@ def _nbytes(description: Any) -> int:
 
 def _framework(obj: Any) -> Framework | None:
     return registry.by_type(type(obj))
+
+
+def _has_attributes(obj: Any, fix: Fix) -> bool:
+    """Whether an object, None if it is not known, has the attributes that a fix reads from it."""
+    return obj is None or all(hasattr(obj, name) for name in re.findall(r"\{x\}\.(\w+)", fix.source))
 
 
 def _resolve(fix: Fix, framework: Framework | None, general: bool) -> Fix | None:

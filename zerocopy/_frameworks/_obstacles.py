@@ -47,8 +47,8 @@ def pairs(dtype: DType) -> list[Fix]:
         casts = [Fix(options={"dtype": wide}), Fix(action=f"cast:{wide}", effect="casts it")]
         return casts if wide else []
     half = f"float{dtype.bits // 2}"
-    # The real dtype of x itself, which dtype= may cast. A complex dtype= would undo the pairs.
-    source = "numpy.ascontiguousarray({x}).view({x}.real.dtype).reshape(*{x}.shape, 2)"
+    # dtype= of the call that failed is given to the inner call: the outer one would undo the pairs.
+    source = f'zc.convert({{x}}, "numpy", dtype="{dtype.name}")[..., None].view("{half}")'
     return [Fix(source, f"gives pairs of {half}", options={"dtype": None}, action="pairs")]
 
 

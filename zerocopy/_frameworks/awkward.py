@@ -16,6 +16,7 @@ from zerocopy.protocols.array_interface import aligned_copy, host_view
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM, StridedView
 
+_AS_ARROW = Fix("awkward.to_arrow({x})", "gives Arrow's column")
 _RAGGED = Reason(
     "it is ragged",
     code="not-an-array",
@@ -27,6 +28,8 @@ _RAGGED = Reason(
         Fix("awkward.flatten({x}, axis=None)", "joins its rows"),
     ],
 )
+# The padding is for rows of numbers.
+_RAGGED_TWICE = Reason(_RAGGED.why, code=_RAGGED.code, fixes=_RAGGED.fixes[1:])
 _PACK = Reason(
     "its lists are not next to each other, because it was filtered or reordered",
     code="not-contiguous",
@@ -37,23 +40,24 @@ _REGULAR = Reason(
     code="regular",
     fixes=[Fix("awkward.from_regular({x}, axis=None)", "gives it offsets")],
 )
+_DROP = Fix("awkward.drop_none({x}, axis=None)", "drops them")
 _OPTION = Reason(
     "its type allows missing values",
     code="nulls",
-    fixes=[
-        Fix("awkward.drop_none({x}, axis=None)", "drops them"),
-        Fix("awkward.fill_none({x}, 0, axis=-1)", "replaces missing numbers by 0"),
-    ],
+    fixes=[_DROP, Fix("awkward.fill_none({x}, 0, axis=-1)", "replaces missing numbers by 0"), _AS_ARROW],
 )
+# fill_none with axis=-1 replaces numbers alone.
+_OPTION_OF_LISTS = Reason(_OPTION.why, code="nulls", fixes=[_DROP, _AS_ARROW])
 _RECORDS = Reason(
     "it has records", code="records", fixes=[Fix("dict(zip({x}.fields, awkward.unzip({x})))", "splits them")]
 )
-_UNION = Reason("it has values of several types (a union)", "split it by type", code="union")
+_UNION = Reason("it has values of several types (a union)", code="union", fixes=[_AS_ARROW])
 _TEXT = Reason(
     "it has text, which tensors lack",
     code="missing-dtype",
-    fixes=[Fix("awkward.to_arrow({x})", "gives codes", options={"encode": True})],
+    fixes=[Fix("awkward.to_arrow({x})", "gives codes", options={"encode": True}), _AS_ARROW],
 )
+_TEXT_KINDS = ("string", "bytestring", "char", "byte")
 _VIRTUAL = Reason("it has no values yet", "compute it first", code="traced")
 
 
@@ -73,6 +77,7 @@ class Awkward(Framework):
         "cast": Fix("awkward.values_astype({x}, '{type}')"),
         "join-lists": Fix("awkward.flatten({x})"),
         "contiguous": Fix("awkward.to_packed({x})"),
+        "by-column": Fix("numpy.asfortranarray(awkward.to_numpy({x}))"),
     }
 
     def is_native(self, obj: Any) -> bool:
@@ -87,11 +92,16 @@ class Awkward(Framework):
     def source(self, obj: Any) -> Source:
         array = _dense(_layout(obj))
         if array is None:
-            raise obstacles.refuse_source(_name(obj), _RAGGED)
+            layout = _layout(obj)
+            raise obstacles.refuse_source(
+                _name(obj), _RAGGED if layout.purelist_depth == 2 else _RAGGED_TWICE
+            )
         dtype = from_numpy(array.dtype)
         if dtype is None:
             raise obstacles.refuse_source_dtype(
-                _name(obj), array.dtype, "cast it first: awkward.values_astype(x, 'float64')"
+                _name(obj),
+                array.dtype,
+                fixes=[Fix("awkward.values_astype({x}, 'int64')", "gives integers"), _AS_ARROW],
             )
         return Source(_name(obj), host_view(array, dtype), lambda: array, "buffer")
 
@@ -243,10 +253,12 @@ def _refusal(layout: Any) -> Reason | None:
     if layout.is_union:
         return _UNION
     kind = layout.parameter("__array__")
-    if kind in ("string", "bytestring", "char", "byte"):
+    if kind in _TEXT_KINDS or ((layout.is_option or layout.is_indexed) and _refusal(layout.content) is _TEXT):
         return _TEXT
+    if layout.is_option and type(layout).__name__ != "UnmaskedArray":
+        return _OPTION if layout.content.is_numpy else _OPTION_OF_LISTS
     if layout.is_option:
-        return None if type(layout).__name__ == "UnmaskedArray" else _OPTION
+        return None
     if layout.is_indexed:
         fix = "awkward.from_categorical({x})" if kind == "categorical" else "awkward.to_packed({x})"
         fixes = [Fix(fix, "copies the values in order")]

@@ -31,6 +31,8 @@ class Fix:
         The key of `Framework.actions` whose expression replaces `source`, such as "cast:float64".
     alone : bool
         Whether `source` is used as it is and not converted.
+    shortens : bool
+        Whether `source` has fewer elements, and so is not for one column of several.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class Fix:
     before: str = ""
     action: str = ""
     alone: bool = False
+    shortens: bool = False
 
     def __str__(self) -> str:
         return self.text("x")

@@ -75,7 +75,7 @@ class NumPy(Framework):
         if masked := masked_elements(obj):
             raise LossyConversionError(
                 f"convert({name})",
-                f"{masked} of {obj.size} elements are masked, and the target has no mask",
+                f"{masked} of {obj.size} elements are masked, and NumPy exports the values without the mask",
                 code="masked",
                 fixes=_unmasking(obj),
             )
@@ -155,12 +155,14 @@ class NumPy(Framework):
 def _unmasking(obj: Any) -> list[Fix]:
     """Return fixes for masked elements; other classes' methods are for arrays without fields."""
     own, is_plain = type(obj).__module__.partition(".")[0] == "numpy", obj.dtype.names is None
-    fill = (
-        [Fix("{x}.filled(0)", "gives them a value")] if hasattr(obj, "filled") and (own or is_plain) else []
-    )
-    drop = [Fix("{x}.compressed()", "drops them")] if hasattr(obj, "compressed") and is_plain else []
+    # The results have no nulls, for which nulls= is refused.
+    fill = Fix("{x}.filled(0)", "gives them a value", options={"nulls": None})
+    drop = Fix("{x}.compressed()", "drops them", options={"nulls": None}, shortens=True)
     # The `data` of other classes can have the mask too, as that of astropy's columns.
-    return [*fill, *drop, Fix("{x}.data" if own else "numpy.asarray({x})", "ignores the mask")]
+    ignore = Fix("{x}.data" if own else "numpy.asarray({x})", "ignores the mask", options={"nulls": None})
+    fills = hasattr(obj, "filled") and (own or is_plain)
+    drops = hasattr(obj, "compressed") and is_plain
+    return [*[fill] * fills, *[drop] * drops, ignore]
 
 
 def _dtype(dtype: Any, name: str, numbers: bool = True) -> DType:

@@ -13,6 +13,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.compound.coordinates import check_index_type, index_parts
 from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.sparse import COMPRESSED, SparseLayout, require_dimension
+from zerocopy.dtype import NATIVE_NAMES
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework, UnsupportedConversionError
 from zerocopy.source import Source
@@ -28,6 +29,8 @@ _FLAT = Reason(
 _FLAGS = frozenset(("_has_canonical_format", "_has_sorted_indices"))
 #: Elements that are compared at a time, so that their coordinates stay in the cache.
 _BLOCK = 1 << 14
+#: The types of values that SciPy's arrays accept.
+_VALUE_TYPES = NATIVE_NAMES - {"float16"}
 _INDEX_TYPES = (np.dtype("int32"), np.dtype("int64"))
 
 
@@ -57,12 +60,12 @@ class SciPy(Framework):
         raise obstacles.refuse_source(f"scipy.sparse.{type(obj).__name__}", reason)
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        raise UnsupportedConversionError(
-            "to='scipy'",
-            "SciPy's arrays are sparse, and it is dense",
-            code="dense",
-            fixes=[Fix("scipy.sparse.csr_array({x})", "finds the elements that are not zero", alone=True)],
-        )
+        values = f'zc.convert({{x}}, "numpy", dtype="{view.dtype.name}")'
+        form, effect = "csr" if view.ndim == 2 else "coo", "finds the elements that are not zero"
+        fix = Fix(f"scipy.sparse.{form}_array({values})", effect, alone=True)
+        holds = view.ndim and view.dtype.name in _VALUE_TYPES
+        why = "SciPy's arrays are sparse, and it is dense"
+        raise UnsupportedConversionError("to='scipy'", why, code="dense", fixes=[fix] if holds else [])
 
 
 class Compound(CompoundHook):

@@ -30,7 +30,7 @@ _SUPPORTED = frozenset((*NATIVE_NAMES, "bfloat16", *_BY_COPY))
 
 _TEXT = [
     Fix("tensorflow.strings.unicode_decode({x}, 'UTF-8')", "gives code points"),
-    Fix("{x}.numpy()", "gives Python bytes"),
+    Fix("{x}.numpy().astype(str)", "gives NumPy's text"),
 ]
 
 
