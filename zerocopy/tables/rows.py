@@ -182,7 +182,7 @@ def _kept(column: Column, rows: Rows) -> Column:
     if (missing := column.missing) is not None:
         part.missing = lambda: _kept(missing(), rows)
     if column.of_rows is not None:
-        column.of_rows(part, rows.keep)
+        column.of_rows(part, rows.places)
     return part
 
 

@@ -42,6 +42,7 @@ from zerocopy._frameworks.pandas.values import (
     block_of,
     in_numpy,
     index_from,
+    index_of_rows,
     kind_of,
     places_of,
     reasons_against,
@@ -345,6 +346,7 @@ class Pandas(Framework):
         (column,), (label,) = table.columns, table.labels
         name = None if isinstance(label, str) and label == "" else label
         index = row_labels(pd, table)
+        index = index_of_rows(column) if index is None else index
         return pd.Series(values_of(pd, column, index), index=index, name=name, copy=False)
 
 

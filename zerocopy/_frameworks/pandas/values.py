@@ -94,6 +94,12 @@ def host_reasons(source: Source) -> list[Reason]:
     return reasons
 
 
+def index_of_rows(column: Column) -> Any:
+    """Return the index of a column of pandas of which rows were left out; None for other columns."""
+    index = getattr(column, "index_of_rows", None)
+    return None if index is None else index()
+
+
 def values_of(pd: Any, column: Column, index: Any) -> Any:
     """Return a column as an argument of ``pandas.DataFrame``: a copy if it has `column_reasons`."""
     if series_getter(column) is not None:
@@ -270,10 +276,8 @@ def index_from(pd: Any, table: Table, metadata: meta.IndexMetadata | None) -> tu
         ranges = [meta.range_of(entry) for entry in entries if isinstance(entry, dict)]
         if len(ranges) == len(entries) == 1 and len(ranges[0]) == table.length:
             return [], pd.RangeIndex(ranges[0], name=entries[0].get("name"))
-        own = (
-            series_getter(table.columns[0]) if table.columns and DROPPED in table.columns[0].reasons else None
-        )
-        return [], pd.RangeIndex(table.length) if own is None else own().index
+        own = index_of_rows(table.columns[0]) if table.columns else None
+        return [], pd.RangeIndex(table.length) if own is None else own
     names = [metadata.level_name(pd, str(table.labels[i])) for i in places]
     arrays = [_index_values(pd, table.columns[i]) for i in places]
     if len(arrays) > 1:
