@@ -294,6 +294,7 @@ def _labels(description: Any) -> list[Any] | None:
 def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     """Plan a table, a column, or an array whose target or options are for tables."""
     from zerocopy.tables import planner
+    from zerocopy.tables.options import DEFAULTS, Request
 
     options = call.options
     device, copy, writable = options.get("device"), options.get("copy"), options.get("writable")
@@ -307,9 +308,16 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     def copies(view: StridedView, copy: bool | None) -> bool:
         return array_copies(view, target, copy, device, writable)
 
-    validate = "validate" in options
-    request = planner.request(
-        target, call.table_options, copy, writable, validate, plan_array, copies, call.cast, call.reports
+    request = Request(
+        target=target,
+        options=call.table_options or DEFAULTS,
+        copy=copy,
+        writable=writable,
+        validate="validate" in options,
+        plan_array=plan_array,
+        copies=copies,
+        cast=call.cast,
+        reports=call.reports,
     )
     with call.translated_errors():
         return planner.make(call.description, request)

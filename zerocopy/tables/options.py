@@ -128,7 +128,7 @@ def of_layout(layout: str) -> Options:
     return Options(layout)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Request:
     """One conversion of a table.
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.casting.option import DTypeOption
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.source import Source
-from zerocopy.strided_view import StridedView
 from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.cells import dense
 from zerocopy.tables.column import Table
 from zerocopy.tables.labels import key, listed, positions
 from zerocopy.tables.layouts import LazyColumns, plan_by_layout
-from zerocopy.tables.options import DEFAULTS, Options, Request
+from zerocopy.tables.options import DEFAULTS, Request
 from zerocopy.tables.summary import copy_required, run
 from zerocopy.tables.tensor_table import table_of_tensor
 
@@ -31,22 +28,6 @@ _LAYOUTS = ("columns", *_MATRICES)
 _WIDE = 64
 #: The feature that a framework lacks if ``Framework.options`` does not have the option.
 _LACKING = {"index": "labels of rows", "connection": "connections"}
-
-
-def request(
-    target: Framework,
-    options: Options | None,
-    copy: bool | None,
-    writable: bool | None,
-    validate: bool,
-    plan_array: Callable[[Source, bool | None], Plan],
-    copies: Callable[[StridedView, bool | None], bool],
-    cast: DTypeOption | None,
-    reports: bool,
-) -> Request:
-    """Return the request of a call; without options for tables, with the default ones."""
-    options = DEFAULTS if options is None else options
-    return Request(target, options, copy, writable, validate, plan_array, copies, cast, reports)
 
 
 def make(description: Source | Table, request: Request) -> Plan:
