@@ -190,3 +190,35 @@ def test_variables_with_other_rows_are_refused() -> None:
     data = xr.Dataset({"a": ("i", [1.0, 2.0]), "b": ("j", [1.0, 2.0, 3.0])})
     with pytest.raises(zc.UnsupportedConversionError):
         zc.convert(data, "numpy", nulls="drop", layout="columns")
+
+
+REFUSED = {
+    "number": pa.array([None, 2, 3]),
+    "float": pa.array([None, 2.0, 3.0]),
+    "bool": pa.array([None, True, False]),
+    "text": pa.array([None, "a", "b"]),
+    "lists": pa.array([None, [1, 2], [3, 4]], pa.list_(pa.int64(), 2)),
+    "words": pa.array([None, "a", "b"]).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("policy", ["drop", 0, -1, "mask"], ids=str)
+@pytest.mark.parametrize("kind", REFUSED)
+def test_fixes_keep_the_policies_of_other_columns(kind: str, policy: Any) -> None:
+    table = pa.table({"a": [1, None, 3], "x": REFUSED[kind]})
+    with pytest.raises(zc.LossyConversionError) as caught:
+        zc.convert(table, "numpy", nulls={"a": policy}, encode=True)
+    others = [call for call in caught.value.calls if "columns=" not in call]
+    assert others
+    for call in others:
+        assert f'nulls={{"a": {policy!r}'.replace("'", '"') in call
+        exec(call, {"x": table, "zc": zc})
+
+
+def test_a_matrix_with_nulls_advises_to_leave_rows_out() -> None:
+    frame = pd.DataFrame({"a": pd.array([1.0, None, 3.0], "Float64"), "b": [np.nan, 2.0, 3.0]})
+    with pytest.raises(zc.LossyConversionError) as caught:
+        zc.convert(frame, "numpy", layout="matrix", dtype="float64")
+    (call,) = (call for call in caught.value.calls if "drop" in call)
+    result = eval(call, {"x": frame, "zc": zc})
+    assert np.isnan(result).tolist() == [[False, True], [False, False]]  # of pandas, and so no null here

@@ -1,10 +1,9 @@
 """Composes the fixes of an error into calls that can be pasted, in the terms of the call that failed.
 
-An obstacle is removed by one of its fixes (:class:`zerocopy.errors.Fix`), and all obstacles
-must be removed. A call takes one fix of each, so fixes that are all needed make one call, and
-alternatives make several. A call that only changes options is planned before a message names it:
-if the plan refuses the call, the fixes of that refusal are added to it. Only errors and ``explain`` run this
-module.
+An obstacle is removed by one of its fixes (:class:`zerocopy.errors.Fix`), and all obstacles must be
+removed. A call takes one fix of each: fixes that are all needed make one call, alternatives make several.
+A call that only changes options is planned before a message names it: if the plan refuses the call, the
+fixes of that refusal are added. Only errors and ``explain`` run this module.
 """
 
 from __future__ import annotations
@@ -201,10 +200,7 @@ class _Composer:
         return list(kept.values()) or (uncertain if depth == _DEPTH else [])
 
     def _refusal(self, to: str, options: dict[str, Any]) -> tuple[Call, Exception] | None:
-        """Return the call with other options and its error; None if its plan has no error or is unknown.
-
-        The error is without the frames of the attempt, whose callers would hold it in a reference cycle.
-        """
+        """Return the call with other options and its error; None if its plan has no error or is unknown."""
         if self.description is None or getattr(self.description, "read", None) is not None:
             return None
         trial = Call(self.obj, to, options)
@@ -217,7 +213,7 @@ class _Composer:
         except Exception as error:  # options can be invalid too
             if not is_error(error):
                 raise
-            error.__traceback__ = error.__context__ = error.__cause__ = None
+            error.__traceback__ = error.__context__ = error.__cause__ = None  # no reference cycle
             return trial, error
         return None
 
@@ -343,13 +339,15 @@ class _Composer:
         options: dict[str, Any] = {}
         columns: dict[Label, str] = {}
         source, to, before, applied = "x", self.to, list[str](), set[tuple[Label, str]]()
+        nulls = self.options.get("nulls")
+        given_nulls = nulls if isinstance(nulls, dict) else {}  # policies of other columns, which remain
         for of_column, fix in chosen:
             label = self._label(of_column)
             for name, value in fix.options.items():
                 if label and (name, value) == ("nulls", None):
                     continue  # other columns can have nulls
-                if name == "nulls" and label and len(chosen) > 1:
-                    value = {**options.get(name, {}), label[0]: value}
+                if name == "nulls" and label and (len(chosen) > 1 or given_nulls or value == "drop"):
+                    value = {**options.get(name, given_nulls), label[0]: value}
                 elif name == "dtype" and label and type(value) is str and self._casts_by_column():
                     value = {**options.get(name, self.options.get(name, {})), label[0]: value}
                 elif options.get(name, value) != value:
@@ -371,8 +369,10 @@ class _Composer:
         for label, value in columns.items():
             source = self._replaced(source, label, value) or source
         for name, least in (("nulls", 1), ("dtype", self._width())):  # one policy or type for all columns
-            values = options.get(name)
-            if isinstance(values, dict) and len(values) >= least and len({*map(repr, values.values())}) == 1:
+            values = options.get(name) if isinstance(options.get(name), dict) else {}
+            # One policy would apply to NaN of other columns.
+            by_column = name == "nulls" and (given_nulls or "drop" in values.values())
+            if not by_column and len(values) >= least and len({*map(repr, values.values())}) == 1:
                 options[name] = next(iter(values.values()))
         merged = {name: value for name, value in (self.options | options).items() if value is not None}
         if "copy" in self.options and "copy" not in merged:

@@ -24,6 +24,7 @@ _NAT = np.iinfo(np.int64).min
 _MASK = Fix(options={"nulls": "mask"}, effect="gives a mask with the values")
 _NAN = Fix(options={"nulls": "nan"}, effect="fills them with NaN")
 _ZERO = Fix(options={"nulls": 0}, effect="fills them with 0")
+_DROP = Fix(options={"nulls": "drop"}, effect="leaves their rows out")
 #: For codes of categories, of which 0 is the first one's.
 _NO_CODE = Fix(options={"nulls": -1}, effect="gives them the code -1")
 #: For frameworks that have no tensors, and so no option for nulls.
@@ -73,7 +74,7 @@ class Nulls:
             fixes = _FLOATS if floats else _CODES if is_codes else _OTHERS
             if column.field is None or (column.field.kind == "number" and not column.field.extension):
                 one = values.view.ndim == 1  # fillna() sets one value, not a row
-                fixes = (*fixes, *(() if floats else (_AS_FLOATS,)), *((_FILLED,) if one else ()))
+                fixes = (*fixes, *(() if floats else (_AS_FLOATS,)), *((_FILLED,) if one else ()), _DROP)
             raise LossyConversionError("", _count(column), code="nulls", fixes=fixes)
         fill = self._fill(values, datetimes)
         why = Reason(
