@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocopy.device import Device
 from zerocopy.dtype import SUBBYTE_NAMES, DType, to_numpy
-from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
+from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.framework import refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_driver
 from zerocopy.strided_view import MAX_NDIM, StridedView
@@ -146,11 +146,20 @@ def refuse_column(
 def refuse_type(
     target: str, field: Field, remedy: str, detail: str = "", action: str = ""
 ) -> UnsupportedConversionError:
-    """Return the error for a column of an Arrow type that the target lacks; `action` replaces the remedy."""
+    """Return the error for a column of an Arrow type that the target lacks.
+
+    `action` has names of `Framework.actions`, separated by spaces, which replace the remedy.
+    """
     why = f"it is {field}{detail}, which {target} lacks"
     effect = "rounds to floats" if action == "cast:float64" else ""
-    fixes = [Fix(action=action, effect=effect)] if action else []
+    fixes = [Fix(action=name, effect=effect) for name in action.split()]
     return refuse_column(why, "" if fixes else remedy, fixes=fixes)
+
+
+def refuse_range(count: int, field: Field, target: str) -> LossyConversionError:
+    """Return the error for dates, times or durations that the target would change."""
+    why = f"it is {field} with {count:,} value{'s' if count > 1 else ''} outside the range of {target}"
+    return LossyConversionError("", why, "drop or clip those values first", code="out-of-range")
 
 
 def check_unique(labels: Iterable[Hashable], target: str) -> None:

@@ -49,7 +49,7 @@ _NULLABLE = Reason(
 )
 #: Kinds of types that datasets lacks: a remedy, and the action of a fix.
 _LACKS = {
-    "interval": ("cast it to duration in Arrow", "seconds"),
+    "interval": ("make a struct of its months, days and nanoseconds", "seconds split-interval"),
     "union": ("convert it to a struct with one field per type", ""),
     "map": ("cast it to a list of structs in Arrow", ""),
     # Not x.cast: pyarrow 26 turns list views into wrong lists, without an error.

@@ -43,6 +43,12 @@ class Nanoarrow(Framework):
             "pyarrow.large_list(pyarrow.chunked_array({x}).type.value_type))"
         ),
         "objects": Fix("{x}.to_pylist()"),
+        "split-interval": Fix(
+            "pyarrow.array([v and dict(zip(('months', 'days', 'nanoseconds'), v)) "
+            "for v in pyarrow.chunked_array({x}).to_pylist()])",
+            "gives months, days and nanoseconds",
+        ),
+        "truncate:us": Fix("pyarrow.chunked_array({x}).cast('duration[us]', safe=False)"),
         "combine-chunks": Fix("pyarrow.chunked_array({x}).combine_chunks()"),
     }
     aliases = ("na",)

@@ -94,7 +94,13 @@ class Decoder:
     def _kind(self, column: Column, field: Field) -> Any:
         decode = _KINDS.get(field.kind)
         if decode is None or (field.kind in ENCODED and not self.encode):
-            raise _no_tensor_type(field, ENCODED.get(field.kind, ()))
+            fixes = ENCODED.get(field.kind, ())
+            if self.nulls.mode == "refuse" and column.null_count:  # which another type has too
+                masked = {"nulls": "mask"}
+                fixes = tuple(
+                    replace(f, options=f.options | masked) if f.action and not f.alone else f for f in fixes
+                )
+            raise _no_tensor_type(field, fixes)
         return decode(self, column, field)
 
     def _leaf(self, column: Column, values: Source, datetime_dtype: str = "") -> Any:
@@ -286,7 +292,11 @@ ENCODED: dict[str, tuple[Fix, ...]] = {
     "fixed_binary": _encode("gives its bytes, (rows, width)"),
     "dictionary": _encode("gives its codes and its categories"),
     "struct": _encode("gives a dict of its fields"),
-    "interval": (Fix(action="seconds", effect="gives seconds"),),
+    "interval": (
+        Fix(action="seconds"),
+        Fix(action="split-interval", options={"encode": True}),
+        _OBJECTS,
+    ),
     "null": (Fix(action="cast:float64", effect="gives floats, all null"),),
     "run_end_encoded": (Fix(action="decode-runs", effect="decodes its runs"),),
     **dict.fromkeys(("string", "string_view"), _TEXT),

@@ -7,7 +7,7 @@ time that a query on the relation runs, and keeps that memory alive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +16,23 @@ import numpy as np
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.duckdb.relations import relation_maker
-from zerocopy._frameworks.duckdb.types import LACKING, NUMBERS, PLAIN, changed, changes, field_of, field_type
+from zerocopy._frameworks.duckdb.types import (
+    LACKING,
+    NUMBERS,
+    PLAIN,
+    bounds,
+    changed,
+    changes,
+    field_of,
+    field_type,
+)
 from zerocopy._native import core
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source, type_name
+from zerocopy.tables import leaves
 from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
@@ -63,7 +73,7 @@ class DuckDB(Framework):
         "replace": Fix("{x}.project('* REPLACE ({value} AS \"{name}\")')"),
         "cast:float64": Fix("CAST({x} AS DOUBLE)"),
         "cast:float32": Fix("CAST({x} AS FLOAT)"),
-        "seconds": Fix("epoch({x})"),
+        "seconds": Fix("epoch({x})", "gives seconds"),
         "fill-nulls": Fix("coalesce({x}, 0)"),
     }
     mutable = False
@@ -196,10 +206,13 @@ class DuckDB(Framework):
                     raise UnsupportedConversionError("", why, remedy, code="missing-dtype", fixes=fixes)
         nanoseconds = column.length and any(part.format in ("tDn", "tin") for part in field.walk())
         # DuckDB truncates durations to microseconds without an error.
-        if nanoseconds and (count := sum(map(_below_us, _leaves(column.arrow(), hub().module())))):
+        if nanoseconds and (count := sum(map(_below_us, leaves.leaves(column.arrow(), hub().module())))):
             why = f"it has {count:,} durations with fractions of a microsecond, which DuckDB's intervals lack"
-            remedy = "round them: x.cast(pyarrow.duration('us'), safe=False)"
-            raise LossyConversionError("", why, remedy, code="time-unit")
+            fixes = [Fix(action="truncate:us", effect="drops the fractions")] if not field.children else []
+            remedy = "" if fixes else "drop the fractions, or leave it out with columns=[...]"
+            raise LossyConversionError("", why, remedy, code="time-unit", fixes=fixes)
+        if count := leaves.outside(column, bounds):
+            raise obstacles.refuse_range(count, field, "DuckDB")
         return reasons
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
@@ -282,10 +295,10 @@ def _below_us(leaf: Any) -> int:
     import numpy as np
 
     if str(leaf.type) == "duration[ns]":
-        return int(np.count_nonzero(_numbers(leaf, np.int64) % 1000))
+        return leaves.count(leaf, np.int64, lambda values: values % 1000 != 0)
     if str(leaf.type) == "month_day_nano_interval":
         parts = np.dtype([("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
-        return int(np.count_nonzero(_numbers(leaf, parts)["nanoseconds"] % 1000))
+        return leaves.count(leaf, parts, lambda values: values["nanoseconds"] % 1000 != 0)
     return 0
 
 
@@ -296,9 +309,9 @@ def _infinite(leaf: Any) -> int:
     date = str(leaf.type) == "date32[day]"
     if not date and not str(leaf.type).startswith("timestamp"):
         return 0
-    values = _numbers(leaf, np.int32 if date else np.int64)
-    most = np.iinfo(values.dtype).max
-    return int(np.count_nonzero((values == most) | (values == -most)))
+    dtype = np.dtype("i4" if date else "i8")
+    most = 2 ** (8 * dtype.itemsize - 1) - 1
+    return leaves.count(leaf, dtype, lambda values: (values == most) | (values == -most))
 
 
 def _too_wide(leaf: Any) -> bool:
@@ -315,7 +328,7 @@ def _too_wide(leaf: Any) -> bool:
 
 def wrong(column: Any) -> ZeroCopyError | None:
     """Return the error for a column of a result whose values are not those of the query, or None."""
-    arrays = list(_leaves(column, hub().module()))
+    arrays = list(leaves.leaves(column, hub().module()))
     if count := sum(map(_infinite, arrays)):
         why = f"it has {count:,} infinite dates, which Arrow lacks"
         fix = Fix("CASE WHEN isfinite({x}) THEN {x} END", "makes them null")
@@ -330,44 +343,6 @@ def wrong(column: Any) -> ZeroCopyError | None:
     else:
         return None
     return LossyConversionError("", why, code="out-of-range", fixes=[fix])
-
-
-_TEXT = ("string", "binary", "string_view", "binary_view")
-
-
-def _leaves(array: Any, pa: Any) -> Iterator[Any]:
-    """Yield the innermost arrays of a pyarrow array without their nulls, except text and bytes.
-
-    Dictionaries, unions and runs yield all their values, including those that no row uses.
-    """
-    for chunk in getattr(array, "chunks", [array]):
-        kind = str(chunk.type).partition("<")[0]
-        parts: list[Any] = []
-        if hasattr(chunk, "storage"):
-            parts = [chunk.storage]
-        elif hasattr(chunk, "dictionary"):
-            parts = [chunk.dictionary]
-        elif kind == "struct":
-            parts = chunk.flatten()
-        elif kind == "map":  # it has no flatten(), and its keys include those of other rows
-            entries = pa.struct([chunk.type.key_field, chunk.type.item_field])
-            parts = [chunk.cast(pa.list_(entries)).flatten()]
-        elif "list" in kind:
-            parts = [chunk.flatten()]
-        elif "union" in kind:
-            parts = [chunk.field(i) for i in range(chunk.type.num_fields)]
-        elif kind == "run_end_encoded":
-            parts = [chunk.values]
-        # pyarrow 26 cannot drop the nulls of views, and no caller inspects text.
-        elif chunk.null_count < len(chunk) and not kind.endswith(_TEXT):
-            yield chunk.drop_null() if chunk.null_count else chunk
-        for part in parts:
-            yield from _leaves(part, pa)
-
-
-def _numbers(leaf: Any, dtype: Any) -> Array:
-    """Return the elements of an array of fixed width without nulls, as an alias."""
-    return np.frombuffer(leaf.buffers()[1], dtype)[leaf.offset : leaf.offset + len(leaf)]
 
 
 def _check_names(table: Table) -> None:

@@ -11,6 +11,7 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, LossyConversionError, ZeroCopyError
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.tables.column import Column
+from zerocopy.tables.leaves import DAY
 
 _TENSOR = {b"ARROW:extension:name": b"arrow.fixed_shape_tensor"}
 
@@ -111,6 +112,27 @@ LACKING: list[tuple[Callable[[Field], bool], str, str]] = [
     ),
     (lambda f: f.kind == "unknown", "cast it to one of Arrow's types", "cast:int64"),
 ]
+
+_MOST, _MOST_DAYS = 2**63 - 1, 2**31 - 1
+_TO_US = {"s": 10**6, "ms": 1000}
+
+
+def bounds(field: Field) -> tuple[int, int] | None:
+    """Return the least and the greatest integer of a type that DuckDB reads as the same value; None for all.
+
+    Greater dates are infinite in DuckDB. A query on greater seconds, milliseconds or times fails, and
+    invalidates the database (DuckDB 2.0).
+    """
+    if field.kind == "time":
+        return 0, DAY[field.unit]
+    if field.kind == "date":
+        most = (_MOST_DAYS - 1) * (1 if field.unit == "D" else DAY["ms"])
+    elif field.kind == "timestamp" or (field.kind == "duration" and field.unit in _TO_US):
+        most = _MOST // _TO_US[field.unit] if field.unit in _TO_US else _MOST - 1
+    else:
+        return None
+    return -most, most
+
 
 _TEXT = "DuckDB has one type of text, and returns it as string"
 _BYTES = "DuckDB has one type of bytes, and returns them as binary"

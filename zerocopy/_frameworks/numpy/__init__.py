@@ -52,6 +52,7 @@ class NumPy(Framework):
         "cast:float32": Fix("{x}.astype('float32')"),
         "cast:int8": Fix("{x}.astype('int8')"),
         "objects": Fix("{x}.tolist()"),
+        "truncate:us": Fix("{x}.astype('m8[us]')"),
     }
 
     def owns(self, cls: type) -> bool:

@@ -88,6 +88,12 @@ class Pandas(Framework):
         "cast:float64": Fix("{x}.astype('float64')"),
         "cast:bool8": Fix("{x}.astype('boolean')"),
         "objects": Fix("{x}.tolist()"),
+        "split-interval": Fix(
+            "pandas.arrays.ArrowExtensionArray(pyarrow.array([v and dict(zip(('months', 'days', "
+            "'nanoseconds'), v)) for v in pyarrow.array({x}).to_pylist()]))",
+            "gives months, days and nanoseconds",
+        ),
+        "truncate:us": Fix("{x}.dt.floor('us')"),
         "fill-nulls": Fix("{x}.fillna(0)"),
         "drop-nulls": Fix("{x}.dropna()"),
         "join-lists": Fix("{x}.explode()"),

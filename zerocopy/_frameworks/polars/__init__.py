@@ -39,7 +39,7 @@ from zerocopy._frameworks.polars.series import (
 from zerocopy._frameworks.polars.types import (
     changes,
     check_dictionaries,
-    check_seconds,
+    check_range,
     memory_reasons,
     partial_bytes,
     reasons_against,
@@ -81,6 +81,7 @@ class Polars(Framework):
         "cast:int64": Fix("{x}.cast(polars.Int64)"),
         "cast:bool8": Fix("{x}.cast(polars.UInt8)"),
         "objects": Fix("{x}.to_list()"),
+        "truncate:us": Fix("{x}.cast(polars.Duration('us'))"),
         "fill-nulls": Fix("{x}.fill_null(0)"),
         "drop-nulls": Fix("{x}.drop_nulls()"),
         "join-lists": Fix("{x}.explode()"),
@@ -161,12 +162,12 @@ class Polars(Framework):
         pl = self.module()
         if isinstance(column, OWN):
             return []  # polars' own series
+        check_range(column)
         if direct(column) is not None:
             return ndarray_reasons(pl, column)
         reasons = dict.fromkeys(column.arrow_reasons())
         if column.field is not None:
             reasons |= dict.fromkeys(reasons_against(pl, column.field))
-            check_seconds(column)
         if isinstance(column, ArrowColumn):
             check_dictionaries(column)
         if not reasons and isinstance(column, ArrowColumn) and column.length:

@@ -11,7 +11,6 @@ from functools import cache, partial
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
@@ -21,6 +20,7 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column
 from zerocopy.tables.fixed_shape import nested_lists, shape_of
 from zerocopy.tables.hub import hub
+from zerocopy.tables.leaves import DAY, outside
 
 BITS = obstacles.packed_bits("polars")
 UNALIGNED = Reason(
@@ -53,7 +53,7 @@ CAST = "cast it first, or leave it out"
 CASTS = [Fix(action="cast:int64", effect="if the values fit")]
 #: Kinds that polars lacks: for most it panics, which ``except Exception`` does not catch.
 _LACKS = {
-    "interval": "cast it to duration in Arrow",
+    "interval": "make a struct of its months, days and nanoseconds",
     "union": "convert it to a struct with one field per type",
     "run_end_encoded": "decode it first: pyarrow.compute.run_end_decode(x)",
     # Not x.cast: pyarrow 26 turns list views into wrong lists, without an error.
@@ -64,7 +64,7 @@ _LACKS = {
 
 _ACTIONS = {
     "list_view": "lists",
-    "interval": "seconds",
+    "interval": "seconds split-interval",
     "run_end_encoded": "decode-runs",
     "unknown": "cast:int64",
 }
@@ -244,30 +244,18 @@ def check_dictionaries(column: ArrowColumn) -> None:
         raise hollow_error()
 
 
-def check_seconds(column: Column) -> None:
-    """Refuse seconds that do not fit in polars' milliseconds, as its cast does."""
-    field = column.field
-    if field is None or not column.length:
-        return
-    if not any(map(_in_seconds, field.walk() if field.children else [field])):
-        return
-    why = "it has values that do not fit in milliseconds"
-    remedy = "drop or clip those values first"
-    if field.children:  # the same cast decides
-        pa, array = hub().module(), column.arrow()
-        try:
-            adapted(pa, "", array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array]))
-        except LossyConversionError as error:
-            raise LossyConversionError("", why, remedy, code="out-of-range") from error
-        return
-    values = column.values(by_name("int64")).host()
-    values = values[~column.mask().host()] if column.null_count else values
-    if len(values) and not -_MOST_SECONDS <= int(values.min()) <= int(values.max()) <= _MOST_SECONDS:
-        raise LossyConversionError("", why, remedy, code="out-of-range")
+def check_range(column: Column) -> None:
+    """Refuse seconds that milliseconds do not hold, and times outside the day, which become null."""
+    if count := outside(column, _bounds):
+        assert column.field is not None
+        raise obstacles.refuse_range(count, column.field, "polars")
 
 
-def _in_seconds(field: Field) -> bool:
-    return field.kind in ("timestamp", "duration") and field.unit == "s"
+def _bounds(field: Field) -> tuple[int, int] | None:
+    if field.kind == "time":
+        return 0, DAY[field.unit] - 1
+    is_seconds = field.kind in ("timestamp", "duration") and field.unit == "s"
+    return (-_MOST_SECONDS, _MOST_SECONDS) if is_seconds else None
 
 
 def adapted(pa: Any, name: str, array: Any) -> Any:

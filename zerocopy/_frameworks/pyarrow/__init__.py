@@ -78,6 +78,11 @@ class PyArrow(ArrowExchange):
         "cast": Fix("{x}.cast('{type}')"),
         "cast:bool8": Fix("{x}.cast(pyarrow.bool8())"),
         "objects": Fix("{x}.to_pylist()"),
+        "split-interval": Fix(
+            "pyarrow.array([v and dict(zip(('months', 'days', 'nanoseconds'), v)) for v in {x}.to_pylist()])",
+            "gives months, days and nanoseconds",
+        ),
+        "truncate:us": Fix("{x}.cast('duration[us]', safe=False)"),
         "fill-nulls": Fix("{x}.fill_null(0)"),
         "drop-nulls": Fix("{x}.drop_null()"),
         "decode-runs": Fix("pyarrow.compute.run_end_decode({x})"),

@@ -48,6 +48,7 @@ class XArray(Framework):
         "cast:float32": Fix("{x}.astype('float32')"),
         "cast:int8": Fix("{x}.astype('int8')"),
         "objects": Fix("{x}.values.tolist()"),
+        "truncate:us": Fix("{x}.astype('m8[us]')"),
     }
 
     @property

@@ -1,0 +1,88 @@
+"""The innermost arrays of nested columns, and the values in them that a target cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from zerocopy.dtype import by_name
+from zerocopy.protocols.arrow_schema import Field, read_schema
+from zerocopy.source import Array
+from zerocopy.tables import on_device
+from zerocopy.tables.column import Column
+from zerocopy.tables.hub import hub
+
+#: A day by the unit of times.
+DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+#: The smallest and the largest integer of a type that a target holds; None if it holds all.
+Bounds = Callable[[Field], tuple[int, int] | None]
+
+_TEXT = ("string", "binary", "string_view", "binary_view")
+
+
+def leaves(array: Any, pa: Any) -> Iterator[Any]:
+    """Yield the innermost arrays of one without the rows of null parents, except text and bytes.
+
+    Dictionaries, unions and runs yield all their values, including those that no row uses.
+    """
+    for chunk in getattr(array, "chunks", [array]):
+        kind = str(chunk.type).partition("<")[0]
+        parts: list[Any] = []
+        if hasattr(chunk, "storage"):
+            parts = [chunk.storage]
+        elif hasattr(chunk, "dictionary"):
+            parts = [chunk.dictionary]
+        elif kind == "struct":
+            parts = chunk.flatten()
+        elif kind == "map":  # it has no flatten(), and its keys include those of other rows
+            entries = pa.struct([chunk.type.key_field, chunk.type.item_field])
+            parts = [chunk.cast(pa.list_(entries)).flatten()]
+        elif "list" in kind:
+            parts = [chunk.flatten()]
+        elif "union" in kind:
+            parts = [chunk.field(i) for i in range(chunk.type.num_fields)]
+        elif kind == "run_end_encoded":
+            parts = [chunk.values]
+        # No caller inspects text.
+        elif chunk.null_count < len(chunk) and not kind.endswith(_TEXT):
+            yield chunk
+        for part in parts:
+            yield from leaves(part, pa)
+
+
+def numbers(leaf: Any, dtype: Any) -> Array:
+    """Return the elements of an array of fixed width, those of null rows too, as an alias."""
+    return np.frombuffer(leaf.buffers()[1], dtype)[leaf.offset : leaf.offset + len(leaf)]
+
+
+def count(leaf: Any, dtype: Any, is_refused: Callable[[Array], Array]) -> int:
+    """Count the elements of an array that are refused and not null."""
+    found = int(np.count_nonzero(is_refused(numbers(leaf, dtype))))
+    return count(leaf.drop_null(), dtype, is_refused) if found and leaf.null_count else found
+
+
+def outside(column: Column, bounds: Bounds) -> int:
+    """Count the values of a column, and inside it, that are outside the bounds of their type."""
+    field = column.field
+    if field is None or not column.length or not any(bounds(part) for part in field.walk()):
+        return 0
+    if getattr(column, "source", None) is None:
+        return sum(_outside(leaf, bounds) for leaf in leaves(column.arrow(), hub().module()))
+    if field.dictionary is not None:
+        return outside(column.dictionary(), bounds)
+    least, most = bounds(field) or (0, 0)
+    values = on_device.fetch(column.values(by_name(field.dtype)))
+    refused = (values < least) | (values > most)
+    # The nulls of some columns are values, such as NaT, which is the least integer.
+    return int(np.count_nonzero(refused & ~column.mask().host() if refused.any() else refused))
+
+
+def _outside(leaf: Any, bounds: Bounds) -> int:
+    field = read_schema(leaf.type.__arrow_c_schema__())
+    limits = bounds(field)
+    if limits is None:
+        return 0
+    least, most = limits
+    return count(leaf, by_name(field.dtype).storage, lambda values: (values < least) | (values > most))
