@@ -59,8 +59,8 @@ def numbers(leaf: Any, dtype: Any) -> Array:
 
 def count(leaf: Any, dtype: Any, is_refused: Callable[[Array], Array]) -> int:
     """Count the elements of an array that are refused and not null."""
-    found = int(np.count_nonzero(is_refused(numbers(leaf, dtype))))
-    return count(leaf.drop_null(), dtype, is_refused) if found and leaf.null_count else found
+    refused = int(np.count_nonzero(is_refused(numbers(leaf, dtype))))
+    return count(leaf.drop_null(), dtype, is_refused) if refused and leaf.null_count else refused
 
 
 def outside(column: Column, bounds: Bounds) -> int:
