@@ -102,6 +102,8 @@ def convert(call: Call, convert_part: Convert) -> Any:
                 arrays.append(convert_part(obj, pair.target, options))
             except ZeroCopyError as error:
                 raise _located(error, name, call) from error
+        if pair.taker.part_target == "numpy":
+            arrays = [array.view() for array in arrays]  # the caller can change the shape of the parts
         result = pair.taker.build(layout, arrays)
     # No route for a table framework: it would use the route for its columns of lists, which have other rules.
     if not call.options and call.cast is None and not pair.has_tables:
@@ -267,7 +269,7 @@ def _keep(call: Call, pair: _Pair) -> None:
         if on_host and arrays[0].dtype.char in _NUMPY_ALONE:
             raise ValueError("values that only NumPy has: the slow path refuses them")
         layout.check(arrays if on_host else parts)
-        return build(layout, arrays)
+        return build(layout, [array.view() for array in arrays] if on_host else arrays)
 
     store(route, cls, call.to, {}, before)
 

@@ -117,7 +117,7 @@ class Awkward(Framework):
                 raise ValueError("not one buffer on the host: the slow path decides")
             if layout.data.dtype.kind in "mM":
                 raise ValueError("dates: the slow path refuses them")
-            return layout.data
+            return layout.data.view()
 
         return {"ndarray": ndarray}
 
@@ -149,7 +149,7 @@ class Awkward(Framework):
         def ndarray(array: Any) -> Any:
             if not array.flags.aligned or array.dtype.name not in NATIVE_NAMES:
                 raise ValueError("misaligned, or not numbers: the slow path decides")
-            return array_of(content_of(array))
+            return array_of(content_of(array.view()))
 
         return {"ndarray": ndarray}
 
@@ -269,7 +269,7 @@ def _refusal(layout: Any) -> Reason | None:
 def _dense(layout: Any) -> Array | None:
     """Return an alias of a layout without ragged dimensions; None for one with them."""
     if layout.is_numpy:
-        array: Array = layout.data
+        array: Array = layout.data.view()
         return array
     if not layout.is_regular:
         return None

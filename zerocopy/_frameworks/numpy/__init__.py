@@ -90,11 +90,12 @@ class NumPy(Framework):
             address(array), array.shape, array.strides, dtype, HOST, not array.flags.writeable, array
         )
         if array.dtype.isnative and dtype.in_numpy:
-            return Source(name, view, partial(np.asarray, array))  # fewer objects than a nested function
+            # A view, because the caller can change the shape and dtype of the array itself.
+            return Source(name, view, partial(np.ndarray.view, array))
 
         def host() -> Array:
             values = array.astype(native, copy=False)
-            return values if dtype.in_numpy else values.view(dtype.storage)
+            return values.view() if dtype.in_numpy else values.view(dtype.storage)
 
         if array.dtype.isnative:
             return Source(name, view, host)

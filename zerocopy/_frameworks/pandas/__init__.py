@@ -194,6 +194,7 @@ class Pandas(Framework):
         def ndarray(array: Array) -> Any:
             if from_numpy(array.dtype) is None or not array.flags.aligned or array.dtype.isbuiltin != 1:
                 raise ValueError("not plain numbers: use the slow path")
+            array = array.view()  # the caller can change the shape and dtype of the array itself
             if array.ndim == 1:
                 return series(array) if array.dtype.kind in "biufc" else pd.Series(array, copy=False)
             height, width = array.shape

@@ -106,7 +106,7 @@ class XArray(Framework):
             # By number, because longdouble and types of ml_dtypes have the kinds of numbers too.
             if type(array) is not np.ndarray or array.dtype.num not in numbers or not array.dtype.isnative:
                 raise TypeError("not plain numbers: use the slow path")
-            return array
+            return array.view()
 
         return {"ndarray": plain}
 
@@ -135,7 +135,7 @@ class XArray(Framework):
         def ndarray(array: Array) -> Any:
             if from_numpy(array.dtype) is None or array.dtype.isbuiltin != 1:
                 raise ValueError("not plain numbers: use the slow path")
-            return make(xr, array)
+            return make(xr, array.view())  # the caller can change the shape of the array itself
 
         return {"ndarray": ndarray}
 

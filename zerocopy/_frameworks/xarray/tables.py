@@ -81,7 +81,7 @@ def describe(variable: Any, name: str) -> Source | Table:
         assert why is not None
         return _lazy(variable, name, why)
     try:
-        described = _described(array)
+        described = _described(array.view() if type(array) is np.ndarray else array)
     except ZeroCopyError as error:
         # The fixes are expressions over the array that the variable holds.
         error.fixes = tuple(replace(fix, source=fix.source.replace("{x}", "{x}.data")) for fix in error.fixes)
@@ -144,7 +144,7 @@ def hold(column: Any, variable: Any) -> None:
     """Let a column of objects or text have the array that a variable holds."""
     array, why = held(variable)
     if why is None and column.reasons and type(array) is np.ndarray:
-        column.held = array
+        column.held = array.view()
 
 
 def _count(variable: Any) -> int:
