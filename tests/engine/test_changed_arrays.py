@@ -72,7 +72,7 @@ def state(result: Any) -> list[Any]:
     for read in reads:
         try:
             values.append(read())
-        except (zc.ZeroCopyError, TypeError, ValueError, AttributeError, KeyError) as error:
+        except (zc.ZeroCopyError, RuntimeError, TypeError, ValueError, AttributeError, KeyError) as error:
             values.append(type(error))
     return values
 
