@@ -126,7 +126,10 @@ def test_extreme_values_are_kept_or_refused(source: str, to: str, kind: Any) -> 
         try:
             result = zc.convert(origin, to)
             back = zc.convert(result, "pyarrow.Table")["t"]
-        except zc.LossyConversionError:  # a query of DuckDB is read before its values are known
+        except (
+            zc.LossyConversionError,
+            zc.UnsupportedConversionError,
+        ):  # DuckDB knows values when it has read
             assert not plan.possible or "duckdb" in (source, to)
             continue
         assert plan.possible
