@@ -23,6 +23,9 @@ class Built:
     once: bool = False  #: whether the object can be read only once
     plain: bool = False  #: whether only default options keep the values
     options: dict[str, Any] = field(default_factory=dict)  #: options of the call that the input needs
+    verify: Callable[[Any], str] | None = (
+        None  #: returns how a result differs, with options too; "" if it does not
+    )
     allocations: Any = None  #: objects whose memory the input has; the input itself by default
 
 

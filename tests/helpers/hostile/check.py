@@ -160,7 +160,7 @@ def _check_result(case: Case, built: Built, plan: Any, result: Any) -> None:
         except AssertionError as error:
             raise Finding(str(error)) from error
     _check_values(case, built, result)
-    if not case.options and not built.once:
+    if (not case.options or built.verify is not None) and not built.once:
         again, error = _convert(case, built)  # the fast path, if the type has one
         if error is not None:
             raise Finding(f"the second call raised {type(error).__name__}: {error}")
@@ -178,6 +178,13 @@ def _shares(obj: Any, result: Any) -> bool | None:
 
 
 def _check_values(case: Case, built: Built, result: Any) -> None:
+    if built.verify is not None:
+        try:
+            difference = built.verify(result)
+        except BaseException as error:  # polars' panics too
+            raise Finding(f"reading the result raised {type(error).__name__}: {error}") from error
+        if difference:
+            raise Finding(difference)
     if case.options.keys() - _KEEP_VALUES - built.options.keys():
         return
     if built.expected is not None and case.to in (*TENSORS, "pyarrow.Tensor"):

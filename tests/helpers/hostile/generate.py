@@ -11,6 +11,7 @@ from helpers.hostile import (
     dlpack_capsules,
     files,
     interfaces,
+    nested,
     objects,
     one_shot,
     real_arrays,
@@ -36,6 +37,7 @@ FAMILIES: dict[str, tuple[Family, int]] = {
 _FURTHER: dict[str, tuple[Family, int]] = {
     "distances": (distances.build_columns, 8),
     "one-shot": (one_shot.build, 4),
+    "nested": (nested.build, 6),
 }
 
 TENSORS = ["numpy", "torch", "jax", "tensorflow", "numba"]

@@ -23,6 +23,8 @@ from zerocopy._frameworks.duckdb.types import (
     bounds,
     changed,
     changes,
+    decode_reasons,
+    decoded,
     field_of,
     field_type,
 )
@@ -204,6 +206,7 @@ class DuckDB(Framework):
                     why = f"it {'is' if part is field else 'has inside it'} {part}, which DuckDB lacks"
                     remedy = "" if fixes else remedy
                     raise UnsupportedConversionError("", why, remedy, code="missing-dtype", fixes=fixes)
+        reasons += decode_reasons(field)
         nanoseconds = column.length and any(part.format in ("tDn", "tin") for part in field.walk())
         # DuckDB truncates durations to microseconds without an error.
         if nanoseconds and (count := sum(map(_below_us, leaves.leaves(column.arrow(), hub().module())))):
@@ -258,10 +261,13 @@ class DuckDB(Framework):
         arrow = hub().from_table(table)
         pa = hub().module()
         # DuckDB would read the storage of tensors, which is flat lists without the shape.
-        tensors = [isinstance(kind, pa.FixedShapeTensorType) for kind in arrow.schema.types]
-        if any(tensors):
-            both = zip(arrow.columns, tensors, strict=True)
-            columns = [nested_lists(column, pa) if tensor else column for column, tensor in both]
+        columns = [
+            nested_lists(column, pa)
+            if isinstance(column.type, pa.FixedShapeTensorType)
+            else decoded(column, pa)
+            for column in arrow.columns
+        ]
+        if columns != arrow.columns:
             fields = [f.with_type(c.type) for f, c in zip(arrow.schema, columns, strict=True)]
             arrow = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         # A cursor per relation, because a connection refuses a second thread.

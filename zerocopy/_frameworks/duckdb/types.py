@@ -8,9 +8,10 @@ from math import prod
 from typing import Any
 
 from zerocopy.dtype import by_name
-from zerocopy.errors import Fix, LossyConversionError, ZeroCopyError
-from zerocopy.protocols.arrow_schema import Field
+from zerocopy.errors import Fix, LossyConversionError, Reason, ZeroCopyError
+from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.tables.column import Column
+from zerocopy.tables.hub import hub
 from zerocopy.tables.leaves import DAY
 
 _TENSOR = {b"ARROW:extension:name": b"arrow.fixed_shape_tensor"}
@@ -110,8 +111,42 @@ LACKING: list[tuple[Callable[[Field], bool], str, str]] = [
         "decode it in Arrow: x.dictionary_decode()",
         "",
     ),
+    # DuckDB 2.0 raises internal errors, crashes for runs of runs, and reads codes for runs of categories.
+    (
+        lambda f: f.kind == "run_end_encoded" and bool(f.children[1].children or f.children[1].dictionary),
+        "decode its runs first",
+        "",
+    ),
     (lambda f: f.kind == "unknown", "cast it to one of Arrow's types", "cast:int64"),
 ]
+#: DuckDB 2.0 reads codes, or memory after them, from categories inside fixed-size lists at any depth.
+_DECODED = Reason(
+    "DuckDB misreads categories inside fixed-size lists: they are decoded",
+    "decode them in Arrow, or store them in lists with offsets",
+    code="dictionary-encoding",
+)
+
+
+def decode_reasons(field: Field) -> list[Reason]:
+    """Return why a column's categories are decoded."""
+    return [_DECODED] if _is_misread(field) else []
+
+
+def _is_misread(field: Field, inside: bool = False) -> bool:
+    """Whether a type has categories inside a fixed-size list."""
+    if inside and field.dictionary is not None:
+        return True
+    inside = inside or field.kind == "fixed_list"
+    return any(_is_misread(part, inside) for part in (*field.children, *filter(None, [field.dictionary])))
+
+
+def decoded(column: Any, pa: Any) -> Any:
+    """Return a chunked array with the categories inside its fixed-size lists decoded: itself without any."""
+    if not _is_misread(read_schema(column.type.__arrow_c_schema__())):
+        return column
+    chunks = [hub().with_decoded_lists(chunk) for chunk in column.chunks or [pa.nulls(0, column.type)]]
+    return pa.chunked_array(chunks)
+
 
 _MOST, _MOST_DAYS = 2**63 - 1, 2**31 - 1
 _TO_US = {"s": 10**6, "ms": 1000}

@@ -40,6 +40,7 @@ from zerocopy._frameworks.polars.types import (
     changes,
     check_dictionaries,
     check_range,
+    is_sliced,
     memory_reasons,
     partial_bytes,
     reasons_against,
@@ -177,6 +178,8 @@ class Polars(Framework):
     def partial_bytes(self, column: Column) -> tuple[int, int] | None:
         if not isinstance(column, ArrowColumn):
             return None
+        if any(map(is_sliced, column.chunks)):
+            return 0, column.nbytes
         known = [partial_bytes(self.module(), chunk) for chunk in column.chunks if chunk.length]
         if None in known:
             return None

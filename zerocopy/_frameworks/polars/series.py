@@ -450,7 +450,13 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
         raise hollow_error()
     try:
         if not enum_metadata:
-            return pl.Series(Stream(rows)).alias(name)
+            # polars loses the rows after a chunk whose nested dictionaries have no rows: one at a time.
+            whole = not nested or rows.num_chunks < 2
+            parts = [
+                pl.Series(Stream(c))
+                for c in ([rows] if whole else ([pa.chunked_array([chunk]) for chunk in rows.chunks]))
+            ]
+            return (parts[0] if whole else pl.concat(parts, rechunk=False)).alias(name)
         # Export a table, because an array has no field metadata, which marks an Enum.
         schema = pa.schema([pa.field(name, array.type, metadata=enum_metadata)])
         table = pa.Table.from_arrays([pa.chunked_array([], array.type) if empty else rows], schema=schema)

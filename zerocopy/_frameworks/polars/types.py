@@ -163,6 +163,11 @@ def _misplaced(chunk: arrow_c.Memory) -> Iterator[Reason]:
         yield from _misplaced(child)
 
 
+def is_sliced(chunk: arrow_c.Memory) -> bool:
+    """Whether `adapted` copies the column of a chunk, whose fixed-size lists polars cannot read."""
+    return any(reason is _SLICED for reason in _misplaced(chunk))
+
+
 def _alignment(field: Field) -> int:
     """Return the alignment of a type's values in Rust, in bytes; 0 for any."""
     return 8 if field.kind == "list" else 4 if field.kind.endswith("_view") else field.width
@@ -184,8 +189,6 @@ def partial_bytes(pl: Any, chunk: arrow_c.Memory, nested: bool = False) -> tuple
     if field.extension or field.dictionary is not None:
         return None
     size = sum(high - low for low, high in memory.extents(chunk))
-    if any(reason is _SLICED for reason in _misplaced(chunk)):
-        return 0, size
     # Others are shifted for each export.
     is_kept = chunk.nulls != 0 and chunk.buffers and chunk.buffers[0] and not chunk.offset % 8
     aliased, copied = (chunk.length + 7) // 8 if is_kept else 0, 0
@@ -275,7 +278,7 @@ def adapted(pa: Any, name: str, array: Any) -> Any:
         except pa.ArrowException as error:  # values overflow in polars' own cast
             why = f"column {name!r} cannot become {wanted}: {error}"
             raise LossyConversionError("", why, "cast it in Arrow first", code="out-of-range") from error
-    if any(reason is _SLICED for chunk in array.chunks for reason in _misplaced(arrow_c.read_array(chunk))):
+    if any(is_sliced(arrow_c.read_array(chunk)) for chunk in array.chunks):
         array = hub().copied(array)
     return array
 

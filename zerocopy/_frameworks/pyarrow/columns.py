@@ -15,7 +15,7 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.pyarrow.views import cast_views, may_lack_text, with_text
+from zerocopy._frameworks.pyarrow.views import cast_views, may_lack_text, with_decoded_lists, with_text
 from zerocopy.device import HOST
 from zerocopy.dtype import BOOL8, DType, by_name
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError, ZeroCopyError
@@ -180,8 +180,9 @@ def _without_invalid_empties(pa: Any, array: Any, name: str) -> Any:
 
 _REGISTERED = tuple(f"arrow.{name}" for name in ("bool8", "fixed_shape_tensor", "json", "opaque", "uuid"))
 
-#: Types by pyarrow's names: those stored as views, and those that its IPC writer pads.
+#: Types by pyarrow's names: those stored as views, those with offsets, and those that its IPC writer pads.
 _VIEWS = ("Type_STRING_VIEW", "Type_BINARY_VIEW", "Type_LIST_VIEW", "Type_LARGE_LIST_VIEW")
+_LISTS = ("Type_LIST", "Type_LARGE_LIST", "Type_MAP")
 _PADDED = ("Type_SPARSE_UNION", "Type_DENSE_UNION", "Type_LIST_VIEW", "Type_LARGE_LIST_VIEW")
 
 
@@ -236,6 +237,9 @@ class ArrowExchange(Framework):
         chunks = [c for c in (array.chunks if isinstance(array, pa.ChunkedArray) else [array]) if len(c)]
         if not chunks:  # pyarrow cannot write an empty slice whose buffers start before it
             return pa.chunked_array([], type=array.type)
+        if any(_contains(pa, array.type.field(i).type, _LISTS) for i in range(array.type.num_fields)):
+            # IPC keeps the offsets of slices without rows, which polars refuses: joined arrays begin at 0.
+            chunks = [pa.concat_arrays([chunk, chunk.slice(0, 0)]) for chunk in chunks]
         sink = pa.BufferOutputStream()
         schema = pa.schema([pa.field("x", array.type)])
         # Writing and reading copies every type, and only the used part of its buffers.
@@ -247,6 +251,10 @@ class ArrowExchange(Framework):
     def cast_views(self, array: Any, kind: Any) -> Any:
         """Return an array, chunked or not, cast to `kind`, after the views of nulls are made empty."""
         return cast_views(self.module(), array, kind)
+
+    def with_decoded_lists(self, array: Any) -> Any:
+        """Return an array whose fixed-size lists have, at any depth, words in place of categories."""
+        return with_decoded_lists(self.module(), array)
 
     def without_views(self, kind: Any) -> Any:
         """Return a type in which large types replace views."""

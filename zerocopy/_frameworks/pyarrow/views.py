@@ -1,4 +1,4 @@
-"""Views of text that pyarrow reads out of bounds: repaired arrays over the same memory.
+"""Nested arrays over the same memory but for some parts: views of text, and categories in fixed-size lists.
 
 pyarrow 24 casts short text to views whose text buffer is NULL. It reads the buffer in ``nbytes`` and when it
 exports the array, also inside other types (apache/arrow#49740, fixed in 25). A cast of views to text adds up
@@ -45,7 +45,7 @@ def with_text(pa: Any, array: Any) -> Any:
     if not any(lacking):
         return array
     both = zip(chunks, lacking, strict=True)
-    chunks = [_rebuilt(pa, each, _with_text) if lacks else each for each, lacks in both]
+    chunks = [_rebuilt(pa, each, _of_views(_with_text)) if lacks else each for each, lacks in both]
     return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]
 
 
@@ -78,11 +78,51 @@ def cast_views(pa: Any, array: Any, kind: Any) -> Any:
         # pyarrow 26 casts an array without rows to an invalid one if it has runs inside it.
         return pa.chunked_array([cast_views(pa, chunk, kind) for chunk in array.chunks if len(chunk)], kind)
     has_null_views = array.null_count or not is_view(pa, array.type)
-    return (_rebuilt(pa, array, _with_empty_nulls) if has_null_views else array).cast(kind)
+    return (_rebuilt(pa, array, _of_views(_with_empty_nulls)) if has_null_views else array).cast(kind)
 
 
-#: ``repair(pa, buffers, offset, length)`` returns the buffers of repaired views.
-Repair = Callable[[Any, list[Any], int, int], list[Any]]
+#: ``change(pa, array, before)`` returns another array for one from `before` rows earlier on; None to keep it.
+Change = Callable[[Any, Any, int], Any]
+
+
+def _of_views(repair: Callable[[Any, list[Any], int, int], list[Any]]) -> Change:
+    """Return the change of views to those with the buffers ``repair(pa, buffers, offset, length)``."""
+
+    def change(pa: Any, array: Any, before: int) -> Any:
+        if not is_view(pa, array.type):
+            return None
+        offset, length = array.offset - before, len(array) + before
+        buffers = repair(pa, array.buffers(), offset, length)
+        return pa.Array.from_buffers(array.type, length, buffers, -1, offset)
+
+    return change
+
+
+def with_decoded_lists(pa: Any, array: Any) -> Any:
+    """Return an array whose fixed-size lists have, at any depth, words in place of categories."""
+    return _rebuilt(pa, array, _decode_lists)
+
+
+def _decode_lists(pa: Any, array: Any, before: int) -> Any:
+    return _rebuilt(pa, array, _decode, before) if pa.types.is_fixed_size_list(array.type) else None
+
+
+def _decode(pa: Any, array: Any, before: int) -> Any:
+    kind = array.type
+    if not pa.types.is_dictionary(kind):
+        return None
+    codes = _codes(pa, array, before)
+    words = array.dictionary
+    if holds_views(pa, kind.value_type):  # pyarrow 26 cannot gather views
+        words = cast_views(
+            pa, words, pa.large_binary() if "binary" in str(kind.value_type) else pa.large_string()
+        )
+    return words.take(codes)
+
+
+def _codes(pa: Any, array: Any, before: int) -> Any:
+    offset, length = array.offset - before, len(array) + before
+    return pa.Array.from_buffers(array.type.index_type, length, array.indices.buffers(), -1, offset)
 
 
 def _with_text(pa: Any, buffers: list[Any], offset: int, length: int) -> list[Any]:
@@ -102,25 +142,48 @@ def _with_empty_nulls(pa: Any, buffers: list[Any], offset: int, length: int) -> 
     return [bitmap, pa.py_buffer(own), *texts]
 
 
-def _rebuilt(pa: Any, array: Any, repair: Repair, before: int = 0) -> Any:
-    """Return an array over the same buffers but those of views, from `before` rows earlier on."""
+def _rebuilt(pa: Any, array: Any, change: Change, before: int = 0) -> Any:
+    """Return an array, from `before` rows earlier on, over the same buffers but those of changed parts."""
+    changed = change(pa, array, before)
+    if changed is not None:
+        return changed
     kind, types = array.type, pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(kind, _rebuilt(pa, array.storage, repair, before))
+        return pa.ExtensionArray.from_storage(kind, _rebuilt(pa, array.storage, change, before))
     offset, length = array.offset - before, len(array) + before
     if types.is_dictionary(kind):
-        codes = pa.Array.from_buffers(kind.index_type, length, array.indices.buffers(), -1, offset)
-        words = _rebuilt(pa, array.dictionary, repair)
+        words = _rebuilt(pa, array.dictionary, change)
+        codes = _codes(pa, array, before)
         return pa.DictionaryArray.from_arrays(codes, words, ordered=kind.ordered, safe=False)
     buffers = array.buffers()
-    if is_view(pa, kind):
-        return pa.Array.from_buffers(kind, length, repair(pa, buffers, offset, length), -1, offset)
     if not kind.num_fields:
         return pa.Array.from_buffers(kind, length, buffers, -1, offset) if before else array
     # pyarrow slices the fields of structs and of sparse unions to the rows of their array.
     is_sliced = types.is_struct(kind) or (types.is_union(kind) and kind.mode == "sparse")
-    parts = [_rebuilt(pa, part, repair, array.offset if is_sliced else 0) for part in _parts(pa, array)]
+    parts = [_rebuilt(pa, part, change, array.offset if is_sliced else 0) for part in _parts(pa, array)]
+    kind = _of_parts(pa, kind, [part.type for part in parts])
     if types.is_run_end_encoded(kind):
         parts = [array.run_ends, *parts]
     nulls = 0 if types.is_union(kind) or types.is_run_end_encoded(kind) else -1
     return pa.Array.from_buffers(kind, length, buffers[: kind.num_buffers], nulls, offset, parts)
+
+
+def _of_parts(pa: Any, kind: Any, parts: list[Any]) -> Any:
+    """Return a type whose parts have these types."""
+    types = pa.types
+    if types.is_run_end_encoded(kind):
+        return kind if kind.value_type == parts[0] else pa.run_end_encoded(kind.run_end_type, parts[0])
+    if all(kind.field(i).type == part for i, part in enumerate(parts)):
+        return kind
+    fields = [kind.field(i).with_type(part) for i, part in enumerate(parts)]
+    if types.is_struct(kind):
+        return pa.struct(fields)
+    if types.is_union(kind):
+        return pa.union(fields, kind.mode, kind.type_codes)
+    if types.is_map(kind):
+        return pa.map_(*parts[0], keys_sorted=kind.keys_sorted)
+    if types.is_fixed_size_list(kind):
+        return pa.list_(fields[0], kind.list_size)
+    makers = {types.is_list: pa.list_, types.is_large_list: pa.large_list}
+    makers |= {types.is_list_view: pa.list_view, types.is_large_list_view: pa.large_list_view}
+    return next(make for is_kind, make in makers.items() if is_kind(kind))(fields[0])
