@@ -15,7 +15,13 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.pyarrow.views import cast_views, may_lack_text, with_decoded_lists, with_text
+from zerocopy._frameworks.pyarrow.views import (
+    cast_views,
+    may_lack_text,
+    with_decoded_lists,
+    with_text,
+    without_invalid_empties,
+)
 from zerocopy.device import HOST
 from zerocopy.dtype import BOOL8, DType, by_name
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError, ZeroCopyError
@@ -132,7 +138,7 @@ def checked(pa: Any, array: Any, name: str) -> Any:
     try:
         array.validate()
     except pa.ArrowInvalid:
-        return _without_invalid_empties(pa, array, name)
+        return without_invalid_empties(pa, array, name)
     return array
 
 
@@ -160,22 +166,6 @@ def allocation_of(array: Any, address: int) -> tuple[int, int] | None:
 def _holds(parent: Any, buffer: Any) -> bool:
     low, high = parent.address, parent.address + parent.size
     return bool(low <= buffer.address and buffer.address + buffer.size <= high)
-
-
-def _without_invalid_empties(pa: Any, array: Any, name: str) -> Any:
-    """Return the array with new chunks in place of empty ones that pyarrow refuses."""
-    chunks = list(getattr(array, "chunks", [array]))
-    for i, chunk in enumerate(chunks):
-        try:
-            chunk.validate()
-        except pa.ArrowInvalid as error:
-            if len(chunk):
-                why, remedy = f"its content is invalid: {error}", "fix it where it is created"
-                asked = f"convert({name})"
-                raise UnsupportedConversionError(asked, why, remedy, code="invalid-content") from error
-            # pyarrow 26 imports valid empty slices of views as arrays that it refuses in a table.
-            chunks[i] = pa.nulls(0, chunk.type)
-    return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]
 
 
 _REGISTERED = tuple(f"arrow.{name}" for name in ("bool8", "fixed_shape_tensor", "json", "opaque", "uuid"))

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy.errors import UnsupportedConversionError
+
 _VIEWS = ("Type_STRING_VIEW", "Type_BINARY_VIEW")
 
 
@@ -79,6 +81,22 @@ def cast_views(pa: Any, array: Any, kind: Any) -> Any:
         return pa.chunked_array([cast_views(pa, chunk, kind) for chunk in array.chunks if len(chunk)], kind)
     has_null_views = array.null_count or not is_view(pa, array.type)
     return (_rebuilt(pa, array, _of_views(_with_empty_nulls)) if has_null_views else array).cast(kind)
+
+
+def without_invalid_empties(pa: Any, array: Any, name: str) -> Any:
+    """Return the array with new chunks in place of empty ones that pyarrow refuses."""
+    chunks = list(getattr(array, "chunks", [array]))
+    for i, chunk in enumerate(chunks):
+        try:
+            chunk.validate()
+        except pa.ArrowInvalid as error:
+            if len(chunk):
+                why, remedy = f"its content is invalid: {error}", "fix it where it is created"
+                asked = f"convert({name})"
+                raise UnsupportedConversionError(asked, why, remedy, code="invalid-content") from error
+            # pyarrow 26 imports valid empty slices of views as arrays that it refuses in a table.
+            chunks[i] = pa.nulls(0, chunk.type)
+    return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]
 
 
 #: ``change(pa, array, before)`` returns another array for one from `before` rows earlier on; None to keep it.
