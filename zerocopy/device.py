@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 from typing import Any, NamedTuple
 
-from zerocopy.errors import DeviceError
+from zerocopy.errors import DeviceOptionError
 
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, CUDA_MANAGED = 1, 2, 3, 10, 11, 13
 
@@ -114,7 +114,7 @@ def parse_device(spec: Any) -> Device | None:
 
     Raises
     ------
-    DeviceError
+    DeviceOptionError
         The string does not name a device.
 
     Examples
@@ -127,10 +127,14 @@ def parse_device(spec: Any) -> Device | None:
     if isinstance(spec, str):
         name, _, index = spec.strip().lower().partition(":")
         if name not in _TYPES or not (index.isdecimal() or index == ""):
-            raise DeviceError(
+            from zerocopy.errors.invalid_option import nearest
+
+            near = nearest(name, ("cpu", "cuda", "rocm", "metal"))
+            hint = f'did you mean device="{near}"? ' if near and near != name else ""
+            raise DeviceOptionError(
                 f"device={spec!r}",
                 "it does not name a device",
-                'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)',
+                f'{hint}pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)',
             )
         return Device(_TYPES[name], int(index or 0))
     if isinstance(spec, tuple) and len(spec) == 2:
@@ -156,7 +160,7 @@ def parse_stream(stream: Any) -> int | None:
 
     Raises
     ------
-    DeviceError
+    DeviceOptionError
         The stream is ``0``, which both protocols refuse as ambiguous (legacy or per-thread
         default), is negative and not -1, or is not a stream.
 
@@ -177,26 +181,27 @@ def parse_stream(stream: Any) -> int | None:
     call = f"stream={stream!r}"
     if isinstance(stream, Integral) and not isinstance(stream, bool):  # NumPy's integers too
         if stream == 0:
-            raise DeviceError(
+            raise DeviceOptionError(
                 call,
                 "DLPack refuses 0 as ambiguous",
                 "pass 1 for the legacy default stream or 2 for the per-thread one",
             )
         if stream < -1:
-            raise DeviceError(call, "it is not a stream", "pass a stream's handle, 1, 2 or -1")
+            raise DeviceOptionError(call, "it is not a stream", "pass a stream's handle, 1, 2 or -1")
         return int(stream)
     if hasattr(type(stream), "__cuda_stream__"):
         # CUDA Python's stream protocol: a method; a property in early versions.
         pair = stream.__cuda_stream__
         version, handle = pair() if callable(pair) else pair
         if version != 0:
-            raise DeviceError(
+            raise DeviceOptionError(
                 call, f"its __cuda_stream__ has version {version}", "pass the stream's handle as an int"
             )
     else:
         handle = _handle(stream)
         if handle is None:
-            raise DeviceError(call, "it is not a stream", "pass an int, or an object with __cuda_stream__")
+            remedy = "pass an int, or an object with __cuda_stream__"
+            raise DeviceOptionError(call, "it is not a stream", remedy)
     return int(handle) or LEGACY_DEFAULT_STREAM
 
 

@@ -22,6 +22,7 @@ from zerocopy.dtype import DType as DType, by_name as by_name, from_numpy as fro
 from zerocopy.errors import (
     CopyRequiredError as CopyRequiredError,
     DeviceError as DeviceError,
+    DeviceOptionError,
     Fix as Fix,
     FrameworkNotInstalledError,
     LossyConversionError as LossyConversionError,
@@ -337,12 +338,12 @@ class Framework:
 
         Raises
         ------
-        DeviceError
+        DeviceOptionError
             `spec` does not name a device.
         """
         device = parse_device(spec)
         if device is None:
-            raise DeviceError(
+            raise DeviceOptionError(
                 f"to={self.name!r}, device={spec!r}",
                 "it does not name a device",
                 'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)',

@@ -124,7 +124,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         The target, or the cast to `dtype`, would change values.
     DeviceError
         The device does not exist, or its driver does not answer.
-    ValueError, TypeError
+    OptionError, TypeError
         An option has an invalid value, or does not exist.
     MemoryError
         There is not enough memory for the copy.

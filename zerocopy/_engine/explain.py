@@ -16,7 +16,7 @@ from zerocopy._engine.memory import shares_memory
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import is_named, may_be_compound, of_object, text
-from zerocopy.errors import Reason, ZeroCopyError
+from zerocopy.errors import DeviceOptionError, OptionError, Reason, ZeroCopyError
 from zerocopy.errors.tracebacks import public, shorten
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
@@ -50,7 +50,7 @@ def explain(obj: Any, to: Target | Like, **options: Unpack[ConvertOptions]) -> P
     ------
     UnknownFrameworkError
         `to` is not a known framework.
-    ValueError, TypeError
+    OptionError, TypeError
         An option has an invalid value, or does not exist.
 
     Examples
@@ -71,6 +71,11 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     try:
         call.open(obj)
         return _explain_tree(call, obj) if call.is_tree() else resolve(_explain(call), call)
+    except OptionError as error:
+        if isinstance(error, DeviceOptionError):
+            return _refused(error, call)
+        compose(error, call)
+        raise  # a fault of the call, as an option of no function is
     except ZeroCopyError as error:
         shorten(error)  # the plan keeps it, and frames would hold both in a reference cycle
         return _refused(error, call)

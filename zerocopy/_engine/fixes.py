@@ -369,7 +369,7 @@ class _Composer:
         for label, value in columns.items():
             source = self._replaced(source, label, value) or source
         for name, least in (("nulls", 1), ("dtype", self._width())):  # one policy or type for all columns
-            values = options.get(name) if isinstance(options.get(name), dict) else {}
+            values: dict[Any, Any] = given if isinstance(given := options.get(name), dict) else {}
             # One policy would apply to NaN of other columns.
             by_column = name == "nulls" and (given_nulls or "drop" in values.values())
             if not by_column and len(values) >= least and len({*map(repr, values.values())}) == 1:

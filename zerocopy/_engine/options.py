@@ -7,7 +7,7 @@ from inspect import Parameter, Signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
 
-from zerocopy.errors.unknown_option import unknown_option
+from zerocopy.errors.invalid_option import invalid_value, unknown_option
 
 if TYPE_CHECKING:  # the known names are literals, so that type checkers report misspelled names
     from zerocopy._engine.signatures import Like as Like, Target as Target
@@ -48,6 +48,9 @@ NAMES = tuple(ConvertOptions.__annotations__)
 ONE_CALL = frozenset(("out",))
 TABLE_NAMES = tuple(name for name in NAMES if name not in ArrayOptions.__annotations__)
 
+#: The values of options of every conversion that are texts.
+_CHOICES = {"leaves": ("keep", "error"), "validate": ("full",)}
+
 _TYPES = get_type_hints(ConvertOptions)
 _POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
 
@@ -76,7 +79,7 @@ def check_options(function: str, options: Mapping[str, Any], own: Sequence[str] 
     ------
     TypeError
         A name is not an option, as Python raises for unknown keywords.
-    ValueError
+    OptionError
         ``copy`` or ``writable`` is not True, False or None, ``leaves`` is not "keep", "error" or None, or
         ``validate`` is not "full" or None.
     """
@@ -88,11 +91,13 @@ def check_options(function: str, options: Mapping[str, Any], own: Sequence[str] 
     for name in ("copy", "writable"):
         value = options.get(name)
         if not (value is None or value is True or value is False):  # 0 == False, but is neither
-            raise ValueError(f"{name} is True, False or None, not {value!r}")
-    if options.get("leaves") not in (None, "keep", "error"):
-        raise ValueError(f'leaves is "keep", "error" or None, not {options["leaves"]!r}')
-    if options.get("validate") not in (None, "full"):
-        raise ValueError(f"validate is 'full' or None, not {options['validate']!r}")
+            remedy = f"pass {name}=True, or leave it out"
+            raise invalid_value(name, value, f"{name} is True, False or None", remedy)
+    for name, choices in _CHOICES.items():
+        value = options.get(name)
+        if value is not None and not (isinstance(value, str) and value in choices):
+            valid = " or ".join([*map(repr, choices), "None"])
+            raise invalid_value(name, value, f"{name} is {valid}", choices=choices)
     given = {name: value for name, value in options.items() if value is not None}
     if given.get("leaves") == "error":
         del given["leaves"]  # the default

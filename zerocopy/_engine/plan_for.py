@@ -60,7 +60,7 @@ def plan_for(schema: Any, to: Target | Like, **options: Unpack[ConvertOptions]) 
         The target lacks a type of the schema, or the schema lacks a column in `columns`.
     DeviceError
         The device does not exist, or the target does not support it.
-    ValueError, TypeError
+    OptionError, TypeError
         An option has an invalid value, or does not exist.
 
     Examples

@@ -298,8 +298,10 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
 
     options = call.options
     device, copy, writable = options.get("device"), options.get("copy"), options.get("writable")
-    if target.kind != "tensor" and device is not None:
-        target.check_device(target.parse_device(device))
+    if device is not None:
+        parsed = target.parse_device(device)  # once: each column would repeat that it is not a device
+        if target.kind != "tensor":
+            target.check_device(parsed)
 
     def plan_array(source: Source, copy: bool | None) -> Plan:
         chosen = device_of(source.view, target, device)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from zerocopy.casting.parse import parse_dtype, plain_type, standard_type
-from zerocopy.dtype import BOOL8, DType, from_numpy
-from zerocopy.errors import Fix
+from zerocopy.dtype import ALL, BOOL8, DType, from_numpy
+from zerocopy.errors import Fix, OptionError
+from zerocopy.errors.invalid_option import nearest
 
 
 class DTypeOption:
@@ -66,15 +67,23 @@ class DTypeOption:
 
         Raises
         ------
-        ValueError
+        OptionError
             A key of the mapping is neither a type nor one of the labels.
         """
         self._labels = frozenset(labels or ())
         for key, (old, _) in self._entries.items():
             if labels is not None and old is None and key not in self._labels and self.record is None:
-                listed = ", ".join(map(repr, list(labels)[:8])) + (", ..." if len(labels) > 8 else "")
-                columns = f", nor one of the columns {listed}" if labels else ""
-                raise ValueError(f"dtype: the key {key!r} is not the name of a dtype{columns}")
+                raise self._unknown_key(key, labels)
+
+    def _unknown_key(self, key: Hashable, labels: Collection[Hashable]) -> OptionError:
+        """Return the error for a key that is neither a type nor a label; it has the nearest of both."""
+        listed = ", ".join(map(repr, list(labels)[:8])) + (", ..." if len(labels) > 8 else "")
+        columns = f", nor one of the columns {listed}" if labels else ""
+        near = nearest(key, [*(x for x in labels if isinstance(x, str)), *(dtype.name for dtype in ALL)])
+        names = {_text(other, kind): new.name for other, (kind, new) in self._entries.items()}
+        fixes = [Fix(options={"dtype": {near if k == key else k: new for k, new in names.items()}})]
+        why = f"dtype: the key {key!r} is not the name of a dtype{columns}"
+        return OptionError("", why, fixes=[*(fixes if near else []), self.without(key)])
 
     def named(self, label: Hashable) -> bool:
         """Whether the caller chose a type for the column with this label."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy.dtype import ALL, BOOL8, DType, by_name, from_numpy
+from zerocopy.errors.invalid_option import invalid_value
 
 #: Names that frameworks use for types of NumPy; NumPy knows the others, such as "f4" and "double".
 _ALIASES = {"boolean": "bool", "half": "float16"}
@@ -25,7 +26,7 @@ def parse_dtype(spec: Any) -> DType:
 
     Raises
     ------
-    ValueError
+    OptionError
         It names no number or boolean type; the message has the nearest names.
 
     Examples
@@ -43,7 +44,7 @@ def parse_dtype(spec: Any) -> DType:
         names = [dtype.name for dtype in (*ALL, BOOL8)]
         near = difflib.get_close_matches(str(spec).lower(), names, n=3, cutoff=0.6)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "pass a name such as 'float32'"
-        raise ValueError(f"dtype: {spec!r} is not the dtype of numbers or booleans; {hint}")
+        raise invalid_value("dtype", spec, f"dtype: {spec!r} is not the dtype of numbers or booleans", hint)
     return parsed
 
 

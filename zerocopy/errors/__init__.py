@@ -322,6 +322,38 @@ class DeviceError(ZeroCopyError, RuntimeError):
     code = "device"
 
 
+class OptionError(ZeroCopyError, ValueError):
+    """An option has an invalid value; the remedy has the nearest valid one.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> zc.convert(np.zeros((2, 2)), to="numpy", layout="matix")
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.OptionError: layout='matix': layout is one of 'columns', 'matrix', 'matrix:C', ...
+      To fix: did you mean layout="matrix"?
+    """
+
+    code = "option-value"
+
+
+class DeviceOptionError(OptionError, DeviceError):
+    """``device=`` does not name a device, or ``stream=`` is not a stream.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> zc.convert(np.zeros(2), to="numpy", device="cdua")
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.DeviceOptionError: convert(...): it does not name a device.
+      To fix: did you mean device="cuda"? ...
+    """
+
+    code = "device-name"
+
+
 class PoolOptionError(ZeroCopyError, ValueError):
     """An option of ``install_pool`` is invalid, unknown, or contradicts another.
 

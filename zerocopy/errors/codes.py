@@ -148,6 +148,7 @@ AREAS: dict[str, dict[str, str]] = {
     },
     "Devices and streams": {
         "device": "the device or stream does not exist, or the driver does not respond",
+        "device-name": "`device=` does not name a device, or `stream=` is not a stream",
         "device-required": "the call needs a device",
         "driver-error": "the CUDA driver returned an error",
         "no-device": "no such device exists",

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from zerocopy.errors import ZeroCopyError
-from zerocopy.errors.unknown_option import unknown_option
+from zerocopy.errors.invalid_option import unknown_option
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

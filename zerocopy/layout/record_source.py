@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import LossyConversionError, UnsupportedConversionError
+from zerocopy.errors import LossyConversionError, OptionError, UnsupportedConversionError
 from zerocopy.layout.record_type import RecordType, record_type
 from zerocopy.layout.schema import AOS_TO_SOA, FieldLeaf, count_records, parts, refuse_objects
 from zerocopy.protocols.array_interface import masked_elements
@@ -64,7 +64,8 @@ def has_table(obj: Any) -> bool:
 def check_fields(fields: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the requested fields without repetitions; raise if a name is not a field."""
     if isinstance(fields, str):
-        raise ValueError(f"{AOS_TO_SOA}: fields must be a list of names, not {fields!r}")
+        why = f"fields must be a list of names, not {fields!r}"
+        raise OptionError(AOS_TO_SOA, why, f"pass fields=[{fields!r}]")
     fields, known_names = tuple(fields), {*names}
     for name in fields:
         if not isinstance(name, str) or name not in known_names:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import CopyRequiredError, UnsupportedConversionError
+from zerocopy.errors import CopyRequiredError, OptionError, UnsupportedConversionError
 
 #: Bytes of a cache line.
 LINE = 64
@@ -176,11 +176,13 @@ SOA_TO_AOS = "soa_to_aos(columns)"
 
 
 def check_options(asked: str, threads: int | None, copy: bool | None) -> None:
-    """Raise ValueError unless `threads` is a positive integer or None, and `copy` a bool or None."""
+    """Raise OptionError unless `threads` is a positive integer or None, and `copy` a bool or None."""
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise ValueError(f"{asked}: threads must be an integer of at least 1, or None; got {threads!r}")
+        why = f"threads must be an integer of at least 1, or None; got {threads!r}"
+        raise OptionError(asked, why, "leave threads= out")
     if not (copy is None or copy is True or copy is False):  # `in` would accept 0 and 1
-        raise ValueError(f"{asked}: copy must be True, False or None; got {copy!r}")
+        why = f"copy must be True, False or None; got {copy!r}"
+        raise OptionError(asked, why, "pass copy=True, or leave it out")
 
 
 def refuse_stream(asked: str, stream: Any) -> None:

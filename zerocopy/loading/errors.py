@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import OptionError, ZeroCopyError
 from zerocopy.protocols.exporter_errors import is_error
 
 
-class LoaderOptionError(ZeroCopyError, ValueError):
+class LoaderOptionError(OptionError):
     """An option of ``loader`` has an invalid value.
 
     Examples
@@ -23,8 +23,6 @@ class LoaderOptionError(ZeroCopyError, ValueError):
     zerocopy.loading.errors.LoaderOptionError: loader(batch=0): it must be an int of at least 1.
       To fix: pass the number of rows in a batch: batch=8192
     """
-
-    code = "option-value"
 
 
 class ReadError(ZeroCopyError, OSError):

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from zerocopy.errors import OptionError
 from zerocopy.shared import room
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import LARGEST_SMALL, Location, broker_number, host_id
@@ -453,7 +454,7 @@ def set_limit(nbytes: int | None) -> None:
             f"zerocopy.shared.set_limit({nbytes!r}): a {kind} is not a number of bytes; pass an int"
         )
     if nbytes is not None and nbytes < 0:
-        raise ValueError(f"zerocopy.shared.set_limit({nbytes}): the limit is negative; pass 0 or more")
+        raise OptionError(f"zerocopy.shared.set_limit({nbytes})", "the limit is negative", "pass 0 or more")
     _chosen = nbytes
     slabs.shrink()
     large_blocks.shrink()

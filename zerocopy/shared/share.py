@@ -11,7 +11,7 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy.describe import opened
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import OptionError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import warn
 from zerocopy.frames import Frames, to_frames
@@ -303,7 +303,7 @@ def shared_empty(shape: int | Sequence[int], dtype: Any = "float64") -> Array:
     """
     counts = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     if any(count < 0 for count in counts):
-        raise ValueError(f"shared_empty({counts}, {dtype!r}): a dimension is negative; pass 0 or more")
+        raise OptionError(f"shared_empty({counts}, {dtype!r})", "a dimension is negative", "pass 0 or more")
     element = np.dtype(dtype)
     if element.hasobject:
         raise TypeError(

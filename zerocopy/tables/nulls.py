@@ -11,6 +11,7 @@ import numpy as np
 
 from zerocopy.dtype import DType
 from zerocopy.errors import Fix, LossyConversionError, Reason
+from zerocopy.errors.invalid_option import invalid_value
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import contiguous_strides
 from zerocopy.tables import on_device
@@ -163,7 +164,7 @@ def parse(nulls: Any, label: Hashable) -> Nulls:
 
     Raises
     ------
-    ValueError
+    OptionError
         It is neither ``"mask"``, ``"nan"``, ``"drop"`` nor a value.
     """
     if isinstance(nulls, dict):
@@ -175,4 +176,5 @@ def parse(nulls: Any, label: Hashable) -> Nulls:
     if isinstance(nulls, (int, float, complex, np.generic)) and not isinstance(nulls, str):
         return Nulls("fill", nulls.item() if isinstance(nulls, np.generic) else nulls)
     names = ", ".join(f'"{name}"' for name in NAMES)
-    raise ValueError(f"nulls is {names}, a value or a dict of them by column, not {nulls!r}")
+    why = f"nulls is {names}, a value or a dict of them by column"
+    raise invalid_value("nulls", nulls, why, 'pass nulls="mask"', NAMES)

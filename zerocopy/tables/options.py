@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zerocopy.errors.invalid_option import invalid_value
+
 if TYPE_CHECKING:
     from zerocopy.casting.option import DTypeOption
+    from zerocopy.errors import OptionError
     from zerocopy.framework import Framework
     from zerocopy.plan import Plan
     from zerocopy.source import Source
@@ -46,24 +49,27 @@ class Options:
     explicit: Mapping[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.layout is not None and self.layout not in _LAYOUTS:
-            raise ValueError(f"layout is one of {', '.join(map(repr, _LAYOUTS))}, not {self.layout!r}")
+        if self.layout is not None and not (isinstance(self.layout, str) and self.layout in _LAYOUTS):
+            raise _not_one_of("layout", self.layout, _LAYOUTS)
         for name in ("columns", "names"):
             value = getattr(self, name)
             if value is not None and not _is_list(value):
-                hint = f"; pass {name}=[{value!r}]" if isinstance(value, str) else ""
-                raise ValueError(f"{name} is a list of names, not {value!r}{hint}")
+                hint = f"pass {name}=[{value!r}]" if isinstance(value, str) else ""
+                raise invalid_value(name, value, f"{name} is a list of names", hint)
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
         if not is_encoding(self.encode):
-            hint = "; pass words by the column's name: encode={name: words}" if _is_list(self.encode) else ""
-            raise ValueError(f"encode is True, False, 'bytes' or a dict of words, not {self.encode!r}{hint}")
+            hint = "pass words by the column's name: encode={name: words}" if _is_list(self.encode) else ""
+            why = "encode is True, False, 'bytes' or a dict of words"
+            raise invalid_value("encode", self.encode, why, hint or "pass encode=True", ["bytes"])
         for key, words in self.encode.items() if isinstance(self.encode, Mapping) else ():
             if isinstance(words, Iterator):
-                raise ValueError(f"encode[{key!r}] is a list of words, not the iterator {words!r}")
+                why = f"encode[{key!r}] is a list of words, not an iterator, which is read once"
+                raise invalid_value("encode", self.encode, why, "pass list(words)")
         self._check_lists()
         if not (self.index is None or isinstance(self.index, bool) or _is_list(self.index)):
-            raise ValueError(f"index is True, False, None or the labels of the rows, not {self.index!r}")
+            why = "index is True, False, None or the labels of the rows"
+            raise invalid_value("index", self.index, why, "pass index=True, or leave it out")
         if self.nulls is not None:
             from zerocopy.tables import nulls
 
@@ -73,16 +79,18 @@ class Options:
         object.__setattr__(self, "explicit", given)
 
     def _check_lists(self) -> None:
-        if self.lists is not None and self.lists not in _LISTS:
-            raise ValueError(f"lists is one of {', '.join(map(repr, _LISTS))}, not {self.lists!r}")
+        if self.lists is not None and not (isinstance(self.lists, str) and self.lists in _LISTS):
+            raise _not_one_of("lists", self.lists, _LISTS)
         for name in ("pad", "max_length"):
             if getattr(self, name) is not None and self.lists != "pad":
-                raise ValueError(f'{name} applies to lists="pad"; pass both')
+                why = f'{name} applies to lists="pad"; pass both'
+                raise invalid_value(name, getattr(self, name), why, f'pass lists="pad", or leave {name}= out')
         length = self.max_length
         if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 0):
-            raise ValueError(f"max_length is a number of elements, 0 or more, not {length!r}")
+            why = "max_length is a number of elements, 0 or more"
+            raise invalid_value("max_length", length, why, "pass an int, such as max_length=512")
         if self.pad is not None and not isinstance(self.pad, (int, float, complex, np.generic)):
-            raise ValueError(f"pad is a number or a bool, not {self.pad!r}")
+            raise invalid_value("pad", self.pad, "pad is a number or a bool", "pass a number, such as pad=0")
 
     @property
     def list_policy(self) -> Lists:
@@ -110,6 +118,11 @@ class Options:
     def for_tables_only(self) -> bool:
         """Whether the options have no effect on arrays and single columns."""
         return self.explicit.keys() == {"layout"} and self.layout != "records"
+
+
+def _not_one_of(name: str, value: Any, choices: Sequence[str]) -> OptionError:
+    listed = ", ".join(map(repr, choices))
+    return invalid_value(name, value, f"{name} is one of {listed}", f"pass one of {listed}", choices)
 
 
 def _is_list(value: Any) -> bool:

@@ -13,7 +13,7 @@ from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions
 from zerocopy._engine.target import text
-from zerocopy.errors.unknown_option import unknown_option
+from zerocopy.errors.invalid_option import unknown_option
 
 #: Options that belong to one call: scikit-learn sets parameters before it has data.
 _OF_ONE_CALL = frozenset(("stream", "leaves", "out", "connection"))
