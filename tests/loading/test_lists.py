@@ -86,6 +86,16 @@ def test_padded_batches_have_the_length_of_their_longest_list() -> None:
     assert shapes == [(2, 2), (2, 2)]
 
 
+def test_padded_batches_of_lists_of_lists() -> None:
+    """The plan of a loader is made without rows."""
+    table = pa.table({"e": [[[1, 2]], [[3, 4], [5, 6]], [[7, 8]]]})
+    made = [batch["e"].tolist() for batch in zc.loader(table, to="numpy", batch=2, lists="pad")]
+    assert made == [[[[1, 2], [0, 0]], [[3, 4], [5, 6]]], [[[7, 8]]]]
+    table = pa.table({"e": [[[1, 2]], [[3], [5, 6]]]})
+    with pytest.raises(zc.UnsupportedConversionError, match="its lists have different lengths: inner list"):
+        list(zc.loader(table, to="numpy", batch=2, lists="pad"))
+
+
 def test_invalid_lists_option() -> None:
     with pytest.raises(zc.LoaderOptionError, match="lists"):
         zc.loader({"x": np.arange(3)}, to="numpy", lists="dens")

@@ -364,3 +364,89 @@ def test_explain_of_lists_with_offsets_reads_no_values() -> None:
     assert (str(column.field), reads) == ("list<list<double>>", [])
     assert column.arrow().to_pylist() == gaps.tolist()
     assert zc.explain({"e": gaps}, "polars", lists="variable").copied_bytes
+
+
+def nested(levels: str) -> Any:
+    """Return a type of numbers in lists: "v" for variable and "f" for fixed length, the outermost first."""
+    kind = pa.int64()
+    for level in reversed(levels):
+        kind = pa.list_(kind, 2) if level == "f" else pa.list_(kind)
+    return kind
+
+
+EMPTY = {
+    "no rows": ("vv", [], (0, 0, 0)),
+    "no rows, three levels": ("vvv", [], (0, 0, 0, 0)),
+    "no rows, pairs": ("vf", [], (0, 0, 2)),
+    "empty rows": ("vv", [[], []], (2, 0, 0)),
+    "empty inner lists": ("vv", [[[], []], [[]]], (2, 2, 0)),
+    "lists of lists of empty lists": ("vvv", [[[[]]], [[[]], [[]]]], (2, 2, 1, 0)),
+    "pairs of empty lists": ("vfv", [[[[], []]], []], (2, 1, 2, 0)),
+}
+
+
+@pytest.mark.parametrize("to", TENSORS)
+@pytest.mark.parametrize("case", EMPTY)
+def test_padding_of_lists_without_elements(case: str, to: str) -> None:
+    levels, rows, shape = EMPTY[case]
+    table = pa.table({"e": pa.array(rows, nested(levels))})
+    assert zc.explain(table, to, lists="pad").possible
+    assert zc.convert(zc.convert(table, to, lists="pad")["e"], "numpy").shape == shape
+    assert zc.convert(table, "numpy", lists="pad", nulls="mask")["e"].mask.shape == shape
+    assert zc.convert(table, "numpy", lists="pad", max_length=0)["e"].shape == (shape[0], 0, *shape[2:])
+
+
+def test_null_rows_of_empty_lists_are_dense() -> None:
+    table = pa.table({"e": pa.array([[[], []], None], nested("vv"))})
+    assert zc.convert(table, "numpy", nulls=0)["e"].shape == (2, 2, 0)
+
+
+REFUSED = {
+    "lists of lists": pa.array([[[1], [2, 3]], [[4]]], nested("vv")),
+    "pairs of lists": pa.array([[[1], [2, 3]]], nested("fv")),
+    "lists of pairs of lists": pa.array([[[[1], [2, 3]]]], nested("vfv")),
+    "text": pa.array([["a"]]),
+    "structs": pa.array([[{"a": 1}]]),
+    "times": pa.array([[1]], pa.list_(pa.time32("s"))),
+    "lists of text": pa.array([[["a"]]]),
+}
+
+
+@pytest.mark.parametrize("encode", [None, True])
+@pytest.mark.parametrize(
+    "lists",
+    [{"lists": m} for m in ("dense", "ragged", "pad")] + [{"lists": "pad", "pad": 1, "max_length": 2}],
+)
+@pytest.mark.parametrize("case", REFUSED)
+def test_fixes_of_refused_lists_do_not_repeat_the_call(case: str, lists: Any, encode: Any) -> None:
+    x = pa.table({"e": REFUSED[case], "n": pa.array([1] * len(REFUSED[case]))})
+    options = {**lists, "encode": encode}
+    if zc.explain(x, "numpy", **options).possible:
+        zc.convert(x, "numpy", **options)
+        return
+    with pytest.raises(zc.ZeroCopyError) as caught:
+        zc.convert(x, "numpy", **options)
+    assert caught.value.calls
+    for call in caught.value.calls:
+        eval(call, {"zc": zc, "x": x})
+
+
+def test_an_extension_of_lists_is_not_refused_with_its_own_call() -> None:
+    class Extension(pa.ExtensionType):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(pa.large_list(pa.string()), "test.lists")
+
+        def __arrow_ext_serialize__(self) -> bytes:
+            return b""
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage: Any, content: bytes) -> Any:
+            return cls()
+
+    storage = pa.array([["a"], []], pa.large_list(pa.string()))
+    x = pa.table({"e": pa.ExtensionArray.from_storage(Extension(), storage)})
+    for encode in (None, True):
+        with pytest.raises(zc.UnsupportedConversionError) as caught:
+            zc.convert(x, "numpy", lists="pad", encode=encode)
+        assert caught.value.calls == ('zc.convert(x, "numpy", encode=True)',)
+        eval(caught.value.calls[0], {"zc": zc, "x": x})

@@ -218,8 +218,14 @@ class _Composer:
         return None
 
     def _is_refused(self, fix: Fix) -> bool:
-        options = {name: value for name, value in (self.options | fix.options).items() if value is not None}
-        return fix.source == "{x}" and self._refusal(fix.to or self.to, options) is not None
+        return fix.source == "{x}" and self._refusal(fix.to or self.to, self._with(fix.options)) is not None
+
+    def _with(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Return the call's options with others, without those that are None or need an option left out."""
+        given = {name: value for name, value in (self.options | changes).items() if value is not None}
+        if given.get("lists") != "pad":
+            given = {name: value for name, value in given.items() if name not in ("pad", "max_length")}
+        return given
 
     # -- which fixes apply ----------------------------------------------------
 
@@ -374,7 +380,7 @@ class _Composer:
             by_column = name == "nulls" and (given_nulls or "drop" in values.values())
             if not by_column and len(values) >= least and len({*map(repr, values.values())}) == 1:
                 options[name] = next(iter(values.values()))
-        merged = {name: value for name, value in (self.options | options).items() if value is not None}
+        merged = self._with(options)
         if "copy" in self.options and "copy" not in merged:
             merged["copy"] = None  # shown, because it replaces the value that was passed
         texts = {name: as_code(name, value) for name, value in merged.items()}

@@ -22,7 +22,17 @@ from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls, on_device
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import shape_of
-from zerocopy.tables.lists import LISTS, REFUSED, Lists, Padded, Tensors, described, gathered, tensors_of
+from zerocopy.tables.lists import (
+    LISTS,
+    OBJECTS,
+    REFUSED,
+    Lists,
+    Padded,
+    Tensors,
+    described,
+    gathered,
+    tensors_of,
+)
 from zerocopy.tables.nulls import Nulls
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Encoded, Masked
@@ -181,7 +191,7 @@ class Decoder:
         mode = self.lists.mode
         if mode != "ragged" and not (mode == "refuse" and self.encode):
             if mode == "refuse" or not _is_of_numbers(field):
-                raise _no_tensor_type(field, _LIST)
+                raise _no_tensor_type(field, _ENCODED_LIST)
             return self._dense(column, field) if mode == "dense" else self._padded(column, field)
         return self._ragged(column, field)
 
@@ -225,7 +235,7 @@ class Decoder:
         try:
             return self.decode(column)
         except ZeroCopyError as error:
-            error.fixes = tuple(fix for fix in error.fixes if fix.options or fix is _OBJECTS)
+            error.fixes = tuple(fix for fix in error.fixes if fix.options or fix is OBJECTS)
             error.with_context(remedy="; or ".join(map(str, error.fixes)))
             raise
 
@@ -249,9 +259,9 @@ class Decoder:
         assert field is not None
         if not _is_number(field):
             why = f"it is {column.field}, whose elements are not numbers"
-            raise UnsupportedConversionError("", why, code="no-tensor-type", fixes=(_OBJECTS, _JOINED))
+            raise UnsupportedConversionError("", why, code="no-tensor-type", fixes=(OBJECTS, _JOINED))
         flat = elements.values(_BOOL if field.extension or field.kind == "bool" else by_name(field.dtype))
-        fixes = (_OBJECTS, _JOINED)
+        fixes = (OBJECTS, _JOINED)
         if levels and (count := _nulls_inside(column, levels, in_rows)):
             raise _refused_nulls(count, fixes)
         count = _nulls_inside(column, [elements], in_rows)
@@ -271,7 +281,9 @@ class Decoder:
             tree = self._tensors(column, Tensors(shape, column.child(), []))
             return _each(tree, lambda leaf: TensorLeaf(permuted(leaf.source, order))) if order else tree
         if not self.encode:
-            raise _no_tensor_type(field, _encode("gives its storage"))
+            is_padded = field.kind not in LISTS or _is_of_numbers(field)  # or dense
+            fixes = _encode("gives its storage") if is_padded else _ENCODED_LIST
+            raise _no_tensor_type(field, fixes)
         return self._kind(column, field)
 
 
@@ -280,11 +292,12 @@ def _encode(effect: str) -> tuple[Fix, ...]:
 
 
 _INTEGERS = _encode("gives integers with their unit")
-_OBJECTS = Fix(action="objects", alone=True, effect="gives Python objects")
 _JOINED = Fix(action="join-lists", alone=True, effect="joins its lists")
-_TEXT = (*_encode("gives codes of its words"), _OBJECTS)
-_BYTES = (*_encode("gives its bytes with their offsets"), _OBJECTS)
+_TEXT = (*_encode("gives codes of its words"), OBJECTS)
+_BYTES = (*_encode("gives its bytes with their offsets"), OBJECTS)
 _LIST = _encode("gives its elements with their offsets")
+#: The same where lists="pad" or "dense" was asked for, which applies to numbers.
+_ENCODED_LIST = (replace(_LIST[0], options={"lists": None, "encode": True}),)
 #: The kinds that need encode=True, with fixes, and the kinds that have no encoding, with a remedy.
 ENCODED: dict[str, tuple[Fix, ...]] = {
     "time": _INTEGERS,
@@ -360,7 +373,7 @@ def refused_by(refusal: Reason) -> UnsupportedConversionError:
 
 def _no_tensor_type(field: Field, fixes: Sequence[Fix]) -> UnsupportedConversionError:
     why = f"it is {field}, which tensors do not have"
-    return UnsupportedConversionError("", why, code="no-tensor-type", fixes=fixes or [_OBJECTS])
+    return UnsupportedConversionError("", why, code="no-tensor-type", fixes=fixes or [OBJECTS])
 
 
 def _is_number(field: Field) -> bool:

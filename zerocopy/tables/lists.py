@@ -23,6 +23,8 @@ from zerocopy.tables.nulls import fits
 _BLOCK = 1 << 18
 LISTS = ("list", "list_view")
 _PAD = Fix(options={"lists": "pad"}, effect="pads them to one length")
+#: Also for lists inside fixed-size ones, which have no offsets of their own.
+OBJECTS = Fix(action="objects", alone=True, effect="gives Python objects")
 _RAGGED = Fix(options={"lists": "ragged"}, effect="gives their elements and offsets")
 _BUILD = "build it from offsets that never go down"
 _VIEWS = Reason("its lists are views, which lie in another order", code="list-views")
@@ -176,13 +178,13 @@ def _one_length(column: Column, is_outer: bool) -> tuple[int, Column, tuple[Arra
     noun = "row" if is_outer else "inner list"
     if not len(others):
         why = "its inner lists are views in another order, or have nulls"
-        raise UnsupportedConversionError("", why, code="list-views", fixes=[_RAGGED])
+        raise UnsupportedConversionError("", why, code="list-views", fixes=[_RAGGED, OBJECTS])
     row, first = int(present[others[0]]), int(present[0])
     why = (
         f"its lists have different lengths: {noun} {row:,} has {int(rows.lengths[row]):,}, "
         f"and {noun} {first:,} has {size:,}"
     )
-    fixes = [_PAD, _RAGGED] if is_outer else [_RAGGED]
+    fixes = [_PAD, _RAGGED] if is_outer else [_RAGGED, OBJECTS]
     raise UnsupportedConversionError("", why, code="list-lengths", fixes=fixes)
 
 
@@ -193,8 +195,11 @@ def gathered(flat: Source, tensors: Tensors, rows: int) -> Source:
     size, rest = tensors.shape[0], tensors.shape[1:]
 
     def host() -> Array:
-        items = flat.host().reshape(-1, *rest)
-        out = np.zeros((rows, *tensors.shape), items.dtype)
+        elements = flat.host()
+        out = np.zeros((rows, *tensors.shape), elements.dtype)
+        if not out.size:  # without elements, nothing tells the number of items
+            return out
+        items = elements.reshape(-1, *rest)
         out[present] = items[starts[:, None] + np.arange(size)]
         return out
 
@@ -259,8 +264,11 @@ class Padded:
 
     def _spread(self, flat: Source, pad: Any) -> Source:
         def host() -> Array:
-            items = flat.host().reshape(-1, *self._rest)
-            out = np.full(self.shape, pad, items.dtype)
+            elements = flat.host()
+            out = np.full(self.shape, pad, elements.dtype)
+            if not out.size:  # without elements, nothing tells the number of items
+                return out
+            items = elements.reshape(-1, *self._rest)
             step = max(1, _BLOCK // max(1, self.length))
             for low in range(0, self._rows, step):
                 part = slice(low, low + step)
