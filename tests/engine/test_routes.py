@@ -239,3 +239,20 @@ def test_tensorflow_import_and_export() -> None:
     for tensor in (tf.constant(3.0), tf.constant(["a"])):
         with pytest.raises(BufferError):
             as_ndarray(tensor)
+
+
+def test_an_exit_without_memory_reports_nothing(run_python) -> None:
+    process = run_python(
+        """
+        import resource, numpy as np, zerocopy as zc, pyarrow
+        zc.convert(np.arange(3.0), "pyarrow")
+        zc.convert(np.arange(3.0), "pyarrow")
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 20, resource.RLIM_INFINITY))
+        held = []
+        try:  # what the allocator has left
+            while True: held.append(bytearray(1 << 14))
+        except MemoryError: pass
+        """
+    )
+    assert process.returncode == 0
+    assert process.stderr == ""

@@ -12,6 +12,7 @@ import numpy as np
 
 import zerocopy as zc
 import zerocopy.integrations.multiprocessing as zmp
+from zerocopy.integrations.multiprocessing import reducing
 from zerocopy.shared.blocks import large_blocks
 
 #: Elements of float32 in 1 MiB, which travels by handle.
@@ -58,6 +59,13 @@ def put(queue: Any, array: Any) -> None:
     """Put an array, and end at once."""
     zmp.install()
     queue.put(array * 2)
+
+
+def put_without_seconds(queue: Any) -> None:
+    """Put an array, and end at once, without a time to wait for its receiver."""
+    reducing.EXIT_SECONDS = 0.0
+    zmp.install()
+    queue.put(np.ones(MEBI, "f4"))
 
 
 def put_two(connection: Any) -> None:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import pickle
+from multiprocessing.reduction import ForkingPickler
+
+import numpy as np
+import pyarrow as pa
 import pytest
+
+import zerocopy.integrations.multiprocessing as zmp
+from zerocopy.integrations.multiprocessing import reducing
+from zerocopy.shared import descriptors
+from zerocopy.shared.errors import SharedMemoryError
+from zerocopy.shared.reading import Mapping
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*")
 
@@ -92,3 +105,70 @@ assert process.exitcode == 0 and right([{column} for a in got])
 """
     process = run_warm(code)
     assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.hazard("robustness#receiver-without-descriptors")
+@pytest.mark.parametrize("form", ["array", "table"])
+def test_an_object_that_cannot_be_mapped_is_copied(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """As with little address space, or too many mappings."""
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    values = np.arange(1 << 17)
+    obj = values if form == "array" else pa.table({"a": values, "b": values * 2})
+    zmp.install()
+    try:
+        data = bytes(ForkingPickler.dumps(obj))
+        assert len(data) < 4096
+        monkeypatch.setattr(Mapping, "private", fail)
+        got = pickle.loads(data)
+        assert zmp.in_flight().objects == 0
+    finally:
+        zmp.uninstall()
+    if form == "array":
+        got += 1  # it is the receiver's own
+        assert np.array_equal(got, values + 1)
+    else:
+        assert got.equals(obj)
+
+
+@pytest.mark.hazard("robustness#receiver-without-descriptors")
+def test_an_object_that_was_not_opened_can_be_received_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(handle: object) -> None:
+        raise SharedMemoryError("", "no room")
+
+    zmp.install()
+    try:
+        data = bytes(ForkingPickler.dumps(np.arange(1 << 17)))
+        with monkeypatch.context() as patch:
+            patch.setattr(reducing, "open_frames", fail)
+            with pytest.raises(SharedMemoryError):
+                pickle.loads(data)
+        assert zmp.in_flight().objects == 1
+        assert pickle.loads(data)[-1] == (1 << 17) - 1
+        assert zmp.in_flight().objects == 0
+    finally:
+        zmp.uninstall()
+
+
+def test_a_reserve_that_a_daemon_has_closed_closes_no_other_file() -> None:
+    """The numbers of the reserve's descriptors belong to other files then."""
+    descriptors.keep_reserve()
+    held = [*descriptors._held]
+    with open(os.devnull, "rb") as file:
+        for fd in held:
+            os.dup2(file.fileno(), fd)
+        assert descriptors.with_reserve(lambda: 1) == 1
+        errors = [OSError(errno.EMFILE, "none is free")]
+
+        def once() -> int:
+            if errors:
+                raise errors.pop()
+            return 2
+
+        assert descriptors.with_reserve(once) == 2
+        for fd in held:
+            assert os.fstat(fd).st_rdev == os.fstat(file.fileno()).st_rdev
+            os.close(fd)
+    assert len(descriptors._held) == 3

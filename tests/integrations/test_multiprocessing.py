@@ -285,6 +285,24 @@ def test_a_process_that_puts_and_ends_waits_for_the_receiver(method: str) -> Non
     assert process.exitcode == 0
 
 
+@pytest.mark.hazard("robustness#sender-that-ends")
+@pytest.mark.parametrize(
+    "method", ["fork", *(pytest.param(method, marks=pytest.mark.full) for method in METHODS[1:])]
+)
+def test_a_worker_waits_for_a_busy_parent(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no seconds to wait, and waits while its parent lives."""
+    monkeypatch.setattr(reducing, "EXIT_SECONDS", 0.0)
+    ctx = context(method)
+    results = ctx.Queue()
+    process = ctx.Process(target=mp_workers.put_without_seconds, args=(results,))
+    process.start()
+    process.join(0.3 if method == "fork" else 5)
+    assert process.exitcode is None
+    assert results.get(timeout=PATIENCE).sum() == MEBI
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+
+
 def test_a_thousand_messages_through_a_queue_with_four_consumers() -> None:
     zmp.install(limit=16 << 20)
     ctx = context("forkserver")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -61,10 +62,16 @@ def _refuse(obj: Any) -> Any:
 #: Stored for a type, target and options without a route, so that slow calls do not try to compose one again.
 NO_ROUTE: Route = _refuse if core is None else core.CallRoute(None)
 
+
+def _drop_at_exit() -> None:
+    with suppress(MemoryError):  # an empty table takes memory, of which there may be none
+        _drop()
+
+
 if core is not None:
     # At the exit of the interpreter: frameworks report objects that routes still hold as leaked.
     atexit.register(core.clear_values)
-    atexit.register(core.clear_routes)
+    atexit.register(_drop_at_exit)
     core.set_error_test(is_error)
 
 

@@ -16,6 +16,7 @@ import os
 import struct
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from zerocopy import forks
@@ -134,10 +135,10 @@ class Tickets:
             self._nbytes = 0
         del pending
 
-    def wait(self, seconds: float) -> None:
-        """Wait until all tickets are redeemed, at most for some seconds."""
+    def wait(self, seconds: float, may_receive: Callable[[], bool] = lambda: False) -> None:
+        """Wait until all tickets are redeemed: some seconds, and longer while a receiver may come."""
         end, pause = time.monotonic() + seconds, 0.0005
-        while self.in_flight().objects and time.monotonic() < end:
+        while self.in_flight().objects and (time.monotonic() < end or may_receive()):
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
 

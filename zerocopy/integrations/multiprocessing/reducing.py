@@ -13,7 +13,7 @@ import io
 import os
 import pickle
 from collections.abc import Callable, Sequence
-from multiprocessing import util
+from multiprocessing import parent_process, util
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -40,7 +40,7 @@ from zerocopy.shared.tickets import InFlight, Tickets, redeem
 MINIMUM = 512 * 1024
 
 Reduction = tuple[Callable[..., Any], tuple[Any, ...]]
-#: Seconds that a process waits at its end for the receivers of its objects.
+#: Seconds that a process without a parent of multiprocessing waits at its end for its receivers.
 EXIT_SECONDS = 5.0
 #: Finalizers with higher priorities run first: those of queues, which pickle their last objects, have -5.
 _AFTER_QUEUES = -10
@@ -103,8 +103,9 @@ def install(frameworks: Sequence[str] | None = None, *, limit: int = 1 << 30) ->
     or on a device, is of a subclass, or is a torch tensor that is in torch's shared memory already. pandas
     pickles its objects itself, with a handle in place of each of its blocks of 512 KiB or more.
 
-    At its end, a process waits up to 5 seconds for the receivers of its objects. If it ends before, or
-    is killed, receiving them raises ``StaleHandleError``. All processes must be on one machine.
+    At its end, a process waits for the receivers of its objects, as long as the process that started it
+    lives; 5 seconds if it is a main program. If it is killed, receiving them raises ``StaleHandleError``.
+    All processes must be on one machine.
 
     Examples
     --------
@@ -235,7 +236,14 @@ def _wait_at_exit(tickets: Tickets) -> None:
     """Let this process wait for its receivers before it ends; in a child, multiprocessing calls it."""
     if _Installed.watching != os.getpid():
         _Installed.watching = os.getpid()
-        util.Finalize(None, tickets.wait, (EXIT_SECONDS,), exitpriority=_AFTER_QUEUES)
+        arguments = (EXIT_SECONDS, _has_parent)
+        util.Finalize(None, tickets.wait, arguments, exitpriority=_AFTER_QUEUES)
+
+
+def _has_parent() -> bool:
+    """Whether the process that started this one lives: it may be busy, and receive later."""
+    parent = parent_process()
+    return parent is not None and parent.is_alive()
 
 
 def by_handle(reduced: Reduction, tickets: Tickets) -> Reduction | None:
