@@ -343,12 +343,12 @@ class Framework:
         """
         device = parse_device(spec)
         if device is None:
-            raise DeviceOptionError(
+            remedy = 'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)'
+            asked, fixes = (
                 f"to={self.name!r}, device={spec!r}",
-                "it does not name a device",
-                'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)',
-                fixes=[Fix(options={"device": self.device_kinds[0]})],
+                [Fix(options={"device": self.device_kinds[0]})],
             )
+            raise DeviceOptionError(asked, "it does not name a device", remedy, fixes=fixes)
         return device
 
     def default_device(self, view: StridedView) -> Device:

@@ -492,7 +492,7 @@ def test_fixes_import_nothing(run_python: Callable[..., Any]) -> None:
     process = run_python(
         """
         import sys
-        from zerocopy._engine.fixes import with_imports
+        from zerocopy._engine.call_text import with_imports
         print(with_imports("torch.nn.functional.relu(scipy.sparse.coo_array(numpy.asarray(x)))"))
         assert not {"torch", "scipy"} & sys.modules.keys()
         """

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from zerocopy._engine.call_text import arguments, as_code, relocate, with_imports
 from zerocopy._engine.container_types import (
     ARRAY_TYPES,
     CONTAINERS,
@@ -16,7 +17,6 @@ from zerocopy._engine.container_types import (
     items_of,
     rebuild,
 )
-from zerocopy._engine.fixes import arguments, as_code, relocate, with_imports
 from zerocopy._engine.handles import read_error, reading
 from zerocopy._engine.target import resolve
 from zerocopy.casting.option import leaf_options

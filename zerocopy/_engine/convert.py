@@ -7,8 +7,9 @@ from typing import Any, Unpack
 
 from zerocopy import registry
 from zerocopy._engine import recording
+from zerocopy._engine.call_text import relocate
 from zerocopy._engine.containers import convert_leaves
-from zerocopy._engine.fixes import compose, relocate
+from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree, set_slow_path

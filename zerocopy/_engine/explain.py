@@ -7,10 +7,11 @@ from functools import cache, partial
 from typing import Any, Unpack
 
 from zerocopy import registry
+from zerocopy._engine.call_text import relocate
 from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import container_calls, leaf_calls, locate
 from zerocopy._engine.copy_reasons import array_copies
-from zerocopy._engine.fixes import compose, relocate, resolve
+from zerocopy._engine.fixes import compose, resolve
 from zerocopy._engine.handles import read_error
 from zerocopy._engine.memory import shares_memory
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from zerocopy._engine.fixes import arguments
+from zerocopy._engine.call_text import arguments
 from zerocopy._engine.target import resolve, text
 from zerocopy.describe import describe
 from zerocopy.errors import UnsupportedConversionError

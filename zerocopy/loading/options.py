@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
-from zerocopy._engine.fixes import arguments, rewrite
+from zerocopy._engine.call_text import arguments, rewrite
 from zerocopy._engine.target import text
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.errors import LoaderOptionError

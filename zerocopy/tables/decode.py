@@ -308,7 +308,7 @@ ENCODED: dict[str, tuple[Fix, ...]] = {
     "interval": (
         Fix(action="seconds"),
         Fix(action="split-interval", options={"encode": True}),
-        _OBJECTS,
+        OBJECTS,
     ),
     "null": (Fix(action="cast:float64", effect="gives floats, all null"),),
     "run_end_encoded": (Fix(action="decode-runs", effect="decodes its runs"),),
