@@ -27,7 +27,7 @@ MISSPELLED = [
 INVALID = [
     {"layout": ["matrix"]},
     {"lists": 3},
-    {"nulls": object()},
+    {"nulls": print},
     {"encode": 2},
     {"leaves": np.zeros(2)},
     {"validate": True},
@@ -39,8 +39,8 @@ INVALID = [
     {"index": "x"},
     {"columns": "x"},
     {"names": "x"},
-    {"dtype": object()},
-    {"device": object()},
+    {"dtype": print},
+    {"device": print},
     {"stream": "a"},
     {"stream": 0},
 ]
