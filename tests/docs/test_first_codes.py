@@ -33,6 +33,7 @@ EXAMPLES: dict[str, tuple[Callable[[], Any], str, dict[str, Any]]] = {
     "separate-memory": (lambda: pa.table({"a": [1.0], "b": [2.0]}), "torch", {"layout": "matrix"}),
     "view-layout": (lambda: pa.table({"s": ["a"]}), "polars", {}),
     "packed-bits": (lambda: pa.table({"flag": [True]}), "torch", {}),
+    "packed-bits of bytes": (lambda: np.ones(2, bool), "pyarrow", {}),
     "lossy": (lambda: np.arange(3.0), "jax", {}),
     "nulls": (lambda: pa.table({"x": [1, None]}), "torch", {}),
     "nulls of floats": (lambda: pa.table({"x": [1.5, None]}), "torch", {}),
@@ -51,6 +52,8 @@ EXAMPLES: dict[str, tuple[Callable[[], Any], str, dict[str, Any]]] = {
 OTHERS = {
     ("chunks", "x.rechunk()"),
     ("nulls", 'nulls="nan"'),
+    ("packed-bits of bytes", 'x["flag"].cast(pyarrow.bool8())'),
+    ("packed-bits", 'dtype="bool8"'),
     ("chunks of polars", "x.combine_chunks()"),
     ("python-objects", "encode=True"),
     ("python-objects in a column", "numpy.asarray(x)"),

@@ -261,6 +261,22 @@ class Tensor(SimpleNamespace):
     def element_size(self):
         return self.plain.element_size()
 
+    @property
+    def shape(self):
+        return self.plain.shape
+
+    def stride(self):
+        return self.plain.stride()
+
+    def storage_offset(self):
+        return self.plain.storage_offset()
+
+    def numel(self):
+        return self.plain.numel()
+
+    def untyped_storage(self):
+        return self.plain.untyped_storage()
+
     def get_device(self):
         return 0
 
@@ -280,7 +296,8 @@ def _exporter(cuda: Streams, unordered: list):
         unordered.append(tensor)
         return torch.utils.dlpack.to_dlpack(tensor.plain)
 
-    return cuda_exporter(SimpleNamespace(cuda=cuda), to_capsule, frozenset({torch.float32}))
+    names = SimpleNamespace(cuda=cuda, autograd=torch.autograd)
+    return cuda_exporter(names, to_capsule, frozenset({torch.float32}))
 
 
 @pytest.mark.parametrize(

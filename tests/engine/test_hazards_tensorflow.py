@@ -201,3 +201,17 @@ def test_quantized_tensors_are_refused_before_and_after_other_tensors(name: str,
             zc.convert(quantized, target)
         assert caught.value.code == "missing-dtype"
         assert not zc.explain(quantized, target).possible
+
+
+@pytest.mark.hazard("tensorflow#gradients-through-other-frameworks")
+def test_gradients_end_where_tensors_leave_tensorflow() -> None:
+    """As with ``x.numpy()``: the gradient is None, which callers can see."""
+    x = tf.constant([1.0, 2.0])
+    for leave in (lambda x: x.numpy(), lambda x: zc.convert(x, to="numpy")):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(zc.convert(leave(x), to="tensorflow") * 3)
+        assert tape.gradient(y, x) is None
+        with tf.autodiff.ForwardAccumulator(x, tf.ones(2)) as forward:
+            y = zc.convert(leave(x), to="tensorflow") * 3
+        assert forward.jvp(y) is None

@@ -222,8 +222,8 @@ typedef struct {
     unsigned protocols; /* as protocols_of */
 } TypeExporter;
 
-/* Returns the protocols that a type has, as bits. All take 30 ns; PyObject_HasAttr takes 250 ns for each that CPython
-   3.11 does not find. */
+/* Returns the protocols that a type has, as bits. PyObject_HasAttr would raise and clear an AttributeError for each that
+   is absent, before CPython 3.13. */
 static unsigned
 protocols_of(PyTypeObject *type)
 {

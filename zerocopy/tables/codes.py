@@ -186,7 +186,10 @@ def used_words(chunk: Any) -> Any:
     """Return the words of a dictionary array that occur in its rows."""
     used = np.zeros(len(chunk.dictionary), bool)
     used[np.asarray(_checked_indices(chunk).drop_null())] = True
-    return chunk.dictionary if used.all() else chunk.dictionary.filter(used)
+    if used.all():
+        return chunk.dictionary
+    # Arrow's filter has no kernel for views, as polars' categories have.
+    return hub().cast_views(chunk.dictionary, hub().without_views(chunk.dictionary.type)).filter(used)
 
 
 def _checked_indices(chunk: Any) -> Any:
