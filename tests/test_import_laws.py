@@ -359,8 +359,8 @@ def test_first_use_of_convert_imports_few_modules(first_uses: dict[str, tuple[st
     ("source", "options", "most"),
     [
         ("numpy.ones(3)", "", CONVERT_MODULES),
-        ("pandas.Series([1.0])", "", 96),
-        ("pandas.DataFrame({'a': [1.0]})", "", 93),
+        ("pandas.Series([1.0])", "", 97),
+        ("pandas.DataFrame({'a': [1.0]})", "", 94),
         ("pandas.DataFrame({'a': [1.0], 'b': [2.0]})", ", layout='matrix'", 100),
     ],
 )

@@ -422,7 +422,9 @@ def test_dense_arrays_are_refused_with_a_call_that_works(name: str) -> None:
     x = np.eye(3, dtype="f4")
     with pytest.raises(zc.UnsupportedConversionError, match="dense") as caught:
         zc.convert(x, to=name)
-    made = pasted(caught.value.calls[0], {"scipy": __import__("scipy.sparse"), name: module, "x": x})
+    made = pasted(
+        caught.value.calls[0], {"scipy": __import__("scipy.sparse"), name: module, "x": x, "zc": zc}
+    )
     np.testing.assert_array_equal(dense(made), x)
 
 

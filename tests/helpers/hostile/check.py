@@ -116,7 +116,8 @@ def _explain(case: Case, built: Built) -> tuple[Any, Any]:
         return plan.possible, plan
     except (zc.UnknownFrameworkError, *_OPTION_ERRORS) as error:
         allowed = isinstance(error, zc.UnknownFrameworkError) or case.odd_options or _is_layout(case)
-        if isinstance(error, zc.ZeroCopyError) and not isinstance(error, zc.UnknownFrameworkError):
+        named = (zc.UnknownFrameworkError, zc.errors.OptionError)
+        if isinstance(error, zc.ZeroCopyError) and not isinstance(error, named):
             raise Finding(f"explain raised {type(error).__name__}: {error}") from error
         if not allowed:
             raise Finding(f"explain raised {type(error).__name__}: {error}") from error
