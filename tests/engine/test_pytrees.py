@@ -300,7 +300,7 @@ def test_leaves_error_is_the_default(leaves: str | None) -> None:
 
 
 def test_an_unknown_value_of_leaves_is_an_error() -> None:
-    with pytest.raises(ValueError, match='"keep", "error" or None'):
+    with pytest.raises(ValueError, match="'keep' or 'error' or None"):
         zc.convert([np.ones(1)], to="torch", leaves="drop")
 
 

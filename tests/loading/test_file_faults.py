@@ -72,7 +72,7 @@ def corrupt(path: str, row_group: int) -> None:
         ("text.feather", "unreadable-file", "pyarrow raised"),
         ("text.npz", "unreadable-file", "it begins as text"),
         ("short.parquet", "unreadable-file", "Parquet"),
-        ("objects.npy", "unreadable-file", "has Python objects"),
+        ("objects.npy", "python-objects", "has Python objects"),
         ("mixed", "several-formats", "csv, parquet"),
     ],
 )
@@ -310,7 +310,7 @@ def test_damaged_files_raise_no_other_exceptions(tmp_path: Path) -> None:
         (npy, "its shape has a dimension", lambda: npy.write_bytes(good.replace(b"(10,)", b"(-1,)"))),
         (npz, "error: Error -3", lambda: write_npz(npz, good, 0, b"\xff" * 20)),
         (npz, "NotImplementedError", lambda: write_npz(npz, good, 10, b"\x63")),
-        (npz, "RuntimeError", lambda: write_npz(npz, good, 8, b"\x01")),
+        (npz, "its member 'x' is encrypted", lambda: write_npz(npz, good, 8, b"\x01")),
         (npz, "BadZipFile", lambda: write_npz(npz, good, 16, b"abcd")),
         (npz, "its header needs", lambda: write_npz(npz, huge)),
         (tmp_path / "a.csv", "Unicode", lambda: (tmp_path / "a.csv").write_bytes(b"a,\xff\xfe\n1,2\n")),

@@ -374,7 +374,7 @@ def _plan_native(
     if not same_memory_space(source.view.device, device):
         reasons.append(transfer(source.view.device, device))
     reasons += readonly_reasons(source.view, target, writable)
-    if not reasons and copy is not True and writable is not False:
+    if not reasons and copy is not True and (writable is not False or source.view.readonly):
         return _plan_unchanged(call, target)
     if not target.can_copy_to_device:
         return _plan_array(source, target, device, copy, stream, writable)
