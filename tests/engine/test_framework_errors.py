@@ -9,7 +9,6 @@ from helpers.arrays import sample
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy._engine import routes
-from zerocopy._engine import routes
 
 
 @pytest.mark.parametrize(("lazy", "to"), [(False, "torch"), (True, "torch"), (True, "numpy"), (True, "jax")])
