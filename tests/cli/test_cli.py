@@ -489,7 +489,7 @@ def test_extras_list_missing_requirements(monkeypatch: pytest.MonkeyPatch) -> No
     ]
     completed = invoke("doctor")
     assert "not-a-thing>=1.0" in completed.stdout
-    assert "pip install 'zerocopy-interchange[arrow]'" in completed.stdout
+    assert "pip install 'not-a-thing>=1.0'" in completed.stdout
     assert f"numpy[dev]<1 (here: {np.__version__})" in completed.stdout
 
 
@@ -549,7 +549,6 @@ def test_missing_click_or_rich_is_reported(run_python: Callable[..., Any], absen
     )
     assert completed.returncode == 1
     assert (
-        completed.stderr
-        == "zerocopy: the command needs click and rich: pip install 'zerocopy-interchange[cli]'\n"
+        completed.stderr == "zerocopy: the command needs click and rich: pip install click rich packaging\n"
     )
     assert completed.stdout == ""

@@ -422,5 +422,5 @@ def test_an_array_arrives_where_its_framework_is_not_imported(run_python) -> Non
 
 def test_without_distributed(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(FrameworkNotInstalledError, match=r"pip install 'zerocopy-interchange\[dask\]'"):
+    with pytest.raises(FrameworkNotInstalledError, match=r"pip install 'distributed>=2026.1'"):
         zerocopy.integrations.dask.install()

@@ -151,7 +151,7 @@ def test_install_without_ray(run_python) -> None:
         zerocopy.integrations.ray.uninstall()
     """)
     assert process.stdout.startswith("True install(): Ray is not installed"), process.stderr
-    assert "pip install 'zerocopy-interchange[ray]'" in process.stdout
+    assert "pip install 'ray[data]>=2.50'" in process.stdout
 
 
 def test_import_loads_neither_ray_nor_numpy(run_python) -> None:

@@ -234,7 +234,7 @@ def test_nvml_that_does_not_start_has_a_reason(code: str, words: str) -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     why_not = CardReader().read()["why_not"]
-    assert "pip install 'zerocopy-interchange[monitor]'" in why_not
+    assert "pip install nvidia-ml-py" in why_not
 
 
 def test_a_start_that_failed_is_tried_again() -> None:

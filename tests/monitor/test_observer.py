@@ -76,7 +76,7 @@ def test_history_has_sums(folder: Path) -> None:
 
 def test_parts_that_fail_are_problems(folder: Path) -> None:
     def fail() -> Any:
-        raise ImportError("pip install 'zerocopy-interchange[monitor]'")
+        raise ImportError("pip install psutil")
 
     sample = Observer(folder, cards=fail, machine=fail).read()
     assert [problem for problem in sample["problems"] if "pip install" in problem] == sample["problems"][1:]

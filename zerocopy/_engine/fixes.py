@@ -38,6 +38,15 @@ def compose(error: ZeroCopyError, call: Any) -> None:
     """Set the `calls` of an error, and its `remedy` from them; `call` is the one that failed."""
     if not (error.fixes or error.obstacles):
         return
+    try:
+        _compose(error, call)
+    except Exception as raised:  # an object's property or comparison can raise
+        if not is_error(raised):
+            raise
+        error.add_note(f"composing its fixes raised {type(raised).__name__}: {raised}")
+
+
+def _compose(error: ZeroCopyError, call: Any) -> None:
     composer = _Composer(call)
     later: list[str] = []  # the obstacles that remain when those of the error are removed
     kept = composer.working(composer.candidates(error), later, {error.why}, _DEPTH)[:_MOST]
@@ -101,7 +110,7 @@ class _Composer:
         self.target = call.target
         self.to = call.to if isinstance(call.to, str) else self.target.name
         self.obj, self.description, self.cast = call.obj, call.description, call.cast
-        self.framework, self.unwrap = _framework(call.obj), call.unwrap
+        self.framework, self.unwrap, self.failed = _framework(call.obj), call.unwrap, call
 
     # -- which calls work -----------------------------------------------------
 
@@ -138,6 +147,8 @@ class _Composer:
         kept: dict[str, _Candidate] = {}
         uncertain: list[_Candidate] = []
         for each in candidates:
+            if self._failed(each):
+                continue
             refused = None if each.options is None else self._refusal(each.to, each.options)
             if refused is None:
                 kept[each.code] = each
@@ -148,6 +159,7 @@ class _Composer:
                 continue
             following = _Composer(trial)
             further = following.working(following.candidates(refusal), [], seen | {refusal.why}, depth - 1)
+            further = [other for other in further if not self._failed(other)]
             planned = [other for other in further if other.options is not None][:2]
             # A statement, such as a setting of JAX, can be the only fix of what follows an option.
             changed = (each.options or {}).items()
@@ -162,13 +174,23 @@ class _Composer:
             return [each for each in kept.values() if each.options is not None or each.has_statement]
         return list(kept.values()) or (uncertain if depth == _DEPTH else [])
 
+    def _failed(self, each: _Candidate) -> bool:
+        """Whether a candidate is the call that failed."""
+        given, options = self._with({}), each.options
+        return (
+            options is not None
+            and (each.to, options.keys()) == (self.to, given.keys())
+            and all(_same(value, options[name]) for name, value in given.items())
+        )
+
     def _refusal(self, to: str, options: dict[str, Any]) -> tuple[Call, Exception] | None:
         """Return the call with other options and its error; None if its plan has no error or is unknown."""
         if self.description is None or getattr(self.description, "read", None) is not None:
             return None
-        trial = Call(self.obj, to, options)
-        trial.description = self.description
+        trial = self.failed
         try:
+            trial = Call(self.obj, to, options)
+            trial.description = self.description
             make_plan(trial)
             if trial.cast is not None and _nbytes(self.description) <= _CHECKED:
                 for check in trial.cast.checks:
@@ -390,7 +412,8 @@ class _Composer:
 
 
 def _same(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and bool(a == b))
+    # As code, because a comparison of arrays is not a bool.
+    return a is b or (type(a) is type(b) and as_code("", a) == as_code("", b) != "")
 
 
 def _nbytes(description: Any) -> int:

@@ -229,10 +229,12 @@ def extras() -> dict[str, Any]:
     report = {}
     for name in sorted(distribution.metadata.get_all("Provides-Extra") or []):
         parts = [_part(requirement) for requirement in _requirements(name, requirements, set())]
+        missing = dict.fromkeys(f"'{part['name']}{part['wanted']}'" for part in parts if not part["fits"])
         report[name] = {
             "complete": all(part["fits"] for part in parts),
             "parts": parts,
-            "install": f"pip install '{DISTRIBUTION}[{name}]'",
+            # Not the extra, which pip finds only where zerocopy itself can be installed from.
+            "install": " ".join(["pip install", *missing]) if missing else "",
         }
     return {"known": True, "extras": report}
 

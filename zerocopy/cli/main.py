@@ -24,7 +24,7 @@ _COMMANDS = {
     "matrix": "matrix",
     "monitor": "monitor.command",
 }
-_MISSING = "zerocopy: the command needs click and rich: pip install 'zerocopy-interchange[{}]'"
+_MISSING = "zerocopy: the command needs click and rich: pip install click rich packaging"
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("click", "rich"):
             raise
-        print(_MISSING.format("monitor" if "monitor" in sys.argv[1:2] else "cli"), file=sys.stderr)
+        print(_MISSING, file=sys.stderr)
         sys.exit(1)
     if os.environ.get("ZEROCOPY_POOL"):
         from zerocopy.pool.install import discard_deferred_error

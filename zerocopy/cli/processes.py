@@ -13,7 +13,7 @@ from typing import Any
 from zerocopy.errors import ZeroCopyError
 from zerocopy.forks import installed_version
 from zerocopy.framework import version_numbers
-from zerocopy.integrations import ENGINES
+from zerocopy.integrations import ENGINES, install_line
 
 #: File descriptors that should be free: a large object needs one, and a result of it two.
 _FEW_DESCRIPTORS = 256
@@ -161,5 +161,5 @@ def _engine(name: str, module: str, distribution: str, oldest: str, version: str
         "wanted": wanted,
         "version": version,
         "works": works,
-        "install": f"pip install '{wanted}'",
+        "install": install_line(name),
     }

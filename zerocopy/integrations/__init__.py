@@ -11,3 +11,9 @@ ENGINES = (
     ("flight", "pyarrow", "pyarrow", "24"),
     ("torch DataLoader", "torch", "torch", ""),
 )
+
+
+def install_line(name: str) -> str:
+    """Return the command that installs an engine."""
+    distribution, oldest = next(each[2:] for each in ENGINES if each[0] == name)
+    return f"pip install '{distribution}>={oldest}'" if oldest else f"pip install {distribution}"

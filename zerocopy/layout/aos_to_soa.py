@@ -33,7 +33,7 @@ def aos_to_soa(
 
     The records are read once, in tiles that fit the first-level cache, and columns are written one
     cache line at a time, on all cores, without the GIL. Without the compiled core, Numba
-    (``pip install 'zerocopy-interchange[kernels]'``) or else NumPy does the same more slowly.
+    (``pip install numba``) or else NumPy does the same more slowly.
 
     Parameters
     ----------

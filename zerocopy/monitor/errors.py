@@ -7,7 +7,8 @@ from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 
-INSTALL = "pip install 'zerocopy-interchange[monitor]'"
+#: The distributions of modules with another name.
+_DISTRIBUTIONS = {"pynvml": "nvidia-ml-py", "prometheus_client": "prometheus-client"}
 
 
 class MonitorRunningError(ZeroCopyError, RuntimeError):
@@ -126,7 +127,7 @@ class MonitorPackageError(ZeroCopyError, ImportError):
     Traceback (most recent call last):
         ...
     zerocopy.monitor.errors.MonitorPackageError: the page: absent_package is not installed.
-      To fix: pip install 'zerocopy-interchange[monitor]'
+      To fix: pip install absent_package
     """
 
     code = "not-installed"
@@ -140,4 +141,5 @@ def require(module: str, purpose: str) -> Any:
         package = module.partition(".")[0]
         absent = error.name in (package, module)
         why = f"{package} is not installed" if absent else f"importing it failed: {error}"
-        raise MonitorPackageError(purpose, why, INSTALL) from error
+        install = f"pip install {_DISTRIBUTIONS.get(package, package)}"
+        raise MonitorPackageError(purpose, why, install) from error

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerocopy.errors import FrameworkNotInstalledError
+from zerocopy.integrations import install_line
 from zerocopy.integrations.dask import peers
 
 #: Name of the worker plugin.
@@ -156,5 +157,5 @@ def _import_distributed(asked: str) -> None:
         import distributed  # noqa: F401
     except ImportError as error:
         raise FrameworkNotInstalledError(
-            asked, "Dask's distributed is not installed", "pip install 'zerocopy-interchange[dask]'"
+            asked, "Dask's distributed is not installed", install_line("dask")
         ) from error

@@ -9,6 +9,7 @@ from typing import Any
 
 from zerocopy import forks
 from zerocopy.errors import FrameworkNotInstalledError
+from zerocopy.integrations import install_line
 from zerocopy.interpreter.imports import cancel, when_imported
 from zerocopy.protocols.exporter_errors import is_error
 
@@ -151,9 +152,7 @@ def _import_ray(asked: str) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise FrameworkNotInstalledError(
-            asked, "Ray is not installed", "pip install 'zerocopy-interchange[ray]'"
-        ) from error
+        raise FrameworkNotInstalledError(asked, "Ray is not installed", install_line("ray")) from error
     return ray
 
 

@@ -430,9 +430,7 @@ def _traffic(title: str, *names: str) -> Chart:
     return Chart(title, values, "bytes/s", absent="after the second sample")
 
 
-CPU = Chart(
-    "CPU", _cores, "percent", absent="psutil is not installed: pip install 'zerocopy-interchange[monitor]'"
-)
+CPU = Chart("CPU", _cores, "percent", absent="psutil is not installed: pip install psutil")
 MACHINE_MEMORY = Chart("Memory of the machine", _memory, "bytes")
 DISK = _traffic("Disk", "disk_read", "disk_written")
 NETWORK = _traffic("Network", "network_received", "network_sent")

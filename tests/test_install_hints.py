@@ -1,0 +1,51 @@
+"""Install hints name packages that PyPI has: zerocopy itself is not one of them before its release."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from zerocopy.integrations import ENGINES, install_line
+from zerocopy.monitor.errors import MonitorPackageError, require
+
+ROOT = Path(__file__).parents[1]
+_PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+_DISTRIBUTIONS = {
+    re.split(r"[><=!;@ ]", requirement)[0]
+    for requirements in _PYPROJECT["optional-dependencies"].values()
+    for requirement in requirements
+}
+
+
+def test_no_hint_installs_an_extra_of_zerocopy() -> None:
+    name = _PYPROJECT["name"]
+    files = sorted((ROOT / "zerocopy").rglob("*.py"))
+    hints = [
+        str(path)
+        for path in files
+        if f"install '{name}" in path.read_text() or f"{name}[" in path.read_text()
+    ]
+    assert not hints
+    assert len(files) > 300
+
+
+@pytest.mark.parametrize("engine", [engine for engine, *_ in ENGINES])
+def test_the_hint_of_an_engine_is_a_requirement_of_an_extra(engine: str) -> None:
+    requirement = install_line(engine).removeprefix("pip install ").strip("'")
+    assert requirement.partition(">=")[0] in _DISTRIBUTIONS
+
+
+@pytest.mark.parametrize(
+    "module", ["psutil", "pynvml", "prometheus_client", "prometheus_client.core", "bokeh.server.server"]
+)
+def test_the_hint_of_the_monitor_is_a_requirement_of_its_extra(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module.partition(".")[0], None)
+    with pytest.raises(MonitorPackageError) as caught:
+        require(module, "a test")
+    assert caught.value.remedy.removeprefix("pip install ") in _DISTRIBUTIONS
