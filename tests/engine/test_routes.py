@@ -242,6 +242,7 @@ def test_tensorflow_import_and_export() -> None:
 
 
 def test_an_exit_without_memory_reports_nothing(run_python) -> None:
+    pytest.importorskip("pyarrow")
     process = run_python(
         """
         import resource, numpy as np, zerocopy as zc, pyarrow

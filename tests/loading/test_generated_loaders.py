@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 for name in ("torch", "pyarrow", "polars", "pandas"):
     pytest.importorskip(name)
 
 from helpers.loader_generator import check  # noqa: E402 - it imports pyarrow
+from helpers.seeds import seeds_of_part  # noqa: E402
 
 COUNT, PARTS = 64, 8
 
@@ -21,20 +20,10 @@ COUNT, PARTS = 64, 8
 FOUND = [250, 290, 5898]
 
 
-def _first(part: int) -> int:
-    """Return the first seed of a part; the environment chooses those of the last half."""
-    chosen = os.environ.get("ZEROCOPY_HOSTILE_SEED", "")
-    if part < PARTS // 2 or not chosen:
-        return part * COUNT // PARTS
-    start = int.from_bytes(os.urandom(4)) if chosen == "random" else int(chosen)
-    return start + part * COUNT // PARTS
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_batches_of_generated_loaders_are_the_rows_that_convert_gives(part: int) -> None:
-    first = _first(part)
-    for seed in range(first, first + COUNT // PARTS):
+    for seed in seeds_of_part(part, PARTS, COUNT):
         print(f"seed {seed}")
         check(seed)
 

@@ -262,7 +262,7 @@ class Raising:
         (np.zeros(3), None, {}, "unknown-framework"),
         (np.zeros(3), [], {}, "unknown-framework"),
         (np.array([300]), "numpy", {"dtype": "uint8"}, None),
-        (np.zeros(3), "numpy", {"copy": 1}, ""),
+        (np.zeros(3), "numpy", {"copy": 1}, "option-value"),
         (np.zeros(3), "numpy", {"no_such_option": 1}, ""),
         (Raising(ValueError("x")), "numpy", {}, "producer-raised"),
         (Raising(Unprintable()), "numpy", {}, None),

@@ -130,6 +130,7 @@ def test_the_digest_changes_with_each_name_and_byte(tmp_path: Path) -> None:
     assert digest(tmp_path) in seen
 
 
+@pytest.mark.skipif(_native.core is None, reason="needs the compiled core")
 def test_a_second_import_shares_the_first_one(run_python: RunPython) -> None:
     """The core keeps its tables in static variables, which belong to the first module."""
     code = """

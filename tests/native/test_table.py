@@ -162,14 +162,16 @@ def test_the_number_of_values_is_bounded(run_python):
         run_python,
         """
 first = core.Routes("a", columns=["column 0"], dtype=float)
-latest = []
+stored, lost = [], []
 for i in range(3000):
-    assert core.set_route("a", Kind, answer(i), columns=[f"column {i}"], dtype=float)
-    assert convert(obj, "a", columns=[f"column {i}"], dtype=float) == i
-    before = range(max(0, i - 9), i)
-    latest.append(sum(convert(obj, "a", columns=[f"column {j}"], dtype=float) == j for j in before))
-assert latest.count(9) > 2900 and min(latest[10:]) < 9, "all routes are dropped now and then"
+    # The slots near the hash, which addresses determine, can be taken.
+    if core.set_route("a", Kind, answer(i), columns=[f"column {i}"], dtype=float):
+        stored.append(i)
+        assert convert(obj, "a", columns=[f"column {i}"], dtype=float) == i
+    lost.append(sum(convert(obj, "a", columns=[f"column {j}"], dtype=float) != j for j in stored[-9:]))
+assert len(stored) > 2900 and 0 < sum(map(bool, lost)) < 100, "all routes are dropped now and then"
 assert first.get(Kind) is None
+core.clear_routes()
 core.set_route("a", Kind, answer("again"), columns=["column 0"], dtype=float)
 assert first[Kind](obj) == "again", "the view finds the equal values"
 """,

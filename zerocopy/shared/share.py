@@ -285,8 +285,10 @@ def shared_empty(shape: int | Sequence[int], dtype: Any = "float64") -> Array:
     ------
     SharedMemoryError
         There is no room, or no free file descriptor.
-    TypeError, ValueError
-        The shape is negative, or the dtype does not exist or has Python objects.
+    OptionError, ValueError
+        The shape is negative.
+    TypeError
+        The dtype does not exist or has Python objects.
 
     Notes
     -----

@@ -69,6 +69,7 @@ def outside(column: Column, bounds: Bounds) -> int:
     if field is None or not column.length or not any(bounds(part) for part in field.walk()):
         return 0
     if getattr(column, "source", None) is None:
+        column.arrow_reasons()  # refuses types that Arrow lacks
         return sum(_outside(leaf, bounds) for leaf in leaves(column.arrow(), hub().module()))
     if field.dictionary is not None:
         return outside(column.dictionary(), bounds)
