@@ -30,7 +30,7 @@ OWN_TEST = {"adding-a-framework.md", "training-frameworks.md"}
 #: Packages that a page needs besides those of all pages.
 NEEDS = {"labelled.md": ("xarray", "dask"), "weights.md": ("safetensors",)}
 #: Pages that write files into the current folder: they run in a new one.
-WRITES = {"weights.md"}
+WRITES = {"embeddings.md", "weights.md"}
 
 
 def name(page: Path) -> str:
