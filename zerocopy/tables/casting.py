@@ -11,13 +11,13 @@ from zerocopy.casting.sources import cast_source
 from zerocopy.dtype import BOOL8, DType, by_name
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.arrow_c import Memory
-from zerocopy.source import Array, Source
+from zerocopy.source import Array
 from zerocopy.tables import memory, on_device
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import Decoder, TensorLeaf
-from zerocopy.tables.lists import LISTS, Lists
-from zerocopy.tables.nulls import Nulls
+from zerocopy.tables.decode import Decoder, TensorLeaf, empty_mask
+from zerocopy.tables.lists import LISTS
+from zerocopy.tables.nulls import Nulls, parse
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked
 from zerocopy.tables.summary import combine_errors
@@ -73,36 +73,56 @@ def cast_columns(table: Table, request: Request, keeps_columns: bool, unread: bo
 def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps_columns: bool) -> Column:
     option = request.cast
     assert option is not None
-    old = _type(column, request.target.packs_booleans)
+    encoded = request.options.is_encoded and not keeps_columns  # then decoding ignores the refusal
+    old, lists = _type(column, request.target.packs_booleans, encoded), None
     if old is None:
-        tensors = None if keeps_columns else _tensors(column, request.options.list_policy)
-        if tensors is None:
+        lists = None if keeps_columns else _lists(column, request, parse(request.options.nulls, label))
+        if lists is None:
             _refuse_meaning(table, label, column, request, keeps_columns)
             return column
-        old = tensors.view.dtype
-    else:
-        tensors = None
+        old = lists.values.source.view.dtype
     new = option.new_type(old, label)
     if new is None:
         return column
+    shown = "" if table.single else label
+    if lists is not None:
+        return _cast_lists(column, lists, new, request, label, shown)
     nulls = _nulls(column) if column.null_count else None
     # A field of records is cast from its place: a contiguous copy would be one more pass.
-    values = (column.in_place or column).values(old) if tensors is None else tensors
-    chunks = column.chunks if isinstance(column, ArrowColumn) and tensors is None else ()
+    values = (column.in_place or column).values(old)
+    chunks = column.chunks if isinstance(column, ArrowColumn) else ()
     several = len(chunks) > 1 and column.device.is_host and old not in (_BOOL, BOOL8)
     pieces = (lambda: [_piece(chunk, old) for chunk in chunks if chunk.length]) if several else None
-    cast = cast_source(
-        values, new, option, "" if table.single else label, rows=True, nulls=nulls, pieces=pieces
-    )
+    cast = cast_source(values, new, option, shown, rows=True, nulls=nulls, pieces=pieces)
     return TensorColumn(cast, mask=nulls)
 
 
-def _type(column: Column, packs_booleans: bool = False) -> DType | None:
+def _cast_lists(
+    column: Column, lists: Masked, new: DType, request: Request, label: Hashable, shown: Hashable
+) -> Column:
+    """Return a column of the cast items of lists, with the mask that the lists have."""
+    assert request.cast is not None
+    policy = parse(request.options.nulls, label)
+    missing = lists if policy.mode == "refuse" else _lists(column, request, policy, marks_padding=False)
+    assert missing is not None
+    nulls = None if missing.mask.constant else _mask(missing)
+    cast = cast_source(lists.values.source, new, request.cast, shown, rows=True, nulls=nulls)
+    is_masked = policy.mode == "mask" and not lists.mask.constant
+    result = TensorColumn(cast, mask=_mask(lists) if is_masked else nulls)
+    result.masks_items = is_masked and len(lists.mask.source.view.shape) > 1
+    return result
+
+
+def _mask(lists: Masked) -> Callable[[], Array]:
+    return cache(lambda: on_device.fetch(lists.mask.source))
+
+
+def _type(column: Column, packs_booleans: bool = False, encoded: bool = False) -> DType | None:
     """Return the type of a column of plain numbers, booleans or tensors; None for another.
 
-    For a target that packs booleans, bool8 is a type of its own.
+    For a target that packs booleans, bool8 is a type of its own. With `encoded`, objects have Arrow's type.
     """
-    if column.refusal is not None:
+    if column.refusal is not None and not (encoded and column.field is not None):
         return None
     field = column.field
     if field is None:
@@ -112,17 +132,21 @@ def _type(column: Column, packs_booleans: bool = False) -> DType | None:
     return by_name(field.dtype) if field.kind == "number" and not field.extension else None
 
 
-def _tensors(column: Column, lists: Lists) -> Source | None:
-    """Return lists of one length, or tensors of one shape, as one tensor; None for other columns."""
-    field = column.field
-    if column.refusal is not None or field is None or field.kind not in ("fixed_list", *LISTS):
+def _lists(column: Column, request: Request, nulls: Nulls, marks_padding: bool = True) -> Masked | None:
+    """Return lists of one length, or tensors of one shape, as values and mask; None for other columns."""
+    options, field = request.options, column.field
+    if field is None or field.kind not in ("fixed_list", *LISTS):
         return None
+    # Where nulls are refused, so are those inside lists.
+    mode = nulls if nulls.mode == "refuse" and not column.null_count else Nulls("mask")
+    decoder = Decoder(mode, options.is_encoded, lists=options.list_policy, marks_padding=marks_padding)
     try:
-        tree = Decoder(Nulls("mask") if column.null_count else Nulls(), lists=lists).decode(column)
+        tree = decoder.decode(column)
     except ZeroCopyError:
         return None  # the conversion refuses it, with the options of the call
-    tree = tree.values if isinstance(tree, Masked) else tree
-    return tree.source if isinstance(tree, TensorLeaf) else None
+    if isinstance(tree, TensorLeaf):
+        tree = Masked(tree, TensorLeaf(empty_mask(column), constant=True))
+    return tree if isinstance(tree, Masked) and isinstance(tree.values, TensorLeaf) else None
 
 
 def _nulls(column: Column) -> Callable[[], Array]:

@@ -76,6 +76,8 @@ class Column:
     device: Device = HOST
     changes: bool = False
     refusal: Reason | None = None
+    #: Whether the mask has one value for each item of a row.
+    masks_items: bool = False
     missing: Callable[[], Column] | None = None
     in_place: Column | None = None
     dims: tuple[Hashable, ...] | None = None

@@ -38,7 +38,9 @@ from zerocopy.tables.options import Request
 from zerocopy.tables.result import Encoded, Masked
 from zerocopy.tables.summary import map_columns
 
-_INT64, _BYTE, _BOOL = by_name("int64"), by_name("uint8"), by_name("bool")
+_BYTE, _BOOL = by_name("uint8"), by_name("bool")
+#: By type of codes: the next one that has the code -1.
+_SIGNED = {"uint8": "int16", "uint16": "int32", "uint32": "int64"}
 
 
 @dataclass(slots=True, eq=False)  # not frozen, which takes 400 ns more: one for each column
@@ -77,12 +79,15 @@ class Decoder:
         Whether the target has dates and durations of 64 bits, as NumPy has.
     lists : Lists
         The policy for lists.
+    marks_padding : bool
+        Whether masks are True in the padding of lists.
     """
 
     nulls: Nulls
     encode: bool = False
     datetimes: bool = False
     lists: Lists = REFUSED
+    marks_padding: bool = True
 
     def decode(self, column: Column) -> Any:
         """Return a column's tree.
@@ -119,7 +124,7 @@ class Decoder:
         return TensorLeaf(self.nulls.apply(column, values, bool(datetime_dtype)), datetime_dtype)
 
     def _mask(self, column: Column) -> TensorLeaf:
-        if column.null_count:
+        if column.null_count or column.masks_items:
             return TensorLeaf(column.mask())
         return TensorLeaf(empty_mask(column), constant=True)
 
@@ -147,7 +152,8 @@ class Decoder:
             raise _no_tensor_type(field, _INTEGERS)
         values = column.values(by_name(field.dtype))
         if field.dtype == "int32":
-            values = _widened(values)
+            why = "Arrow's date32 has 32 bits and NumPy's datetime64 has 64"
+            values = _widened(values, "int64", why, _encode("gives the 32-bit integers"))
         name = "timedelta64" if field.kind == "duration" else "datetime64"
         return self._leaf(column, values, f"{name}[{field.unit}]")
 
@@ -177,7 +183,11 @@ class Decoder:
         if isinstance(categories, Masked) and not dictionary.null_count:
             categories = categories.values
         encoded = Encoded(str(field), None, categories=categories, ordered=field.ordered)
-        return self._encoded(column, column.values(by_name(field.dtype)), encoded)
+        codes = column.values(by_name(field.dtype))
+        signed = _SIGNED.get(field.dtype)
+        if signed and self.nulls.is_negative and codes.view.device.is_host:
+            codes = _widened(codes, signed, f"{field.dtype} has no code {self.nulls.value}")
+        return self._encoded(column, codes, encoded)
 
     def _text(self, column: Column, field: Field) -> Any:
         tree = Encoded(str(field), TensorLeaf(column.text()), offsets=self._offsets(column))
@@ -206,8 +216,10 @@ class Decoder:
         values = padded.values(flat)
         if self.nulls.mode != "mask":
             return self._leaf(column, values)
-        nulls = inner or empty_mask(padded.elements)
-        return Masked(TensorLeaf(values), TensorLeaf(padded.mask(nulls)))
+        if inner is None and not self.marks_padding:
+            return Masked(TensorLeaf(values), self._mask(column))
+        mask = padded.mask(inner or empty_mask(padded.elements), self.marks_padding)
+        return Masked(TensorLeaf(values), TensorLeaf(_with_rows(mask, column)))
 
     def _ragged(self, column: Column, field: Field) -> Any:
         sizes = TensorLeaf(column.sizes()) if field.kind == "list_view" else None
@@ -442,15 +454,14 @@ def empty_mask(column: Column) -> Source:
     return source if column.device.is_host else on_device.via_host(source)
 
 
-def _widened(values: Source) -> Source:
-    why = Reason(
-        "Arrow's date32 has 32 bits and NumPy's datetime64 has 64",
-        code="other-type",
-        fixes=_encode("gives the 32-bit integers"),
+def _widened(values: Source, name: str, why: str, fixes: Sequence[Fix] = ()) -> Source:
+    """Return integers in a larger type."""
+    dtype, shape = by_name(name), values.view.shape
+    view = replace(values.view, ptr=0, strides=contiguous_strides(shape, dtype.itemsize), dtype=dtype)
+    reasons = (*values.reasons, Reason(why, code="other-type", fixes=fixes))
+    wide = replace(
+        values, view=view, host=lambda: values.host().astype(dtype.storage), reasons=reasons, writer=None
     )
-    view = replace(values.view, ptr=0, strides=contiguous_strides(values.view.shape, 8), dtype=_INT64)
-    reasons = (*values.reasons, why)
-    wide = replace(values, view=view, host=lambda: values.host().astype(np.int64), reasons=reasons)
     return wide if view.device.is_host else on_device.via_host(wide)
 
 

@@ -258,9 +258,9 @@ class Padded:
             )
         return self._spread(flat, pad)
 
-    def mask(self, inner: Source) -> Source:
-        """Return where the padding is, and the elements that are null, at which `inner` is True."""
-        return self._spread(inner, True)
+    def mask(self, inner: Source, padding: bool = True) -> Source:
+        """Return where the elements are null, at which `inner` is True, and `padding` in the padding."""
+        return self._spread(inner, padding)
 
     def _spread(self, flat: Source, pad: Any) -> Source:
         def host() -> Array:

@@ -59,6 +59,11 @@ class Nulls:
         """Whether rows with nulls are left out of the table, before columns are decoded."""
         return self.mode == "drop"
 
+    @property
+    def is_negative(self) -> bool:
+        """Whether nulls become a negative integer."""
+        return self.mode == "fill" and type(self.value) is int and self.value < 0
+
     def apply(self, column: Column, values: Source, datetimes: bool = False) -> Any:
         """Return a column's values, filled, or as `Masked` values; refuse nulls that cannot be represented.
 
