@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import errno
 import gc
+import os
 import re
 import sys
 import textwrap
@@ -319,3 +322,62 @@ def test_loaded_folder_of_frameworks_is_not_listed_again(monkeypatch) -> None:
     monkeypatch.setattr(registry, "_builtin_names", lambda: pytest.fail("the folder is listed again"))
     zc.convert({"x": np.zeros(3)}, to="numpy")
     assert registry.by_type(dict) is None
+
+
+#: Imports what a first conversion needs, and takes every file descriptor.
+WITHOUT_DESCRIPTORS = """
+import difflib, errno, importlib.metadata, importlib.util, os, resource, numpy as np
+import zerocopy as zc, zerocopy._frameworks.{name}, zerocopy._engine.containers, zerocopy._engine.fixes
+zc.convert(np.ones(3), "numpy"), importlib.util.find_spec("{name}")
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+fds = []
+try:
+    while True: fds.append(os.dup(0))
+except OSError: pass
+attempts = [
+    lambda: zc.convert(np.ones(3), "{name}"),
+    lambda: zc.frameworks(),
+    lambda: zc.convert(np.ones(3), "unknown"),
+    lambda: zc.explain(np.ones(3), "{name}"),
+]
+for attempt in attempts:
+    try:
+        attempt()
+        raise SystemExit("no error")
+    except OSError as error:
+        assert error.errno == errno.EMFILE, error
+for fd in fds: os.close(fd)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resource limits are those of Linux")
+@pytest.mark.parametrize("name", ["pyarrow", "polars", "duckdb"])
+def test_a_framework_is_known_after_an_attempt_without_a_free_descriptor(name: str, run_python) -> None:
+    pytest.importorskip(name)
+    code = WITHOUT_DESCRIPTORS.format(name=name)
+    code += f'\nzc.convert({{"a": np.ones(3)}}, "{name}")\nassert "torch" in zc.frameworks()\n'
+    completed = run_python(code)
+    assert completed.returncode == 0, completed.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EMFILE, os.strerror(errno.EMFILE), "a.py"),
+        ImportError(f"a.so: cannot open shared object file: {os.strerror(errno.EMFILE)}"),
+        ImportError(f"a.so: cannot open shared object file: {os.strerror(errno.ENFILE)}"),
+    ],
+    ids=["file", "library", "system"],
+)
+def test_an_import_without_a_free_descriptor_raises_the_error_of_the_system(monkeypatch, error) -> None:
+    framework = copy.copy(registry.by_name("pyarrow"))
+    framework._module = None
+
+    def fail(self: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(framework), "_import", fail)
+    with pytest.raises(OSError, match="pyarrow was not imported") as caught:
+        framework.module()
+    assert caught.value.errno in (errno.EMFILE, errno.ENFILE)
+    assert caught.value.__cause__ is error

@@ -7,6 +7,7 @@ register through the entry point group ``zerocopy.frameworks``, or call :func:`r
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import sys
 from dataclasses import dataclass
@@ -190,7 +191,11 @@ def _add_loaded(framework: Framework) -> None:
 
 
 def _builtin_names() -> list[str]:
-    return [m.name for m in pkgutil.iter_modules(zerocopy._frameworks.__path__) if m.name[0] != "_"]
+    path = zerocopy._frameworks.__path__
+    names = [m.name for m in pkgutil.iter_modules(path) if m.name[0] != "_"]
+    if not names:
+        os.listdir(path[0])  # raises the error that pkgutil hides, such as that no file descriptor is free
+    return names
 
 
 def _load(name: str) -> None:

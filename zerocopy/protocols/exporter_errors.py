@@ -5,6 +5,8 @@ The addresses, shapes and strides that exporters report are checked before memor
 
 from __future__ import annotations
 
+import errno
+import os
 import platform
 import sys
 import threading
@@ -52,6 +54,13 @@ def is_error(error: BaseException) -> TypeGuard[Exception]:
             return False
         last, trace = trace, trace.tb_next
     return last is None or not _is_asynchronous(error, last)
+
+
+def check_descriptors(error: Exception, name: str) -> None:
+    """Raise OSError if the import of a module failed because no file descriptor is free."""
+    for number in (errno.EMFILE, errno.ENFILE):
+        if os.strerror(number) in str(error):  # the dynamic loader raises ImportError
+            raise OSError(number, f"{os.strerror(number)}: {name} was not imported") from error
 
 
 def _is_running(frame: FrameType) -> bool:
