@@ -18,7 +18,7 @@ import zerocopy as zc
 COUNT, PARTS = 120, 8
 
 #: Seeds that found bugs: aliased columns as records of another layout, U0 from text, units in other units,
-#: times beside complex numbers in a record of a record.
+#: times next to complex numbers in a record of a record.
 FOUND = [777077, 777930, 1, 6383, 33, 37, 66, 222, 237, 249, 251, 275, 307, 366]
 
 
