@@ -100,8 +100,8 @@ class Framework:
         Options that few targets support, such as ``"connection"``; `from_table` reads ``table.options``.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
-    unwrap : str
-        The expression for `unwrapped`; empty if its objects stand for themselves.
+    slow_reads, unwrap : str
+        The layout of aliases that it reads slowly: ``"gaps"``, ``"not row-major"``; how to call `unwrapped`.
 
     Examples
     --------
@@ -129,6 +129,7 @@ class Framework:
     can_export_dlpack: bool = False
 
     aliases_host: bool = True
+    slow_reads: str = ""
     packs_booleans: bool = False
     mutable: bool = True
     marks_readonly: bool = False

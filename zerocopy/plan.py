@@ -13,6 +13,9 @@ from zerocopy.formatting import printable
 _MOST_LEAVES = 32
 
 
+#: The first words of the warning about an alias whose layout the target reads slowly.
+STRIDED_ALIAS = "strided alias: "
+
 #: Attributes that can be computed when they are first read.
 _DEFERRED = ("reasons", "error", "leaves", "warnings", "protocol")
 

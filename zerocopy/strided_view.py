@@ -126,6 +126,27 @@ class StridedView:
         )
 
     @property
+    def run_bytes(self) -> int:
+        """Bytes up to the first gap between elements, in the order of their addresses; `nbytes` without gaps.
+
+        Dimensions of stride 0 repeat elements and are left out.
+
+        Examples
+        --------
+        >>> import numpy as np, zerocopy as zc
+        >>> x = np.zeros((4, 6), dtype=np.int16)
+        >>> zc.view(x).run_bytes, zc.view(x.T).run_bytes, zc.view(x[:, :2]).run_bytes
+        (48, 48, 4)
+        """
+        steps = sorted((abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1 and s)
+        run = self.dtype.itemsize
+        for stride, count in steps:
+            if stride != run:
+                return run
+            run *= count
+        return self.nbytes
+
+    @property
     def has_negative_strides(self) -> bool:
         """Whether a dimension of more than one element has a negative stride."""
         if not self.strides or min(self.strides) >= 0:

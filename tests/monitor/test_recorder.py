@@ -235,6 +235,33 @@ def test_ctrl_c_in_explain_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -
     assert hook.counters is None
 
 
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("calls", [1, 5])
+def test_aliases_that_are_read_slowly_are_marked(nested: bool, calls: int) -> None:
+    pytest.importorskip("torch")
+    gaps, dense = np.zeros((64, 64))[:, ::2], np.zeros((64, 64))
+    with recording(sites=True) as recorder:
+        for _ in range(calls):
+            zc.convert({"x": dense} if nested else dense, "torch")
+            zc.convert({"x": gaps} if nested else gaps, "torch")
+            zc.convert({"x": gaps} if nested else gaps, "torch", copy=True)
+    plain, marked, copied = sorted(recorder.rows(), key=lambda row: row.line)
+    assert (plain.why, plain.code) == ("", "")
+    assert marked.code == "strided-alias"
+    assert "strided alias: torch" in marked.why
+    assert "copy=True" in marked.fix
+    assert (marked.aliased_calls, marked.copied_bytes) == (calls, 0)
+    assert copied.code == "copy-requested"
+
+
+def test_a_site_that_copies_too_has_the_reason_of_the_copy() -> None:
+    pytest.importorskip("torch")
+    with recording() as recorder:
+        for x in (np.zeros((64, 64))[:, ::2], np.zeros((64, 64))[::-1], np.zeros((64, 64))[:, ::2]):
+            zc.convert(x, "torch")
+    assert one(recorder.rows()).code == "negative-strides"
+
+
 # -- refusals ----------------------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ from zerocopy.describe import (
 from zerocopy.device import Device, parse_stream, same_memory_space
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
-from zerocopy.plan import Plan
+from zerocopy.plan import STRIDED_ALIAS, Plan
 from zerocopy.protocols import python_numbers
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source, type_name
@@ -43,6 +43,9 @@ from zerocopy.strided_view import StridedView
 
 #: With only these options, except ``copy=True``, an object of the target is returned unchanged.
 _UNCHANGED = frozenset(("copy", "stream", "leaves", "validate"))
+#: Sizes in bytes from docs/performance.md#strided-aliases: reads of smaller arrays, and of arrays with longer
+#: runs between gaps, take about the time of row-major ones.
+_LEAST_STRIDED, _SHORT_RUN = 4096, 256
 #: The longest text of an option in a message.
 _WIDEST = 200
 
@@ -425,9 +428,21 @@ def _finish(
         protocol=source.protocol,
         steps=(step,),
         reasons=tuple(reasons),
-        warnings=() if copies or not size else _warnings(view, target),
+        warnings=() if copies or not size else (*_strided_warning(view, target), *_warnings(view, target)),
         run=run,
         aliased_bytes=0 if copies else size * view.dtype.itemsize,
+    )
+
+
+def _strided_warning(view: StridedView, target: Framework) -> tuple[str, ...]:
+    layout = target.slow_reads
+    if not layout or not view.device.is_host or view.nbytes < _LEAST_STRIDED or view.c_contiguous:
+        return ()
+    if layout == "gaps" and view.run_bytes >= _SHORT_RUN:
+        return ()
+    return (
+        f"{STRIDED_ALIAS}{target.name} reads it more slowly than row-major memory; "
+        "pass copy=True if it is read more than once",
     )
 
 

@@ -18,7 +18,7 @@ from zerocopy._engine.target import resolve, text
 from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.framework import Framework
-from zerocopy.plan import Plan, item
+from zerocopy.plan import STRIDED_ALIAS, Plan, item
 from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.source import Source
 
@@ -35,6 +35,9 @@ explain: Any = None
 #: The newest reason by call site and pair: why, fix, code. A site is an instruction and the `id` of its
 #: code, which the counters keep alive: codes of equal text in different files are equal.
 reasons: dict[tuple[int, int, Pair], tuple[str, str, str]] = {}
+
+#: The code, in `reasons`, of aliases that the target reads slowly.
+STRIDED = "strided-alias"
 
 #: Each pair once: the core compares their addresses. A program that creates types in a loop would fill it.
 _pairs: dict[Pair, Pair] = {}
@@ -213,15 +216,19 @@ def _sample(
     instruction: int,
     observed: Observed | None = None,
 ) -> None:
-    """Keep why a call copied; an error of the explanation leaves the reason empty."""
-    reason = None
+    """Keep why a call copied, or made an alias that is read slowly; an error of the explanation adds nothing."""
+    key = id(code), instruction, pair
     with ignored_errors():
         if observed is not None and observed.plan is not None:
             # Not explained again, because a stream is already consumed.
-            reason = _main_reason(resolve_fixes(observed.plan, observed.call))
+            plan = resolve_fixes(observed.plan, observed.call)
         else:
-            reason = _main_reason(explain(obj, to, **options))
-    reasons[id(code), instruction, pair] = reason or ("", "", "")
+            plan = explain(obj, to, **options)
+        reason = _main_reason(plan)
+        if reason is not None:
+            reasons[key] = reason
+        elif (slow := _slow_alias(plan)) is not None:
+            reasons.setdefault(key, slow)
 
 
 def _main_reason(plan: Plan, place: str = "x") -> tuple[str, str, str] | None:
@@ -241,6 +248,15 @@ def _main_reason(plan: Plan, place: str = "x") -> tuple[str, str, str] | None:
         return reason
     others = f" and {len(copied) - 1} more" if len(copied) > 1 else ""
     return f"at {path}{others}: {reason[0]}", *reason[1:]
+
+
+def _slow_alias(plan: Plan, path: str = "") -> tuple[str, str, str] | None:
+    """Return the warning about an alias that the target reads slowly, of the plan or of a leaf after its path."""
+    for warning in plan.warnings:
+        if warning.startswith(STRIDED_ALIAS):
+            why, _, fix = warning.partition("; ")
+            return f"at {path}: {why}" if path else why, fix, STRIDED
+    return next(filter(None, (_slow_alias(leaf, path + own) for own, leaf in plan.leaves.items())), None)
 
 
 # -- names -------------------------------------------------------------------------

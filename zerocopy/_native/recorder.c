@@ -40,7 +40,7 @@ typedef struct {
     Route base;
     Route *inner;
     PyObject *pair;
-    PyObject *sample; /* sample(obj, code, instruction) keeps the reason of a copy */
+    PyObject *sample; /* sample(obj, code, instruction) keeps why it copies, or reads slowly */
 } RecordedRoute;
 
 /* Runs the inner route, then its fallback if it fails; a failed route adds no bytes. */
@@ -102,8 +102,8 @@ run_outermost(RecordedRoute *route, PyObject *obj, Outcome *bytes)
         .copied = bytes->copied,
         .nanoseconds = is_timed ? now() - start : 0,
     };
-    int64_t copies = record(route->pair, &call, &code, &instruction);
-    if (is_power(copies) && take_sample(route->sample, obj, code, instruction) < 0) {
+    int64_t sampled = record(route->pair, &call, &code, &instruction);
+    if (is_power(sampled) && take_sample(route->sample, obj, code, instruction) < 0) {
         Py_CLEAR(result);
     }
     Py_XDECREF(code);
@@ -233,9 +233,9 @@ record_call(PyObject *module, PyObject *args)
         .nanoseconds = records_sites() ? nanoseconds : 0,
         .is_unmeasured = is_unmeasured,
     };
-    int64_t copies = record(pair, &call, &code, &instruction);
+    int64_t sampled = record(pair, &call, &code, &instruction);
     return Py_BuildValue("NiO", code == NULL ? Py_NewRef(Py_None) : code, instruction,
-                         is_power(copies) ? Py_True : Py_False);
+                         is_power(sampled) ? Py_True : Py_False);
 }
 
 /* Returns the number of bytes of an unconsumed DLPack capsule's elements. */

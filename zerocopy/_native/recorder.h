@@ -14,8 +14,8 @@ typedef struct {
 
 /* Whether call sites and durations are recorded. */
 bool records_sites(void);
-/* Records a call. Returns the number of the pair's copies at this site if the call copied, else 0. `code` is set to the
-   site, a new reference or NULL. */
+/* Records a call. Returns the number of the pair's copies, or aliases, at this site if the call copied, or aliased;
+   else 0. `code` is set to the site, a new reference or NULL. */
 int64_t record(PyObject *pair, const Call *call, PyObject **code, int *instruction);
 
 #endif

@@ -154,19 +154,19 @@ record(PyObject *pair, const Call *call, PyObject **code, int *instruction)
     if (records.has_sites) {
         *code = current_site(instruction);
     }
-    int64_t copies = 0;
+    int64_t sampled = 0;
     LOCK();
     Entry *entry = records.slots == NULL ? NULL : find_entry(*code, *instruction, pair);
     PyObject *counted = NULL;
     if (entry != NULL) {
         add_call(entry, call);
-        copies = call->kind == COPIED ? entry->calls[COPIED] : 0;
+        sampled = call->kind == COPIED || call->kind == ALIASED ? entry->calls[call->kind] : 0;
         counted = Py_XNewRef(entry->code);
         *instruction = entry->instruction;
     }
     UNLOCK();
     Py_XSETREF(*code, counted);
-    return copies;
+    return sampled;
 }
 
 /* ---- functions for Python ---- */

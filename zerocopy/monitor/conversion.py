@@ -51,7 +51,7 @@ class ConversionRow:
     seconds : float or None
         Duration of all calls; None if call sites are not recorded.
     why : str
-        Why the most recent sampled call copied or was refused; ``""`` if none did.
+        Why the most recent sampled call copied or was refused, or that its alias is read slowly; else ``""``.
     fix : str
         The change by which the call aliases or is not refused; ``""`` if there is none.
     code : str

@@ -110,7 +110,7 @@ class Counters:
             counts[5:] = [
                 x + y for x, y in zip(counts[5:], (aliased, copied, unmeasured, seconds), strict=True)
             ]
-            number = counts[_COPIED] if kind == _COPIED else 0
+            number = counts[kind] if kind in (_COPIED, _ALIASED) else 0
         return code, instruction, number > 0 and not number & (number - 1)
 
     def recorded(self) -> list[tuple[CodeType | None, int, tuple[str, str], tuple[int, ...]]]:
@@ -246,7 +246,10 @@ def _rows(changed: list[tuple[CodeType | None, _Key, _Counts]], sites: bool) -> 
         subject = file, line, function, *pair
         counts[subject] = _sum(counts.get(subject, _ZERO), difference)
         reason = recording.reasons.get(key)
-        if reason is not None and (difference[_COPIED] or difference[_REFUSED]):
+        if reason is None:
+            continue
+        is_alias = reason[2] == recording.STRIDED
+        if difference[_ALIASED] if is_alias else difference[_COPIED] or difference[_REFUSED]:
             reasons[subject] = reason
     rows = [_row(*each, sites, *reasons.get(each[0], ("", "", ""))) for each in counts.items()]
     return sort(sorted(rows, key=lambda row: (row.file, row.line, row.target, row.source)))

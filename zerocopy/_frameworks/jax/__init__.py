@@ -48,6 +48,7 @@ class Jax(Framework):
     distribution = "jax"
     max_ndim = MAX_NDIM  # NumPy's, which passes host memory on
     device_kinds = ("cpu", "cuda")
+    slow_reads = "not row-major"  # XLA's CPU backend copies other layouts in each call
     mutable = False
     can_copy_to_device = True
     can_cast = True

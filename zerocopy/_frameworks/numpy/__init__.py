@@ -42,6 +42,7 @@ class NumPy(Framework):
     types = ("ndarray",)
     root_modules = ("numpy",)
     distribution = "numpy"
+    slow_reads = "gaps"
     marks_readonly = True
     has_datetime64 = True
     has_records = True

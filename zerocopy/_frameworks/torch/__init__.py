@@ -61,6 +61,7 @@ class Torch(Framework):
     root_modules = ("torch",)
     distribution = "torch"
     device_kinds = ("cpu", "cuda")
+    slow_reads = "gaps"
     can_copy_to_device = True
     can_export_dlpack = True
     can_cast = True
