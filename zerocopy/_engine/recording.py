@@ -36,9 +36,6 @@ explain: Any = None
 #: code, which the counters keep alive: codes of equal text in different files are equal.
 reasons: dict[tuple[int, int, Pair], tuple[str, str, str]] = {}
 
-#: The code, in `reasons`, of aliases that the target reads slowly.
-STRIDED = "strided-alias"
-
 #: Each pair once: the core compares their addresses. A program that creates types in a loop would fill it.
 _pairs: dict[Pair, Pair] = {}
 MAX_PAIRS = 2048
@@ -216,7 +213,7 @@ def _sample(
     instruction: int,
     observed: Observed | None = None,
 ) -> None:
-    """Keep why a call copied, or made an alias that is read slowly; an error of the explanation adds nothing."""
+    """Keep why a call copied, or that its alias is read slowly; an error of the explanation adds nothing."""
     key = id(code), instruction, pair
     with ignored_errors():
         if observed is not None and observed.plan is not None:
@@ -228,7 +225,7 @@ def _sample(
         if reason is not None:
             reasons[key] = reason
         elif (slow := _slow_alias(plan)) is not None:
-            reasons.setdefault(key, slow)
+            reasons.setdefault(key, (slow.why, slow.remedy, slow.code))
 
 
 def _main_reason(plan: Plan, place: str = "x") -> tuple[str, str, str] | None:
@@ -250,12 +247,12 @@ def _main_reason(plan: Plan, place: str = "x") -> tuple[str, str, str] | None:
     return f"at {path}{others}: {reason[0]}", *reason[1:]
 
 
-def _slow_alias(plan: Plan, path: str = "") -> tuple[str, str, str] | None:
-    """Return the warning about an alias that the target reads slowly, of the plan or of a leaf after its path."""
+def _slow_alias(plan: Plan, path: str = "") -> Reason | None:
+    """Return the warning about a strided alias, of the plan or of a leaf after its path, as a reason."""
     for warning in plan.warnings:
         if warning.startswith(STRIDED_ALIAS):
             why, _, fix = warning.partition("; ")
-            return f"at {path}: {why}" if path else why, fix, STRIDED
+            return Reason(f"at {path}: {why}" if path else why, fix, code="strided-alias")
     return next(filter(None, (_slow_alias(leaf, path + own) for own, leaf in plan.leaves.items())), None)
 
 

@@ -50,6 +50,7 @@ AREAS: dict[str, dict[str, str]] = {
         "read-only": "the memory is read-only",
         "requires-grad": "the tensor requires grad",
         "shape-mismatch": "an array has the wrong shape",
+        "strided-alias": "the memory is aliased, and the target reads its layout slowly",
         "sharded": "the array is distributed over several devices",
         "too-few-dimensions": "the array has too few dimensions",
         "too-many-dimensions": "the array has too many dimensions",

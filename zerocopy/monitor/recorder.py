@@ -248,7 +248,7 @@ def _rows(changed: list[tuple[CodeType | None, _Key, _Counts]], sites: bool) -> 
         reason = recording.reasons.get(key)
         if reason is None:
             continue
-        is_alias = reason[2] == recording.STRIDED
+        is_alias = reason[2] == "strided-alias"
         if difference[_ALIASED] if is_alias else difference[_COPIED] or difference[_REFUSED]:
             reasons[subject] = reason
     rows = [_row(*each, sites, *reasons.get(each[0], ("", "", ""))) for each in counts.items()]
