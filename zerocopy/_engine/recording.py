@@ -214,7 +214,7 @@ def _sample(
     observed: Observed | None = None,
 ) -> None:
     """Keep why a call copied, or that its alias is read slowly; an error of the explanation adds nothing."""
-    key = id(code), instruction, pair
+    key, known = (id(code), instruction, pair), reasons
     with ignored_errors():
         if observed is not None and observed.plan is not None:
             # Not explained again, because a stream is already consumed.
@@ -223,9 +223,9 @@ def _sample(
             plan = explain(obj, to, **options)
         reason = _main_reason(plan)
         if reason is not None:
-            reasons[key] = reason
+            known[key] = reason
         elif (slow := _slow_alias(plan)) is not None:
-            reasons.setdefault(key, (slow.why, slow.remedy, slow.code))
+            known.setdefault(key, (slow.why, slow.remedy, slow.code))
 
 
 def _main_reason(plan: Plan, place: str = "x") -> tuple[str, str, str] | None:
