@@ -104,6 +104,57 @@ def test_hazard_small_decimals_in_a_struct_are_wrong_in_polars(run_python) -> No
     assert completed.stdout.split() == ["wrong"], "polars reads them correctly: the cast can be removed"
 
 
+SMALL = """
+import os
+os.environ["RUST_BACKTRACE"] = "0"  # each panic takes 0.2 s with one
+from decimal import Decimal as D
+import polars as pl, pyarrow as pa
+import zerocopy as zc
+
+x = [D("1.25"), None, D("-3.50"), D("4.00")]
+def shapes(kind):
+    values = pa.array(x, kind)
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), values)
+    struct = pa.StructArray.from_arrays([values], ["a"])
+    return [
+        lists, struct, pa.FixedSizeListArray.from_arrays(values, 1),
+        pa.StructArray.from_arrays([lists], ["b"]),
+        pa.LargeListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int64()), struct),
+    ]
+wide = [pl.from_arrow(a) for a in shapes(pa.decimal128(7, 2))]
+for kind in (pa.decimal32(7, 2), pa.decimal64(7, 2)):
+    for array, good in zip(shapes(kind), wide):
+        assert zc.convert(good, "pyarrow").to_pylist() == good.to_list()
+        bad = pl.from_arrow(array)
+        for series in (bad.slice(0, 0), pl.concat([good, bad], rechunk=False)):
+            frame = pl.DataFrame({"i": pl.Series(range(len(series)), dtype=pl.Int64), "x": series})
+            for obj in (series, frame):
+                for to in TARGETS:
+                    plan = zc.explain(obj, to)
+                    assert not plan.possible, (to, plan)
+                    for _ in range(2):
+                        try:
+                            zc.convert(obj, to)
+                            raise AssertionError((to, obj))
+                        except zc.ZeroCopyError:
+                            pass
+                try:
+                    zc.share(obj)
+                    raise AssertionError(obj)
+                except zc.ZeroCopyError:
+                    pass
+            assert zc.convert(frame, "pyarrow", columns=["i"]).num_columns == 1
+            assert zc.convert(frame, "polars") is frame
+"""
+
+
+@pytest.mark.hazard("polars#small-decimals")
+@pytest.mark.parametrize("targets", [["pyarrow", "numpy"], ["pandas", "duckdb", "nanoarrow"]], ids=str)
+def test_small_decimals_that_polars_read_itself_are_refused(targets, run_warm) -> None:
+    done = run_warm(SMALL.replace("TARGETS", repr(targets)))
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 NUL = """
 import numpy as np, polars as pl
 import zerocopy as zc

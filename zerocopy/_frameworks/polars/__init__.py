@@ -19,7 +19,7 @@ from zerocopy._frameworks.polars.series import (
     OWN,
     Stream,
     aliases_ndarrays,
-    check_names,
+    check_exports,
     chunk_counts,
     column_of,
     columns_of,
@@ -334,14 +334,14 @@ def _check_lists(series: Any) -> None:
     """Raise for a series that is not lists in one chunk."""
     if series.n_chunks() != 1 or not series.dtype.is_nested():
         raise ValueError("several chunks, or not lists: the slow path decides")
-    check_names([series.name], [series.dtype])
+    check_exports([series.name], [series.dtype], lambda place: series)
 
 
 def _check_frame(frame: Any) -> None:
     """Raise for a frame that the export of a stream would change."""
     if chunk_counts()(frame) != {1}:
         raise ValueError("the export of a stream would join the chunks, also those of the frame")
-    check_names(frame.columns, frame.dtypes)
+    check_exports(frame.columns, frame.dtypes, frame.to_series)
 
 
 FRAMEWORK = Polars()

@@ -129,10 +129,7 @@ def column_of(series: Any) -> Column:
     dtype = series.dtype
     if _has_objects(dtype):
         return Objects(series)
-    # A NUL ends a name in C: polars 2.1 aborts the process when it exports one.
-    if _has_nul(dtype):
-        why = f"it is {dtype!r}, with a NUL in a name"
-        error = UnsupportedConversionError("", why, "rename its fields", code="nul-in-name")
+    if (error := unexportable(series)) is not None:
         return RefusedColumn("polars.Series", len(series), error)
     if "\0" in series.name:
         series = series.alias("")
@@ -141,16 +138,49 @@ def column_of(series: Any) -> Column:
 
 
 def _has_nul(dtype: Any) -> bool:
-    inner = [getattr(dtype, "inner", None), *(f.dtype for f in getattr(dtype, "fields", ()))]
     names = [f.name for f in getattr(dtype, "fields", ())]
-    return any("\0" in name for name in names) or any(_has_nul(d) for d in inner if d is not None)
+    return any("\0" in name for name in names) or any(map(_has_nul, _inner(dtype)))
 
 
-def check_names(names: list[str], dtypes: list[Any]) -> None:
-    """Raise for columns, or fields inside them, with a NUL in a name: see `column_of`."""
+def unexportable(series: Any) -> UnsupportedConversionError | None:
+    """Return the error for a series whose export aborts the process; None for others."""
+    dtype = series.dtype
+    # A NUL ends a name in C: polars 2.1 aborts the process when it exports one.
+    if _has_nul(dtype):
+        why = f"it is {dtype!r}, with a NUL in a name"
+        return UnsupportedConversionError("", why, "rename its fields", code="nul-in-name")
+    if type(dtype) not in _nested_kinds() or not _has_decimals(dtype):
+        return None
+    # Small decimals that polars read as wide ones (docs/hazards/polars.md): to_arrow panics, a stream aborts.
+    try:
+        for chunk in series.get_chunks():
+            chunk.slice(0, 0).to_arrow()
+    except BaseException as error:
+        if not is_error(error):
+            raise
+        why = f"it is {dtype!r}, with small decimals that polars read as 128 bits: its values are wrong"
+        remedy = "import the Arrow data with zerocopy.convert(x, to='polars'), which casts the decimals"
+        return UnsupportedConversionError("", why, remedy, code="framework-error")
+    return None
+
+
+def check_exports(names: list[str], dtypes: list[Any], column: Callable[[int], Any]) -> None:
+    """Raise for columns, given by their position, whose export aborts the process: see `unexportable`."""
     nested = _nested_kinds()
-    if "\0" in "".join(names) or any(_has_nul(dtype) for dtype in dtypes if type(dtype) in nested):
-        raise ValueError("a name has a zero byte, with which polars aborts the process when it exports it")
+    if "\0" in "".join(names) or any(
+        unexportable(column(place)) for place, dtype in enumerate(dtypes) if type(dtype) in nested
+    ):
+        raise ValueError("polars aborts the process when it exports it: the slow path refuses it")
+
+
+def _inner(dtype: Any) -> list[Any]:
+    """Return the types inside a type."""
+    inner = getattr(dtype, "inner", None)
+    return [*([] if inner is None else [inner]), *(f.dtype for f in getattr(dtype, "fields", ()))]
+
+
+def _has_decimals(dtype: Any) -> bool:
+    return type(dtype).__name__ == "Decimal" or any(map(_has_decimals, _inner(dtype)))
 
 
 @cache
@@ -161,8 +191,7 @@ def _nested_kinds() -> frozenset[Any]:
 
 
 def _has_objects(dtype: Any) -> bool:
-    inner = [getattr(dtype, "inner", None), *(f.dtype for f in getattr(dtype, "fields", ()))]
-    return type(dtype).__name__ == "Object" or any(_has_objects(d) for d in inner if d is not None)
+    return type(dtype).__name__ == "Object" or any(map(_has_objects, _inner(dtype)))
 
 
 # -- ndarrays as series ---------------------------------------------------------
