@@ -17,6 +17,7 @@ from zerocopy._frameworks.pandas.columns import (
     LEVELS,
     column_of,
     index_column,
+    is_read_only,
     matrix,
     plain,
     versioned,
@@ -36,6 +37,7 @@ from zerocopy._frameworks.pandas.fast_path import (
 )
 from zerocopy._frameworks.pandas.tables import frame_table, is_default, view_of
 from zerocopy._frameworks.pandas.values import (
+    BOOL,
     TO_LEVEL,
     UNPRINTABLE,
     UNUSABLE,
@@ -43,6 +45,7 @@ from zerocopy._frameworks.pandas.values import (
     in_numpy,
     index_from,
     index_of_rows,
+    is_bool8,
     kind_of,
     places_of,
     reasons_against,
@@ -264,11 +267,13 @@ class Pandas(Framework):
         ]
 
     def guards_writes(self, column: Column) -> bool:
-        # pandas never writes to Arrow's memory, and copy-on-write guards its own series.
+        # pandas never writes to Arrow's memory. Copy-on-write guards its own series in writable memory.
         source: Source | None = getattr(column, "source", None)
-        if series_getter(column) is not None or source is None:
-            return False
-        return source.view.readonly and in_numpy(column, source)
+        if (series := series_getter(column)) is not None:
+            return is_read_only(series())
+        if is_bool8(column) and not column.null_count:  # becomes NumPy's bool
+            return column.values(BOOL).view.readonly
+        return source is not None and source.view.readonly and in_numpy(column, source)
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
         warnings = []

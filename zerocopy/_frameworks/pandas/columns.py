@@ -34,6 +34,7 @@ _BYTE = by_name("uint8")
 _NUMBERS_OF_NUMPY = native_numbers()
 NAT = np.iinfo(np.int64).min
 _NAME = "pandas.Series"
+_PARTS = ("_ndarray", "_data", "_mask")
 _CODES = {"int8": "c", "int16": "s", "int32": "i", "int64": "l"}
 _UNITS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
 RANGE = Reason(
@@ -99,6 +100,14 @@ def one_block(frame: Any) -> Array | None:
     blocks: Any = getattr(getattr(frame, "_mgr", None), "blocks", ())
     values = blocks[0].values if len(blocks) == 1 else None
     return values if type(values) is np.ndarray else None
+
+
+def is_read_only(series: Any) -> bool:
+    """Whether writes to a series fail because an array of NumPy that it holds is read-only."""
+    block = one_block(series)
+    # Extension arrays hold their values, and which of them are null, in private attributes.
+    parts = [block] if block is not None else [vars(series.array).get(name) for name in _PARTS]
+    return any(type(part) is np.ndarray and not part.flags.writeable for part in parts)
 
 
 def matrix(frame: Any) -> Array:

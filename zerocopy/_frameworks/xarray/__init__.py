@@ -149,8 +149,12 @@ class XArray(Framework):
     def guards_writes(self, column: Column) -> bool:
         if column.held is not None:
             return not column.held.flags.writeable
-        source: Source | None = getattr(column, "source", None)
-        return source is not None and source.view.readonly  # NumPy's flag, and pandas' indexes
+        from zerocopy._frameworks.xarray import building
+
+        if self.template is not None and getattr(column, "of_xarray", None) is not None:
+            source: Source | None = getattr(column, "source", None)
+            return source is not None and source.view.readonly  # NumPy's flag, and pandas' indexes
+        return building.guards_writes(column)
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         from zerocopy._frameworks.xarray import building

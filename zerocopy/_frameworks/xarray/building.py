@@ -92,6 +92,16 @@ def _leaf(column: Column) -> TensorLeaf | None:
     return tree if isinstance(tree, TensorLeaf) else None
 
 
+def guards_writes(column: Column) -> bool:
+    """Whether a write to an alias of a column fails, or passes pandas' copy-on-write."""
+    leaf = _leaf(column)
+    if leaf is not None:
+        return leaf.source.view.readonly
+    # A write to an array in Arrow's memory makes a new one; others change the series of which they are.
+    series = _extension(column)
+    return series is not None and type(series().dtype).__name__ != "ArrowDtype"
+
+
 def _of_pandas(column: Column) -> Any:
     return getattr(column, "of_pandas", None)
 
