@@ -206,6 +206,14 @@ def describe_columns(columns: dict[Any, Any]) -> Table | None:
     return Table("dict", list(columns), described, lengths.pop() if lengths else 0, obj=columns)
 
 
+def are_columns(columns: dict[Any, Any]) -> bool:
+    """Whether the values of a dict are the columns of one table."""
+    try:
+        return describe_columns(columns) is not None
+    except ZeroCopyError:
+        return False
+
+
 def lazy_columns(columns: dict[Any, Any]) -> Table | None:
     """Return the table of a dict of ndarrays of numbers, of one length; None for another dict."""
     from zerocopy.tables.column import Table

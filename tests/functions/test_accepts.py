@@ -8,10 +8,12 @@ import functools
 import inspect
 import pickle
 import re
+import types
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from helpers.frameworks import HOST
 
 import zerocopy as zc
 from zerocopy import registry
@@ -144,6 +146,57 @@ def test_containers_are_converted_leaf_by_leaf() -> None:
     assert result["b"].name == "n"
     assert zc.shares_memory(result["a"][0], x)
     assert isinstance(tree["a"][0], np.ndarray)
+
+
+TABLES = [name for name in HOST if registry.by_name(name).tables]
+
+
+@pytest.mark.parametrize("target", TABLES)
+def test_a_dict_of_columns_is_one_table_as_convert_gives(target: str) -> None:
+    pytest.importorskip(target)
+    columns = {"a": np.arange(3.0), "b": [1, 2, 3]}
+    keep = zc.accepts(target, returns=None)(lambda data, *rest, **named: data)
+    expected = zc.convert(columns, target)
+    for made in (keep(columns), keep(columns), keep(data=columns), keep(types.MappingProxyType(columns))):
+        assert type(made) is type(expected)
+        assert zc.convert(made, "pyarrow").to_pydict() == {"a": [0.0, 1.0, 2.0], "b": [1, 2, 3]}
+    plan = keep.explain(columns)["data"]
+    assert (plan.zero_copy, plan.steps) == ((right := zc.explain(columns, target)).zero_copy, right.steps)
+
+
+@pytest.mark.parametrize("target", TABLES)
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": np.arange(3.0), "mode": "fast"},
+        {"a": np.arange(3.0), "b": np.arange(2.0)},
+        {"a": {"b": np.arange(3.0)}},
+        [np.arange(3.0), ["x"]],
+    ],
+    ids=["a word", "lengths", "nested", "list"],
+)
+def test_containers_that_are_no_table_stay_containers(target: str, value: Any) -> None:
+    pytest.importorskip(target)
+    made = zc.accepts(target, returns=None)(lambda data: data)(value)
+    assert type(made) is type(value)
+    assert len(made) == len(value)
+
+
+def test_a_dict_of_text_and_arrays_is_a_frame_and_its_result_is_a_dict() -> None:
+    pl = pytest.importorskip("polars")
+    columns = {"a": np.arange(3.0), "b": ["x", "y", "z"]}
+    seen: list[Any] = []
+
+    @zc.accepts("polars")
+    def total(df: Any) -> Any:
+        seen.append(df)
+        return {"a": df["a"], "sum": df["a"].sum()}
+
+    result = total(columns)
+    assert seen[0].equals(pl.DataFrame(columns))
+    assert isinstance(result["a"], np.ndarray)
+    options = {"b": ["x"]}
+    assert zc.accepts("polars", returns=None)(lambda o: o)(options) is options
 
 
 def test_arguments_without_arrays_are_passed_themselves() -> None:

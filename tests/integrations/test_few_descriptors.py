@@ -1,4 +1,4 @@
-"""Receivers with few file descriptors, none, or little address space get all objects that were sent."""
+"""Receivers with few descriptors, none, or little address space; processes that are killed."""
 
 from __future__ import annotations
 
@@ -172,3 +172,118 @@ def test_a_reserve_that_a_daemon_has_closed_closes_no_other_file() -> None:
             assert os.fstat(fd).st_rdev == os.fstat(file.fileno()).st_rdev
             os.close(fd)
     assert len(descriptors._held) == 3
+
+
+MANY = f"{HEAD}\nCOUNT, SIZE = 1000, 1 << 17\nfew(1024)\n"
+MANY_WAYS = {
+    "pool": "with ctx.Pool(2, initializer=zmp.install) as pool: got = pool.map(make, range(COUNT))",
+    "queue": WAYS["queue"],
+}
+
+
+@pytest.mark.full
+@pytest.mark.hazard("robustness#receiver-without-descriptors")
+@pytest.mark.parametrize("way", MANY_WAYS)
+def test_a_thousand_results_of_one_megabyte_arrive_with_1024_descriptors(run_warm, way: str) -> None:
+    process = run_warm(f"{MANY}{MANY_WAYS[way]}\nassert right(got) and zmp.in_flight().objects == 0\n")
+    assert process.returncode == 0, process.stderr
+
+
+LITTLE_SPACE = """
+import mmap
+{make}
+def send_sizes(pipe):
+    zmp.install()
+    for size in (1 << 17, 1 << 23, 1 << 17, 1 << 23): pipe.send(make(size))
+ours, theirs = ctx.Pipe()
+process = ctx.Process(target=send_sizes, args=(theirs,)); process.start(); theirs.close()
+assert ours.recv().nbytes == 1 << 20  # imports what a receiver needs
+used = int(open("/proc/self/statm").read().split()[0]) * mmap.PAGESIZE
+resource.setrlimit(resource.RLIMIT_AS, (used + (20 << 20), resource.RLIM_INFINITY))
+outcomes = []
+for _ in range(3):
+    try: outcomes.append(ours.recv().nbytes)
+    except MemoryError: outcomes.append(MemoryError)
+process.join(60)
+assert outcomes == [MemoryError, 1 << 20, MemoryError], outcomes
+assert process.exitcode == 0
+"""
+MAKES = {
+    "array": "def make(size): return np.ones(size)",
+    "table": "import pyarrow as pa\ndef make(size): return pa.table({'a': np.ones(size)})",
+}
+
+
+@pytest.mark.hazard("robustness#receiver-without-descriptors")
+@pytest.mark.parametrize("form", MAKES)
+def test_a_receiver_with_little_address_space_raises_and_its_sender_ends(run_python, form: str) -> None:
+    """The sender does not wait for an object that its receiver had no memory to open."""
+    process = run_python(f"{HEAD}\n{LITTLE_SPACE.replace('{make}', MAKES[form])}")
+    assert process.returncode == 0, process.stderr
+
+
+def test_a_failed_object_can_be_received_later_and_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(handle: object) -> None:
+        raise MemoryError
+
+    zmp.install()
+    try:
+        data = bytes(ForkingPickler.dumps(np.arange(1 << 17)))
+        for _ in range(2):
+            with monkeypatch.context() as patch:
+                patch.setattr(reducing, "open_frames", fail)
+                with pytest.raises(MemoryError):
+                    pickle.loads(data)
+        reducing._tickets.wait(0, lambda: pytest.fail("it waits"))
+        assert zmp.in_flight().objects == 1
+        assert pickle.loads(data)[-1] == (1 << 17) - 1
+        assert zmp.in_flight().objects == 0
+    finally:
+        zmp.uninstall()
+
+
+KILLED = """
+import time
+{make}
+def pids(): return [*filter(str.isdecimal, os.listdir("/proc"))]
+def segments(pids):
+    found = set()
+    for pid in pids:
+        try:
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                path = f"/proc/{pid}/fd/{fd}"
+                if os.readlink(path).startswith("/memfd:zerocopy"): found.add(os.stat(path).st_ino)
+        except OSError: pass
+    return found
+def send_and_wait(pipe):
+    zmp.install()
+    pipe.send(make(1 << 20)); time.sleep(60)
+def wait(pipe, ready): ready.send(0); time.sleep(60)
+inherited, names = segments([os.getpid()]), set(os.listdir("/dev/shm"))
+receiver, sender = ctx.Pipe(False)
+ready, there = ctx.Pipe(False)
+processes = [ctx.Process(target=send_and_wait, args=(sender,))]
+processes += [ctx.Process(target=wait, args=(receiver, there))]
+for process in processes: process.start()
+ready.recv()
+assert receiver.poll(60)  # the handle is sent
+held = segments([processes[0].pid]) - inherited
+assert held
+for process in ORDER:
+    process.kill(); process.join(60)
+assert not held & segments(pids())
+assert not [name for name in set(os.listdir("/dev/shm")) - names if "zerocopy" in name]
+if len(ORDER) == 1:
+    try: receiver.recv()
+    except zc.StaleHandleError: pass
+    else: raise SystemExit("an object of a dead process was received")
+    processes[1].kill(); processes[1].join(60)
+"""
+
+
+@pytest.mark.hazard("robustness#sender-that-is-killed")
+@pytest.mark.parametrize("form", MAKES)
+@pytest.mark.parametrize("order", ["processes[:1]", "processes", "processes[::-1]"])
+def test_processes_killed_between_send_and_receive_leave_no_segment(run_warm, form: str, order: str) -> None:
+    process = run_warm(f"{HEAD}\n{KILLED.replace('{make}', MAKES[form]).replace('ORDER', order)}")
+    assert process.returncode == 0, process.stderr

@@ -67,8 +67,9 @@ def accepts(
 
         Arguments that are neither arrays nor tables, such as numbers, text, bytes, None and functions,
         are passed unchanged. Containers are converted leaf by leaf, and their other leaves are kept. A
-        container without arrays is passed itself. All arguments are converted before the function runs.
-        Each item that a generator yields is converted as a result, and each value sent to it as an argument.
+        container without arrays is passed itself. For a table framework, a dict of columns is one table.
+        All arguments are converted before the function runs. Each item that a generator yields is converted
+        as a result, and each value sent to it as an argument.
 
     Raises
     ------

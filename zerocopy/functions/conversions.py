@@ -10,13 +10,13 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from zerocopy import registry
-from zerocopy._engine.container_types import is_container, is_plain_object
+from zerocopy._engine.container_types import is_container, is_mapping, is_plain_object, items_of
 from zerocopy._engine.containers import convert_leaves, format_path, map_leaves
 from zerocopy._engine.convert import convert, convert_slowly
 from zerocopy._engine.explain import explain
 from zerocopy._engine.routes import NO_ROUTES, Routes, routes_of
 from zerocopy._engine.target import resolve, text
-from zerocopy.describe import describe
+from zerocopy.describe import are_columns, describe
 from zerocopy.device import HOST, Device, same_memory_space
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import not_transformed, public, shorten
@@ -184,12 +184,18 @@ class Conversions:
     def _argument(self, name: str, value: Any) -> Any:
         """Return one argument converted; an error names it."""
         try:
-            return _converted(value, self.to, self.options)
+            call = convert_slowly if self._is_table(value) else _converted
+            return call(value, self.to, self.options)
         except ZeroCopyError as error:
             raise self._located(error, name) from error.__cause__
         except Exception as error:
             error.add_note(f"{self._place(name)} was converted to {text(self.to)}")
             raise
+
+    def _is_table(self, value: Any) -> bool:
+        """Whether `convert` makes one table of a dict of columns."""
+        is_dict = self.target.tables and is_container(value) and is_mapping(value)
+        return is_dict and are_columns(dict(items_of(value)))
 
     def _place(self, name: str) -> str:
         return f"argument {name!r} of {self.name}()" if name else f"a value sent to {self.name}()"
@@ -298,8 +304,8 @@ class Conversions:
         """Return the plan of each argument that has arrays, by its name; convert nothing."""
         values = [*args, *named.values()]
         return {
-            name: explain(values[position], self.to, **_with_leaves(values[position], self.options))
-            for (position, name), _ in self._arrays_of(args, named)
+            name: explain(x := values[i], self.to, **_with_leaves(x, self.options, self._is_table(x)))
+            for (i, name), _ in self._arrays_of(args, named)
         }
 
 
@@ -352,8 +358,8 @@ def _leaf(leaf: Any, to: Any, **options: Any) -> Any:
     return leaf if type(leaf) is bytes else convert(leaf, to, **options)
 
 
-def _with_leaves(value: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    return {"leaves": "keep", **options} if is_container(value) else dict(options)
+def _with_leaves(value: Any, options: Mapping[str, Any], is_table: bool = False) -> dict[str, Any]:
+    return {"leaves": "keep", **options} if is_container(value) and not is_table else dict(options)
 
 
 def _device_of(array: Any) -> Device | None:

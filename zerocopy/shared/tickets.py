@@ -6,8 +6,10 @@ opens the handle and then redeems the ticket: it writes to the ticket's slot, wh
 the sender. When the sender issues a ticket, it inspects a few earlier ones, and frees the objects of
 those that are redeemed.
 
-A slot has 8 bytes: the number of its ticket, and in the highest bit whether the ticket is redeemed. No
-number is used twice, so that bytes that are loaded a second time cannot redeem another ticket.
+A slot has 8 bytes: the number of its ticket, in the highest bit whether the ticket is redeemed, and in the
+next one whether a receiver had no memory to open the object. It can be opened later, but its sender does not
+wait for that at its end. No number is used twice, so that bytes that are loaded a second time cannot redeem
+another ticket.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _INSPECTED = 8
 #: The kernel allocates only the pages of slots that are written.
 _MAX_SLOTS = 1 << 20
 _WORD = struct.Struct("<Q")
-_REDEEMED = 1 << 63
+_REDEEMED, _FAILED = 1 << 63, 1 << 62
 
 
 class Ticket(NamedTuple):
@@ -136,11 +138,22 @@ class Tickets:
         del pending
 
     def wait(self, seconds: float, may_receive: Callable[[], bool] = lambda: False) -> None:
-        """Wait until all tickets are redeemed: some seconds, and longer while a receiver may come."""
+        """Wait until all tickets are redeemed or failed: some seconds; longer while a receiver may come."""
         end, pause = time.monotonic() + seconds, 0.0005
-        while self.in_flight().objects and (time.monotonic() < end or may_receive()):
+        while self._is_awaited() and (time.monotonic() < end or may_receive()):
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
+
+    def _is_awaited(self) -> bool:
+        """Whether an object in flight has a receiver that may still open it."""
+        self.in_flight()
+        with self._lock:
+            slots = self._slots
+            return slots is not None and any(
+                os.pread(slots.fd, _WORD.size, slot * _WORD.size)
+                != _WORD.pack(_WORD.unpack(redeemed)[0] ^ _REDEEMED | _FAILED)
+                for slot, redeemed, _ in self._pending
+            )
 
     def _forget(self) -> None:
         """In a forked child: the tickets and their slots are the parent's."""
@@ -194,20 +207,30 @@ class Tickets:
 
 def redeem(ticket: bytes) -> None:
     """Let the sender free the object of a ticket; no effect if the sender has ended."""
+    _set(ticket, _REDEEMED)
+
+
+def fail(ticket: bytes) -> None:
+    """Let the sender end before the object of a ticket is received, for which there is no memory here."""
+    _set(ticket, _FAILED)
+
+
+def _set(ticket: bytes, mark: int) -> None:
     try:
-        with_reserve(_mark, Ticket(*_FIELDS.unpack(ticket)))
+        with_reserve(_mark, Ticket(*_FIELDS.unpack(ticket)), mark)
     except (OSError, OtherUserError):
         return  # the ticket stays, and the sender's limit bounds its memory
 
 
-def _mark(fields: Ticket) -> None:
+def _mark(fields: Ticket, mark: int) -> None:
     fd = open_memfd(f"/proc/{fields.pid}/fd/{fields.fd}", NAME, fields.inode, os.O_RDWR)
     try:
         at = fields.slot * _WORD.size
         if at + _WORD.size > os.fstat(fd).st_size:
             return
         (word,) = _WORD.unpack(os.pread(fd, _WORD.size, at))
-        if word & ~_REDEEMED <= fields.number:  # else a later ticket has the slot
-            os.pwrite(fd, _WORD.pack(fields.number | _REDEEMED), at)
+        is_ours = word & ~(_REDEEMED | _FAILED) <= fields.number  # else a later ticket has the slot
+        if is_ours if mark == _REDEEMED else word == fields.number:
+            os.pwrite(fd, _WORD.pack(fields.number | mark), at)
     finally:
         os.close(fd)

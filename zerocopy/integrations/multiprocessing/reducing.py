@@ -33,7 +33,7 @@ from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
 from zerocopy.shared.handle import parse
 from zerocopy.shared.reading import open_frames
 from zerocopy.shared.share import share_frames
-from zerocopy.shared.tickets import InFlight, Tickets, redeem
+from zerocopy.shared.tickets import InFlight, Tickets, fail, redeem
 
 #: Objects of this many bytes or more are sent by handle. Measured: pickling 256 KiB takes 15 us and sharing
 #: them 29 us; pickling 1 MiB takes 539 us and sharing it 57 us.
@@ -293,6 +293,9 @@ def receive(
         remedy = f"keep process {pid} running until its objects are received"
         asked = "receiving an object from multiprocessing"
         raise error.with_context(asked=asked, why=why, remedy=remedy) from error.__cause__
+    except MemoryError:  # also SharedMemoryError
+        fail(ticket)
+        raise
     redeem(ticket)  # not of an object that was not opened: it can be received again
     for place, frame in zip(places, frames, strict=True):
         args[place] = frame
