@@ -302,9 +302,9 @@ class Conversions:
     @public
     def explain(self, *args: Any, **named: Any) -> dict[str, Plan]:
         """Return the plan of each argument that has arrays, by its name; convert nothing."""
-        values = [*args, *named.values()]
+        given = [*args, *named.values()]
         return {
-            name: explain(x := values[i], self.to, **_with_leaves(x, self.options, self._is_table(x)))
+            name: explain(given[i], self.to, **_with_leaves(given[i], self.options, self._is_table(given[i])))
             for (i, name), _ in self._arrays_of(args, named)
         }
 
