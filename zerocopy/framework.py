@@ -184,8 +184,7 @@ class Framework:
         if not self.installed():  # a plain folder of that name can be imported
             raise ModuleNotFoundError(f"No module named {self.name!r}", name=self.name)
         # It waits for a thread that is still importing the module; torch crashes if used earlier.
-        module: ModuleType = while_forks_wait(partial(importlib.import_module, self.name))
-        return module
+        return while_forks_wait(partial(importlib.import_module, self.name))
 
     def installed(self) -> bool:
         """Whether the framework can be imported; imports nothing."""
