@@ -159,7 +159,6 @@ class Framework:
         """
         if self._module is not None and sys.modules.get(self.name) is self._module:
             return self._module
-        package = self.distribution or self.name
         try:
             module = self._import()
         except Exception as error:  # TypeError: TensorFlow with a new protobuf; AttributeError: MXNet
@@ -170,12 +169,12 @@ class Framework:
             raise FrameworkNotInstalledError(
                 f"to={self.name!r}",
                 f"{self.name} is not installed" if absent else f"importing it failed: {error}",
-                self.install_hint or f"pip install {package}",
+                self.install_hint or f"pip install {self.distribution or self.name}",
             ) from error
         version = str(getattr(module, "__version__", ""))
         if self.min_version and version_numbers(version) < version_numbers(self.min_version):
             why = f"{self.name} {version} is installed; the oldest supported version is {self.min_version}"
-            remedy = f"pip install '{package}>={self.min_version}'"
+            remedy = f"pip install '{self.distribution or self.name}>={self.min_version}'"
             raise FrameworkNotInstalledError(f"to={self.name!r}", why, remedy)
         self._module = module
         return module
@@ -184,7 +183,8 @@ class Framework:
         if not self.installed():  # a plain folder of that name can be imported
             raise ModuleNotFoundError(f"No module named {self.name!r}", name=self.name)
         # It waits for a thread that is still importing the module; torch crashes if used earlier.
-        return while_forks_wait(partial(importlib.import_module, self.name))
+        module: ModuleType = while_forks_wait(partial(importlib.import_module, self.name))
+        return module
 
     def installed(self) -> bool:
         """Whether the framework can be imported; imports nothing."""

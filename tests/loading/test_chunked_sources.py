@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from pathlib import Path
 from typing import Any
@@ -101,8 +102,29 @@ def test_a_corrupt_chunk_is_named_or_skipped(tmp_path: Path, monkeypatch: pytest
 def test_copies_of_a_loader(tmp_path: Path) -> None:
     loader = zc.loader(zarr_array(tmp_path), to="numpy", batch=4)
     assert len(list(pickle.loads(pickle.dumps(loader)))) == 3
-    with pytest.raises(zc.LoaderPickleError, match="open file"):
+    with pytest.raises(zc.LoaderPickleError, match="open for writing"):
         pickle.dumps(zc.loader(h5py_array(tmp_path), to="numpy", batch=4))
+
+
+@pytest.mark.parametrize("copied", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("form", ["path", "data set", "dict"])
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"layout": "matrix"}, {"nulls": 0}], ids=str)
+def test_copies_of_a_loader_of_an_hdf5_file_open_it_again(
+    tmp_path: Path, form: str, copied: Any, options: dict[str, Any]
+) -> None:
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", data=np.arange(10.0), chunks=(3,))
+    opened = {"path": lambda: str(path), "data set": lambda: h5py.File(path)["data"]}
+    source = opened[form]() if form in opened else {"data": h5py.File(path)["data"], "y": np.arange(10.0)}
+    loader = zc.loader(source, "numpy", batch=4, **options)
+    copies, expected = (copied(loader), copied(copied(loader))), list(loader)
+    for made in copies:
+        for batch, right in zip(made, expected, strict=True):
+            np.testing.assert_array_equal(
+                *(list(each.values()) if isinstance(each, dict) else each for each in (batch, right))
+            )
 
 
 def test_text_and_arrays_without_rows_are_refused(tmp_path: Path) -> None:

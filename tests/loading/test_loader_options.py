@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ NUMBERS = TABLE.select(["x", "n"])
         {"layout": "rows"},
         {"on_error": "ignore"},
         {"encode": 0},
+        {"drop_last": "yes"},
+        {"drop_last": 1},
     ],
     ids=lambda options: next(iter(options)),
 )
@@ -40,6 +43,35 @@ def test_wrong_values_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(zc.LoaderOptionError, match=rf"loader\({name}=") as caught:
         zc.loader(NUMBERS, to="numpy", **options)
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [
+        ("lists", "padd", "pad"),
+        ("layout", "colums", "columns"),
+        ("layout", "matrx", "matrix"),
+        ("on_error", "rais", "raise"),
+        ("encode", "byte", "bytes"),
+        ("shuffle", "ful", "full"),
+        ("nulls", "masc", "mask"),
+        ("device", "cpuu", "cpu"),
+    ],
+)
+def test_a_misspelled_value_gets_the_nearest_one_which_works(name: str, wrong: str, right: str) -> None:
+    with pytest.raises(zc.ZeroCopyError, match=f'did you mean {name}="{right}"') as caught:
+        list(zc.loader(NUMBERS, "numpy", **{name: wrong}))  # type: ignore[arg-type]
+    assert isinstance(caught.value, ValueError)
+    assert list(zc.loader(NUMBERS, "numpy", columns=["x"], **{name: right}))  # type: ignore[arg-type]
+
+
+OPTIONS = [name for name in inspect.signature(zc.loader).parameters if name not in ("source", "to")]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_the_message_for_a_misspelled_name_has_the_option(option: str) -> None:
+    with pytest.raises(TypeError, match=f"did you mean '{option}'"):
+        zc.loader(NUMBERS, "numpy", **{f"{option}x": None})
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ class LoadingHook:
     state_fix = repeat_fix = ""
     #: The ends of the names of its files and folders; `open_path` opens those.
     suffixes: tuple[str, ...] = ()
-    #: Why a copy of a loader cannot read the framework's objects; empty if it can.
+    #: Why a copy of a loader cannot read an object without `location`; empty if its pickle can be read.
     only_here = ""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
@@ -34,6 +34,14 @@ class LoadingHook:
 
     def open_path(self, path: str) -> Any:
         """Return a file or folder with one of `suffixes` as a source: an object, or a dict of arrays."""
+        raise NotImplementedError
+
+    def location(self, obj: Any) -> tuple[Any, ...] | None:
+        """Return the arguments of `open_again` for an object that cannot be pickled; None if it has none."""
+        return None
+
+    def open_again(self, *location: Any) -> Any:
+        """Return the object of a location, in a copy of a loader."""
         raise NotImplementedError
 
     def chunk_rows(self, obj: Any) -> int:

@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from zerocopy._engine.call_text import arguments, rewrite
 from zerocopy._engine.target import text
 from zerocopy.errors import ZeroCopyError
+from zerocopy.errors.invalid_option import nearest
 from zerocopy.loading.errors import LoaderOptionError
 from zerocopy.tables.options import is_encoding
 
@@ -54,7 +57,12 @@ class LoaderOptions:
         for name, (is_valid, why, fix) in _CHECKS.items():
             value = getattr(self, name)
             if not is_valid(value):
-                raise LoaderOptionError(f"loader({name}={value!r})", why, f"pass {fix}")
+                near = nearest(value, _NAMES.get(name, ()))
+                raise LoaderOptionError(
+                    f"loader({name}={value!r})",
+                    why,
+                    f'did you mean {name}="{near}"?' if near else f"pass {fix}",
+                )
 
     @property
     def is_shuffled(self) -> bool:
@@ -156,6 +164,10 @@ def _one_of(*values: Any) -> Callable[[Any], bool]:
     return lambda value: value in values
 
 
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, (bool, np.bool_))
+
+
 def _is_shuffle(value: Any) -> bool:
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return value > 0 if is_number else value in (False, True, None, "full")
@@ -171,6 +183,14 @@ def _is_list(value: Any) -> bool:
     return value is None or (is_sized and len(value) > 0)
 
 
+#: The values of options that are names.
+_NAMES = {
+    "lists": ("dense", "ragged", "pad"),
+    "layout": ("columns", "matrix"),
+    "on_error": ("raise", "skip"),
+    "encode": ("bytes",),
+    "shuffle": ("full",),
+}
 #: By option: whether a value is valid, the reason if it is not, and a value to pass.
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
     "batch": (_at_least(1), "it must be an int of at least 1", "the number of rows in a batch: batch=8192"),
@@ -187,20 +207,21 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
         "it must be (rank, world) with 0 <= rank < world",
         "the number of this process and of all: shard=(0, 4)",
     ),
-    "on_error": (_one_of("raise", "skip"), 'it must be "raise" or "skip"', 'on_error="skip"'),
+    "on_error": (_one_of(*_NAMES["on_error"]), 'it must be "raise" or "skip"', 'on_error="skip"'),
     "encode": (
         is_encoding,
         'it must be True, False, "bytes" or a dict of words by column',
         'encode=True, or encode={"city": ["Bern", "Oslo"]}',
     ),
     "columns": (_is_list, "it must be a list of labels", 'labels: columns=["x", "y"]'),
+    "drop_last": (_is_bool, "it must be True or False", "drop_last=True"),
     "progress": (_one_of(None, True, False), "it must be True, False or None", "progress=False"),
     "lists": (
-        _one_of(None, "dense", "ragged", "pad"),
+        _one_of(None, *_NAMES["lists"]),
         'it must be "dense", "ragged" or "pad"',
         'lists="pad"',
     ),
-    "layout": (_one_of(None, "columns", "matrix"), 'it must be "columns" or "matrix"', 'layout="matrix"'),
+    "layout": (_one_of(None, *_NAMES["layout"]), 'it must be "columns" or "matrix"', 'layout="matrix"'),
 }
 
 

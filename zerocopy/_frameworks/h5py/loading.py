@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from zerocopy.loading.hook import LoadingHook
@@ -11,7 +12,7 @@ class Loading(LoadingHook):
     """Datasets in chunks; the loader maps others, as `convert` does."""
 
     suffixes = ("h5", "hdf5", "he5", "hdf")
-    only_here = "is a data set of an open file, which cannot be pickled"
+    only_here = "is a data set of a file that is open for writing or not in a folder, which cannot be pickled"
 
     def open_path(self, path: str) -> Any:
         """Return the data sets of a file and of its groups, by their paths; they keep the file open."""
@@ -22,6 +23,17 @@ class Loading(LoadingHook):
             lambda name, item: data_sets.update({name: item} if isinstance(item, h5py.Dataset) else {})
         )
         return data_sets
+
+    def location(self, obj: Any) -> tuple[str, str] | None:
+        """Return the file and the name of a data set of a file that is open for reading."""
+        is_file = obj and obj.file.mode == "r" and obj.file.driver in ("sec2", "stdio")
+        return (os.path.abspath(obj.file.filename), obj.name) if is_file else None
+
+    def open_again(self, path: str, name: str) -> Any:
+        """Return the data set of a location."""
+        import h5py
+
+        return h5py.File(path, "r")[name]
 
     def chunk_rows(self, obj: Any) -> int:
         """Return the rows of a chunk; 0 for a data set that is not in chunks."""

@@ -22,7 +22,11 @@ _ROWS, _BYTES = 1 << 17, 1 << 26
 
 def chunk_rows(obj: Any) -> int:
     """Return the number of rows that a chunk of an array in a file has; 0 for other objects."""
-    return hook_of(registry.by_type(type(obj)), LoadingHook).chunk_rows(obj)
+    return _hook(obj).chunk_rows(obj)
+
+
+def _hook(obj: Any) -> LoadingHook:
+    return hook_of(registry.by_type(type(obj)), LoadingHook)
 
 
 class ChunkedArrays(Dataset):
@@ -34,8 +38,9 @@ class ChunkedArrays(Dataset):
     def __init__(self, arrays: Mapping[Hashable, Any], name: str) -> None:
         self.name = name
         self._arrays = dict(arrays)
-        hooks = {hook_of(registry.by_type(type(array)), LoadingHook) for array in self._arrays.values()}
-        self.only_here: str = next((hook.only_here for hook in hooks if hook.only_here), "")
+        hooks = [(_hook(array), array) for array in self._arrays.values()]
+        obstacles = [hook.only_here for hook, array in hooks if hook.only_here and not hook.location(array)]
+        self.only_here: str = next(iter(obstacles), "")
         self._rows = int(next(iter(self._arrays.values())).shape[0])
         nbytes = sum(array.dtype.itemsize * int(np.prod(array.shape[1:])) for array in self._arrays.values())
         chunk = max(map(chunk_rows, self._arrays.values()))
@@ -44,6 +49,22 @@ class ChunkedArrays(Dataset):
         self.groups: list[Group] = [
             Group(min(self._step, self._rows - start), number=number) for number, start in enumerate(starts)
         ]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a copy, which opens its files again."""
+        places = {
+            label: (_hook(array), _hook(array).location(array)) for label, array in self._arrays.items()
+        }
+        placed = {label: (hook, place) for label, (hook, place) in places.items() if place is not None}
+        rest = {label: array for label, array in self._arrays.items() if label not in placed}
+        return self.__dict__ | {"_arrays": rest, "_placed": placed, "_order": list(self._arrays)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        placed, order = state.pop("_placed"), state.pop("_order")
+        arrays = state["_arrays"] | {
+            label: hook.open_again(*place) for label, (hook, place) in placed.items()
+        }
+        self.__dict__ = state | {"_arrays": {label: arrays[label] for label in order}}
 
     def read(self, index: int) -> dict[Hashable, Array]:
         """Return the rows of a group; arrays in memory are aliased."""
