@@ -18,6 +18,7 @@ from helpers.source_files import (
     imported_modules,
     imported_names,
     parse,
+    place_of_import,
     relative,
     string_constants,
 )
@@ -438,15 +439,47 @@ def test_every_part_of_the_package_is_in_the_table_of_layers() -> None:
     assert {part_of(module) for module in MODULES} == LAYERS.keys()
 
 
+def upward_imports(module: str, path: Path) -> dict[tuple[str, str], str]:
+    """Return the imports of a file against `LAYERS`, by module and part, with line and remedy."""
+    part = part_of(module)
+    for_types = FOR_TYPE_CHECKERS.get(part, set())
+    imported = imported_modules(path, for_types=False) | (imported_modules(path) - for_types)
+    return {
+        (module, part_of(name)): f"{place_of_import(path, name)} imports {name}: {part} may import only "
+        f"{', '.join(sorted(LAYERS[part])) or 'the standard library'}; move what both need to one of "
+        "these, or pass its result as an argument"
+        for name in sorted(imported)
+        if part_of(name) not in {part, *LAYERS[part]}
+    }
+
+
 def test_imports_point_down_the_layers() -> None:
-    violations = set()
+    violations: dict[tuple[str, str], str] = {}
     for module, path in MODULES.items():
-        part = part_of(module)
-        for_types = FOR_TYPE_CHECKERS.get(part, set())
-        imported = imported_modules(path, for_types=False) | (imported_modules(path) - for_types)
-        for target in {part_of(name) for name in imported} - {part} - LAYERS[part]:
-            violations.add((module, target))
-    assert violations == EXCEPTIONS
+        violations |= upward_imports(module, path)
+    new = [message for pair, message in violations.items() if pair not in EXCEPTIONS]
+    assert not new, "\n".join(new)
+    assert violations.keys() == EXCEPTIONS, "remove the pair of an import that no longer exists"
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "target"),
+    [
+        ("zerocopy.tables.planted", "from zerocopy._engine.planner import Call", "zerocopy._engine.planner"),
+        ("zerocopy.tables.planted", "from zerocopy._engine import planner", "zerocopy._engine.planner"),
+        ("zerocopy.plan", "def f():\n    import zerocopy.registry", "zerocopy.registry"),
+        ("zerocopy.forks", "from zerocopy import device", "zerocopy.device"),
+    ],
+)
+def test_the_message_of_an_import_has_the_place_and_the_remedy(
+    tmp_path: Path, module: str, line: str, target: str
+) -> None:
+    path = tmp_path / "planted.py"
+    path.write_text(f'"""One."""\n\n{line}\n', encoding="utf-8")
+    (message,) = upward_imports(module, path).values()
+    number = 3 + line.count("\n")
+    assert message.startswith(f"{path}:{number} imports {target}: {part_of(module)} may import only ")
+    assert "pass its result as an argument" in message
 
 
 def test_frameworks_never_import_each_other() -> None:

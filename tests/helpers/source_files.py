@@ -65,7 +65,20 @@ def imported_modules(path: Path, *, for_types: bool = True) -> set[str]:
     tree = parse(path)
     skipped: set[ast.AST] = set() if for_types else type_checking_nodes(tree)
     modules = {names[0] if names[0] in MODULES else names[-1] for names in _imports(tree, skipped)}
-    return (modules & MODULES.keys()) - {dotted_name(path)}
+    own = dotted_name(path) if path.is_relative_to(ROOT) else ""
+    return (modules & MODULES.keys()) - {own}
+
+
+def place_of_import(path: Path, module: str) -> str:
+    """Return ``file:line`` of the first import of a module, or of a name of it, by a file."""
+    lines = [
+        node.lineno
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and any(module in names for names in _imports(ast.Module([node], []), set()))
+    ]
+    file = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+    return f"{file}:{min(lines)}"
 
 
 def _imports(tree: ast.Module, skipped: set[ast.AST]) -> Iterator[tuple[str, ...]]:
