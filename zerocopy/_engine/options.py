@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from inspect import Parameter, Signature
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    SupportsComplex,
+    SupportsFloat,
+    TypeAlias,
+    TypedDict,
+    get_type_hints,
+)
 
 from zerocopy.errors.invalid_option import invalid_value, unknown_option
 
@@ -13,6 +22,10 @@ if TYPE_CHECKING:  # the known names are literals, so that type checkers report 
     from zerocopy._engine.signatures import Like as Like, Target as Target
 else:
     Target, Like = str | ModuleType | type[Any], Any
+
+
+#: A value of ``nulls=`` for one column: the numbers of NumPy and Python, but no other text.
+NullPolicy: TypeAlias = Literal["mask", "nan", "drop"] | SupportsFloat | SupportsComplex
 
 
 class ArrayOptions(TypedDict, total=False):
@@ -33,7 +46,7 @@ class ConvertOptions(ArrayOptions, total=False):
 
     layout: Literal["columns", "matrix", "matrix:C", "matrix:F", "records"] | None
     columns: Sequence[Hashable] | None
-    nulls: Any
+    nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | None
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None
     lists: Literal["dense", "ragged", "pad", "variable"] | None
     pad: Any

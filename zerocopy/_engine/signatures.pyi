@@ -20,7 +20,7 @@ import polars
 import tensorflow
 import torch
 
-from zerocopy._engine.options import ArrayOptions, ConvertOptions
+from zerocopy._engine.options import ArrayOptions, ConvertOptions, NullPolicy
 from zerocopy.framework import FrameworkName
 
 _K = TypeVar("_K")
@@ -163,7 +163,7 @@ def convert(
     out: Any = ...,
     layout: Literal["columns", "matrix", "matrix:C", "matrix:F", "records"] | Mismatch[Never] | None = ...,
     columns: Sequence[Hashable] | Mismatch[Never] | None = ...,
-    nulls: Any = ...,
+    nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | Mismatch[Never] | None = ...,
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | Mismatch[Never] | None = ...,
     lists: Literal["dense", "ragged", "pad", "variable"] | Mismatch[Never] | None = ...,
     pad: Any = ...,

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from zerocopy._engine.options import Like, Target
+from zerocopy._engine.options import Like, NullPolicy, Target
 from zerocopy._engine.target import is_named, of_object
 from zerocopy.errors.tracebacks import public
 from zerocopy.framework import while_forks_wait
@@ -24,24 +24,24 @@ def loader(
     *,
     batch: int = 8192,
     columns: Sequence[Hashable] | None = None,
-    nulls: Any = None,
+    nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | None = None,
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None = None,
     layout: Literal["columns", "matrix"] | None = None,
     lists: Literal["dense", "ragged", "pad"] | None = None,
     pad: Any = None,
     max_length: int | None = None,
     dtype: Any = None,
-    shuffle: bool | int | str = False,
+    shuffle: bool | int | Literal["full"] = False,
     seed: int = 0,
     prefetch: int = 2,
     device: Any = None,
     drop_last: bool = False,
     shard: tuple[int, int] = (0, 1),
     epochs: int = 1,
-    on_error: str = "raise",
+    on_error: Literal["raise", "skip"] = "raise",
     schema: Any = None,
     progress: bool | None = None,
-    decode: str | None = None,
+    decode: Literal["cudf"] | None = None,
 ) -> Loader:
     """Return an iterable of the batches of files, tables, queries, streams or arrays.
 
