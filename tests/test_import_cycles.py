@@ -26,9 +26,7 @@ def message_of(graph: dict[str, set[str]]) -> str:
         for name in sorted(members)
         for target in sorted(graph[name] & members)
     ]
-    remedy = (
-        "these imports form a cycle; move the code that two of them need to a module that imports neither"
-    )
+    remedy = "these imports form a cycle: move code that two of them need to a module that imports neither"
     return "\n".join([remedy, *imports]) if members else ""
 
 

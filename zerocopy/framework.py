@@ -345,9 +345,8 @@ class Framework:
         device = parse_device(spec)
         if device is None:
             remedy = 'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)'
-            asked = f"to={self.name!r}, device={spec!r}"
-            fixes = [Fix(options={"device": self.device_kinds[0]})]
-            raise DeviceOptionError(asked, "it does not name a device", remedy, fixes=fixes)
+            asked, fix = f"to={self.name!r}, device={spec!r}", Fix(options={"device": self.device_kinds[0]})
+            raise DeviceOptionError(asked, "it does not name a device", remedy, fixes=[fix])
         return device
 
     def default_device(self, view: StridedView) -> Device:
