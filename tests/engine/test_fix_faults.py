@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,18 @@ from zerocopy._engine.call_text import arguments
 from zerocopy.errors import Fix, UnsupportedConversionError
 
 pytest.importorskip("pyarrow")
+pytest.importorskip("jax")
 fix_cases = pytest.importorskip("helpers.fix_cases")  # it needs pyarrow
+
+
+@pytest.fixture(autouse=True)
+def _settings() -> Iterator[None]:
+    """Restore the setting of JAX that other tests have, after fixes that change it."""
+    import jax
+
+    x64 = jax.config.jax_enable_x64
+    yield
+    jax.config.update("jax_enable_x64", x64)
 
 
 class Refusing(zc.Framework):
@@ -87,3 +99,57 @@ def test_no_fix_of_a_frame_is_the_call_that_failed(to: str) -> None:
         options = {n: v for n, v in zip(names, values, strict=True) if v is not None}
         error = fix_cases.attempt(lambda f=frame, o=options: zc.convert(pa.table(f), to, **o))
         assert error is None or f'zc.convert(x, "{to}"{arguments(options)})' not in error.calls
+
+
+@pytest.mark.parametrize("target", ["scipy", "sparse"])
+@pytest.mark.parametrize("layout", [None, "matrix", "columns"])
+@pytest.mark.parametrize("source", ["pandas", "pyarrow", "polars", "dict"])
+def test_the_fix_of_dense_columns_makes_sparse_arrays(source: str, layout: str | None, target: str) -> None:
+    pytest.importorskip(target)
+    columns = {"a": np.array([0.0, 2.0]), "b": np.array([0.0, 3.0])}
+    x = columns if source == "dict" else zc.convert(columns, source)
+    options = {} if layout is None else {"layout": layout}
+    error = fix_cases.attempt(lambda: zc.convert(x, target, **options))
+    result = fix_cases.paste(error.calls[0], x, fix_cases.Recorder())
+    arrays = [result] if not isinstance(result, dict) else list(result.values())
+    assert sum(array.nnz for array in arrays) in (1, 2)  # a dict of arrays is refused at its first leaf
+    assert {array.dtype for array in arrays} == {np.dtype("f8")}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex32", "complex64", "bool", "float8_e5m2"])
+@pytest.mark.parametrize("shape", [(), (2,), (2, 2), (1, 2, 2)], ids=str)
+def test_the_fixes_of_dense_types_make_sparse_arrays(dtype: str, shape: tuple[int, ...]) -> None:
+    torch, sp = pytest.importorskip("torch"), pytest.importorskip("scipy.sparse")
+    x = (
+        torch.ones(shape)
+        .to(torch.complex64 if dtype == "complex32" else torch.float32)
+        .to(getattr(torch, dtype))
+    )
+    recorder = fix_cases.Recorder()
+    error = fix_cases.attempt(lambda: zc.convert(x, "scipy"))
+    if dtype == "complex32":
+        (code,) = error.calls
+        error = fix_cases.attempt(lambda: fix_cases.paste(code, x, recorder))
+        x = recorder.obj
+    array = fix_cases.paste(error.calls[0], x, recorder)
+    assert sp.issparse(array)
+    assert array.nnz == x.numel()
+
+
+def test_objects_without_arrays_have_fixes_that_work() -> None:
+    """Each was refused without a call, or with one that raised."""
+    _, problems = fix_cases.walk(
+        case
+        for module, noun in [
+            ("awkward", "union"),
+            ("sparse", "DOK"),
+            ("astropy", "time"),
+            ("xarray", "dataset of text"),
+            ("torch", "complex half"),
+            ("builtins", "array method of text"),
+            ("builtins", "array method of dates"),
+        ]
+        for case in fix_cases.object_cases(module, ("numpy", "polars"))
+        if case.name == f"{module} {noun}"
+    )
+    assert not problems, "\n".join(problems)

@@ -19,10 +19,8 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"nulls": 0},
     {"encode": True},
 )
-#: Objects for which no call of `convert` helps: values of several types, and text that has no column.
-NO_FIX = frozenset(
-    ("awkward union", "sparse DOK", "astropy time", "xarray dataset of text", "tensorflow ragged text")
-)
+#: Objects for which no call of `convert` helps: text that has no column.
+NO_FIX = frozenset(("tensorflow ragged text",))
 
 Make = Callable[[], Any]
 

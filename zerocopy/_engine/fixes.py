@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine.call_text import WIDEST, as_code, relocate, with_imports
-from zerocopy._engine.options import NAMES
+from zerocopy._engine.call_text import WIDEST, arguments, as_code, relocate, with_imports
+from zerocopy._engine.options import NAMES, TABLE_NAMES
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import Fix, Reason, ZeroCopyError
 from zerocopy.framework import Framework
@@ -146,6 +146,7 @@ class _Composer:
         """
         kept: dict[str, _Candidate] = {}
         uncertain: list[_Candidate] = []
+        unchanged: list[_Candidate] = []  # what the same refusal offers after a call that does not help
         for each in candidates:
             if self._failed(each):
                 continue
@@ -155,9 +156,12 @@ class _Composer:
                 continue
             uncertain.append(each)
             trial, refusal = refused
-            if not depth or not isinstance(refusal, ZeroCopyError) or refusal.why in seen:
+            if not depth or not isinstance(refusal, ZeroCopyError):
                 continue
             following = _Composer(trial)
+            if refusal.why in seen:
+                unchanged += [other for other in following.candidates(refusal) if other.options is None]
+                continue
             further = following.working(following.candidates(refusal), [], seen | {refusal.why}, depth - 1)
             further = [other for other in further if not self._failed(other)]
             planned = [other for other in further if other.options is not None][:2]
@@ -172,7 +176,7 @@ class _Composer:
             later.clear()  # for one array, a fix that is not planned, such as a global setting, may suffice
         if later:  # an expression of a column removes only an obstacle of this error
             return [each for each in kept.values() if each.options is not None or each.has_statement]
-        return list(kept.values()) or (uncertain if depth == _DEPTH else [])
+        return list(kept.values()) or unchanged or (uncertain if depth == _DEPTH else [])
 
     def _failed(self, each: _Candidate) -> bool:
         """Whether a candidate is the call that failed."""
@@ -228,7 +232,8 @@ class _Composer:
         resolved = [f for f in resolved if _has_attributes(obj, f) and not (label and f.shortens)]
         kept = [fix for fix in resolved if self.accepts(fix) and self._rebuilds(label, fix)]
         # Python objects of one column are not the table that was asked for.
-        if self.options.get("layout") is None or not all(fix.alone for fix in kept):
+        objects = all(fix.alone and "{array}" not in fix.source for fix in kept)
+        if self.options.get("layout") is None or not objects:
             return kept
         # Masks and encoded columns need a dict of columns.
         by_column = [replace(fix, options={**fix.options, "layout": "columns"}) for fix in resolved]
@@ -277,7 +282,7 @@ class _Composer:
 
     def _rebuilds(self, label: Label, fix: Fix) -> bool:
         """Whether a column with that label can be replaced in the object, if the fix changes it."""
-        if fix.source == "{x}":
+        if fix.source == "{x}" or (not label and "{array}" in fix.source):
             return True
         if not label:  # an expression of one array does not apply to a table
             return self.description is None or isinstance(self.description, Source) or self.description.single
@@ -347,9 +352,7 @@ class _Composer:
             to = fix.to or to
             before += [fix.before] if fix.before and fix.before not in before else []
             if fix.alone:
-                expression = "x" if not label else self._column(label)
-                code = fix.source.format(x=expression)
-                return [_Candidate(with_imports(code), fix.effect)] if len(chosen) == 1 else []
+                return self._alone([(self._label(each), other) for each, other in chosen])
             if fix.source == "{x}" or (label, fix.source) in applied:
                 continue
             applied.add((label, fix.source))
@@ -377,6 +380,30 @@ class _Composer:
         plain = source == "x" and not before
         given = {name: value for name, value in merged.items() if value is not None}
         return [_Candidate(with_imports(code), effect, to, given if plain else None, bool(before))]
+
+    def _alone(self, chosen: Sequence[tuple[Label, Fix]]) -> list[_Candidate]:
+        """Return the expression of a fix, or a dict of those of several columns."""
+        codes = {}
+        for label, fix in chosen:
+            place = self._column(label) if label else "x"
+            names = ("nulls", "lists", "pad", "max_length") if label else ("dtype", *TABLE_NAMES)
+            given = {name: self.options[name] for name in names if name in self.options}
+            if given.get("nulls") == "mask":
+                given["nulls"] = 0  # one array has no mask
+            if label and isinstance(policies := given.get("nulls"), dict):
+                given["nulls"] = policies.get(label[0])
+            given = {name: value for name, value in given.items() if value is not None}
+            if fix.to and "encode" in self.options:
+                return []  # encoded columns are not arrays
+            array = f"zc.convert({place}, {as_code('to', fix.to)}{arguments(given)})"
+            codes[label] = fix.source.format(x=place, array=array)
+        if len(codes) > WIDEST or not all(fix.alone for _, fix in chosen):
+            return []
+        code, *others = codes.values()
+        if others:
+            code = "{" + ", ".join(f"{label[0]!r}: {each}" for label, each in codes.items() if label) + "}"
+        effects = dict.fromkeys(fix.effect for _, fix in chosen if fix.effect)
+        return [_Candidate(with_imports(code), ", ".join(effects))]
 
     def _effects(self, first: _Candidate, second: _Candidate) -> str:
         """Return both effects, or the second alone if its call replaces each option that the first adds."""

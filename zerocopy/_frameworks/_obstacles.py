@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zerocopy.device import Device
@@ -122,6 +122,21 @@ def refuse_source(name: str, reason: Reason) -> UnsupportedConversionError:
     )
 
 
+def refuse_dense(
+    arrays: str, make: str, view: StridedView, names: Collection[str]
+) -> UnsupportedConversionError:
+    """Return the error for dense values where all arrays are sparse; `make` makes one of an ndarray."""
+    values = "{array}" if view.ndim else "{array}.reshape(1)"
+    values += "" if view.dtype.name in names else ".astype('float32')"
+    effect = "finds the elements that are not zero"
+    fix = Fix(f"{make}({values})", effect, to="numpy", alone=True)
+    why = f"{arrays} are sparse, and it is dense"
+    if view.dtype.name == "complex32":
+        fix = Fix(action="cast:complex64", effect="casts it first")
+        why += "; NumPy has no complex32"
+    return UnsupportedConversionError("", why, code="dense", fixes=[fix])
+
+
 def check_source(name: str, reason: Reason | None) -> None:
     """Refuse an object if there is a reason why no other framework can read its memory."""
     if reason is not None:
@@ -152,7 +167,7 @@ def refuse_type(
     """
     why = f"it is {field}{detail}, which {target} lacks"
     effect = "rounds to floats" if action == "cast:float64" else ""
-    fixes = [Fix(action=name, effect=effect) for name in action.split()]
+    fixes = [Fix(action=name, effect=effect, alone=name == "objects") for name in action.split()]
     return refuse_column(why, "" if fixes else remedy, fixes=fixes)
 
 

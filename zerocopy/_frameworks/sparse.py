@@ -14,7 +14,7 @@ from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.sparse import SparseLayout, refuse_format
 from zerocopy.dtype import NATIVE_NAMES
 from zerocopy.errors import Fix, Reason
-from zerocopy.framework import Framework, UnsupportedConversionError
+from zerocopy.framework import Framework
 from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 
@@ -44,17 +44,15 @@ class PyDataSparse(Framework):
 
     def source(self, obj: Any) -> Source:
         form = type(obj).__name__
-        coo = [Fix("{x}.to_coo()", "makes it COO", alone=False)] if form == "DOK" else []
-        fixes = [*coo, _DENSE]
-        raise obstacles.refuse_source(f"sparse.{form}", Reason("it is sparse", code="sparse", fixes=fixes))
+        reason = Reason("it is sparse", code="sparse", fixes=[_DENSE])
+        if form == "DOK":
+            fixes = [Fix("{x}.to_coo()", "makes it COO", {"layout": None}), _DENSE]
+            reason = Reason("it is DOK, whose elements are in a dict", code="sparse", fixes=fixes)
+        raise obstacles.refuse_source(f"sparse.{form}", reason)
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        raise UnsupportedConversionError(
-            "to='sparse'",
-            "the arrays of PyData's sparse are sparse, and it is dense",
-            code="dense",
-            fixes=[Fix("sparse.COO.from_numpy({x})", "finds the elements that are not zero", alone=True)],
-        )
+        name = "the arrays of PyData's sparse"
+        raise obstacles.refuse_dense(name, "sparse.COO.from_numpy", view, NATIVE_NAMES)
 
 
 class Compound(CompoundHook):

@@ -87,7 +87,9 @@ def _check(dtype: DType, old: DType, new: DType) -> None:
     if not can_cast(dtype):
         why = f"there is no cast from {old} to {new}"
         remedy = "cast it in the source's framework, and leave dtype out"
-        raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
+        # The type of complex32 in frameworks that can cast it.
+        fixes = [Fix(action="cast:complex64", effect="casts it first")] if old.name == "complex32" else []
+        raise UnsupportedConversionError("", why, remedy, code="missing-dtype", fixes=fixes)
     if to_numpy(dtype) is None:
         why = f"a cast from {old} to {new} needs NumPy's {dtype}, which ml_dtypes has"
         raise UnsupportedConversionError("", why, "pip install ml_dtypes", code="missing-dtype")

@@ -30,7 +30,8 @@ class Fix:
     action : str
         The key of `Framework.actions` whose expression replaces `source`, such as "cast:float64".
     alone : bool
-        Whether `source` is used as it is and not converted.
+        Whether `source` is used as it is and not converted. It may name ``{array}``: the array that the call
+        gives with `to` and `options`.
     shortens : bool
         Whether `source` has fewer elements, and so is not for one column of several.
 
@@ -65,6 +66,9 @@ class Fix:
         if label and type(self.options.get("dtype")) is str:  # of one column
             texts["dtype"] = f"{{{label}: {texts['dtype']}}}"
         parts = [f"{name}={text}" for name, text in texts.items()]
+        if "{array}" in self.source:
+            array = f"zc.convert({', '.join([place, repr(self.to), *parts])})"
+            return f"{self.source.format(x=place, array=array)} {self.effect}".rstrip()
         parts += [f"to={self.to!r}"] * bool(self.to)
         if self.source != "{x}" or not (parts or self.action or self.before):
             parts.append(self.source.format(x=place))

@@ -13,7 +13,7 @@ import numpy as np
 
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, from_numpy
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface
 from zerocopy.protocols.exporter_errors import calling, is_error, malformed
 from zerocopy.source import Array, Source, type_name
@@ -92,10 +92,8 @@ def _dtype(obj: Any, stored: np.dtype[Any]) -> DType:
         raise UnsupportedConversionError(
             f"convert({type_name(obj)})",
             f"its __array__ returns {stored}, which tensors do not have",
-            "pass numbers"
-            if objects
-            else "read it first, numpy.asarray(x): NumPy's own array has more options",
             code="python-objects" if objects else "missing-dtype",
+            fixes=[Fix("numpy.asarray({x})", "reads it: NumPy's own array has more options")],
         )
     return dtype
 

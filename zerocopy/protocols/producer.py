@@ -284,6 +284,8 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
         remedy, fixes = "", (Fix(f"{{{{name: {{x}}{item} for name in {{x}}.keys()}}}}"),)
     elif dense := [name for name in ("todense", "toarray") if hasattr(type(obj), name)]:
         remedy, fixes = "", _sparse(obj, dense[-1])
+    elif "datetime64" in getattr(type(obj), "FORMATS", ()):  # astropy.time.Time
+        remedy, fixes = "", (Fix("{x}.datetime64", "gives its dates"),)
     elif hasattr(type(obj), "__len__") and hasattr(type(obj), "__getitem__") and not isinstance(obj, str):
         remedy, fixes = "", (Fix("numpy.asarray({x}[:])"),)
     elif isinstance(obj, (int, float, complex)):
@@ -329,9 +331,12 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
         raise UnsupportedConversionError(
             asked,
             f"tensors do not have the type {array.dtype}",
-            "pass numbers" if array.dtype.hasobject else "",
             code="missing-dtype",
-            fixes=[] if array.dtype.hasobject else [Fix("numpy.asarray({x}).view('uint8')", "gives bytes")],
+            fixes=[
+                Fix("numpy.asarray({x})", "reads its objects")
+                if array.dtype.hasobject
+                else Fix("numpy.asarray({x}).view('uint8')", "gives bytes")
+            ],
         )
     reasons = () if array.dtype.isnative else (_swapped(array.dtype),)
     view = StridedView(ptr, array.shape, array.strides, dtype, HOST, not array.flags.writeable, array)

@@ -112,7 +112,7 @@ def text_refusal(dtype: np.dtype[Any]) -> Reason:
     fixes = [Fix(options={"encode": True}, effect=effect)]
     if dtype.kind == "U":
         view = "numpy.ascontiguousarray({x}).view('uint32').reshape(*{x}.shape, -1)"
-        fixes.append(Fix(view, "gives its code points"))
+        fixes.append(Fix(view, "gives its code points", action="code-points"))
     return Reason(f"it is {dtype}, which tensors do not have", code="no-tensor-type", fixes=fixes)
 
 

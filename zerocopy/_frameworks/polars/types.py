@@ -65,6 +65,7 @@ _LACKS = {
 _ACTIONS = {
     "list_view": "lists",
     "interval": "seconds split-interval",
+    "union": "objects",
     "run_end_encoded": "decode-runs",
     "unknown": "cast:int64",
 }

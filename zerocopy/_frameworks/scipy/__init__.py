@@ -15,7 +15,7 @@ from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.sparse import COMPRESSED, SparseLayout, require_dimension
 from zerocopy.dtype import NATIVE_NAMES
 from zerocopy.errors import Fix, Reason
-from zerocopy.framework import Framework, UnsupportedConversionError
+from zerocopy.framework import Framework
 from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 
@@ -60,12 +60,8 @@ class SciPy(Framework):
         raise obstacles.refuse_source(f"scipy.sparse.{type(obj).__name__}", reason)
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        values = f'zc.convert({{x}}, "numpy", dtype="{view.dtype.name}")'
-        form, effect = "csr" if view.ndim == 2 else "coo", "finds the elements that are not zero"
-        fix = Fix(f"scipy.sparse.{form}_array({values})", effect, alone=True)
-        holds = view.ndim and view.dtype.name in _VALUE_TYPES
-        why = "SciPy's arrays are sparse, and it is dense"
-        raise UnsupportedConversionError("to='scipy'", why, code="dense", fixes=[fix] if holds else [])
+        form = "csr" if view.ndim == 2 else "coo"
+        raise obstacles.refuse_dense("SciPy's arrays", f"scipy.sparse.{form}_array", view, _VALUE_TYPES)
 
 
 class Compound(CompoundHook):

@@ -43,6 +43,10 @@ class XArray(Framework):
         "align": Fix('zc.convert({x}, "numpy", copy=True)'),
         "column": Fix("{x}[{label}]"),
         "replace": Fix("{x}.assign(**{{{label}: {value}}})"),
+        "code-points": Fix(
+            "xarray.DataArray(numpy.ascontiguousarray({x}).view('uint32').reshape(*{x}.shape, -1), "
+            "dims=(*{x}.dims, 'character'))"
+        ),
         "contiguous": Fix("numpy.ascontiguousarray({x})"),
         "cast:float64": Fix("{x}.astype('float64')"),
         "cast:float32": Fix("{x}.astype('float32')"),
