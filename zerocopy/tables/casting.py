@@ -21,7 +21,7 @@ from zerocopy.tables.nulls import Nulls, parse
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked
 from zerocopy.tables.summary import combine_errors
-from zerocopy.tables.tensor_column import TensorColumn
+from zerocopy.tables.tensor_column import Marks, TensorColumn
 
 _BYTE, _BOOL = by_name("uint8"), by_name("bool")
 
@@ -94,7 +94,9 @@ def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps
     several = len(chunks) > 1 and column.device.is_host and old not in (_BOOL, BOOL8)
     pieces = (lambda: [_piece(chunk, old) for chunk in chunks if chunk.length]) if several else None
     cast = cast_source(values, new, option, shown, rows=True, nulls=nulls, pieces=pieces)
-    return TensorColumn(cast, mask=nulls)
+    if nulls is None or not (why := column.mask().reasons):
+        return TensorColumn(cast, mask=nulls)
+    return TensorColumn(cast, mask=Marks(nulls, lambda mask: mask, why[0]))
 
 
 def _cast_lists(

@@ -17,6 +17,8 @@ from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 
 BYTE = by_name("uint8")
+#: Kinds whose own memory is a bitmap of nulls alone.
+BARE = ("struct", "fixed_list")
 
 
 def read(chunk: Memory, ptr: int, count: int, dtype: DType = BYTE) -> Array:
@@ -50,6 +52,13 @@ def null_count(chunk: Memory) -> int:
     if chunk.nulls >= 0 and chunk.field.kind != "null":
         return chunk.nulls
     return chunk.length - int(np.count_nonzero(valid(chunk)))
+
+
+def _has_nulls(chunk: Memory) -> bool:
+    """Whether rows are null, or may be if the producer does not report it."""
+    if chunk.nulls < 0 and chunk.field.kind in BARE and chunk.device.is_host:
+        return null_count(chunk) > 0  # frameworks drop a bitmap without nulls, which may be all memory
+    return chunk.nulls != 0
 
 
 def offset_type(chunk: Memory) -> DType:
@@ -112,7 +121,7 @@ def _reach(chunk: Memory, nulls: bool) -> Iterator[tuple[int, int, int]]:
     kind, start, stop = chunk.field.kind, chunk.offset, chunk.offset + chunk.length
     if not chunk.length or kind in ("null", "run_end_encoded", "union"):
         return
-    if nulls and chunk.nulls != 0:
+    if nulls and _has_nulls(chunk):
         yield chunk.buffers[0], start // 8, (stop + 7) // 8
     if kind == "bool":
         yield chunk.buffers[1], start // 8, (stop + 7) // 8

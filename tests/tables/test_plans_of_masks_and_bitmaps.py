@@ -1,0 +1,99 @@
+"""Plans of masks, bitmaps and row labels: a plan says that memory is shared if it is, for each framework."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.table_cases import TABLES
+
+import zerocopy as zc
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+
+TENSORS = [name for name in ("numpy", "torch", "tensorflow", "jax") if zc.frameworks()[name].installed]
+ROWS = pa.array([1, None, 3], pa.int32())
+INNER = [pa.int32(), pa.null(), pa.string(), pa.struct([("a", pa.string())]), pa.list_(pa.int8(), 2)]
+BITS = {"": None, "no nulls": [True] * 3, "nulls": [True, False, True]}
+
+
+def _agrees(source: Any, to: str, **options: Any) -> None:
+    try:
+        plan = zc.explain(source, to, **options)
+        result = zc.convert(source, to, **options)
+        shares = zc.shares_memory(source, result)
+    except zc.ZeroCopyError:
+        return  # refused, or the result has no memory, or null rows as a table
+    planned = plan.shares_memory
+    assert planned in (None, shares), plan
+    if options.get("copy") is False:
+        assert not plan.copied_bytes, plan
+
+
+@pytest.mark.parametrize("to", TENSORS)
+@pytest.mark.parametrize("dtype", ["float64", "int64", "int32", "float32"])
+def test_masks_of_columns_that_are_cast(dtype: str, to: str) -> None:
+    table = pa.table({"x": ROWS, "b": pa.array([True, None, False]), "y": [1.5, 2.5, None]})
+    for obj in (table, table["x"], ROWS):
+        for name in ("pyarrow", "polars", "pandas", "nanoarrow"):
+            if name in TABLES:
+                source = zc.convert(obj, name)
+                _agrees(source, to, nulls="mask", dtype=dtype)
+                _agrees(
+                    source, to, nulls="mask", dtype={"int32": dtype} if obj is not table else {"x": dtype}
+                )
+    plan = zc.explain(ROWS, to, nulls="mask", dtype="float64")
+    assert not plan.shares_memory
+    masked = pd.Series(pd.array([1, None, 3], "Int32"))
+    assert not zc.explain(masked, to, nulls="mask", dtype="float64").shares_memory
+
+
+@pytest.mark.parametrize("to", TABLES)
+@pytest.mark.parametrize("bits", BITS)
+def test_bitmaps_of_types_without_other_memory(bits: str, to: str) -> None:
+    valid = BITS[bits]
+    bitmap = None if valid is None else pa.array(valid).buffers()[1]
+    arrays = []
+    for inner in INNER:
+        for items in (pa.array([], inner), pa.nulls(3, inner)):
+            arrays.append(pa.Array.from_buffers(pa.list_(inner, 0), 3, [bitmap], children=[items]))
+    nothing = pa.Array.from_buffers(pa.struct([("a", pa.null())]), 3, [bitmap], children=[pa.nulls(3)])
+    arrays += [nothing, pa.StructArray.from_arrays([nothing], ["b"])]
+    arrays += [pa.Array.from_buffers(pa.struct([]), 3, [bitmap])]
+    if to != "polars":  # it shifts the bitmap of a slice for each export, so the memory cannot be compared
+        arrays += [arrays[0].slice(1), nothing.slice(1), pa.chunked_array([nothing, nothing.slice(2)])]
+    for array in arrays:
+        for source in (array, pa.table({"x": array, "n": pa.nulls(len(array))})):
+            _agrees(source, to)
+            _agrees(source, to, copy=False)
+
+
+LABELS = {
+    "zone": pd.date_range("2020", periods=3, tz="UTC"),
+    "zone in s": pd.date_range("2020", periods=3, tz="Europe/Berlin", unit="s"),
+    "naive": pd.date_range("2020", periods=3),
+    "duration": pd.timedelta_range("1h", periods=3),
+    "float32": pd.Index(np.arange(3, dtype="f4")),
+    "Int64": pd.Index(pd.array([1, 2, 3], "Int64")),
+    "arrow": pd.Index(pd.array([1, 2, 3], "int64[pyarrow]")),
+    "text": pd.Index(["a", "b", "c"]),
+    "category": pd.CategoricalIndex(["a", "b", "a"]),
+    "period": pd.period_range("2020", periods=3, freq="D"),
+}
+
+
+@pytest.mark.parametrize("to", [name for name in ("pandas", "xarray") if name in TABLES])
+@pytest.mark.parametrize("name", LABELS)
+def test_row_labels(name: str, to: str) -> None:
+    labels = LABELS[name]
+    frame = pd.DataFrame({"v": [1.0, 2.0, 3.0]}, index=labels.rename("t"))
+    for options in ({"columns": ["v", "t"]}, {"columns": ["t"]}, {"writable": True}):
+        try:
+            plan = zc.explain(frame, to, **options)
+            result = zc.convert(frame, to, **options)
+        except zc.ZeroCopyError:
+            continue
+        made = result.index if to == "pandas" else result.indexes["t"]
+        assert [*plan.leaves.values()][-1].zero_copy in (False, zc.shares_memory(labels, made)), plan
