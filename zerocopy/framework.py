@@ -77,8 +77,8 @@ class Framework:
         framework for one has it as its attribute `form`.
     root_modules : tuple of str
         Top-level modules that define its types, and identify its objects without an import.
-    distribution, install_hint, min_version : str
-        The argument of ``pip install``; how to install it if that takes more; its oldest supported version.
+    distribution, install_hint, min_version, made_by : str
+        The argument of ``pip install``; how else to install it; oldest version; code that makes one of ``x``.
     device_kinds : tuple of str
         Kinds of devices that hold its arrays, the preferred one first: ``("cpu", "cuda")``.
     can_copy_to_device, can_cast : bool
@@ -119,6 +119,7 @@ class Framework:
     forms: tuple[str, ...] = ()
     form: str | None = None
     root_modules: tuple[str, ...] = ()
+    made_by: str = ""
     distribution: str = ""
     install_hint: str = ""
     min_version: str = ""

@@ -270,6 +270,11 @@ def suggest(name: str) -> str:
     lower = name.lower()
     near = [f.name for f in _known.values() if lower in f.aliases or lower.partition(".")[0] == f.name]
     near = near or difflib.get_close_matches(lower, _known, n=1, cutoff=0.5)
+    owners = (f for f in readers() if lower and f.kind == "source")
+    source = next((f for f in owners if lower in (f.name.lower(), f.distribution.lower())), None)
+    if source is not None:
+        made = f"{source.made_by} makes one; or " if source.made_by else ""
+        return f"{made}{source.name} is a source alone: choose from {', '.join(sorted(_known))}"
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     return f"{hint}choose from {', '.join(sorted(_known))}"
 

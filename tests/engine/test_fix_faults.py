@@ -153,3 +153,53 @@ def test_objects_without_arrays_have_fixes_that_work() -> None:
         if case.name == f"{module} {noun}"
     )
     assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("name", ["PIL", "pil", "Pillow", "h5py", "zarr"])
+def test_a_name_of_a_source_has_no_other_name_as_fix(name: str) -> None:
+    with pytest.raises(zc.errors.UnknownFrameworkError, match="is a source alone") as caught:
+        zc.convert(np.zeros((2, 2), "u1"), name)
+    assert "did you mean" not in str(caught.value)
+
+
+def test_the_code_that_makes_an_object_of_a_source_works() -> None:
+    pytest.importorskip("PIL")
+    with pytest.raises(zc.errors.UnknownFrameworkError) as caught:
+        zc.convert(np.zeros((2, 3), "u1"), "PIL")
+    code = caught.value.remedy.partition(" makes one")[0]
+    assert fix_cases.paste(code, np.zeros((2, 3), "u1"), fix_cases.Recorder()).size == (3, 2)
+
+
+@pytest.mark.parametrize("source", ["polars", "pyarrow"])
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_the_fix_of_chunks_of_a_matrix_changes_what_is_copied(source: str, width: int) -> None:
+    """Columns of one chunk are in separate memory too: only that of one column is aliased then."""
+    import pyarrow as pa
+
+    part = {f"c{i}": [1.0, 2.0] for i in range(width)}
+    x = zc.convert(pa.concat_tables([pa.table(part)] * 2), source)
+    (reason,) = zc.explain(x, "torch", layout="matrix").reasons
+    assert reason.code == "chunks"
+    combines = "chunk" in reason.remedy
+    assert combines == (width == 1)
+    if combines:
+        packed = x.rechunk() if source == "polars" else x.combine_chunks()
+        assert zc.explain(packed, "torch", layout="matrix").zero_copy
+
+
+@pytest.mark.parametrize("frame", [{"a": [1.0, 2.0], "b": [1, 2]}, {"a": ["x", "y"], "b": [1, 2]}], ids=str)
+def test_the_fixes_of_a_step_are_steps(frame: dict[str, Any]) -> None:
+    pytest.importorskip("sklearn")
+    import pandas as pd
+
+    from zerocopy.integrations.sklearn import MoveTo
+
+    x = pd.DataFrame(frame)
+    with pytest.raises(zc.ZeroCopyError) as caught:
+        MoveTo("numpy").fit_transform(x)
+    steps = [call for call in caught.value.calls if "MoveTo(" in call]
+    assert steps
+    assert all(call in caught.value.remedy for call in caught.value.calls)
+    for call in steps:
+        result = fix_cases.paste(call, x, fix_cases.Recorder())
+        assert len(result) in (1, 2)

@@ -162,3 +162,48 @@ def test_containers_hold_datasets_and_h5py_is_not_a_target(file: Any) -> None:
     for target in ("h5py", h5py, file["matrix"]):
         with pytest.raises(zc.UnknownFrameworkError):
             zc.convert(np.zeros(2), target)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.ones(3, np.longdouble),
+        np.ones(3, np.clongdouble),
+        ["a", "b"],
+        np.array([b"a", b"bb"]),
+        np.zeros(2, [("x", "f4"), ("n", "i4")]),
+        np.zeros(2, "V4"),
+    ],
+    ids=["long double", "complex", "text", "bytes", "records", "opaque"],
+)
+def test_types_that_tensors_lack_are_read_by_a_call(tmp_path: Path, values: Any, mode: str) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as new:
+        new.create_dataset("x", data=values)
+    with h5py.File(tmp_path / "x.h5", mode) as opened:
+        _check_read(opened["x"])
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_elements_that_are_arrays_are_read_by_a_call(tmp_path: Path, mode: str) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as new:
+        new.create_dataset("x", shape=(3,), dtype=np.dtype(("f4", (2,))))[...] = np.ones((3, 2))
+    with h5py.File(tmp_path / "x.h5", mode) as opened:
+        assert _check_read(opened["x"]).tolist() == np.ones((3, 2)).tolist()
+
+
+def test_an_empty_dataset_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = h5py.Empty("f4")
+        with pytest.raises(zc.ZeroCopyError, match="no elements"):
+            zc.convert(file["x"], "numpy")
+
+
+def _check_read(x: Any) -> Any:
+    """Paste the fix, and return what its array becomes, or the array if it is refused with another reason."""
+    with pytest.raises(zc.UnsupportedConversionError, match="no counterpart") as caught:
+        zc.convert(x, "numpy")
+    assert zc.explain(x, "numpy").error.calls == caught.value.calls == ('zc.convert(x[...], "numpy")',)
+    plan = zc.explain(x[...], "numpy")
+    assert plan.possible or plan.error.calls
+    return zc.convert(x[...], "numpy") if plan.possible else x[...]

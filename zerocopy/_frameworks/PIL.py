@@ -36,6 +36,7 @@ class Pillow(Framework):
 
     name = "PIL"
     kind = "source"
+    made_by = 'import PIL.Image; PIL.Image.fromarray(zc.convert(x, "numpy"))'
     root_modules = ("PIL",)
     distribution = "pillow"
 

@@ -190,6 +190,8 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
     if not leaves:  # the type is float64, as in pandas
         return _written(table, [], order, request, [], by_name("float64"))
     reasons = list({reason: None for source in sources for reason in source.reasons})
+    if len(leaves) > 1:  # columns of one chunk are in separate memory too
+        reasons = [_of_chunks(reason) if reason.code == "chunks" else reason for reason in reasons]
     views = [source.view for source in sources]
     first = views[0].device
     if not all(same_memory_space(view.device, first) for view in views):
@@ -214,6 +216,10 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
     )
     source = _written(table, leaves, "C", request, reasons, views[0].dtype)
     return on_device.via_host(replace(source, view=replace(source.view, device=first)))
+
+
+def _of_chunks(reason: Reason) -> Reason:
+    return Reason(f"{reason.why}, and {_SEPARATE.why}", code="chunks", fixes=_SEPARATE.fixes)
 
 
 def _other_order(stored: str, order: str) -> Reason:

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from zerocopy import forks
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.dtype import from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
@@ -48,6 +49,12 @@ class H5py(Framework):
                 "convert it while the file is open",
                 code="no-memory",
             )
+        if obj.shape is None:
+            raise obstacles.refuse_source(
+                _NAME, Reason("it has no elements (h5py.Empty)", code="not-an-array")
+            )
+        if from_numpy(obj.dtype.newbyteorder("=")) is None:  # text, records, arrays as elements, long doubles
+            raise obstacles.refuse_source_dtype(_NAME, obj.dtype, fixes=[_READ])
         why = _obstacle(obj)
         array = _alias(obj) if not why else None
         if array is None:

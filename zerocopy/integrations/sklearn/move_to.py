@@ -10,14 +10,24 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from zerocopy import registry
+from zerocopy._engine.call_text import rewrite
 from zerocopy._engine.convert import convert
 from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions
 from zerocopy._engine.target import text
+from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.invalid_option import unknown_option
 
 #: Options that belong to one call: scikit-learn sets parameters before it has data.
 _OF_ONE_CALL = frozenset(("stream", "leaves", "out", "connection"))
 OPTIONS = tuple(name for name in NAMES if name not in _OF_ONE_CALL)
+
+
+def _as_step(code: str) -> str:
+    """Return a fix by options as a step of a pipeline."""
+    before, call, arguments = code.rpartition("zc.convert(x, ")
+    if not call or before.rstrip("; ") == before != "":
+        return code
+    return f"{before}from zerocopy.integrations.sklearn import MoveTo; MoveTo({arguments}.fit_transform(x)"
 
 
 class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -118,7 +128,11 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
         options = {name: value for name in OPTIONS if (value := getattr(self, name)) is not None}
         if is_table and not registry.by_name(text(self.to).strip("'")).tables:
             options.setdefault("layout", "matrix")
-        return convert(data, self.to, **options)
+        try:
+            return convert(data, self.to, **options)
+        except ZeroCopyError as error:
+            rewrite(error, _as_step)
+            raise
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return the names of the result's columns, for ``set_output`` and later steps.
