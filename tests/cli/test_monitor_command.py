@@ -198,6 +198,8 @@ def test_options_without_a_contradiction_are_accepted() -> None:
     ],
 )
 def test_errors_have_the_reason(arguments: list[str], message: str, in_folder: None) -> None:
+    if "--prometheus" in arguments:
+        pytest.importorskip("prometheus_client")
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert message in result.stderr
@@ -247,6 +249,8 @@ def test_a_closed_pipe_ends_the_rows(start: Callable[..., subprocess.Popen[str]]
 @pytest.mark.hazard("robustness#closed-standard-output")
 @pytest.mark.parametrize("arguments", [["--csv", "-"], ["--prometheus"], ["--once"], ["--once", "--json"]])
 def test_a_standard_output_that_is_closed_is_an_error(arguments: list[str]) -> None:
+    if "--prometheus" in arguments:
+        pytest.importorskip("prometheus_client")
     command = [sys.executable, "-m", "zerocopy", "monitor", "--count", "1", *arguments]
     done = subprocess.run(
         ["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, timeout=60

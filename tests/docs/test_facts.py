@@ -63,7 +63,9 @@ def test_first_pages_state_that_writes_reach_the_source(page: str) -> None:
 
 def test_quickstart_lists_every_extra() -> None:
     table = QUICKSTART.partition("| extra | installs |")[2].partition("\n\n")[0]
-    extras = [extra for row in table.splitlines() for extra in re.findall(r"`(\w+)`", row[: row.find(" | ")])]
+    extras = [
+        extra for row in table.splitlines() for extra in re.findall(r"`([\w-]+)`", row[: row.find(" | ")])
+    ]
     assert sorted(extras) == sorted(PROJECT["project"]["optional-dependencies"])
 
 
