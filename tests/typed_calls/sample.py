@@ -42,7 +42,12 @@ assert_type(zc.convert((tensor, tensor), to="jax"), tuple[Any, ...])
 assert_type(zc.convert([tensor], "numpy", leaves="error"), list[Any])
 
 # tables
-assert_type(zc.convert(frame, "torch"), Any)
+assert_type(zc.convert(frame, "torch"), dict[Any, torch.Tensor])
+assert_type(zc.convert(frame, "numpy", dtype="float32"), dict[Any, np.ndarray[Any, Any]])
+assert_type(zc.convert(frame, "torch", layout="matrix", copy=True), torch.Tensor)
+assert_type(zc.convert(frame, "torch", nulls="mask"), Any)
+assert_type(zc.convert(frame, "torch", layout="matrix", nulls="mask"), Any)
+assert_type(zc.convert({"a": tensor}, "polars"), pl.DataFrame)
 assert_type(zc.convert({"a": tensor}, "numpy", layout="matrix"), Any)
 assert_type(zc.convert(frame, "polars"), pl.DataFrame)
 assert_type(zc.convert(frame, "polars.DataFrame", columns=["a"]), pl.DataFrame)

@@ -28,6 +28,10 @@ else:
 NullPolicy: TypeAlias = Literal["mask", "nan", "drop"] | SupportsFloat | SupportsComplex
 
 
+#: The values of ``layout=`` that make one array of a table.
+MatrixLayout: TypeAlias = Literal["matrix", "matrix:C", "matrix:F"]
+
+
 class ArrayOptions(TypedDict, total=False):
     """Options of every conversion."""
 

@@ -1,8 +1,9 @@
 """The types of ``convert`` for type checkers; nothing imports this file at run time.
 
-``Literal`` targets give the target's type. Options for tables change the kind of the result, so calls
-with them give ``Any``, as do tables in tensor frameworks, targets with several kinds of results, and
-names in variables. tests/engine/test_typing.py compares the targets and the options with the package.
+``Literal`` targets give the target's type; tables in tensor frameworks give a dict of it, and one with
+``layout="matrix"``. Other options for tables change the kind of the result, so calls with them give
+``Any``, as do targets with several kinds of results, and names in variables.
+tests/engine/test_typing.py compares the targets and the options with the package.
 """
 
 # mypy reports overlaps of a container, or a table, with any object; the first overload that fits counts.
@@ -20,7 +21,7 @@ import polars
 import tensorflow
 import torch
 
-from zerocopy._engine.options import ArrayOptions, ConvertOptions, NullPolicy
+from zerocopy._engine.options import ArrayOptions, ConvertOptions, MatrixLayout, NullPolicy
 from zerocopy.framework import FrameworkName
 
 _K = TypeVar("_K")
@@ -70,6 +71,8 @@ _Tables: TypeAlias = Literal[
     "pyarrow.Tensor", "pylibcudf", "pylibcudf.Column", "pylibcudf.Table", "xarray", "xarray.DataArray",
     "xarray.Dataset",
 ]  # fmt: skip
+#: Arrays that are the columns of one table.
+_Columns: TypeAlias = dict[Any, np.ndarray[Any, Any]] | dict[Any, torch.Tensor] | dict[Any, jax.Array]
 _Compounds: TypeAlias = Literal[
     "scipy", "scipy.sparse.bsr_array", "scipy.sparse.coo_array", "scipy.sparse.csc_array",
     "scipy.sparse.csr_array", "sparse", "sparse.COO", "sparse.GCXS",
@@ -101,6 +104,30 @@ def convert(
     obj: tuple[Any, ...], to: Target | Like, **options: Unpack[ConvertOptions]
 ) -> tuple[Any, ...]: ...
 @overload
+def convert(obj: _Table, to: _NumPy, **options: Unpack[ArrayOptions]) -> dict[Any, np.ndarray[Any, Any]]: ...
+@overload
+def convert(obj: _Table, to: _Torch, **options: Unpack[ArrayOptions]) -> dict[Any, torch.Tensor]: ...
+@overload
+def convert(obj: _Table, to: _Jax, **options: Unpack[ArrayOptions]) -> dict[Any, jax.Array]: ...
+@overload
+def convert(
+    obj: _Table, to: _TensorFlow, **options: Unpack[ArrayOptions]
+) -> dict[Any, tensorflow.Tensor]: ...
+@overload
+def convert(
+    obj: _Table, to: _NumPy, *, layout: MatrixLayout, **options: Unpack[ArrayOptions]
+) -> np.ndarray[Any, Any]: ...
+@overload
+def convert(
+    obj: _Table, to: _Torch, *, layout: MatrixLayout, **options: Unpack[ArrayOptions]
+) -> torch.Tensor: ...
+@overload
+def convert(obj: _Table, to: _Jax, *, layout: MatrixLayout, **options: Unpack[ArrayOptions]) -> jax.Array: ...
+@overload
+def convert(
+    obj: _Table, to: _TensorFlow, *, layout: MatrixLayout, **options: Unpack[ArrayOptions]
+) -> tensorflow.Tensor: ...
+@overload
 def convert(obj: _Table, to: _Tensors, **options: Unpack[ConvertOptions]) -> Any: ...
 @overload
 def convert(obj: object, to: _NumPy, **options: Unpack[ArrayOptions]) -> np.ndarray[Any, Any]: ...
@@ -112,7 +139,7 @@ def convert(obj: object, to: _Jax, **options: Unpack[ArrayOptions]) -> jax.Array
 def convert(obj: object, to: _TensorFlow, **options: Unpack[ArrayOptions]) -> tensorflow.Tensor: ...
 @overload
 def convert(
-    obj: _Table, to: Literal["pandas", "pandas.DataFrame"], **options: Unpack[ConvertOptions]
+    obj: _Table | _Columns, to: Literal["pandas", "pandas.DataFrame"], **options: Unpack[ConvertOptions]
 ) -> pandas.DataFrame: ...
 @overload
 def convert(
@@ -120,7 +147,7 @@ def convert(
 ) -> pandas.Series[Any]: ...
 @overload
 def convert(
-    obj: _Table, to: Literal["polars", "polars.DataFrame"], **options: Unpack[ConvertOptions]
+    obj: _Table | _Columns, to: Literal["polars", "polars.DataFrame"], **options: Unpack[ConvertOptions]
 ) -> polars.DataFrame: ...
 @overload
 def convert(
@@ -128,7 +155,7 @@ def convert(
 ) -> polars.Series: ...
 @overload
 def convert(
-    obj: _Table, to: Literal["duckdb"], **options: Unpack[ConvertOptions]
+    obj: _Table | _Columns, to: Literal["duckdb"], **options: Unpack[ConvertOptions]
 ) -> duckdb.DuckDBPyRelation: ...
 @overload
 def convert(obj: object, to: ModuleType, **options: Unpack[ConvertOptions]) -> Any: ...
