@@ -185,6 +185,26 @@ def test_lists_with_null_elements_remain() -> None:
         zc.convert(pa.table({"v": vectors}), "numpy", nulls="drop")
 
 
+@pytest.mark.hazard("pyarrow#rows-of-nested-fixed-size-lists")
+@pytest.mark.parametrize("place", ["column", "field", "item"])
+@pytest.mark.parametrize("start", [0, 1, 5])
+def test_rows_of_slices_of_nested_fixed_size_lists(start: int, place: str) -> None:
+    kind, values = pa.list_(pa.list_(pa.int64(), 2), 2), np.arange(48).reshape(12, 2, 2).tolist()
+    if place == "field":
+        kind, values = pa.struct([("f", kind)]), [{"f": value} for value in values]
+    elif place == "item":
+        kind, values = pa.list_(kind), [[value] for value in values]
+    valid = [i % 3 != 2 for i in range(12)]
+    table = pa.table({"x": pa.array(values, kind), "y": [i if v else None for i, v in enumerate(valid)]})
+    table, values, valid = table.slice(start), values[start:], valid[start:]
+    remaining = [value for value, is_valid in zip(values, valid, strict=True) if is_valid]
+    assert zc.convert(table, "pyarrow", nulls="drop")["x"].to_pylist() == remaining
+    batches = zc.loader(table.drop(["y"]), "pyarrow", batch=2, shuffle=True)
+    shuffled = [value for batch in batches for value in batch["x"].to_pylist()]
+    assert shuffled != values
+    assert sorted(map(str, shuffled)) == sorted(map(str, values))
+
+
 def test_variables_with_other_rows_are_refused() -> None:
     xr = pytest.importorskip("xarray")
     data = xr.Dataset({"a": ("i", [1.0, 2.0]), "b": ("j", [1.0, 2.0, 3.0])})
