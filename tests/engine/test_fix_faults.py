@@ -82,6 +82,15 @@ def test_the_call_that_failed_is_no_fix(options: dict[str, Any]) -> None:
     assert all("x.copy()" in call for call in calls)
 
 
+def test_a_fix_that_the_first_refusal_stops_has_no_second_form() -> None:
+    jax = pytest.importorskip("jax")
+    if jax.config.jax_enable_x64:
+        pytest.skip("needs JAX's default of 32 bits")
+    with pytest.raises(zc.LossyConversionError) as caught:
+        zc.convert(np.array([2**40, 1]), "jax")  # int32 does not hold the values
+    assert caught.value.remedy.count("zc.convert") == 1
+
+
 @pytest.mark.parametrize(
     "to", [f.name for f in registry.known() if f.installed() and "cpu" in f.device_kinds]
 )

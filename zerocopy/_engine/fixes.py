@@ -176,7 +176,7 @@ class _Composer:
             later.clear()  # for one array, a fix that is not planned, such as a global setting, may suffice
         if later:  # an expression of a column removes only an obstacle of this error
             return [each for each in kept.values() if each.options is not None or each.has_statement]
-        return list(kept.values()) or unchanged or (uncertain if depth == _DEPTH else [])
+        return list(kept.values()) or ((unchanged or uncertain) if depth == _DEPTH else [])
 
     def _failed(self, each: _Candidate) -> bool:
         """Whether a candidate is the call that failed."""
