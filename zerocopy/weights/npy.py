@@ -26,7 +26,8 @@ _format = np.lib.format
 _MAGIC = _format.MAGIC_PREFIX
 #: The largest header that NumPy reads from a file without trust in its origin.
 _LARGEST = 10_000
-#: A member of an archive with one of these errors is intact: only its use raises the error.
+#: An archive with members of these errors is intact: only the use of such a member raises the error.
+_OF_MEMBERS = ("python-objects", "unreadable-member")
 #: APPNOTE.TXT 4.3.7: the local header of a member, before its name and its extra field.
 _LOCAL = 30
 #: RFC 1951 compresses 258 bytes into 2 bits at most.
@@ -81,7 +82,7 @@ def _member(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo)
     try:
         return _array(file, archive, member)
     except ReadError as error:
-        if error.code not in ("python-objects", "unreadable-member"):
+        if error.code not in _OF_MEMBERS:
             raise
         name = member.filename.removesuffix(".npy")
         return Tensor(name, np.dtype("V0"), (), file.path, -1, read=partial(_raise, error))
