@@ -42,25 +42,29 @@ def is_reason_without_code(node: ast.AST) -> bool:
 
 def test_no_file_is_longer_than_500_lines() -> None:
     lengths = {relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
-    assert not {name: length for name, length in lengths.items() if length > 500}
+    long = {name: length for name, length in lengths.items() if length > 500}
+    assert not long, "move one idea of each file into a file of its own"
 
 
 def test_no_function_is_longer_than_60_lines() -> None:
     long = {
-        (relative(path), function.name)
+        f"{relative(path)}:{function.lineno}": (function.name, lines_of(function))
         for path in FILES
         for function in functions(parse(path))
         if lines_of(function) > 60
     }
-    assert not long
+    assert not long, "move one step of each function into a function of its own"
 
 
 def test_the_top_of_the_package_has_at_most_13_modules() -> None:
-    assert len(list(PACKAGE.glob("*.py"))) <= 13
+    modules = sorted(path.name for path in PACKAGE.glob("*.py"))
+    assert len(modules) <= 13, f"move a module into the folder of its part: {modules}"
 
 
 def test_no_module_is_called_utils() -> None:
-    assert not {path.stem for path in FILES} & {"util", "utils", "helpers", "common", "misc"}
+    names = {"util", "utils", "helpers", "common", "misc"}
+    vague = [relative(path) for path in FILES if path.stem in names]
+    assert not vague, "name each module after its idea"
 
 
 def untyped_attributes(cls: ast.ClassDef) -> set[str]:
@@ -76,20 +80,31 @@ def untyped_attributes(cls: ast.ClassDef) -> set[str]:
 def test_public_attributes_have_a_known_type() -> None:
     """pyright does not know the type of ``a`` in ``self.a, self.b = ...``: annotate or assign it alone."""
     public = [path for path in FILES if not re.search(r"\b_[a-z]+/", relative(path))]
-    classes = [node for path in public for node in ast.walk(parse(path)) if isinstance(node, ast.ClassDef)]
-    untyped = {node.name: names for node in classes if (names := untyped_attributes(node))}
-    assert not {name: names for name, names in untyped.items() if not name.startswith("_")}
+    untyped = {
+        f"{relative(path)}:{node.lineno}": names
+        for path in public
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.ClassDef)
+        if not node.name.startswith("_") and (names := untyped_attributes(node))
+    }
+    assert not untyped, "annotate each attribute, or assign it in a statement of its own"
 
 
 def test_no_file_makes_executable_memory() -> None:
     """Native code is C that a compiler builds, not machine code written by hand."""
     names = ("PROT_EXEC", "mprotect")
-    assert not [relative(path) for path in FILES if any(name in path.read_text("utf-8") for name in names)]
+    hits = [relative(path) for path in FILES if any(name in path.read_text("utf-8") for name in names)]
+    assert not hits, f"write the code in C under zerocopy/_native, without {' and '.join(names)}"
 
 
 def test_every_reason_has_a_code() -> None:
-    without = {relative(path) for path in FILES if any(map(is_reason_without_code, ast.walk(parse(path))))}
-    assert not without
+    without = [
+        f"{relative(path)}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(parse(path))
+        if is_reason_without_code(node)
+    ]
+    assert not without, "pass code= to Reason, and describe the code in docs/reason-codes.md"
 
 
 def swallows(node: ast.AST) -> bool:
@@ -102,7 +117,7 @@ def swallows(node: ast.AST) -> bool:
 
 def test_no_exception_is_swallowed() -> None:
     lines = [f"{relative(p)}:{node.lineno}" for p in FILES for node in ast.walk(parse(p)) if swallows(node)]
-    assert not lines
+    assert not lines, "handle the exception, raise it, or catch only the class that the code expects"
 
 
 #: Classes of signal handlers' exceptions, and of any code that zerocopy calls.
@@ -170,7 +185,7 @@ def test_exceptions_from_outside_pass() -> None:
         classes |= {"ValueError", "TypeError"} if name.startswith(NARROW) else set()
         handlers = handlers_of_outside_exceptions(parse(path), classes)
         hits += [(f"{name}:{n}", each) for n, each in handlers.items() if (name, each) not in NOT_FOREIGN]
-    assert not hits
+    assert not hits, "raise the exception again unless `is_error` says that the called code raised it"
 
 
 def test_the_check_of_handlers_recognises_them() -> None:
@@ -260,8 +275,11 @@ def test_globals_that_threads_assign_are_read_once() -> None:
         (relative(path), function, name)
         for path in FILES
         for function, name in globals_read_twice(parse(path), dotted_name(path), assigned)
+        if (relative(path), function) not in READ_TWICE
     ]
-    assert not [each for each in twice if each[:2] not in READ_TWICE]
+    assert not twice, (
+        "read the global once into a local variable: another thread assigns it between two reads"
+    )
 
 
 def test_the_check_of_globals_recognises_them() -> None:
@@ -301,7 +319,8 @@ def kept_errors(node: ast.AST, allowed: frozenset[str] = frozenset()) -> Iterato
 
 
 def test_no_variable_holds_a_raised_error() -> None:
-    assert not [f"{relative(path)}:{line}" for path in FILES for line in kept_errors(parse(path))]
+    lines = [f"{relative(path)}:{line}" for path in FILES for line in kept_errors(parse(path))]
+    assert not lines, "delete the variable in a `finally` block: its traceback holds the frame that holds it"
 
 
 def test_the_check_for_kept_errors_recognises_them() -> None:
@@ -320,7 +339,10 @@ def f(error):
 
 
 def test_the_engine_lists_the_table_options_that_tables_parse() -> None:
-    assert tuple(field.name for field in fields(Options) if field.init) == options.TABLE_NAMES
+    parsed = tuple(field.name for field in fields(Options) if field.init)
+    assert parsed == options.TABLE_NAMES, (
+        "list the option in TABLE_NAMES of _engine/options.py and in Options"
+    )
 
 
 def test_the_check_for_codes_recognises_calls() -> None:
