@@ -170,3 +170,14 @@ def test_masks_without_nulls_are_new_memory_in_the_plan(source: str) -> None:
     assert len(result.mask) == COUNT
     empty = zc.explain({"x": np.zeros(0)}, "numpy", nulls="mask")
     assert "nothing to copy (zero-size)" in str(empty.leaves["['x'].mask"])
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+@pytest.mark.parametrize("nulls", [None, "nan", "mask", "drop", 0.0])
+def test_explain_warns_of_nan_only_where_it_stays(to: str, nulls: object) -> None:
+    frame = pytest.importorskip("pandas").DataFrame({"x": [1.0, np.nan, 2.0], "n": [1, 2, 3]})
+    warnings = zc.explain(frame, to=to, nulls=nulls).warnings
+    assert any("stays NaN" in text for text in warnings) is (nulls in (None, "nan"))
+    result = zc.convert(frame, to=to, nulls=nulls)["x"]
+    if nulls != "mask":
+        assert np.isnan(np.asarray(result)).any() == (nulls in (None, "nan"))

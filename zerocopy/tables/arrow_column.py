@@ -127,7 +127,11 @@ class ArrowColumn(Column):
         return self._null_count
 
     def mask(self) -> Source:
-        return self._computed(_BOOL, _VALIDITY, lambda chunk: ~memory.valid(chunk))
+        def nulls(chunk: Memory) -> Array:
+            valid = memory.valid(chunk)
+            return np.logical_not(valid, out=valid)
+
+        return self._computed(_BOOL, _VALIDITY, nulls)
 
     # -- values -----------------------------------------------------------------
 

@@ -326,6 +326,8 @@ class Table:
         The schema's metadata.
     warnings : tuple of str
         Warnings about the object for any target.
+    missing_warnings : tuple of str
+        Warnings about values that count as missing, such as NaN of pandas, where ``nulls=`` does not decide.
     read : callable, optional
         ``read() -> Table`` for a query or a stream, which has memory only after it has
         been read; `columns` then have types and no memory.
@@ -355,6 +357,7 @@ class Table:
     index: int = 0
     metadata: dict[bytes, bytes] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    missing_warnings: tuple[str, ...] = ()
     read: Callable[[], Table] | None = None
     once: bool = False
     obj: Any = None

@@ -21,7 +21,7 @@ from zerocopy.strided_view import contiguous_strides
 from zerocopy.tables import memory, on_device
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, RefusedColumn, Table
-from zerocopy.tables.hub import hub
+from zerocopy.tables.hub import hub, new_memory
 from zerocopy.tables.nulls import DROPPED, parse
 from zerocopy.tables.object_column import ObjectColumn
 from zerocopy.tables.options import Request
@@ -31,6 +31,8 @@ from zerocopy.tables.tensor_column import Marks, PaddedColumn, TensorColumn
 _COMPUTED = Reason("the mask of the rows that remain is new", code="computed-mask")
 #: Kinds whose nulls can be those of the values that the rows refer to, and not in the column's bitmap.
 _LOGICAL = ("run_end_encoded", "union")
+#: Policies of ``nulls=`` with which values that count as missing are nulls.
+_COUNTING = ("mask", "fill", "drop")
 #: Kinds of which the filter keeps memory of the source: the text of views, the items of list views.
 _SHARING = ("string_view", "binary_view", "list_view", "union", "unknown")
 
@@ -57,7 +59,11 @@ class Rows:
 
     def of(self, array: Array) -> Array:
         """Return the rows of an array that remain, as a copy."""
-        return array.take(self.places, axis=0)  # with a mask it takes 1.2 to 7 times as long
+        # Positions instead of a mask: 1.2 to 7 times as fast. `clip` writes to the memory without a buffer.
+        if array.dtype.hasobject:
+            return array.take(self.places, axis=0)
+        fresh = new_memory((self.count, *array.shape[1:]), array.dtype)
+        return array.take(self.places, axis=0, out=fresh, mode="clip")
 
 
 def split(request: Request) -> Request:
@@ -84,6 +90,8 @@ def resolve(table: Table, request: Request, unread: bool = False) -> Table:
     """
     if request.drop is not None and not unread:
         table = _dropped(table, request)
+    if any(_decides(nulls) for nulls in (request.drop, request.options.nulls)):
+        table = replace(table, missing_warnings=())
     option = request.options.nulls
     if option is None or not any(column.missing is not None for column in table.columns):
         return table
@@ -101,7 +109,12 @@ def counts_missing(column: Column, nulls: Any, label: Hashable) -> bool:
     """
     if nulls is None or column.missing is None:
         return False
-    return parse(nulls, label).mode in ("mask", "fill", "drop")
+    return parse(nulls, label).mode in _COUNTING
+
+
+def _decides(nulls: Any) -> bool:
+    """Whether ``nulls=`` says for each column that a value which counts as missing is a null."""
+    return not isinstance(nulls, Mapping) and parse(nulls, None).mode in _COUNTING
 
 
 def _dropped(table: Table, request: Request) -> Table:
@@ -119,11 +132,11 @@ def _dropped(table: Table, request: Request) -> Table:
         columns=[table.columns[place] for place in sorted(places)],
         index=0,
     )
-    masks = map_columns(chosen, lambda label, path, column: _null_rows(column))
-    missing = [mask for mask in masks.values() if mask is not None]
-    if not missing:
+    keep = np.ones(table.length, np.bool_)
+    map_columns(chosen, lambda label, path, column: _leave_out_nulls(keep, column))
+    if keep.all():
         return table
-    rows = Rows(~np.logical_or.reduce(missing))
+    rows = Rows(keep)
     columns = map_columns(table, lambda label, path, column: _kept(column, rows))
     for place, column in enumerate(columns.values()):
         if place in places:
@@ -135,8 +148,8 @@ def _dropped(table: Table, request: Request) -> Table:
     return replace(table, columns=list(columns.values()), length=rows.count, options=options, obj=None)
 
 
-def _null_rows(column: Column) -> Array | None:
-    """Return which rows are null, or None for no row."""
+def _leave_out_nulls(keep: Array, column: Column) -> None:
+    """Set False in `keep` for each row that is null."""
     if column.missing is not None:
         column = column.missing()
     if isinstance(column, ObjectColumn) and column.field is None:  # arrays, for example
@@ -144,10 +157,12 @@ def _null_rows(column: Column) -> Array | None:
     if isinstance(column, (RefusedColumn, UnreadColumn)):
         column.arrow_reasons()  # raises: its nulls are not known
     if isinstance(column, ArrowColumn) and any(map(_has_logical_nulls, column.chunks)):
-        nulls = column.arrow().is_null()
-        mask: Array = np.asarray(nulls)
-        return mask if mask.any() else None
-    return on_device.fetch(column.mask()) if column.null_count else None
+        nulls: Array = np.asarray(column.arrow().is_null())
+    elif column.null_count:
+        nulls = on_device.fetch(column.mask())
+    else:
+        return
+    np.greater(keep, nulls, out=keep)  # keep and not nulls
 
 
 def _has_logical_nulls(chunk: arrow_c.Memory) -> bool:

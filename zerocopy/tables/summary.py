@@ -54,7 +54,7 @@ def combine_plans(
         aliased_bytes=sum(plan.aliased_bytes for plan in leaves.values()),
         protocol=next((plan.protocol for plan in leaves.values()), ""),
         steps=("convert each column",),
-        warnings=tuple(dict.fromkeys([*warnings, *table.warnings, *of_leaves])),
+        warnings=tuple(dict.fromkeys([*warnings, *table.warnings, *table.missing_warnings, *of_leaves])),
         leaves=leaves if not table.single or len(leaves) > 1 else {},
         reasons=next(iter(leaves.values())).reasons if table.single and len(leaves) == 1 else (),
         partial=table.single and any(plan.partial for plan in leaves.values()),

@@ -64,7 +64,7 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
         len(frame),
         index=len(levels),
         metadata=metadata_of(pd, frame, arrays.dtypes, labels, levels, index),
-        warnings=(NAN,) if has_nan else (),
+        missing_warnings=(NAN,) if has_nan else (),
         obj=frame,
     )
 

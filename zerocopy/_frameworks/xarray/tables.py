@@ -220,14 +220,13 @@ def with_index(
     kept = [*columns, *table.columns[len(columns) :]]
     for column in kept[len(columns) :]:
         column.dims = (dim,) if columns and columns[0].dims is not None else None
-    warnings = tuple(text for text in table.warnings if "NaN" not in text)
     return replace(
         table,
         name=name,
         labels=[*labels, *table.labels[len(columns) :]],
         columns=kept,
         length=length,
-        warnings=warnings,
+        missing_warnings=(),
         obj=obj,
     )
 
