@@ -75,9 +75,17 @@ def outside(column: Column, bounds: Bounds) -> int:
         return outside(column.dictionary(), bounds)
     least, most = bounds(field) or (0, 0)
     values = on_device.fetch(column.values(by_name(field.dtype)))
-    refused = (values < least) | (values > most)
+    refused = _beyond(values, least, most)
     # The nulls of some columns are values, such as NaT, which is the least integer.
-    return int(np.count_nonzero(refused & ~column.mask().host() if refused.any() else refused))
+    return int(np.count_nonzero(refused & ~column.mask().host())) if refused.any() else 0
+
+
+def _beyond(values: Array, least: int, most: int) -> Array:
+    """Return which values are outside the bounds; an empty array if none is."""
+    # min() and max() take a tenth of the time of two comparisons, and most columns have no such value.
+    if not len(values) or (values.min() >= least and values.max() <= most):
+        return np.empty(0, np.bool_)
+    return (values < least) | (values > most)
 
 
 def _outside(leaf: Any, bounds: Bounds) -> int:
@@ -86,4 +94,4 @@ def _outside(leaf: Any, bounds: Bounds) -> int:
     if limits is None:
         return 0
     least, most = limits
-    return count(leaf, by_name(field.dtype).storage, lambda values: (values < least) | (values > most))
+    return count(leaf, by_name(field.dtype).storage, lambda values: _beyond(values, least, most))
