@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from zerocopy import monitor as monitor, shared as shared
     from zerocopy._engine.explain import explain as explain
     from zerocopy._engine.memory import shares_memory as shares_memory, view as view
-    from zerocopy._engine.plan_for import plan_for as plan_for
     from zerocopy._engine.signatures import convert as convert
     from zerocopy._engine.soa_to_aos import soa_to_aos as soa_to_aos
     from zerocopy.device import Device as Device
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from zerocopy.functions.bridge import bridge as bridge
     from zerocopy.functions.namespace import namespace as namespace
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
-    from zerocopy.loading.create import loader as loader
     from zerocopy.loading.errors import (
         LoaderIterationError as LoaderIterationError,
         LoaderOptionError as LoaderOptionError,
@@ -91,11 +89,11 @@ if TYPE_CHECKING:
     )
     from zerocopy.shared.objects import Shared as Shared
     from zerocopy.shared.share import share as share, shared_empty as shared_empty
+    from zerocopy.signatures import load as load, loader as loader, plan_for as plan_for
     from zerocopy.source import Source as Source
     from zerocopy.strided_view import StridedView as StridedView
     from zerocopy.tables.column import Column as Column, Table as Table
     from zerocopy.tables.result import Encoded as Encoded, Masked as Masked
-    from zerocopy.weights.load import load as load
     from zerocopy.weights.mapping import Weights as Weights
 
 _HOME = {

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +24,12 @@ from helpers.paths import ROOT
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy._engine import options
+from zerocopy._engine.plan_for import Converter
 from zerocopy._engine.target import resolve
+from zerocopy.loading.loader import Loader
 
 STUB = ROOT / "zerocopy" / "_engine" / "signatures.pyi"
+OTHERS = ROOT / "zerocopy" / "signatures.pyi"
 CALLS = ROOT / "tests" / "typed_calls"
 
 
@@ -136,10 +140,57 @@ def test_the_stub_names_every_target() -> None:
         assert {name, *(f"{name}.{form}" for form in forms)} <= names, name
 
 
-def test_the_overload_of_wrong_calls_has_every_option() -> None:
-    *_, last = ast.parse(STUB.read_text(encoding="utf-8")).body
-    assert isinstance(last, ast.FunctionDef)
-    assert tuple(argument.arg for argument in last.args.kwonlyargs) == options.NAMES
+def overloads(stub: Path, name: str) -> list[ast.FunctionDef]:
+    body = ast.parse(stub.read_text(encoding="utf-8")).body
+    return [node for node in body if isinstance(node, ast.FunctionDef) and node.name == name]
+
+
+@pytest.mark.parametrize("name", ["convert", "plan_for", "loader", "load"])
+def test_the_overload_of_wrong_calls_has_every_option(name: str) -> None:
+    *_, last = overloads(STUB if name == "convert" else OTHERS, name)
+    parameters = inspect.signature(getattr(zc, name)).parameters.values()
+    names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    assert [argument.arg for argument in last.args.kwonlyargs] == names
+    assert [argument.arg for argument in last.args.args] == [
+        each.name for each in parameters if each.kind is not each.KEYWORD_ONLY
+    ]
+    # `out` holds the result of one call.
+    assert name != "convert" or tuple(names) == options.NAMES
+
+
+@pytest.mark.parametrize("name", ["plan_for", "loader", "load"])
+def test_other_overloads_take_options_of_the_function_alone(name: str) -> None:
+    kinds = {
+        node.name: {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}
+        | {base.id for base in node.bases if isinstance(base, ast.Name)}
+        for stub in (STUB, OTHERS)
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    }
+    kinds |= {
+        kind.__name__: {*kind.__annotations__} for kind in (options.ArrayOptions, options.ConvertOptions)
+    }
+
+    def names_of(kind: str) -> set[str]:
+        return set().union(*(names_of(each) if each in kinds else {each} for each in kinds[kind]))
+
+    known = {*inspect.signature(getattr(zc, name)).parameters, "total", "TypedDict"}
+    *typed, _ = overloads(OTHERS, name)
+    for overload in typed:
+        assert isinstance(overload.args.kwarg.annotation, ast.Subscript)
+        assert names_of(overload.args.kwarg.annotation.slice.id) - options.ONE_CALL <= known
+
+
+@pytest.mark.parametrize("cls", [zc.Weights, Loader, Converter])
+def test_annotations_with_parameters_can_be_evaluated(cls: Any) -> None:
+    parameters = (int, int) if cls is Converter else int
+    assert cls[parameters].__origin__ is cls
+
+
+def test_generic_classes_keep_slots_and_pickles() -> None:
+    converter = zc.plan_for(np.zeros(2), "numpy")
+    assert not hasattr(converter, "__dict__")
+    assert pickle.loads(pickle.dumps(converter)).to == "numpy"
 
 
 def test_help_shows_the_types_of_options() -> None:

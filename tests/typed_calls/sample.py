@@ -1,11 +1,14 @@
 """Calls as users write them, for type checkers: tests/test_typing.py runs mypy and pyright on this file."""
 
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, assert_type
 
 import jax
 import numpy as np
 import polars as pl
 import torch
+from torch.utils.data import DataLoader
 
 import zerocopy as zc
 
@@ -52,6 +55,74 @@ assert_type(zc.convert({"a": tensor}, "numpy", layout="matrix"), Any)
 assert_type(zc.convert(frame, "polars"), pl.DataFrame)
 assert_type(zc.convert(frame, "polars.DataFrame", columns=["a"]), pl.DataFrame)
 assert_type(zc.convert(x, "pandas"), Any)
+assert_type(zc.convert(frame, "jax", columns=["a"], nulls=0, lists="pad"), dict[Any, jax.Array])
+
+# objects whose types do not tell what they hold
+assert_type(zc.convert(zc.share(x), "torch"), Any)
+assert_type(zc.convert(zc.load("model.npz"), "torch"), Any)
+assert_type(zc.convert(MappingProxyType({"a": tensor}), "numpy"), Any)
+
+# converters
+to_torch = zc.plan_for(frame, "torch", columns=["a"], nulls={"a": 0}, copy=True)
+assert_type(to_torch(frame), dict[Any, torch.Tensor])
+assert_type(to_torch(x), torch.Tensor)
+assert_type(to_torch([tensor]), list[Any])
+assert_type(to_torch((tensor, tensor)), tuple[Any, ...])
+assert_type(to_torch({"a": x}), Any)
+assert_type(to_torch(unknown), Any)
+assert_type(to_torch.explain(frame), zc.Plan)
+assert_type(zc.plan_for(frame, "numpy")(frame), dict[Any, np.ndarray[Any, Any]])
+assert_type(zc.plan_for(frame, "jax")(x), jax.Array)
+assert_type(zc.plan_for(frame, "torch", layout="matrix")(frame), torch.Tensor)
+assert_type(zc.plan_for(frame, "torch", nulls="mask")(frame), Any)
+assert_type(zc.plan_for(frame, "torch", encode=True)(frame), Any)
+assert_type(zc.plan_for(frame, "polars")(frame), pl.DataFrame)
+assert_type(zc.plan_for(frame, "polars")(x), Any)
+assert_type(zc.plan_for(x, torch.Tensor)(x), torch.Tensor)
+assert_type(zc.plan_for(x, tensor)(frame), dict[Any, torch.Tensor])
+assert_type(zc.plan_for(x, frame)(frame), pl.DataFrame)
+assert_type(zc.plan_for(x, torch)(x), Any)
+assert_type(zc.plan_for(x, zc.FrameworkName(name))(x), Any)
+assert_type([zc.plan_for(x, "torch")(each) for each in (x, x)], list[torch.Tensor])
+
+# batches
+assert_type([*zc.loader(frame, to="torch", batch=2, shuffle=True)], list[dict[Any, torch.Tensor]])
+assert_type(next(iter(zc.loader("a.parquet", "torch", layout="matrix", seed=1))), torch.Tensor)
+assert_type([*zc.loader(x, "numpy", layout="columns")], list[dict[Any, np.ndarray[Any, Any]]])
+assert_type([*zc.loader(x, "jax", columns=["a"], nulls=0.0, lists="pad")], list[dict[Any, jax.Array]])
+assert_type([*zc.loader(frame, "torch", nulls="mask")], list[Any])
+assert_type([*zc.loader(frame, "torch", encode=True)], list[Any])
+assert_type([*zc.loader(frame, "polars", drop_last=True)], list[pl.DataFrame])
+assert_type([*zc.loader(frame, pl.DataFrame)], list[pl.DataFrame])
+assert_type([*zc.loader(frame, tensor)], list[dict[Any, torch.Tensor]])
+assert_type([*zc.loader(frame, torch.Tensor)], list[dict[Any, torch.Tensor]])
+assert_type([*zc.loader(frame, "pyarrow")], list[Any])
+assert_type([*zc.loader(frame, torch)], list[Any])
+assert_type([*zc.loader(frame, zc.FrameworkName(name))], list[Any])
+iter(zc.loader(frame, "torch")).close()
+DataLoader(zc.loader(frame, "torch"), batch_size=None)
+for batch in zc.loader(frame, "torch", epochs=2):
+    batch["a"].sum()
+
+# weights
+weights = zc.load("model.safetensors", "torch", copy=True)
+assert_type(weights["w"], torch.Tensor)
+assert_type(weights.read(["w"]), dict[str, torch.Tensor])
+assert_type([*weights.values()], list[torch.Tensor])
+assert_type(weights.get("w"), torch.Tensor | None)
+assert_type(zc.load("model.npz")["w"], np.ndarray[Any, Any])
+assert_type(zc.load(["a.npz", Path("b.npz")], to="jax", dtype="float32")["w"], jax.Array)
+assert_type(zc.load("model.gguf", torch.Tensor)["w"], torch.Tensor)
+assert_type(zc.load("model.gguf", torch)["w"], Any)
+assert_type(zc.load("model.gguf", zc.FrameworkName(name))["w"], Any)
+
+
+def read_all(files: zc.Weights) -> dict[str, Any]:
+    """Without parameters, the results are Any."""
+    return files.read()
+
+
+read_all(weights)
 
 # names that a program computes, plugins, objects of unknown types
 assert_type(zc.convert(x, zc.FrameworkName(name)), Any)

@@ -13,19 +13,30 @@ from typing import (
     SupportsFloat,
     TypeAlias,
     TypedDict,
+    TypeVar,
     get_type_hints,
 )
 
 from zerocopy.errors.invalid_option import invalid_value, unknown_option
 
 if TYPE_CHECKING:  # the known names are literals, so that type checkers report misspelled names
-    from zerocopy._engine.signatures import Like as Like, Target as Target
+    from zerocopy._engine.signatures import (
+        Like as Like,
+        ResultT as ResultT,
+        TableLike as TableLike,
+        TableT as TableT,
+        Target as Target,
+    )
 else:
     Target, Like = str | ModuleType | type[Any], Any
+    # The types of an array's and of a table's result. The stub gives them the default Any (PEP 696).
+    ResultT, TableT = TypeVar("ResultT"), TypeVar("TableT")
 
 
-#: A value of ``nulls=`` for one column: the numbers of NumPy and Python, but no other text.
-NullPolicy: TypeAlias = Literal["mask", "nan", "drop"] | SupportsFloat | SupportsComplex
+#: A value of ``nulls=`` with which a column is one array: numbers of NumPy and Python, but no other text.
+Fill: TypeAlias = Literal["nan", "drop"] | SupportsFloat | SupportsComplex
+#: A value of ``nulls=`` for one column.
+NullPolicy: TypeAlias = Literal["mask"] | Fill
 
 
 #: The values of ``layout=`` that make one array of a table.

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import Parameter
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from zerocopy import registry
 from zerocopy._engine.convert import convert_slowly
 from zerocopy._engine.explain import explain
 from zerocopy._engine.fixes import compose
-from zerocopy._engine.options import ONE_CALL, SIGNATURE, ConvertOptions, Like, Target, check_options
+from zerocopy._engine.options import (
+    ONE_CALL,
+    SIGNATURE,
+    ConvertOptions,
+    Like,
+    ResultT,
+    TableT,
+    Target,
+    check_options,
+)
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import keep, routes_of
 from zerocopy._engine.target import is_named, of_object, text
@@ -25,9 +34,12 @@ from zerocopy.source import type_name
 from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Table
 
+if TYPE_CHECKING:
+    from zerocopy._engine.options import TableLike
+
 
 @public
-def plan_for(schema: Any, to: Target | Like, **options: Unpack[ConvertOptions]) -> Converter:
+def plan_for(schema: Any, to: Target | Like, **options: Unpack[ConvertOptions]) -> Converter[Any, Any]:
     """Return a function that converts objects to one target with the same options, for loops.
 
     Parameters
@@ -90,7 +102,7 @@ def plan_for(schema: Any, to: Target | Like, **options: Unpack[ConvertOptions]) 
     parse_stream(checked.get("stream"))
     if "device" in checked:
         target.check_device(target.parse_device(checked["device"]))
-    converter = Converter(named, checked)
+    converter: Converter[Any, Any] = Converter(named, checked)
     if obj is not None and not _check_schema(call):
         _keep_route(call)
     return converter
@@ -106,7 +118,7 @@ plan_for.__signature__ = SIGNATURE.replace(  # type: ignore[attr-defined]
 
 
 @not_transformed
-class Converter:
+class Converter(Generic[ResultT, TableT]):
     """``convert`` with one target and checked options: the result of :func:`plan_for`."""
 
     __slots__ = ("_options", "_routes", "_to")
@@ -116,6 +128,16 @@ class Converter:
         self._options = dict(options)
         self._routes = routes_of(to, self._options)
 
+    @overload  # the first overload that fits counts
+    def __call__(self, obj: Mapping[Any, Any]) -> Any: ...
+    @overload
+    def __call__(self, obj: list[Any]) -> list[Any]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, obj: tuple[Any, ...]) -> tuple[Any, ...]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, obj: TableLike) -> TableT: ...
+    @overload
+    def __call__(self, obj: object) -> ResultT: ...
     def __call__(self, obj: Any) -> Any:
         """Return ``convert(obj, to, **options)``."""
         try:

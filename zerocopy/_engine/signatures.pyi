@@ -11,7 +11,16 @@ tests/engine/test_typing.py compares the targets and the options with the packag
 
 from collections.abc import Hashable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Literal, Never, Protocol, TypeAlias, TypeVar, Unpack, overload
+from typing import (
+    Any,
+    Literal,
+    Never,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+    overload,
+)
 
 import duckdb
 import jax
@@ -20,16 +29,20 @@ import pandas
 import polars
 import tensorflow
 import torch
+from typing_extensions import TypeVar
 
-from zerocopy._engine.options import ArrayOptions, ConvertOptions, MatrixLayout, NullPolicy
+from zerocopy._engine.options import ArrayOptions, ConvertOptions, Fill, MatrixLayout, NullPolicy
 from zerocopy.framework import FrameworkName
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _T = TypeVar("_T")
 _R = TypeVar("_R", covariant=True)
+#: The result for an array, and for a table; classes without parameters have results of type Any.
+ResultT = TypeVar("ResultT", covariant=True, default=Any)
+TableT = TypeVar("TableT", covariant=True, default=Any)
 
-class _Table(Protocol):
+class TableLike(Protocol):
     """A table of any framework: a series has no ``columns``."""
 
     @property
@@ -47,10 +60,10 @@ class Mismatch(Protocol[_R]):
 class NotAnOption(Mismatch[_R], Protocol[_R]):
     """The type of options that do not exist."""
 
-_NumPy: TypeAlias = Literal["numpy", "numpy.ndarray"]
-_Torch: TypeAlias = Literal["torch", "torch.Tensor"]
-_Jax: TypeAlias = Literal["jax", "jax.Array", "jax.numpy"]
-_TensorFlow: TypeAlias = Literal["tensorflow", "tensorflow.Tensor"]
+NumPy: TypeAlias = Literal["numpy", "numpy.ndarray"]
+Torch: TypeAlias = Literal["torch", "torch.Tensor"]
+Jax: TypeAlias = Literal["jax", "jax.Array", "jax.numpy"]
+TensorFlow: TypeAlias = Literal["tensorflow", "tensorflow.Tensor"]
 # Frameworks without annotations or that few machines have: pyright reports a missing import as Unknown.
 _OnDevices: TypeAlias = Literal[
     "cuda.core", "cuda.core.utils.StridedMemoryView", "cupy", "cupy.ndarray", "numba", "numba.cuda", "warp",
@@ -62,7 +75,7 @@ _Others: TypeAlias = Literal[
     "tvm_ffi", "tvm_ffi.Tensor",
 ]  # fmt: skip
 _Untyped: TypeAlias = _OnDevices | _Others
-_Tensors: TypeAlias = _NumPy | _Torch | _Jax | _TensorFlow | _Untyped
+Tensors: TypeAlias = NumPy | Torch | Jax | TensorFlow | _Untyped
 _Tables: TypeAlias = Literal[
     "cudf", "datasets", "datasets.Dataset", "duckdb", "duckdb.DuckDBPyRelation", "nanoarrow",
     "nanoarrow.Array", "nanoarrow.ArrayStream", "pandas", "pandas.DataFrame", "pandas.Series", "polars",
@@ -86,15 +99,32 @@ class _Series(Protocol):
 
 #: An object of the target in the argument ``to``, described by protocols: a class of a framework that is not
 #: installed or not annotated is Any for type checkers, and every name would match it.
-Like: TypeAlias = _Array | _Table | _Series
-_TensorObject = TypeVar("_TensorObject", bound=_Array)
-_TableObject = TypeVar("_TableObject", bound=_Table | _Series)
+Like: TypeAlias = _Array | TableLike | _Series
+
+class _Opened(Protocol):
+    """Shared objects and weights, whose types do not tell what they hold."""
+
+    def __zerocopy_open__(self, target: str = ...) -> Any: ...
+
+class ColumnOptions(TypedDict, total=False):
+    """Options for tables with which each column remains one array."""
+
+    columns: Sequence[Hashable] | None
+    nulls: Fill | Mapping[Hashable, Fill | None] | None
+    lists: Literal["dense", "pad"] | None
+    pad: Any
+    max_length: int | None
+
+class TableOptions(ArrayOptions, ColumnOptions, total=False): ...
+
+TensorObject = TypeVar("TensorObject", bound=_Array)
+TableObject = TypeVar("TableObject", bound=TableLike | _Series)
 
 #: The argument ``to`` of all functions.
-Target: TypeAlias = _Tensors | _Tables | _Compounds | FrameworkName | ModuleType | type[Any]
+Target: TypeAlias = Tensors | _Tables | _Compounds | FrameworkName | ModuleType | type[Any]
 
 @overload
-def convert(obj: dict[_K, _V], to: _Tensors, **options: Unpack[ArrayOptions]) -> dict[_K, Any]:
+def convert(obj: dict[_K, _V], to: Tensors, **options: Unpack[ArrayOptions]) -> dict[_K, Any]:
     """Hand an array or a table to another framework: see ``help(zerocopy.convert)``."""
 
 @overload
@@ -104,42 +134,48 @@ def convert(
     obj: tuple[Any, ...], to: Target | Like, **options: Unpack[ConvertOptions]
 ) -> tuple[Any, ...]: ...
 @overload
-def convert(obj: _Table, to: _NumPy, **options: Unpack[ArrayOptions]) -> dict[Any, np.ndarray[Any, Any]]: ...
-@overload
-def convert(obj: _Table, to: _Torch, **options: Unpack[ArrayOptions]) -> dict[Any, torch.Tensor]: ...
-@overload
-def convert(obj: _Table, to: _Jax, **options: Unpack[ArrayOptions]) -> dict[Any, jax.Array]: ...
+def convert(obj: Mapping[Any, Any] | _Opened, to: Tensors, **options: Unpack[ConvertOptions]) -> Any: ...
 @overload
 def convert(
-    obj: _Table, to: _TensorFlow, **options: Unpack[ArrayOptions]
+    obj: TableLike, to: NumPy, **options: Unpack[TableOptions]
+) -> dict[Any, np.ndarray[Any, Any]]: ...
+@overload
+def convert(obj: TableLike, to: Torch, **options: Unpack[TableOptions]) -> dict[Any, torch.Tensor]: ...
+@overload
+def convert(obj: TableLike, to: Jax, **options: Unpack[TableOptions]) -> dict[Any, jax.Array]: ...
+@overload
+def convert(
+    obj: TableLike, to: TensorFlow, **options: Unpack[TableOptions]
 ) -> dict[Any, tensorflow.Tensor]: ...
 @overload
 def convert(
-    obj: _Table, to: _NumPy, *, layout: MatrixLayout, **options: Unpack[ArrayOptions]
+    obj: TableLike, to: NumPy, *, layout: MatrixLayout, **options: Unpack[TableOptions]
 ) -> np.ndarray[Any, Any]: ...
 @overload
 def convert(
-    obj: _Table, to: _Torch, *, layout: MatrixLayout, **options: Unpack[ArrayOptions]
+    obj: TableLike, to: Torch, *, layout: MatrixLayout, **options: Unpack[TableOptions]
 ) -> torch.Tensor: ...
 @overload
-def convert(obj: _Table, to: _Jax, *, layout: MatrixLayout, **options: Unpack[ArrayOptions]) -> jax.Array: ...
+def convert(
+    obj: TableLike, to: Jax, *, layout: MatrixLayout, **options: Unpack[TableOptions]
+) -> jax.Array: ...
 @overload
 def convert(
-    obj: _Table, to: _TensorFlow, *, layout: MatrixLayout, **options: Unpack[ArrayOptions]
+    obj: TableLike, to: TensorFlow, *, layout: MatrixLayout, **options: Unpack[TableOptions]
 ) -> tensorflow.Tensor: ...
 @overload
-def convert(obj: _Table, to: _Tensors, **options: Unpack[ConvertOptions]) -> Any: ...
+def convert(obj: TableLike, to: Tensors, **options: Unpack[ConvertOptions]) -> Any: ...
 @overload
-def convert(obj: object, to: _NumPy, **options: Unpack[ArrayOptions]) -> np.ndarray[Any, Any]: ...
+def convert(obj: object, to: NumPy, **options: Unpack[ArrayOptions]) -> np.ndarray[Any, Any]: ...
 @overload
-def convert(obj: object, to: _Torch, **options: Unpack[ArrayOptions]) -> torch.Tensor: ...
+def convert(obj: object, to: Torch, **options: Unpack[ArrayOptions]) -> torch.Tensor: ...
 @overload
-def convert(obj: object, to: _Jax, **options: Unpack[ArrayOptions]) -> jax.Array: ...
+def convert(obj: object, to: Jax, **options: Unpack[ArrayOptions]) -> jax.Array: ...
 @overload
-def convert(obj: object, to: _TensorFlow, **options: Unpack[ArrayOptions]) -> tensorflow.Tensor: ...
+def convert(obj: object, to: TensorFlow, **options: Unpack[ArrayOptions]) -> tensorflow.Tensor: ...
 @overload
 def convert(
-    obj: _Table | _Columns, to: Literal["pandas", "pandas.DataFrame"], **options: Unpack[ConvertOptions]
+    obj: TableLike | _Columns, to: Literal["pandas", "pandas.DataFrame"], **options: Unpack[ConvertOptions]
 ) -> pandas.DataFrame: ...
 @overload
 def convert(
@@ -147,7 +183,7 @@ def convert(
 ) -> pandas.Series[Any]: ...
 @overload
 def convert(
-    obj: _Table | _Columns, to: Literal["polars", "polars.DataFrame"], **options: Unpack[ConvertOptions]
+    obj: TableLike | _Columns, to: Literal["polars", "polars.DataFrame"], **options: Unpack[ConvertOptions]
 ) -> polars.DataFrame: ...
 @overload
 def convert(
@@ -155,24 +191,24 @@ def convert(
 ) -> polars.Series: ...
 @overload
 def convert(
-    obj: _Table | _Columns, to: Literal["duckdb"], **options: Unpack[ConvertOptions]
+    obj: TableLike | _Columns, to: Literal["duckdb"], **options: Unpack[ConvertOptions]
 ) -> duckdb.DuckDBPyRelation: ...
 @overload
 def convert(obj: object, to: ModuleType, **options: Unpack[ConvertOptions]) -> Any: ...
 @overload
-def convert(obj: dict[Any, Any] | _Table, to: type[Any], **options: Unpack[ConvertOptions]) -> Any: ...
+def convert(obj: dict[Any, Any] | TableLike, to: type[Any], **options: Unpack[ConvertOptions]) -> Any: ...
 @overload
 def convert(obj: object, to: type[_T], **options: Unpack[ArrayOptions]) -> _T: ...
 @overload
-def convert(obj: dict[Any, Any] | _Table, to: _Array, **options: Unpack[ConvertOptions]) -> Any: ...
+def convert(obj: dict[Any, Any] | TableLike, to: _Array, **options: Unpack[ConvertOptions]) -> Any: ...
 @overload
 def convert(
     obj: object, to: np.ndarray[Any, Any], **options: Unpack[ArrayOptions]
 ) -> np.ndarray[Any, Any]: ...
 @overload
-def convert(obj: object, to: _TensorObject, **options: Unpack[ArrayOptions]) -> _TensorObject: ...
+def convert(obj: object, to: TensorObject, **options: Unpack[ArrayOptions]) -> TensorObject: ...
 @overload
-def convert(obj: object, to: _TableObject, **options: Unpack[ConvertOptions]) -> _TableObject: ...
+def convert(obj: object, to: TableObject, **options: Unpack[ConvertOptions]) -> TableObject: ...
 
 # This overload also takes wrong calls. It lists the options: a TypedDict takes no further keys (PEP 728).
 @overload

@@ -201,7 +201,7 @@ class BatchPlan:
     is_decoded = False
 
     #: Whether lists and text of a batch are cut from those of its window before the conversion.
-    own_items = False
+    own_items: bool = False
 
     template: Template | None = None
     copies: DeviceCopies | None = None

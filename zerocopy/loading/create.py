@@ -42,7 +42,7 @@ def loader(
     schema: Any = None,
     progress: bool | None = None,
     decode: Literal["cudf"] | None = None,
-) -> Loader:
+) -> Loader[Any]:
     """Return an iterable of the batches of files, tables, queries, streams or arrays.
 
     Each ``iter(loader)`` begins the next epoch. Threads read row groups ahead of the consumer; they end when
@@ -160,10 +160,10 @@ def loader(
         epochs=epochs, on_error=on_error, schema=schema, progress=progress, decode=decode,
     )  # fmt: skip
     # Creation imports modules. A child forked during an import would inherit its held lock.
-    created: Loader = while_forks_wait(partial(_create, source, options))
+    created: Loader[Any] = while_forks_wait(partial(_create, source, options))
     return created
 
 
-def _create(source: Any, options: LoaderOptions) -> Loader:
+def _create(source: Any, options: LoaderOptions) -> Loader[Any]:
     opened = with_one_length(encode_source(open_source(source, options), options), options)
     return loader_class(options.to)(opened, options, opened.empty())

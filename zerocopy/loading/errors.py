@@ -89,7 +89,7 @@ class MissingFileError(ReadError, FileNotFoundError):
     """
 
     code = "missing-file"
-    errno = codes.ENOENT
+    errno: int | None = codes.ENOENT
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from zerocopy import forks
+from zerocopy._engine.options import ResultT
 from zerocopy.errors.tracebacks import public
 from zerocopy.loading.assembly import Chunk, Cut
 from zerocopy.loading.device import DeviceCopies, Transfer
@@ -94,7 +95,7 @@ class Tracker:
         self.is_exhausted = is_exhausted
 
 
-class BatchIterator:
+class BatchIterator(Iterator[ResultT]):
     """Iterates over the batches of one epoch or several.
 
     Dropping the last reference, or `close`, ends the reader's thread. Several threads may call ``next``:
@@ -124,11 +125,11 @@ class BatchIterator:
         self._counts = Delivered(self.prefetcher.channel)
         counters.attach(self._counts)
 
-    def __iter__(self) -> BatchIterator:
+    def __iter__(self) -> BatchIterator[ResultT]:
         return self
 
     @public
-    def __next__(self) -> Any:
+    def __next__(self) -> ResultT:
         with self._lock:
             self.prefetcher.check_process()
             while True:
@@ -138,7 +139,7 @@ class BatchIterator:
                     step, batch = self._ahead.next(self._make, self._is_ready)
                 self._track(step, batch)
                 if batch is not None:
-                    return batch
+                    return batch  # type: ignore[no-any-return]
 
     def _make(self) -> tuple[Step, Any]:
         """Make the next batch; wait for the thread. An error leaves the position as it is."""

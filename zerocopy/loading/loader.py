@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, Never, cast
 
 from zerocopy import forks
+from zerocopy._engine.options import ResultT
 from zerocopy._engine.target import resolve, text
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
@@ -35,7 +36,7 @@ from zerocopy.loading.stats import Counters, LoaderStats, add_loader
 _IN_ORDER_BYTES = 2 << 20
 
 
-class Loader:
+class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from this base class
     """The batches of a source; returned by :func:`zerocopy.loader`.
 
     Each ``iter(loader)`` starts the next epoch; the first one after `load_state_dict` continues at the
@@ -100,7 +101,7 @@ class Loader:
     # -- iteration ----------------------------------------------------------------------
 
     @public
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> BatchIterator[ResultT]:
         with self._lock:
             if self._pid != os.getpid():
                 # The parent's threads may hold locks of the open files.
@@ -114,11 +115,13 @@ class Loader:
             # The iterator's tracker refers to neither the iterator nor its thread.
             tracker = Tracker(progress)
             epochs, ahead = self._epochs(progress), self._options.prefetch
-            batches = BatchIterator(self._chunks, epochs, ahead, tracker, self._counters, self._plan.copies)
+            batches: BatchIterator[ResultT] = BatchIterator(
+                self._chunks, epochs, ahead, tracker, self._counters, self._plan.copies
+            )
             self._move(tracker, is_begun=True)
         return batches
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Never) -> Never:
         """Refuse an index, which libraries request if they treat the loader as a sequence."""
         raise LoaderIterationError(
             f"loader[{index!r}]",
@@ -362,23 +365,23 @@ class Loader:
         return _restored, (_without_files(source), options, self._content, progress, is_begun, use)
 
 
-def loader_class(to: Any) -> type[Loader]:
+def loader_class(to: Any) -> type[Loader[Any]]:
     """Return `Loader`, or its subclass with the base classes that a framework requires."""
     return _class_with(hook_of(resolve(to), LoadingHook).bases())
 
 
 @cache
-def _class_with(bases: tuple[type, ...]) -> type[Loader]:
+def _class_with(bases: tuple[type, ...]) -> type[Loader[Any]]:
     """Return `Loader` with further base classes."""
     if not bases:
         return Loader
     attributes = {"__module__": Loader.__module__, "__doc__": Loader.__doc__}
-    return cast(type[Loader], type(Loader.__name__, (Loader, *bases), attributes))
+    return cast(type[Loader[Any]], type(Loader.__name__, (Loader, *bases), attributes))
 
 
 def _restored(
     source: Any, options: LoaderOptions, content: Any, progress: states.Progress, is_begun: bool, use: Any
-) -> Loader:
+) -> Loader[Any]:
     """Return a copy of a loader with its progress."""
     loader = loader_class(options.to)(source, options, content)
     loader._tracker, loader._is_begun = Tracker(progress, is_begun), is_begun

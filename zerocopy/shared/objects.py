@@ -128,6 +128,10 @@ class Shared:
         """
         return restore(bytes(memoryview(data)))
 
+    def __zerocopy_open__(self, target: str = "") -> Any:
+        """Return the object that the memory holds; each subclass has its own."""
+        raise NotImplementedError
+
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         return restore, (bytes(self),)
 

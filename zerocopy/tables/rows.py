@@ -50,7 +50,7 @@ class Rows:
 
     def __init__(self, keep: Array) -> None:
         self.keep = keep
-        self.count = int(np.count_nonzero(keep))
+        self.count: int = int(np.count_nonzero(keep))
 
     @cached_property
     def places(self) -> Array:

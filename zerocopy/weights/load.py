@@ -45,7 +45,7 @@ def load(
     writable: bool | None = None,
     dtype: Any = None,
     max_header: int | None = None,
-) -> Weights:
+) -> Weights[Any]:
     """Return the tensors of files of weights as a lazy mapping, converted when they are used.
 
     Parameters
@@ -135,7 +135,7 @@ def _limit(max_header: Any) -> int | None:
 
 def load_paths(
     paths: Sequence[str], to: Any, options: dict[str, Any], max_header: int | None = None
-) -> Weights:
+) -> Weights[Any]:
     """Return the weights in files; pickles of `Weights` name this function."""
     framework = registry.find(to) or resolve(to, paths)
     if isinstance(to, ModuleType):

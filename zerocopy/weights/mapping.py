@@ -11,6 +11,7 @@ from typing import Any
 from zerocopy._engine import recording
 from zerocopy._engine.convert import convert
 from zerocopy._engine.explain import explain
+from zerocopy._engine.options import ResultT
 from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import format_bytes, format_count, printable
@@ -25,7 +26,7 @@ _COMPRESSED = "the archive's member is compressed, and each use inflates it into
 _PAD = _ALIGN.replace("align {path}", "align --pad {path}")
 
 
-class Weights(Mapping[str, Any]):
+class Weights(Mapping[str, ResultT]):
     """The tensors of files of weights by their names; :func:`zerocopy.load` returns it.
 
     A tensor is converted each time that it is taken: ``weights["name"]``. `read` converts several in one
@@ -58,7 +59,7 @@ class Weights(Mapping[str, Any]):
         to: Any,
         options: Mapping[str, Any],
         paths: Sequence[str],
-        reload: Callable[..., Weights],
+        reload: Callable[..., Weights[ResultT]],
     ) -> None:
         self._sources = sources
         self.tensors: Mapping[str, Tensor] = MappingProxyType({n: t for n, (_, t) in sources.items()})
@@ -68,7 +69,7 @@ class Weights(Mapping[str, Any]):
         self._writable = self._options.get("writable") is True
         self._is_copied: dict[Any, bool] = {}  # whether convert copies tensors of one dtype and alignment
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> ResultT:
         return self.read([name])[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -101,7 +102,7 @@ class Weights(Mapping[str, Any]):
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
     @public
-    def read(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+    def read(self, names: Iterable[str] | None = None) -> dict[str, ResultT]:
         """Return tensors in the target framework.
 
         Parameters
@@ -165,7 +166,9 @@ class Weights(Mapping[str, Any]):
             A file has changed since it was opened.
         """
         sources = {name: self._sources[name] for name in self._checked(names)}
-        part = Weights(sources, self.metadata, self.to, self._options, self._paths, self._reload)
+        part: Weights[Any] = Weights(
+            sources, self.metadata, self.to, self._options, self._paths, self._reload
+        )
         return explain(part, self.to, **{"leaves": "keep", **self._options})
 
     def __zerocopy_annotate__(self, leaves: dict[str, Plan], options: Mapping[str, Any]) -> str:
