@@ -130,3 +130,100 @@ def test_jax_maps_and_compiles_a_batch(options: dict[str, Any]) -> None:
     batch = zc.convert(TABLE.drop_columns("x"), "jax", encode=True, **options)
     assert rows(jax.tree.map(lambda leaf: leaf + 0 if leaf.dtype != bool else leaf, batch)) == rows(batch)
     assert rows(jax.jit(lambda data: data)(batch)) == rows(batch)
+
+
+WORDS = pa.array(["u", "v", "w"])
+#: Columns whose rows are single numbers or codes, with two samples of each.
+STACKED = {
+    "date": pa.array([1, 2, 3, 4], pa.date32()),
+    "timestamp": pa.array([1, 2, None, 4], pa.timestamp("us", "UTC")),
+    "time": pa.array([1, None, 3, 4], pa.time32("ms")),
+    "duration": pa.array([1, 2, 3, 4], pa.duration("s")),
+    "codes": pa.DictionaryArray.from_arrays(pa.array([0, 2, None, 1], pa.int8()), WORDS),
+}
+REFUSED = {
+    "decimal": pa.array([1, 2], pa.decimal128(5, 1)),
+    "decimal64": pa.array([1, 2], pa.decimal64(5, 1)),
+    "lists": pa.array([[1], [2, 3]]),
+    "bytes": pa.array([b"a", b"bc"]),
+    "struct": pa.array([{"a": 1}, {"a": 2}]),
+}
+NULLS = ["mask", "fill"]
+
+
+def collates() -> list[Any]:
+    """Return functions that stack samples: torch's, and that for workers."""
+    from zerocopy.integrations.multiprocessing import shared_collate
+
+    torch = pytest.importorskip("torch")
+    return [torch.utils.data.default_collate, shared_collate("torch")]
+
+
+@pytest.mark.parametrize("nulls", NULLS)
+@pytest.mark.parametrize("name", STACKED)
+def test_collating_stacks_numbers_and_codes(name: str, nulls: str) -> None:
+    column = STACKED[name]
+    fill = {"nulls": "mask"} if nulls == "mask" else {"nulls": -1 if name == "codes" else 0}
+    parts = [
+        zc.convert(column[:2], "torch", encode=True, **fill),
+        zc.convert(column[2:], "torch", encode=True, **fill),
+    ]
+    for collate in collates():
+        batch = collate([{"x": part} for part in parts])["x"]
+        assert type(batch) is type(parts[0])
+        assert batch.to_pylist() == [part.to_pylist() for part in parts]
+        encoded = batch.values if nulls == "mask" else batch
+        assert encoded.to_pylist() == batch.to_pylist()
+        assert encoded.values.shape == (2, 2)
+        assert type(encoded.values).__module__ == "torch"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_collating_refuses_rows_of_several_numbers(name: str) -> None:
+    part = zc.convert(REFUSED[name], "torch", encode="bytes" if name == "bytes" else True)
+    assert isinstance(part, zc.Encoded)
+    for collate in collates():
+        with pytest.raises(zc.UnsupportedConversionError, match="not one number") as error:
+            collate([{"x": part}, {"x": part}])
+        assert "collate_fn=list" in error.value.remedy
+
+
+@pytest.mark.hazard("training#categories-of-samples")
+def test_collating_refuses_other_categories_types_and_masks() -> None:
+    def encoded(values: Any, **options: Any) -> Any:
+        return zc.convert(pa.array(values), "torch", encode=True, **options)
+
+    codes = encoded(["a", "b"])
+    for other, why in (
+        (encoded(["a", "c"]), "different categories"),
+        (encoded(["b", "c"]), "different categories"),
+        (zc.convert(STACKED["date"], "torch", encode=True), "sample 1 is date32"),
+        (zc.convert(STACKED["codes"], "torch", encode=True, nulls="mask").values, "with categories, a mask"),
+        (codes.values, "sample 1 is Tensor"),
+    ):
+        for collate in collates():
+            with pytest.raises(zc.UnsupportedConversionError, match=why):
+                collate([codes, other])
+    for collate in collates():
+        assert collate([codes, encoded(["a", "b"])]).to_pylist() == [["a", "b"], ["a", "b"]]
+
+
+def test_the_collate_function_without_stacks_converts_each_part() -> None:
+    from zerocopy.integrations.multiprocessing import shared_collate
+
+    torch = pytest.importorskip("torch")
+    batch = zc.convert(TABLE, "numpy", encode=True, nulls="mask")
+    sent = shared_collate("torch", stack=False)(batch)
+    assert rows(sent) == rows(batch)
+    leaves: list[Any] = []
+    walked(sent, leaves.append)
+    assert len(leaves) > len(batch)
+    assert all(type(part) is not np.ndarray for part in leaves)
+    assert isinstance(sent["text"].mask, torch.Tensor)
+
+
+def test_a_loader_of_torch_collates_codes_in_workers() -> None:
+    torch = pytest.importorskip("torch")
+    samples = [zc.convert(STACKED["codes"], "torch", encode=True, nulls=-1) for _ in range(4)]
+    batches = torch.utils.data.DataLoader(samples, batch_size=2, num_workers=0)
+    assert [batch.to_pylist() for batch in batches] == [[samples[0].to_pylist()] * 2] * 2

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import decimal
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+from zerocopy.errors import UnsupportedConversionError
 from zerocopy.formatting import printable
 
 _TEXT = ("string", "large_string", "binary", "large_binary")
@@ -176,7 +177,7 @@ class Encoded:
         if self.categories is not None:
             names = to_pylist(self.categories)
             # nulls=-1 fills nulls with the code -1; codes of nulls under a mask are undefined.
-            return [None if code is None or not 0 <= code < len(names) else names[code] for code in rows]
+            return [_words(code, names) for code in rows]
         return rows
 
     def _slices(self) -> list[Any]:
@@ -210,6 +211,55 @@ def to_pylist(result: Any) -> list[Any]:
     own = isinstance(result, (Masked, Encoded))
     rows: list[Any] = result.to_pylist() if own else _array(result).tolist()
     return rows
+
+
+def _words(codes: Any, names: list[Any]) -> Any:
+    """Return the words of codes, or of lists of codes, which `stack_encoded` makes."""
+    if isinstance(codes, list):
+        return [_words(code, names) for code in codes]
+    return None if codes is None or not 0 <= codes < len(names) else names[codes]
+
+
+def stack_encoded(columns: Sequence[Any], stack: Callable[[list[Any]], Any]) -> Encoded:
+    """Return one column with a further dimension, for functions that collate samples.
+
+    ``stack(parts)`` stacks the numbers and the masks. The categories must be the same.
+    """
+    first = columns[0]
+    if (
+        first.offsets is not None
+        or first.scale is not None
+        or isinstance(first.values, (dict, Masked, Encoded))
+    ):
+        why = f"a row of {first.type} is not one number, so that samples cannot be stacked"
+        fix = "pass collate_fn=list to the DataLoader, which keeps the samples apart; or zc.loader(source, "
+        raise _unequal(columns, why, fix + '"torch", encode=True) makes batches of such columns')
+    words = None if first.categories is None else to_pylist(first.categories)
+    for place, column in enumerate(columns):
+        if (kind := _kind(column)) != _kind(first):
+            why = f"sample 0 is {_kind(first)}, and sample {place} is {kind}"
+            raise _unequal(columns, why, "return columns of one type from the dataset")
+        if column.categories is not first.categories and to_pylist(column.categories) != words:
+            why = f"samples 0 and {place} have different categories, so that equal codes are different words"
+            fix = 'pass the words of all samples to each conversion: encode={"column": words}; or '
+            raise _unequal(columns, why, fix + 'zc.loader(source, "torch", encode=True) collects them')
+    mask = None if first.mask is None else stack([column.mask for column in columns])
+    stacked: Encoded = replace(first, values=stack([column.values for column in columns]), mask=mask)
+    return stacked
+
+
+def _kind(column: Any) -> str:
+    """Return the properties that columns must share to be stacked, as a text."""
+    if not isinstance(column, Encoded):
+        return type(column).__qualname__
+    parts = {"ordered": column.ordered or None, "categories": column.categories, "a mask": column.mask}
+    with_parts = ", ".join(name for name, part in parts.items() if part is not None)
+    return column.type + (with_parts and f" with {with_parts}")
+
+
+def _unequal(columns: Sequence[Any], why: str, fix: str) -> UnsupportedConversionError:
+    asked = f"collate({len(columns)} samples of zerocopy.Encoded)"
+    return UnsupportedConversionError(asked, why, fix, code="unequal-samples")
 
 
 def _unmasked(rows: list[Any], mask: Any) -> list[Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
@@ -77,6 +79,15 @@ class Torch(Framework):
         "to-csr": Fix("{x}.to_sparse_coo().to_sparse_csr()"),
         "to-coo": Fix("{x}.to_sparse_coo().coalesce()"),
     }
+
+    def _import(self) -> ModuleType:
+        from zerocopy.tables.result import Encoded
+
+        torch = super()._import()
+        # Torch documents this mapping in `default_collate`, for types of samples that torch does not know.
+        collate = sys.modules.get("torch.utils.data._utils.collate")
+        getattr(collate, "default_collate_fn_map", {}).setdefault(Encoded, _collate)
+        return torch
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().Tensor)
@@ -350,6 +361,15 @@ def _stream(torch: Any, stream: int | None, device: Device) -> Any:
     if stream is None or stream == NO_SYNC_STREAM:
         return torch.cuda.current_stream(device.id)
     return stream_of(torch, stream, device.id)
+
+
+def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    """Return the samples of encoded columns as one, as ``default_collate`` calls it."""
+    from torch.utils.data._utils.collate import collate
+
+    from zerocopy.tables.result import stack_encoded
+
+    return stack_encoded(batch, functools.partial(collate, collate_fn_map=collate_fn_map))
 
 
 def _fast_importers(torch: Any) -> dict[str, Callable[[Any], Any]]:

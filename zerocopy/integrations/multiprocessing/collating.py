@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.share import shared_empty
 from zerocopy.shared.tickets import Tickets
 from zerocopy.source import Array, type_name
+from zerocopy.tables.result import Encoded, rebuild, stack_encoded
 
 _ASKED = "shared_collate()"
 _PROTOCOLS = ("__dlpack__", "__array_interface__", "__arrow_c_array__", "__arrow_c_stream__")
@@ -138,6 +140,9 @@ def _map(sample: Any, finish: Callable[[Any], Any]) -> Any:
         return type(sample)(*(_map(value, finish) for value in sample))
     if isinstance(sample, (list, tuple)):
         return type(sample)([_map(value, finish) for value in sample])
+    if isinstance(sample, Encoded):
+        column: Encoded = rebuild(sample, lambda leaf, _: finish(leaf))
+        return column if sample.mask is None else replace(column, mask=finish(sample.mask))
     return finish(sample) if _is_leaf(sample) else sample
 
 
@@ -158,6 +163,8 @@ def _stacked(samples: Sequence[Any], finish: Callable[[Any], Any], empty: Callab
         return type(first)(*items) if hasattr(first, "_fields") else items
     if isinstance(first, (bool, int, float, complex)):
         return finish(_numbers(samples))
+    if isinstance(first, Encoded):
+        return _map(stack_encoded(samples, lambda parts: _stacked(parts, lambda obj: obj, empty)), finish)
     if not _is_leaf(first):
         why = f"samples are of type {type_name(first)}, and not arrays, numbers, strings or containers"
         raise _refused(why, "return arrays from the dataset")
