@@ -50,7 +50,7 @@ AREAS: dict[str, dict[str, str]] = {
         "read-only": "the memory is read-only",
         "requires-grad": "the tensor requires grad",
         "shape-mismatch": "an array has the wrong shape",
-        "strided-alias": "the memory is aliased, and the target reads its layout slowly",
+        "strided-alias": "the result is an alias whose layout the target reads slowly",
         "sharded": "the array is distributed over several devices",
         "too-few-dimensions": "the array has too few dimensions",
         "too-many-dimensions": "the array has too many dimensions",
@@ -211,7 +211,7 @@ AREAS: dict[str, dict[str, str]] = {
     "Files and loaders": {
         "changed-file": "a file has changed since it was opened",
         "forked-iterator": "an iterator of a loader was created before a fork; its thread is in the parent",
-        "header-limit": "the header of a file is longer than the limit; max_header= of load raises it",
+        "header-limit": "the header of a file is longer than the limit, which `max_header=` of `load` sets",
         "loader-iteration": "an iterator of a loader cannot continue",
         "loader-state": "the state of a loader is of another loader, or damaged",
         "missing-file": "a file does not exist",
@@ -235,7 +235,7 @@ AREAS: dict[str, dict[str, str]] = {
             "a loader whose source can be read only once cannot be copied to another process"
         ),
         "unreadable-file": "a file or one of its row groups cannot be read",
-        "unreadable-member": "a member of an archive is encrypted or is not an array that load reads",
+        "unreadable-member": "a member of an archive is encrypted, or is not an array that `load` can read",
         "used-up": "the source of a loader can be read only once, and was already read",
     },
     "The monitor": {
