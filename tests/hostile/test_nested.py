@@ -15,8 +15,9 @@ pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")
 
 #: Seeds that found bugs: lists without rows whose offsets are not 0, chunks of dictionaries without rows,
-#: one sliced chunk of several.
-FOUND = [0, 100683, 3803, 304210]
+#: one sliced chunk of several; unions in null structs, runs and views of lists with extension types, views of
+#: text in structs with runs, unions of nulls.
+FOUND = [0, 100683, 3803, 304210, 131197, 184467, 84768, 85390, 165784, 192462, 156168, 154615]
 
 
 @pytest.mark.parametrize("seed", FOUND)

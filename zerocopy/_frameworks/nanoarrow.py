@@ -295,14 +295,7 @@ def _castable(field: Field) -> bool:
         return True
     if field.extension or field.kind in ("list_view", "run_end_encoded", "union"):
         return False
-    # pyarrow 26 casts list views of runs to invalid arrays, also to their own type.
-    if any(part.kind == "list_view" and _has_runs(part) for part in inside):
-        return False
     return all(_castable(part) for part in inside[1:])
-
-
-def _has_runs(field: Field) -> bool:
-    return any(part.kind == "run_end_encoded" for part in field.walk())
 
 
 def _table_without_views(arrow: Any) -> Any:

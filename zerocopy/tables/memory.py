@@ -119,7 +119,11 @@ def extents(chunk: Memory, nulls: bool = True) -> Iterator[tuple[int, int]]:
 def _reach(chunk: Memory, nulls: bool) -> Iterator[tuple[int, int, int]]:
     """Yield each buffer's address, and the bytes from it at which the rows begin and end."""
     kind, start, stop = chunk.field.kind, chunk.offset, chunk.offset + chunk.length
-    if not chunk.length or kind in ("null", "run_end_encoded", "union"):
+    if not chunk.length or kind in ("null", "run_end_encoded"):
+        return
+    if kind == "union":  # type ids, and the offsets of a dense one
+        for address, size in zip(chunk.buffers, (1, 4), strict=False):
+            yield address, start * size, stop * size
         return
     if nulls and _has_nulls(chunk):
         yield chunk.buffers[0], start // 8, (stop + 7) // 8

@@ -54,6 +54,11 @@ def nested_type(rng: Random, depth: int) -> Any:
         return pa.struct([pa.field(name, nested_type(rng, depth - 1)) for name in names])
     inner = nested_type(rng, depth - 1)
     if way == 8:
+        # pyarrow 26 cannot import runs of runs, and to_pylist crashes for null lists of runs of such types.
+        if has(
+            inner, lambda part: isinstance(part, pa.BaseExtensionType) or pa.types.is_run_end_encoded(part)
+        ):
+            inner = pa.bool8() if rng.random() < 0.5 else pa.int8()
         return pa.run_end_encoded(rng.choice([pa.int16(), pa.int32(), pa.int64()]), inner)
     if way == 9:
         return pa.map_(pa.string(), inner)
@@ -211,12 +216,14 @@ def _rows_of(result: Any, to: str) -> list[Any] | None:
         return [row[0] for row in result.fetchall()]
     if to == "pandas":
         series = result if hasattr(result, "to_list") else result.iloc[:, 0]
+        if not hasattr(series.array, "__arrow_array__"):
+            return list(series)  # booleans of NumPy
         return pa.chunked_array(series.array.__arrow_array__()).to_pylist() if len(series) else []
     column = result.column(0) if isinstance(result, (pa.Table, pa.RecordBatch)) else result
     if to == "nanoarrow":
         column = pa.chunked_array(result)
         if pa.types.is_struct(column.type) and [f.name for f in column.type] == ["x"]:
-            column = pa.Table.from_struct_array(column).column(0)
+            return [row["x"] for row in column.to_pylist()]
     return list(column.to_pylist())
 
 
@@ -282,8 +289,11 @@ def _tensor_difference(result: Any, rows: list[Any], kind: Any, options: dict[st
     own = isinstance(result, (zc.Masked, zc.Encoded))
     if not own and "encode" not in options and has(kind, pa.types.is_temporal):
         return ""  # NumPy's dates
-    made = result.to_pylist() if own else zc.convert(result, "numpy").tolist()
-    expected: Any = rows
+    if getattr(result, "is_nested", False):
+        made = [row.tolist() for row in result.unbind()]
+    else:
+        made = result.to_pylist() if own else zc.convert(result, "numpy").tolist()
+    expected: Any = [_of_items(row, kind) for row in rows] if own else rows
     if isinstance(result, zc.Masked) and not isinstance(result.values, zc.Encoded):
         shape = tuple(np.asarray(zc.convert(result.mask, "numpy")).shape)
     elif not own:
@@ -303,6 +313,22 @@ def _tensor_difference(result: Any, rows: list[Any], kind: Any, options: dict[st
         [plain(row, kind, numbers) for row in each] for each, numbers in ((made, True), (expected, False))
     )
     return "" if _alike(ours, theirs) else f"rows {ours!r}, expected {theirs!r}"
+
+
+def _of_items(value: Any, kind: Any) -> Any:
+    """Return a value whose null fixed-size lists inside other lists have null items, as masks have."""
+    import pyarrow as pa
+
+    if value is None or not kind.num_fields or pa.types.is_map(kind) or pa.types.is_union(kind):
+        return value
+    if pa.types.is_struct(kind):
+        return {field.name: _of_items(value[field.name], field.type) for field in kind}
+    if pa.types.is_run_end_encoded(kind):
+        return _of_items(value, kind.value_type)
+    inner = kind.value_type
+    if pa.types.is_fixed_size_list(inner):
+        value = [[None] * inner.list_size if item is None else item for item in value]
+    return [_of_items(item, inner) for item in value]
 
 
 def _padded(row: Any, shape: tuple[int, ...], fill: Any) -> Any:

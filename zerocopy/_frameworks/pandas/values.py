@@ -222,7 +222,7 @@ def _decoded(pa: Any, pc: Any, runs: Any) -> Any:
     by_position = by_position or isinstance(values.type, pa.BaseExtensionType)
     coded = pa.RunEndEncodedArray.from_arrays(ends, pa.array(np.arange(count)) if by_position else values)
     rows = pc.run_end_decode(coded.slice(runs.offset, len(runs)))
-    return values.take(rows) if by_position else rows
+    return hub().take(values, rows.to_numpy()) if by_position else rows
 
 
 def _lists(pa: Any, pc: Any, views: Any, target: Any) -> Any:
@@ -234,7 +234,7 @@ def _lists(pa: Any, pc: Any, views: Any, target: Any) -> Any:
     offsets = pa.concat_arrays([pa.array([0], sizes.type), ends])
     kind = pa.LargeListArray if pa.types.is_large_list(target) else pa.ListArray
     hidden = views.is_null() if views.null_count else None
-    return kind.from_arrays(offsets, views.flatten(), type=target, mask=hidden)
+    return kind.from_arrays(offsets, hub().items(views), type=target, mask=hidden)
 
 
 def block_of(columns: list[Column]) -> Array | None:

@@ -20,7 +20,7 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column
 from zerocopy.tables.fixed_shape import nested_lists, shape_of
 from zerocopy.tables.hub import hub
-from zerocopy.tables.leaves import DAY, outside
+from zerocopy.tables.leaves import DAY, outside, outside_in
 
 BITS = obstacles.packed_bits("polars")
 UNALIGNED = Reason(
@@ -274,7 +274,7 @@ def adapted(pa: Any, name: str, array: Any) -> Any:
     if wanted != kind:
         try:
             # One chunk at a time: the cast of a chunked array may join them.
-            array = pa.chunked_array([chunk.cast(wanted) for chunk in array.chunks], wanted)
+            array = pa.chunked_array([_cast(pa, chunk, wanted) for chunk in array.chunks], wanted)
             array.validate()  # lists of nulls come out too short (pyarrow 26)
         except pa.ArrowException as error:  # values overflow in polars' own cast
             why = f"column {name!r} cannot become {wanted}: {error}"
@@ -282,6 +282,15 @@ def adapted(pa: Any, name: str, array: Any) -> Any:
     if any(is_sliced(arrow_c.read_array(chunk)) for chunk in array.chunks):
         array = hub().copied(array)
     return array
+
+
+def _cast(pa: Any, chunk: Any, wanted: Any) -> Any:
+    try:
+        return chunk.cast(wanted)
+    except pa.ArrowInvalid:
+        if outside_in(chunk, _bounds):
+            raise
+        return chunk.cast(wanted, safe=False)  # only values in rows that are null overflow
 
 
 def _wanted(pa: Any, kind: Any) -> Any:

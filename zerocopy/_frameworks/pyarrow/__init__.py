@@ -20,7 +20,6 @@ from zerocopy._frameworks.pyarrow.columns import (
     field_of_type,
     flat_array,
     lazy_array,
-    whole_array,
 )
 from zerocopy._frameworks.pyarrow.fast_path import (
     LISTS,
@@ -37,6 +36,7 @@ from zerocopy._frameworks.pyarrow.fast_path import (
     table_exporter,
     without_nulls,
 )
+from zerocopy._frameworks.pyarrow.views import items_of, whole_array
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import BOOL8, REAL_NAMES, DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
@@ -291,9 +291,11 @@ class PyArrow(ArrowExchange):
             field = pa.field("rows", pa.null())
             schema = pa.schema([field], metadata=table.metadata or None)
             result = pa.Table.from_arrays([pa.nulls(table.length)], schema=schema).select([])
+        if self.form == "RecordBatch" and arrays:
+            whole = [whole_array(array) for array in arrays]
+            return pa.RecordBatch.from_arrays(whole, schema=schema)
         if self.form == "RecordBatch":
-            whole = result.combine_chunks()
-            return whole.to_batches()[0] if whole.num_rows else pa.RecordBatch.from_pylist([], result.schema)
+            return result.to_batches()[0] if table.length else pa.RecordBatch.from_pylist([], result.schema)
         return result.to_reader() if self.form == "RecordBatchReader" else result
 
     def from_column(self, table: Table) -> Any:
@@ -343,6 +345,10 @@ class PyArrow(ArrowExchange):
         from zerocopy._frameworks.pyarrow.gather import take
 
         return take(self.module(), array, rows)
+
+    def items(self, lists: Any) -> Any:
+        """Return the items of lists, or of views of lists, that are not null."""
+        return items_of(self.module(), lists)
 
     def own_items(self, table: Any) -> Any:
         """Return a table whose lists and text have the items of its rows alone."""

@@ -17,7 +17,9 @@ from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pyarrow.views import (
     cast_views,
+    joined,
     may_lack_text,
+    whole_array,
     with_decoded_lists,
     with_text,
     without_invalid_empties,
@@ -145,17 +147,6 @@ def checked(pa: Any, array: Any, name: str) -> Any:
     return array
 
 
-def whole_array(array: Any) -> Any:
-    """Return an array, chunked or not, as one array: one chunk as it is, which combine_chunks() copies."""
-    if not hasattr(array, "chunks"):
-        return array
-    if array.num_chunks == 0:  # of which combine_chunks() refuses some types in pyarrow 24
-        import pyarrow as pa
-
-        return pa.nulls(0, array.type)
-    return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
-
-
 def allocation_of(array: Any, address: int) -> tuple[int, int] | None:
     """Return the bounds of the outermost buffer that holds an address: an IPC message, or a mapped file."""
     for buffer in array.buffers():
@@ -232,7 +223,7 @@ class ArrowExchange(Framework):
             return pa.chunked_array([], type=array.type)
         if any(_contains(pa, array.type.field(i).type, _LISTS) for i in range(array.type.num_fields)):
             # IPC keeps the offsets of slices without rows, which polars refuses: joined arrays begin at 0.
-            chunks = [pa.concat_arrays([chunk, chunk.slice(0, 0)]) for chunk in chunks]
+            chunks = [joined(pa, [chunk, chunk.slice(0, 0)]) for chunk in chunks]
         sink = pa.BufferOutputStream()
         schema = pa.schema([pa.field("x", array.type)])
         # Writing and reading copies every type, and only the used part of its buffers.
@@ -276,7 +267,7 @@ class ArrowExchange(Framework):
             return pa.Table.from_arrays([self.writable(each) for each in data.columns], schema=data.schema)
         if isinstance(data, pa.ChunkedArray):
             return pa.chunked_array([self.writable(chunk) for chunk in data.chunks], data.type)
-        return pa.concat_arrays([data])
+        return joined(pa, [data])
 
     def with_fields(self, kind: Any, change: Callable[[Any], Any]) -> Any:
         """Return a type with ``change(field)`` for each field inside it; other types as they are."""

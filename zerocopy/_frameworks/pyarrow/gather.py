@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy._frameworks.pyarrow.views import is_view
+from zerocopy._frameworks.pyarrow.views import is_view, items_of, joined
 from zerocopy.source import Array
 
 
@@ -21,7 +21,10 @@ def take(pa: Any, array: Any, rows: Array) -> Any:
         if pa.types.is_run_end_encoded(array.type):
             return _runs(pa, array, rows)
         # Arrow takes rows from one chunk five times as fast as from several; 2 GiB of text stay in several.
-        array = pa.table([array], ["x"]).combine_chunks().column(0)
+        try:
+            array = pa.table([array], ["x"]).combine_chunks().column(0)
+        except pa.ArrowNotImplementedError:
+            array = pa.chunked_array([joined(pa, array.chunks)], array.type)
         several = array.num_chunks > 1
         return array.take(rows) if several else pa.chunked_array([take(pa, array.chunk(0), rows)], array.type)
     if _nests_fixed_lists(pa, array.type):
@@ -43,7 +46,7 @@ def _nests_fixed_lists(pa: Any, kind: Any, inside: bool = False) -> bool:
 
 def _runs(pa: Any, column: Any, rows: Array) -> Any:
     """Return rows of a column of runs, in as many chunks as their type of run ends needs."""
-    values = take(pa, pa.concat_arrays([chunk.values for chunk in column.chunks]), _run_of_rows(column)[rows])
+    values = take(pa, joined(pa, [chunk.values for chunk in column.chunks]), _run_of_rows(column)[rows])
     kind = column.type.run_end_type
     most = np.iinfo(kind.to_pandas_dtype()).max
     parts = [values.slice(low, most) for low in range(0, len(values), most)]
@@ -69,7 +72,7 @@ def _take(pa: Any, array: Any, rows: Array) -> Any:
     if is_view(pa, kind):
         return _views(pa, array, rows)
     if types.is_run_end_encoded(kind):
-        return _runs(pa, pa.chunked_array([array]), rows).combine_chunks()
+        return joined(pa, _runs(pa, pa.chunked_array([array]), rows).chunks)
     if types.is_struct(kind):
         parts = [take(pa, array.field(number), rows) for number in range(kind.num_fields)]
         return pa.Array.from_buffers(kind, count, [_bitmap(pa, array, rows)], -1, 0, parts)
@@ -80,7 +83,7 @@ def _take(pa: Any, array: Any, rows: Array) -> Any:
         return pa.Array.from_buffers(kind, count, [_bitmap(pa, array, rows)], -1, 0, [part])
     if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
         return _lists(pa, array, rows)
-    return pa.concat_arrays([array.slice(row, 1) for row in rows.tolist()])  # unions of such types
+    return joined(pa, [array.slice(row, 1) for row in rows.tolist()])  # unions of such types
 
 
 def _views(pa: Any, array: Any, rows: Array) -> Any:
@@ -142,7 +145,7 @@ def own_items(pa: Any, array: Any) -> Any:
         sizes = np.where(array.is_valid().to_numpy(zero_copy_only=False), array.sizes.to_numpy(), 0)
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         buffers = [pa.py_buffer(part.astype(array.sizes.to_numpy().dtype)) for part in (starts, sizes)]
-        items = own_items(pa, array.flatten())
+        items = own_items(pa, items_of(pa, array))
         return pa.Array.from_buffers(kind, count, [_bitmap(pa, array, every), *buffers], -1, 0, [items])
     is_text = types.is_string(kind) or types.is_binary(kind)
     if is_text or types.is_large_string(kind) or types.is_large_binary(kind):

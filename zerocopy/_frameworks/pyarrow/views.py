@@ -1,4 +1,4 @@
-"""Nested arrays over the same memory but for some parts: views of text, and categories in fixed-size lists.
+"""Nested arrays over the same memory but for some parts, or in another type; arrays in one chunk.
 
 pyarrow 24 casts short text to views whose text buffer is NULL. It reads the buffer in ``nbytes`` and when it
 exports the array, also inside other types (apache/arrow#49740, fixed in 25). A cast of views to text adds up
@@ -8,7 +8,7 @@ take the module pyarrow as `pa`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -79,8 +79,11 @@ def cast_views(pa: Any, array: Any, kind: Any) -> Any:
     if isinstance(array, pa.ChunkedArray):
         # pyarrow 26 casts an array without rows to an invalid one if it has runs inside it.
         return pa.chunked_array([cast_views(pa, chunk, kind) for chunk in array.chunks if len(chunk)], kind)
-    has_null_views = array.null_count or not is_view(pa, array.type)
-    return (_rebuilt(pa, array, _of_views(_with_empty_nulls)) if has_null_views else array).cast(kind)
+    if is_view(pa, array.type):
+        return (_rebuilt(pa, array, _of_views(_with_empty_nulls)) if array.null_count else array).cast(kind)
+    # One view at a time: pyarrow 26 casts runs inside views of lists, and slices of them, to invalid arrays.
+    made = _rebuilt(pa, array, _as_large)
+    return made if made.type == kind else made.cast(kind)
 
 
 def without_invalid_empties(pa: Any, array: Any, name: str) -> Any:
@@ -114,6 +117,14 @@ def _of_views(repair: Callable[[Any, list[Any], int, int], list[Any]]) -> Change
         return pa.Array.from_buffers(array.type, length, buffers, -1, offset)
 
     return change
+
+
+def _as_large(pa: Any, array: Any, before: int) -> Any:
+    """Return views as text or bytes with 64-bit offsets."""
+    if not is_view(pa, array.type):
+        return None
+    views = _of_views(_with_empty_nulls)(pa, array, before)
+    return views.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
 
 
 def with_decoded_lists(pa: Any, array: Any) -> Any:
@@ -205,3 +216,60 @@ def _of_parts(pa: Any, kind: Any, parts: list[Any]) -> Any:
     makers = {types.is_list: pa.list_, types.is_large_list: pa.large_list}
     makers |= {types.is_list_view: pa.list_view, types.is_large_list_view: pa.large_list_view}
     return next(make for is_kind, make in makers.items() if is_kind(kind))(fields[0])
+
+
+# -- joined arrays ----------------------------------------------------------------
+
+
+def whole_array(array: Any) -> Any:
+    """Return an array, chunked or not, as one array: one chunk as it is, which concat_arrays() copies."""
+    if not hasattr(array, "chunks"):
+        return array
+    import pyarrow as pa
+
+    if array.num_chunks == 0:  # of which combine_chunks() refuses some types in pyarrow 24
+        return pa.nulls(0, array.type)
+    return array.chunk(0) if array.num_chunks == 1 else joined(pa, array.chunks)
+
+
+class _Retyped:
+    """An array with a type of the same layout, such as the storage of its extension types."""
+
+    def __init__(self, array: Any, kind: Any) -> None:
+        self._array, self._kind = array, kind
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self._kind.__arrow_c_schema__(), self._array.__arrow_c_array__()[1]
+
+
+def _of_storage(pa: Any, operation: Callable[[Any], Any], arrays: Sequence[Any], result: Any) -> Any:
+    """Return ``operation(arrays)`` as type `result`, with storage if pyarrow lacks it for extension types."""
+    try:
+        return operation(arrays)
+    except pa.ArrowNotImplementedError:
+        storage = _storage_type(pa, arrays[0].type)
+        parts = [pa.array(_Retyped(array, storage)) for array in arrays if len(array)]
+        if not parts:
+            return pa.nulls(0, result)
+        # pyarrow 26 imports some arrays without rows as invalid ones; a slice of a part is none of these.
+        made = operation([*parts, parts[0].slice(0, 0)] if len(parts) < len(arrays) else parts)
+        return pa.array(_Retyped(made, result))
+
+
+def _storage_type(pa: Any, kind: Any) -> Any:
+    """Return a type with storage in place of the extension types in it."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _storage_type(pa, kind.storage_type)
+    if pa.types.is_run_end_encoded(kind):
+        return _of_parts(pa, kind, [_storage_type(pa, kind.value_type)])
+    return _of_parts(pa, kind, [_storage_type(pa, kind.field(i).type) for i in range(kind.num_fields)])
+
+
+def joined(pa: Any, arrays: Sequence[Any]) -> Any:
+    """Return the arrays one after the other, as a copy that begins at row 0."""
+    return _of_storage(pa, pa.concat_arrays, arrays, arrays[0].type)
+
+
+def items_of(pa: Any, lists: Any) -> Any:
+    """Return the items of lists, or of views of lists, that are not null."""
+    return _of_storage(pa, lambda arrays: arrays[0].flatten(), [lists], lists.type.value_type)
