@@ -163,3 +163,42 @@ def test_the_name_of_the_items_does_not_make_a_list_a_view(target: str) -> None:
         assert plan.zero_copy
         assert zc.shares_memory(lists, result)
         assert [row.tolist() for row in result] == [[1, 2], [3]]
+
+
+_BOOL8 = pa.array([True, False]).cast(pa.bool8())
+_UNION = pa.UnionArray.from_dense(
+    pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32()), [pa.array([1]), pa.array(["a"])]
+)
+_TENSORS = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(8.0).reshape(2, 2, 2))
+UNMADE = {
+    "tensors": _TENSORS,
+    "union": _UNION,
+    "union in a struct": pa.StructArray.from_arrays([_UNION], ["a"]),
+    "tensors in a struct": pa.StructArray.from_arrays([_TENSORS], ["a"]),
+    "bool8 in lists": pa.FixedSizeListArray.from_arrays(_BOOL8, 1),
+    "lists in a dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.array([[1]])),
+}
+
+
+@pytest.mark.parametrize("name", UNMADE)
+def test_batch_without_rows_has_types_that_pyarrow_does_not_make_of_python_objects(name: str) -> None:
+    rows = UNMADE[name]
+    batch = pa.record_batch({"a": rows})
+    for source in (
+        pa.table({"a": rows}).slice(0, 0),
+        pa.table({"a": pa.chunked_array([], rows.type)}),
+        pa.chunked_array([rows.slice(0, 0), rows.slice(1, 0)]),
+        {"a": rows.slice(0, 0), "b": np.empty(0)},
+        pa.RecordBatchReader.from_batches(batch.schema, []),
+    ):
+        assert zc.explain(source, "pyarrow.RecordBatch").possible
+        empty = zc.convert(source, "pyarrow.RecordBatch")
+        empty.validate(full=True)
+        assert empty.num_rows == 0
+        assert empty.column(0).type == rows.type
+
+
+def test_batch_without_rows_keeps_metadata_and_fields_that_forbid_nulls() -> None:
+    schema = pa.schema([pa.field("a", pa.int64(), nullable=False, metadata={"k": "v"})], {"m": "n"})
+    for source in (schema.empty_table(), pa.RecordBatchReader.from_batches(schema, [])):
+        assert zc.convert(source, "pyarrow.RecordBatch").schema.equals(schema, check_metadata=True)

@@ -97,3 +97,31 @@ def test_row_labels(name: str, to: str) -> None:
             continue
         made = result.index if to == "pandas" else result.indexes["t"]
         assert [*plan.leaves.values()][-1].zero_copy in (False, zc.shares_memory(labels, made)), plan
+
+
+LISTS = {
+    "null items": pa.array([[1, None], None, [3, 4]], pa.list_(pa.int32(), 2)),
+    "null items of lists": pa.array([[1, None], [2, 3], [3, 4]], pa.list_(pa.int32())),
+    "null rows": pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32())),
+    "no nulls": pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.int32())),
+    "several lengths": pa.array([[1], None, [3, 4]], pa.list_(pa.int32())),
+    "bits": pa.array([[True, None], None, [True, False]], pa.list_(pa.bool_())),
+    "nested": pa.array([[[1, 2], [3, None]], None, [[1, 2], [3, 4]]], pa.list_(pa.list_(pa.int32(), 2), 2)),
+}
+
+
+@pytest.mark.parametrize("to", TENSORS)
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("lists", ["dense", "pad"])
+def test_masks_of_lists_that_are_cast(lists: str, name: str, to: str) -> None:
+    rows = LISTS[name]
+    chunks = pa.chunked_array([rows.slice(0, 1), rows.slice(1)])
+    for source in (rows, chunks, pa.table({"x": chunks}), rows.slice(0, 0)):
+        for dtype in ("float32", "int32"):
+            _agrees(source, to, nulls="mask", lists=lists, dtype=dtype)
+        try:
+            masked = zc.convert(source, to, nulls="mask", lists=lists, dtype="float32")
+        except zc.ZeroCopyError:
+            continue  # lists of several lengths are not dense
+        values, mask = masked["x"] if isinstance(masked, dict) else masked
+        assert tuple(mask.shape) in (tuple(values.shape), tuple(values.shape)[:1])

@@ -110,8 +110,12 @@ def _cast_lists(
     nulls = None if missing.mask.constant else _mask(missing)
     cast = cast_source(lists.values.source, new, request.cast, shown, rows=True, nulls=nulls)
     is_masked = policy.mode == "mask" and not lists.mask.constant
-    result = TensorColumn(cast, mask=_mask(lists) if is_masked else nulls)
-    result.masks_items = is_masked and len(lists.mask.source.view.shape) > 1
+    if not is_masked:
+        return TensorColumn(cast, mask=nulls)
+    mask, shape = lists.mask.source, lists.mask.source.view.shape
+    marks = Marks(_mask(lists), lambda mask: mask, mask.reasons[0], shape) if mask.reasons else _mask(lists)
+    result = TensorColumn(cast, mask=marks)
+    result.masks_items = len(shape) > 1
     return result
 
 

@@ -16,7 +16,7 @@ from zerocopy.dtype import DType, by_name
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
-from zerocopy.strided_view import StridedView
+from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import on_device
 from zerocopy.tables.column import Column
 from zerocopy.tables.hub import hub
@@ -38,11 +38,14 @@ class Marks:
         ``is_null(ndarray) -> ndarray`` of bool.
     why : Reason
         Why a mask of them is a copy.
+    shape : tuple of int
+        That of the mask, if it marks items of lists; else empty.
     """
 
     values: Callable[[], Array]
     is_null: Callable[[Array], Array]
     why: Reason
+    shape: tuple[int, ...] = ()
 
     def count(self) -> int:
         """Return the number of nulls, without a mask of all rows."""
@@ -131,15 +134,18 @@ class TensorColumn(Column):
 
     def mask(self) -> Source:
         if isinstance(self._mask, Marks):
-            view = StridedView(0, (self.length,), (1,), _BOOL, self.source.view.device, False, self)
-            return Source(self.name, view, self._computed_mask, "buffer", (self._mask.why,), obj=view)
+            shape = self._mask.shape or (self.length,)
+            strides = contiguous_strides(shape, 1)
+            view = StridedView(0, shape, strides, _BOOL, self.source.view.device, False, self)
+
+            def host() -> Array:
+                return self.nulls if self.nulls is not None else np.zeros(shape, np.bool_)
+
+            return Source(self.name, view, host, "buffer", (self._mask.why,), obj=view)
         mask = self.nulls if self.nulls is not None else np.zeros(self.length, np.bool_)
         device = self.source.view.device
         view = StridedView(mask.ctypes.data, mask.shape, mask.strides, _BOOL, device, True, mask)
         return Source(self.name, view, lambda: mask, "buffer", obj=mask)
-
-    def _computed_mask(self) -> Array:
-        return self.nulls if self.nulls is not None else np.zeros(self.length, np.bool_)
 
     def dictionary(self) -> Column:
         assert self._categories is not None
