@@ -1,4 +1,4 @@
-"""Install hints name packages that PyPI has: zerocopy itself is not one of them before its release."""
+"""Install hints name packages that PyPI has, which zerocopy itself is not before its release."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def parse_device(spec: Any) -> Device | None:
             from zerocopy.errors.invalid_option import nearest
 
             near = nearest(name, ("cpu", "cuda", "rocm", "metal"))
-            hint = f'did you mean device="{near}"? ' if near and near != name else ""
+            hint = f'did you mean device="{near}"? Otherwise ' if near and near != name else ""
             raise DeviceOptionError(
                 f"device={spec!r}",
                 "it does not name a device",

@@ -274,7 +274,7 @@ def suggest(name: str) -> str:
     source = next((f for f in owners if lower in (f.name.lower(), f.distribution.lower())), None)
     if source is not None:
         made = f"{source.made_by} makes one; or " if source.made_by else ""
-        return f"{made}{source.name} is a source alone: choose from {', '.join(sorted(_known))}"
+        return f"{made}{source.name} is a source and not a target: choose from {', '.join(sorted(_known))}"
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     return f"{hint}choose from {', '.join(sorted(_known))}"
 

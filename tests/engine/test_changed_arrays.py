@@ -1,4 +1,4 @@
-"""Assignments to the shape, strides or dtype of a NumPy array: no result of another framework changes."""
+"""Assigning a shape, strides or a dtype to a NumPy array changes no result of another framework."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ARRAYS: dict[str, Callable[[], Any]] = {
 
 
 def state(result: Any) -> list[Any]:
-    """Return what an object says about itself, and its values through other frameworks."""
+    """Return the attributes of an object, and its values as other frameworks read them."""
     reads: list[Callable[[], Any]] = [
         lambda: tuple(result.shape),
         lambda: len(result),
@@ -72,7 +72,7 @@ def state(result: Any) -> list[Any]:
     for read in reads:
         try:
             values.append(read())
-        except Exception as error:  # noqa: BLE001 - compared, not raised
+        except Exception as error:  # noqa: BLE001 - part of the compared state
             values.append(type(error))
     return values
 

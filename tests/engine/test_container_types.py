@@ -405,7 +405,7 @@ def test_leaves_keep_on_an_array_changes_nothing() -> None:
 @pytest.mark.parametrize("value", ["drop", True, False, 1, ""])
 def test_other_values_of_leaves_are_refused(value: Any) -> None:
     for run in (zc.convert, zc.explain):
-        with pytest.raises(ValueError, match="leaves is 'keep' or 'error' or None"):
+        with pytest.raises(ValueError, match="leaves must be 'keep' or 'error' or None"):
             run([sample("f4")], "numpy", leaves=value)
 
 

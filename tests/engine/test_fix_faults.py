@@ -1,4 +1,4 @@
-"""Fixes whose composition fails leave the refusal as it is, and none is the call that failed."""
+"""A failure while fixes are composed leaves the refusal unchanged; no fix repeats the call that failed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _settings() -> Iterator[None]:
 
 
 class Refusing(zc.Framework):
-    """It refuses each array, with fixes that a test chooses."""
+    """A framework that refuses each array, with fixes that a test chooses."""
 
     name, root_modules = "refusing", ("refusing",)
     fixes: tuple[Fix, ...] = ()
@@ -75,7 +75,7 @@ def test_an_error_while_fixes_are_composed_does_not_replace_the_refusal(fix: Fix
     [{"dtype": "float32"}, {"copy": True}, {"dtype": np.dtype("f4"), "copy": None}, {"writable": False}],
     ids=str,
 )
-def test_the_call_that_failed_is_no_fix(options: dict[str, Any]) -> None:
+def test_the_call_that_failed_is_not_offered_as_a_fix(options: dict[str, Any]) -> None:
     x = np.zeros(3)
     assert error_of(x, (Fix(options=options),), **options).calls == ()
     calls = error_of(x, (Fix(options=options), Fix("{x}.copy()")), **options).calls
@@ -165,7 +165,7 @@ def test_objects_without_arrays_have_fixes_that_work() -> None:
 
 @pytest.mark.parametrize("name", ["PIL", "pil", "Pillow", "h5py", "zarr"])
 def test_a_name_of_a_source_has_no_other_name_as_fix(name: str) -> None:
-    with pytest.raises(zc.errors.UnknownFrameworkError, match="is a source alone") as caught:
+    with pytest.raises(zc.errors.UnknownFrameworkError, match="is a source and not a target") as caught:
         zc.convert(np.zeros((2, 2), "u1"), name)
     assert "did you mean" not in str(caught.value)
 
@@ -181,7 +181,7 @@ def test_the_code_that_makes_an_object_of_a_source_works() -> None:
 @pytest.mark.parametrize("source", ["polars", "pyarrow"])
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_the_fix_of_chunks_of_a_matrix_changes_what_is_copied(source: str, width: int) -> None:
-    """Columns of one chunk are in separate memory too: only that of one column is aliased then."""
+    """Combined columns are still in separate memory, so that only a matrix of one column is aliased."""
     import pyarrow as pa
 
     part = {f"c{i}": [1.0, 2.0] for i in range(width)}

@@ -64,7 +64,7 @@ def pasted(code: str, x: Any) -> Any:
 
 @pytest.mark.parametrize("module", ["numpy", "scipy", "sparse", "awkward", "nanoarrow", "xarray", "astropy"])
 def test_the_fixes_of_objects_work_when_pasted(module: str) -> None:
-    """Among them are masked, ragged and sparse arrays, text, and buffers without attributes."""
+    """The objects include masked, ragged and sparse arrays, text, and buffers without attributes."""
     targets = ("torch", "jax", "numpy", "pyarrow", "polars", "pandas")
     cases = [
         case for (case,) in sampled(40, list(fix_cases.object_cases(module, targets)), first=len(module))

@@ -205,7 +205,7 @@ def test_quantized_tensors_are_refused_before_and_after_other_tensors(name: str,
 
 @pytest.mark.hazard("tensorflow#gradients-through-other-frameworks")
 def test_gradients_end_where_tensors_leave_tensorflow() -> None:
-    """As with ``x.numpy()``: the gradient is None, which callers can see."""
+    """As with ``x.numpy()``, the gradient is None."""
     x = tf.constant([1.0, 2.0])
     for leave in (lambda x: x.numpy(), lambda x: zc.convert(x, to="numpy")):
         with tf.GradientTape() as tape:

@@ -39,8 +39,8 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("to", HOST)
-def test_slow_aliases_are_warned_of_and_copies_are_not(to: str, layout: str) -> None:
-    """The advice holds: the copy has no slow layout."""
+def test_explain_warns_of_slow_aliases_and_not_of_copies(to: str, layout: str) -> None:
+    """The advice is checked too: the copy is contiguous."""
     pytest.importorskip(to)
     x, has_gaps = LAYOUTS[layout]
     slow = registry.by_name(to).slow_reads
@@ -63,12 +63,12 @@ def test_a_transposed_tensor_in_jax() -> None:
     assert "pass copy=True if it is read more than once" in str(plan)
 
 
-def test_leaves_and_columns_are_warned_of() -> None:
+def test_explain_warns_of_leaves_and_columns() -> None:
     pytest.importorskip("torch")
     x = aligned((2048, 2))[:, 0]
     assert warned(zc.explain({"x": x}, "torch").leaves["['x']"])
     assert warned(zc.explain({"x": x}, "torch", nulls="mask"))
 
 
-def test_an_object_of_the_target_is_not_warned_of() -> None:
+def test_explain_does_not_warn_of_an_object_of_the_target() -> None:
     assert not warned(zc.explain(aligned((64, 64))[:, ::2], "numpy"))

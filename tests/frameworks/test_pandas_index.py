@@ -259,7 +259,9 @@ def test_labels_that_do_not_fit_are_refused() -> None:
             zc.convert(x, "pandas", index=labels)
         assert caught.value.calls == ('zc.convert(x, "pandas")',)
         assert str(plan.error) == str(caught.value)
-    with pytest.raises(ValueError, match="index is True, False, None or the labels of the rows, not 'abc'"):
+    with pytest.raises(
+        ValueError, match="index must be True, False, None or the labels of the rows, not 'abc'"
+    ):
         zc.convert(x, "pandas", index="abc")
 
 

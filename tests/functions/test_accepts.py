@@ -175,7 +175,7 @@ def test_a_dict_of_columns_is_one_table_as_convert_gives(target: str) -> None:
     ],
     ids=["a word", "lengths", "nested", "list"],
 )
-def test_containers_that_are_no_table_stay_containers(target: str, value: Any) -> None:
+def test_containers_that_are_not_tables_stay_containers(target: str, value: Any) -> None:
     pytest.importorskip(target)
     made = zc.accepts(target, returns=None)(lambda data: data)(value)
     assert type(made) is type(value)

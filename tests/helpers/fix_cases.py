@@ -273,7 +273,7 @@ def array_cases(to: str) -> Iterator[Case]:
 
 
 def object_cases(module: str, targets: Iterable[str]) -> Iterator[Case]:
-    """Yield the objects of one framework, with each target and the options that refuse most."""
+    """Yield the objects of one framework, with each target and the options that cause the most refusals."""
     for name, make in fix_objects.objects().items():
         if name.partition(" ")[0] != module or name in fix_objects.NO_FIX:
             continue

@@ -1,4 +1,4 @@
-"""Objects of every installed framework, and options of every kind, for the walk that pastes fixes."""
+"""Objects of every installed framework, and options, for the test that pastes and runs their fixes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-#: Values of the options that refuse most.
+#: The option values that cause the most refusals.
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"copy": False},
@@ -19,7 +19,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"nulls": 0},
     {"encode": True},
 )
-#: Objects for which no call of `convert` helps: text that has no column.
+#: Objects that no call of `convert` can convert: text that is not in a column.
 NO_FIX = frozenset(("tensorflow ragged text",))
 
 Make = Callable[[], Any]

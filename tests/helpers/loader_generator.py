@@ -1,4 +1,4 @@
-"""Loaders that a seed makes: ``python -m tests.helpers.loader_generator --count 1000``.
+"""Generates loaders from seeds: ``python -m tests.helpers.loader_generator --count 1000``.
 
 `convert` of the whole source is the oracle: the batches have its rows and its types, in the order of the
 column ``id``, or both refuse. A finding names its seed.
@@ -27,12 +27,12 @@ import zerocopy as zc  # noqa: E402 - after the path is set
 SOURCES = ("pyarrow", "polars", "pandas", "pandas of Arrow types", "dict", "dict", "parquet")
 TARGETS = ("numpy", "torch", "torch", "pyarrow", "polars", "pandas")
 
-#: Codes of refusals of the loader alone, which docs/loader.md has: a key of `nulls` outside `columns`.
+#: Codes of refusals by the loader alone, as docs/loader.md states: keys of `nulls` that `columns` lacks.
 DOCUMENTED = frozenset({"unknown-name"})
 
 
 def _column(rng: random.Random, kind: str, rows: int, has_nulls: bool) -> Any:
-    """Return a column of a kind; NumPy has the same values for a dict if there are no nulls."""
+    """Return a column of a kind; without nulls, a dict of NumPy arrays can hold the same values."""
     one: Any = {
         "int64": lambda: rng.randrange(-(2**40), 2**40),
         "int32": lambda: rng.randrange(-(2**31), 2**31),
@@ -109,7 +109,7 @@ def source_of(rng: random.Random, kind: str, table: pa.Table, folder: str) -> tu
 
 
 def _strided(rng: random.Random, array: Any) -> Any:
-    """Return the same array as it is, in columns first, reversed twice, or with a step."""
+    """Return the same values in a random layout: unchanged, Fortran order, reversed, or with a step."""
     how, reverse = rng.randrange(4), (slice(None, None, -1),) * array.ndim
     if how == 1:
         return np.asfortranarray(array)
@@ -124,7 +124,7 @@ def options_of(rng: random.Random, names: list[str], to: str) -> tuple[dict[str,
     if rng.random() < 0.3:
         chosen = ["id", *rng.sample(names[1:], rng.randrange(len(names)))]
         conversion["columns"] = rng.sample(chosen, len(chosen))
-    if to in ("numpy", "torch"):  # tables take none of these
+    if to in ("numpy", "torch"):  # table targets take none of these options
         kinds = {name.split()[0] for name in conversion.get("columns", names)}
         if rng.random() < (0.2 if "rows" in names else 0.7):  # which converts arrays to a table
             conversion["nulls"] = rng.choice((0, -1, "mask", "mask", "mask", {names[-1]: 7}))
@@ -192,7 +192,7 @@ def _for_convert(conversion: dict[str, Any], to: str) -> dict[str, Any]:
 
 
 def _refused(batches: Any, expected: Any, partial: bool, what: Any) -> Counter[str]:
-    """Return the outcome of a refusal by both, or a documented one by one of them."""
+    """Return the outcome if both refuse, or if one of them refuses as documented."""
     for outcome in (batches, expected):
         if isinstance(outcome, Exception) and "please report" in str(outcome):
             raise AssertionError("please report", str(outcome), what)
@@ -217,7 +217,7 @@ def columns_of(result: Any, padded: bool = False) -> Any:
     if hasattr(result, "iloc"):
         return {name: [_plain(row) for row in result[name]] for name in result.columns}
     if not isinstance(result, dict):
-        result, padded = {"matrix": result}, False  # whose zeros are numbers of columns
+        result, padded = {"matrix": result}, False  # zeros in a matrix are values of columns, not padding
     return {name: [_plain(row, padded) for row in _rows(part)] for name, part in result.items()}
 
 

@@ -62,7 +62,7 @@ def put(queue: Any, array: Any) -> None:
 
 
 def put_without_seconds(queue: Any) -> None:
-    """Put an array, and end at once, without a time to wait for its receiver."""
+    """Put an array, and exit at once: the wait for its receiver is 0 seconds."""
     reducing.EXIT_SECONDS = 0.0
     zmp.install()
     queue.put(np.ones(MEBI, "f4"))

@@ -10,7 +10,7 @@ import os
 
 
 def chosen_seed(default: int) -> int:
-    """Return the environment's seed, a new one for "random", and `default` without the variable."""
+    """Return the seed of the variable, a new one if it is "random", or `default` if it is not set."""
     chosen = os.environ.get("ZEROCOPY_HOSTILE_SEED", "")
     if chosen == "random":
         return int.from_bytes(os.urandom(4))
@@ -18,6 +18,6 @@ def chosen_seed(default: int) -> int:
 
 
 def seeds_of_part(part: int, parts: int, count: int) -> range:
-    """Return the seeds of one of `parts` tests, `count` in all; the last half has the environment's."""
+    """Return the seeds of one of `parts` tests, which share `count`; the variable sets the last half."""
     start = 0 if part < parts // 2 else chosen_seed(0)
     return range(start + part * count // parts, start + (part + 1) * count // parts)

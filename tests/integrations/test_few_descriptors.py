@@ -1,4 +1,4 @@
-"""Receivers with few descriptors, none, or little address space; processes that are killed."""
+"""Receivers with few or no free descriptors, or little address space, and processes that are killed."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ assert process.exitcode == 0 and right([{column} for a in got])
 @pytest.mark.hazard("robustness#receiver-without-descriptors")
 @pytest.mark.parametrize("form", ["array", "table"])
 def test_an_object_that_cannot_be_mapped_is_copied(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    """As with little address space, or too many mappings."""
+    """Mapping fails if there is little address space, or if there are too many mappings."""
 
     def fail(fd: int) -> None:
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
@@ -127,7 +127,7 @@ def test_an_object_that_cannot_be_mapped_is_copied(monkeypatch: pytest.MonkeyPat
     finally:
         zmp.uninstall()
     if form == "array":
-        got += 1  # it is the receiver's own
+        got += 1  # a write to it is permitted
         assert np.array_equal(got, values + 1)
     else:
         assert got.equals(obj)
@@ -153,7 +153,7 @@ def test_an_object_that_was_not_opened_can_be_received_again(monkeypatch: pytest
 
 
 def test_a_reserve_that_a_daemon_has_closed_closes_no_other_file() -> None:
-    """The numbers of the reserve's descriptors belong to other files then."""
+    """The numbers of the closed descriptors can belong to other files afterwards."""
     descriptors.keep_reserve()
     held = [*descriptors._held]
     with open(os.devnull, "rb") as file:

@@ -290,7 +290,7 @@ def test_a_process_that_puts_and_ends_waits_for_the_receiver(method: str) -> Non
     "method", ["fork", *(pytest.param(method, marks=pytest.mark.full) for method in METHODS[1:])]
 )
 def test_a_worker_waits_for_a_busy_parent(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no seconds to wait, and waits while its parent lives."""
+    """The time limit is 0 seconds, and does not apply while its parent lives."""
     monkeypatch.setattr(reducing, "EXIT_SECONDS", 0.0)
     ctx = context(method)
     results = ctx.Queue()

@@ -1,4 +1,4 @@
-"""Batches of generated loaders, joined, against `convert` of the whole source.
+"""The joined batches of generated loaders equal the result of `convert` for the whole source.
 
 ``python -m tests.helpers.loader_generator --count 1000 --seed 0`` checks more; a finding names its seed. With
 ``ZEROCOPY_HOSTILE_SEED=random``, as in CI, half of the seeds are new in each run.
@@ -23,7 +23,7 @@ FOUND = [250, 290, 5898, 5671, 5085, 5189, 5403, 5469, 30149, 30282]
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_batches_of_generated_loaders_are_the_rows_that_convert_gives(part: int) -> None:
+def test_batches_of_generated_loaders_equal_the_result_of_convert(part: int) -> None:
     for seed in seeds_of_part(part, PARTS, COUNT):
         print(f"seed {seed}")
         check(seed)

@@ -1,4 +1,4 @@
-"""``dtype=`` for lists and objects: the values and masks of the same call without it, in the other type."""
+"""``dtype=`` for lists and objects changes the type, and neither the values nor the masks."""
 
 from __future__ import annotations
 

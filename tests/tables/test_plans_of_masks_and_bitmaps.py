@@ -1,4 +1,4 @@
-"""Plans of masks, bitmaps and row labels: a plan says that memory is shared if it is, for each framework."""
+"""Plans report masks, bitmaps and row labels as shared exactly if they are, for each framework."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dates, times and durations outside the range of a target: refused, by ``explain`` too, at every depth."""
+"""``convert`` and ``explain`` refuse dates, times and durations outside a target's range, at every depth."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_fill_value_that_fits_keeps_the_dtype(kind: str, fill: object) -> None:
 
 @pytest.mark.parametrize("wrong", ["fill", [1], object(), {"a": "zero"}])
 def test_invalid_nulls_options_are_refused(wrong: object) -> None:
-    with pytest.raises(ValueError, match='nulls is "mask"'):
+    with pytest.raises(ValueError, match='nulls must be "mask"'):
         zc.convert(pa.table({"a": [1]}), to="numpy", nulls=wrong)
 
 

@@ -137,7 +137,7 @@ def test_refused_words_and_their_fixes(encode, error):
 
 
 def test_an_invalid_value_of_the_option():
-    with pytest.raises(ValueError, match="encode is True, False, 'bytes' or a dict of words"):
+    with pytest.raises(ValueError, match="encode must be True, False, 'bytes' or a dict of words"):
         zc.convert(pa.table({"city": ["Oslo"]}), "torch", encode="codes")
 
 
@@ -233,7 +233,7 @@ def test_types_without_a_lookup_have_no_words():
 def test_iterators_are_refused_because_explain_would_consume_them():
     frame = pd.DataFrame({"s": ["a", "b"], "x": [1.0, 2.0]})
     for options in ({"encode": {"s": iter(["a", "b"])}}, {"columns": iter(["x"])}, {"index": iter([0, 1])}):
-        with pytest.raises(ValueError, match=f"{next(iter(options))}.* is .*list|labels"):
+        with pytest.raises(ValueError, match=f"{next(iter(options))}.* must be .*list|labels"):
             zc.convert(frame, "torch", **options)
 
 

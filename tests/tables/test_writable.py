@@ -100,7 +100,7 @@ def test_writes_succeed_and_do_not_reach_the_source(name: str, to: str) -> None:
     if not plan.zero_copy and plan.reasons:
         with pytest.raises(zc.CopyRequiredError):
             zc.convert(source, to, writable=True, copy=False)
-    # A source that is gone does not take copy-on-write with it.
+    # Copy-on-write does not count a source that has been freed.
     del source
     write(zc.convert(sources()[name], to, writable=True))
 

@@ -57,7 +57,7 @@ assert_type(zc.convert(frame, "polars.DataFrame", columns=["a"]), pl.DataFrame)
 assert_type(zc.convert(x, "pandas"), Any)
 assert_type(zc.convert(frame, "jax", columns=["a"], nulls=0, lists="pad"), dict[Any, jax.Array])
 
-# objects whose types do not tell what they hold
+# objects whose types do not name the type of their contents
 assert_type(zc.convert(zc.share(x), "torch"), Any)
 assert_type(zc.convert(zc.load("model.npz"), "torch"), Any)
 assert_type(zc.convert(MappingProxyType({"a": tensor}), "numpy"), Any)

@@ -1,4 +1,4 @@
-"""Sizes that a file claims are compared with its bytes before memory is reserved; limits can be raised."""
+"""Sizes that a file claims are compared with the size of the file before memory is reserved."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from helpers.weight_files import check, file_of, gguf_bytes, safetensors_bytes, 
 import zerocopy as zc
 
 LARGE = 2**40
-#: Elements of 0 bytes, fields of them, and elements of several.
+#: Dtypes of 0 bytes, with such fields, and of several bytes.
 ELEMENTS = (
     *("'|S0'", "'<U0'", "'|V0'", "[]", "[('a', '|S0')]", "[('a', '<U0'), ('b', '|V0')]", "[('a', [])]"),
     *("[('a', '<f4', (0,))]", f"[('a', '<f4', (0, {LARGE}))]", "('<f4', (0,))", "('<f4', (2,))"),
@@ -45,7 +45,7 @@ def npy(descr: str, shape: str, data: bytes = b"", fortran: bool = False) -> byt
 
 
 def npz(data: bytes, compression: int = zipfile.ZIP_STORED, copies: int = 1) -> bytes:
-    """Return an archive; the entries of the `copies` overlap."""
+    """Return an archive with `copies` entries that share one member's bytes."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", compression) as archive:
         archive.writestr("x.npy", data)
@@ -60,14 +60,14 @@ def npz(data: bytes, compression: int = zipfile.ZIP_STORED, copies: int = 1) -> 
 
 
 def patched(data: bytes, magic: bytes, offset: int, form: str, *values: int) -> bytes:
-    """Return a zip archive with other fields at an offset of the record that a magic number begins."""
+    """Return a zip archive with fields replaced at an offset in the record that begins with `magic`."""
     changed = bytearray(data)
     struct.pack_into("<" + form, changed, data.rindex(magic) + offset, *values)
     return bytes(changed)
 
 
 def arrays() -> Iterator[tuple[str, str, bytes]]:
-    """Yield headers of NumPy: name, suffix and bytes of a file."""
+    """Yield files with headers of NumPy: name, suffix and bytes."""
     for descr in ELEMENTS:
         for shape in SHAPES:
             for fortran in (False, True):

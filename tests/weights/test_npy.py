@@ -265,7 +265,7 @@ def test_names_that_are_not_utf_8_are_refused(tmp_path: Path, name: bytes) -> No
 
 
 def _archive(path: Path, member: str, compression: int = zipfile.ZIP_STORED) -> str:
-    """Write an archive with two arrays and a member of another kind between them."""
+    """Write an archive of two arrays, with a member of another kind between them."""
     npys = {}
     for name in ("a", "b"):
         stream = io.BytesIO()

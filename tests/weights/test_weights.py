@@ -377,7 +377,7 @@ def test_the_library_reads_and_writes_the_same_files(tmp_path: Path) -> None:
 def test_targets_and_options_are_checked_before_files_are_opened(path: str) -> None:
     with pytest.raises(zc.UnknownFrameworkError):
         zc.load(path, to="tpu")
-    with pytest.raises(ValueError, match="copy is True, False or None"):
+    with pytest.raises(ValueError, match="copy must be True, False or None"):
         zc.load(path, copy=1)
 
 

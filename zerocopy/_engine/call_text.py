@@ -14,7 +14,7 @@ from typing import Any
 from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
 
-#: The most items of a list or a dict that are written as a literal.
+#: The maximum number of items of a list or a dict that is written as a literal.
 WIDEST = 12
 
 

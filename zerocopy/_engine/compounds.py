@@ -103,7 +103,7 @@ def convert(call: Call, convert_part: Convert) -> Any:
             except ZeroCopyError as error:
                 raise _located(error, name, call) from error
         if pair.taker.part_target == "numpy":
-            arrays = [array.view() for array in arrays]  # the caller can change the shape of the parts
+            arrays = [array.view() for array in arrays]  # the caller can assign a shape to its own arrays
         result = pair.taker.build(layout, arrays)
     # No route for a table framework: it would use the route for its columns of lists, which have other rules.
     if not call.options and call.cast is None and not pair.has_tables:

@@ -76,7 +76,7 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
         if isinstance(error, DeviceOptionError):
             return _refused(error, call)
         compose(error, call)
-        raise  # a fault of the call, as an option of no function is
+        raise  # an error in the call, like an unknown keyword argument
     except ZeroCopyError as error:
         shorten(error)  # the plan keeps it, and frames would hold both in a reference cycle
         return _refused(error, call)

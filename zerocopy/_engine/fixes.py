@@ -146,7 +146,7 @@ class _Composer:
         """
         kept: dict[str, _Candidate] = {}
         uncertain: list[_Candidate] = []
-        unchanged: list[_Candidate] = []  # what the same refusal offers after a call that does not help
+        unchanged: list[_Candidate] = []  # fixes of trials that the same refusal stopped
         for each in candidates:
             if self._failed(each):
                 continue
@@ -210,7 +210,7 @@ class _Composer:
         return fix.source == "{x}" and self._refusal(fix.to or self.to, self._with(fix.options)) is not None
 
     def _with(self, changes: dict[str, Any]) -> dict[str, Any]:
-        """Return the call's options with others, without those that are None or need an option left out."""
+        """Return the call's options with `changes`, but without None and options that need another one."""
         given = {name: value for name, value in (self.options | changes).items() if value is not None}
         if given.get("lists") != "pad":
             given = {name: value for name, value in given.items() if name not in ("pad", "max_length")}
@@ -364,7 +364,7 @@ class _Composer:
             source = self._replaced(source, label, value) or source
         for name, least in (("nulls", 1), ("dtype", self._width())):  # one policy or type for all columns
             values: dict[Any, Any] = given if isinstance(given := options.get(name), dict) else {}
-            # One policy would apply to NaN of other columns.
+            # One policy for all columns would also apply to NaN in the others.
             by_column = name == "nulls" and (given_nulls or "drop" in values.values())
             if not by_column and len(values) >= least and len({*map(repr, values.values())}) == 1:
                 options[name] = next(iter(values.values()))
@@ -382,7 +382,7 @@ class _Composer:
         return [_Candidate(with_imports(code), effect, to, given if plain else None, bool(before))]
 
     def _alone(self, chosen: Sequence[tuple[Label, Fix]]) -> list[_Candidate]:
-        """Return the expression of a fix, or a dict of those of several columns."""
+        """Return the expression of one fix, or a dict of the expressions of several columns."""
         codes = {}
         for label, fix in chosen:
             place = self._column(label) if label else "x"

@@ -33,7 +33,7 @@ else:
     ResultT, TableT = TypeVar("ResultT"), TypeVar("TableT")
 
 
-#: A value of ``nulls=`` with which a column is one array: numbers of NumPy and Python, but no other text.
+#: Values of ``nulls=`` with which a column stays one array: the numbers of NumPy and Python, and these texts.
 Fill: TypeAlias = Literal["nan", "drop"] | SupportsFloat | SupportsComplex
 #: A value of ``nulls=`` for one column.
 NullPolicy: TypeAlias = Literal["mask"] | Fill
@@ -76,7 +76,7 @@ NAMES = tuple(ConvertOptions.__annotations__)
 ONE_CALL = frozenset(("out",))
 TABLE_NAMES = tuple(name for name in NAMES if name not in ArrayOptions.__annotations__)
 
-#: The values of options of every conversion that are texts.
+#: The texts that options of every conversion accept.
 _CHOICES = {"leaves": ("keep", "error"), "validate": ("full",)}
 
 _TYPES = get_type_hints(ConvertOptions)
@@ -120,12 +120,12 @@ def check_options(function: str, options: Mapping[str, Any], own: Sequence[str] 
         value = options.get(name)
         if not (value is None or value is True or value is False):  # 0 == False, but is neither
             remedy = f"pass {name}=True, or leave it out"
-            raise invalid_value(name, value, f"{name} is True, False or None", remedy)
+            raise invalid_value(name, value, f"{name} must be True, False or None", remedy)
     for name, choices in _CHOICES.items():
         value = options.get(name)
         if value is not None and not (isinstance(value, str) and value in choices):
             valid = " or ".join([*map(repr, choices), "None"])
-            raise invalid_value(name, value, f"{name} is {valid}", choices=choices)
+            raise invalid_value(name, value, f"{name} must be {valid}", choices=choices)
     given = {name: value for name, value in options.items() if value is not None}
     if given.get("leaves") == "error":
         del given["leaves"]  # the default

@@ -128,7 +128,7 @@ class Converter(Generic[ResultT, TableT]):
         self._options = dict(options)
         self._routes = routes_of(to, self._options)
 
-    @overload  # the first overload that fits counts
+    @overload  # type checkers use the first overload that matches
     def __call__(self, obj: Mapping[Any, Any]) -> Any: ...
     @overload
     def __call__(self, obj: list[Any]) -> list[Any]: ...  # type: ignore[overload-overlap]

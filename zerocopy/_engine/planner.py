@@ -43,8 +43,8 @@ from zerocopy.strided_view import StridedView
 
 #: With only these options, except ``copy=True``, an object of the target is returned unchanged.
 _UNCHANGED = frozenset(("copy", "stream", "leaves", "validate"))
-#: Sizes in bytes from docs/performance.md#strided-aliases: reads of smaller arrays, and of arrays with longer
-#: runs between gaps, take about the time of row-major ones.
+#: Limits in bytes from docs/performance.md#strided-aliases: smaller arrays, and arrays with longer runs
+#: between gaps, are read about as fast as row-major ones.
 _LEAST_STRIDED, _SHORT_RUN = 4096, 256
 #: The longest text of an option in a message.
 _WIDEST = 200
@@ -302,7 +302,7 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     options = call.options
     device, copy, writable = options.get("device"), options.get("copy"), options.get("writable")
     if device is not None:
-        parsed = target.parse_device(device)  # once: each column would repeat that it is not a device
+        parsed = target.parse_device(device)  # once, because each column would repeat the error
         if target.kind != "tensor":
             target.check_device(parsed)
 

@@ -213,7 +213,7 @@ def _sample(
     instruction: int,
     observed: Observed | None = None,
 ) -> None:
-    """Keep why a call copied, or that its alias is read slowly; an error of the explanation adds nothing."""
+    """Store why a call copied, or that its alias is slow to read; errors of `explain` are ignored."""
     key, known = (id(code), instruction, pair), reasons
     with ignored_errors():
         if observed is not None and observed.plan is not None:

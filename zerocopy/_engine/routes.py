@@ -64,7 +64,7 @@ NO_ROUTE: Route = _refuse if core is None else core.CallRoute(None)
 
 
 def _drop_at_exit() -> None:
-    with suppress(MemoryError):  # an empty table takes memory, of which there may be none
+    with suppress(MemoryError):  # a new, empty table needs memory, which may be exhausted
         _drop()
 
 

@@ -102,7 +102,7 @@ class _Series(Protocol):
 Like: TypeAlias = _Array | TableLike | _Series
 
 class _Opened(Protocol):
-    """Shared objects and weights, whose types do not tell what they hold."""
+    """Shared objects and weights, whose types do not name the type of their contents."""
 
     def __zerocopy_open__(self, target: str = ...) -> Any: ...
 

@@ -125,12 +125,12 @@ def refuse_source(name: str, reason: Reason) -> UnsupportedConversionError:
 def refuse_dense(
     arrays: str, make: str, view: StridedView, names: Collection[str]
 ) -> UnsupportedConversionError:
-    """Return the error for dense values where all arrays are sparse; `make` makes one of an ndarray."""
+    """Return the error of a framework of sparse arrays for dense ones; `make` makes one of an ndarray."""
     values = "{array}" if view.ndim else "{array}.reshape(1)"
     values += "" if view.dtype.name in names else ".astype('float32')"
     effect = "finds the elements that are not zero"
     fix = Fix(f"{make}({values})", effect, to="numpy", alone=True)
-    why = f"{arrays} are sparse, and it is dense"
+    why = f"{arrays} are sparse, and the source is dense"
     if view.dtype.name == "complex32":
         fix = Fix(action="cast:complex64", effect="casts it first")
         why += "; NumPy has no complex32"

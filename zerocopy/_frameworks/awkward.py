@@ -28,7 +28,7 @@ _RAGGED = Reason(
         Fix("awkward.flatten({x}, axis=None)", "joins its rows"),
     ],
 )
-# The padding is for rows of numbers.
+# Padding, the first fix, needs rows of numbers.
 _RAGGED_TWICE = Reason(_RAGGED.why, code=_RAGGED.code, fixes=_RAGGED.fixes[1:])
 _PACK = Reason(
     "its lists are not next to each other, because it was filtered or reordered",
@@ -46,7 +46,7 @@ _OPTION = Reason(
     code="nulls",
     fixes=[_DROP, Fix("awkward.fill_none({x}, 0, axis=-1)", "replaces missing numbers by 0"), _AS_ARROW],
 )
-# fill_none with axis=-1 replaces numbers alone.
+# fill_none with axis=-1 replaces missing numbers, not missing lists.
 _OPTION_OF_LISTS = Reason(_OPTION.why, code="nulls", fixes=[_DROP, _AS_ARROW])
 _RECORDS = Reason(
     "it has records", code="records", fixes=[Fix("dict(zip({x}.fields, awkward.unzip({x})))", "splits them")]

@@ -233,7 +233,7 @@ def extras() -> dict[str, Any]:
         report[name] = {
             "complete": all(part["fits"] for part in parts),
             "parts": parts,
-            # Not the extra, which pip finds only where zerocopy itself can be installed from.
+            # Not the extra of zerocopy, which pip cannot find before zerocopy's release.
             "install": " ".join(["pip install", *missing]) if missing else "",
         }
     return {"known": True, "extras": report}

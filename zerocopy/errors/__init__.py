@@ -30,10 +30,10 @@ class Fix:
     action : str
         The key of `Framework.actions` whose expression replaces `source`, such as "cast:float64".
     alone : bool
-        Whether `source` is used as it is and not converted. It may name ``{array}``: the array that the call
-        gives with `to` and `options`.
+        Whether `source` is used as it is and not converted. It may contain ``{array}``: the array that
+        the call returns with `to` and `options`.
     shortens : bool
-        Whether `source` has fewer elements, and so is not for one column of several.
+        Whether `source` has fewer elements than ``x``; one column of several cannot be replaced by it.
 
     Examples
     --------
@@ -335,7 +335,7 @@ class OptionError(ZeroCopyError, ValueError):
     >>> zc.convert(np.zeros((2, 2)), to="numpy", layout="matix")
     Traceback (most recent call last):
         ...
-    zerocopy.errors.OptionError: layout='matix': layout is one of 'columns', 'matrix', 'matrix:C', ...
+    zerocopy.errors.OptionError: layout='matix': layout must be one of 'columns', 'matrix', 'matrix:C', ...
       To fix: did you mean layout="matrix"?
     """
 

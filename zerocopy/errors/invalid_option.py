@@ -31,17 +31,17 @@ def unknown_option(function: str, name: str, options: Iterable[str]) -> str:
 def invalid_value(
     name: str, value: Any, why: str, remedy: str = "", choices: Iterable[str] = (), function: str = ""
 ) -> OptionError:
-    """Return the error for an invalid value of an option, with the nearest of its texts.
+    """Return the error for an invalid value of an option; it names the nearest of `choices`.
 
     Examples
     --------
-    >>> print(invalid_value("lists", "padd", "lists is 'dense' or 'pad'", choices=["dense", "pad"]))
-    lists='padd': lists is 'dense' or 'pad', not 'padd'.
+    >>> print(invalid_value("lists", "padd", "lists must be 'dense' or 'pad'", choices=["dense", "pad"]))
+    lists='padd': lists must be 'dense' or 'pad', not 'padd'.
       To fix: did you mean lists="pad"?
     """
     shown = _shown(value)
     asked = f"{name}={shown}"
-    if why.startswith(f"{name} is "):
+    if why.startswith(f"{name} must be "):
         why += f", not {shown}"
     near = nearest(value, choices)
     if near:
@@ -59,7 +59,7 @@ def nearest(value: Any, choices: Iterable[str]) -> str | None:
 
 
 def _shown(value: Any) -> str:
-    """Return plain values as text, and the type of others, whose text can read memory that has been freed."""
+    """Return a plain value as text, else its type: the text of an object can read freed memory."""
     items = value if type(value) in (list, tuple) else [value]
     is_plain = all(isinstance(item, (str, bytes, int, float, complex, type(None))) for item in items)
     shown = repr(value) if is_plain and len(items) <= _WIDEST else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 
-#: The distributions of modules with another name.
+#: The distributions whose names differ from those of their modules.
 _DISTRIBUTIONS = {"pynvml": "nvidia-ml-py", "prometheus_client": "prometheus-client"}
 
 

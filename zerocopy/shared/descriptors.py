@@ -1,4 +1,4 @@
-"""File descriptors: how many objects may hold, and a few in reserve for when the process has no other."""
+"""File descriptors: the limit of those that received objects hold, and a reserve for when none is free."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from zerocopy.shared.linux import resource
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _NONE_FREE = (errno.EMFILE, errno.ENFILE)
-#: The most that opening a file takes: a broker's, one of the path, and that of the file.
+#: Opening a file needs up to three descriptors: the broker's socket, the path, and the file.
 _COUNT = 3
-#: Both ends of a pipe, and a duplicate: all have one inode, which no other file has.
+#: The reserve: both ends of a pipe and a duplicate. They have one inode, which no other file has.
 _held: list[int] = []
 _inodes: list[int] = []
 # Re-entrant: a finalizer within the critical section may open a handle.
@@ -38,7 +38,7 @@ def keep_reserve() -> None:
 
 
 def with_reserve(function: Callable[[*_Ts], _T], *args: *_Ts) -> _T:
-    """Call a function that closes what it opens; once more with the reserve if no descriptor is free.
+    """Call a function that closes what it opens; if no descriptor is free, call it again with the reserve.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def _fill() -> None:
 def _close() -> None:
     while _held:
         fd = _held.pop()
-        # A daemon has closed all descriptors, and their numbers may belong to other files.
+        # A daemon closes all descriptors when it starts, so that their numbers may belong to other files.
         with suppress(OSError):
             if [os.fstat(fd).st_ino] == _inodes:
                 os.close(fd)

@@ -238,7 +238,7 @@ class _Copies(NamedTuple):
 
 def _own_block(location: Location) -> Mapping | _Copies:
     """Return a block for one object alone, so that writes to it change no other object."""
-    # The others are left to the program, which receives further messages through pipes.
+    # The program needs the other descriptors, such as those of the pipes that it receives from.
     if len(mappings) < quarter():
         try:
             mapped = map_block(location)

@@ -8,8 +8,8 @@ those that are redeemed.
 
 A slot has 8 bytes: the number of its ticket, in the highest bit whether the ticket is redeemed, and in the
 next one whether a receiver had no memory to open the object. It can be opened later, but its sender does not
-wait for that at its end. No number is used twice, so that bytes that are loaded a second time cannot redeem
-another ticket.
+wait for that before it exits. No number is used twice, so that bytes that are loaded a second time cannot
+redeem another ticket.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Tickets:
         del pending
 
     def wait(self, seconds: float, may_receive: Callable[[], bool] = lambda: False) -> None:
-        """Wait until all tickets are redeemed or failed: some seconds; longer while a receiver may come."""
+        """Wait until all tickets are redeemed or failed, for `seconds`, and then while `may_receive()`."""
         end, pause = time.monotonic() + seconds, 0.0005
         while self._is_awaited() and (time.monotonic() < end or may_receive()):
             time.sleep(pause)
@@ -211,7 +211,7 @@ def redeem(ticket: bytes) -> None:
 
 
 def fail(ticket: bytes) -> None:
-    """Let the sender end before the object of a ticket is received, for which there is no memory here."""
+    """Mark a ticket whose object this process lacks the memory to open: its sender need not wait."""
     _set(ticket, _FAILED)
 
 

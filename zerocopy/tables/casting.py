@@ -73,7 +73,7 @@ def cast_columns(table: Table, request: Request, keeps_columns: bool, unread: bo
 def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps_columns: bool) -> Column:
     option = request.cast
     assert option is not None
-    encoded = request.options.is_encoded and not keeps_columns  # then decoding ignores the refusal
+    encoded = request.options.is_encoded and not keeps_columns  # decoding then ignores the column's refusal
     old, lists = _type(column, request.target.packs_booleans, encoded), None
     if old is None:
         lists = None if keeps_columns else _lists(column, request, parse(request.options.nulls, label))
@@ -126,7 +126,8 @@ def _mask(lists: Masked) -> Callable[[], Array]:
 def _type(column: Column, packs_booleans: bool = False, encoded: bool = False) -> DType | None:
     """Return the type of a column of plain numbers, booleans or tensors; None for another.
 
-    For a target that packs booleans, bool8 is a type of its own. With `encoded`, objects have Arrow's type.
+    For a target that packs booleans, bool8 differs from bool. With `encoded`, Python objects have the type
+    that Arrow infers.
     """
     if column.refusal is not None and not (encoded and column.field is not None):
         return None
@@ -143,7 +144,7 @@ def _lists(column: Column, request: Request, nulls: Nulls, marks_padding: bool =
     options, field = request.options, column.field
     if field is None or field.kind not in ("fixed_list", *LISTS):
         return None
-    # Where nulls are refused, so are those inside lists.
+    # If nulls are refused, those inside lists are refused too.
     mode = nulls if nulls.mode == "refuse" and not column.null_count else Nulls("mask")
     decoder = Decoder(mode, options.is_encoded, lists=options.list_policy, marks_padding=marks_padding)
     try:

@@ -188,7 +188,7 @@ def used_words(chunk: Any) -> Any:
     used[np.asarray(_checked_indices(chunk).drop_null())] = True
     if used.all():
         return chunk.dictionary
-    # Arrow's filter has no kernel for views, as polars' categories have.
+    # Arrow's filter has no kernel for views, which are the words of polars' categories.
     return hub().cast_views(chunk.dictionary, hub().without_views(chunk.dictionary.type)).filter(used)
 
 

@@ -49,8 +49,8 @@ class Column:
         The array that its owner holds, if others need the values in another form: Python objects, text.
         Only the owner's own objects alias it.
     of_rows : callable, optional
-        ``of_rows(part, rows)`` sets what its framework alone reads on a column of its rows at the positions
-        `rows`.
+        ``of_rows(part, rows)`` sets the attributes that only its own framework reads on `part`, a column of
+        the rows at the positions `rows`.
 
     Notes
     -----

@@ -39,7 +39,7 @@ from zerocopy.tables.result import Encoded, Masked
 from zerocopy.tables.summary import map_columns
 
 _BYTE, _BOOL = by_name("uint8"), by_name("bool")
-#: By type of codes: the next one that has the code -1.
+#: Unsigned types of codes, with the next larger signed type, which can hold -1.
 _SIGNED = {"uint8": "int16", "uint16": "int32", "uint32": "int64"}
 
 
@@ -110,7 +110,7 @@ class Decoder:
         decode = _KINDS.get(field.kind)
         if decode is None or (field.kind in ENCODED and not self.encode):
             fixes = ENCODED.get(field.kind, ())
-            if self.nulls.mode == "refuse" and column.null_count:  # which another type has too
+            if self.nulls.mode == "refuse" and column.null_count:  # another type has them too
                 masked = {"nulls": "mask"}
                 fixes = tuple(
                     replace(f, options=f.options | masked) if f.action and not f.alone else f for f in fixes
@@ -186,7 +186,7 @@ class Decoder:
         codes = column.values(by_name(field.dtype))
         signed = _SIGNED.get(field.dtype)
         if signed and self.nulls.is_negative and codes.view.device.is_host:
-            codes = _widened(codes, signed, f"{field.dtype} has no code {self.nulls.value}")
+            codes = _widened(codes, signed, f"{field.dtype} cannot hold the code {self.nulls.value}")
         return self._encoded(column, codes, encoded)
 
     def _text(self, column: Column, field: Field) -> Any:
@@ -308,7 +308,7 @@ _JOINED = Fix(action="join-lists", alone=True, effect="joins its lists")
 _TEXT = (*_encode("gives codes of its words"), OBJECTS)
 _BYTES = (*_encode("gives its bytes with their offsets"), OBJECTS)
 _LIST = _encode("gives its elements with their offsets")
-#: The same where lists="pad" or "dense" was asked for, which applies to numbers.
+#: The same fix for a call with lists="pad" or "dense", which apply only to lists of numbers.
 _ENCODED_LIST = (replace(_LIST[0], options={"lists": None, "encode": True}),)
 #: The kinds that need encode=True, with fixes, and the kinds that have no encoding, with a remedy.
 ENCODED: dict[str, tuple[Fix, ...]] = {

@@ -14,16 +14,16 @@ from zerocopy.tables import on_device
 from zerocopy.tables.column import Column
 from zerocopy.tables.hub import hub
 
-#: A day by the unit of times.
+#: The length of a day in each unit.
 DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
-#: The smallest and the largest integer of a type that a target holds; None if it holds all.
+#: Returns the smallest and the largest integer of a type that a target holds; None if it holds all.
 Bounds = Callable[[Field], tuple[int, int] | None]
 
 _TEXT = ("string", "binary", "string_view", "binary_view")
 
 
 def leaves(array: Any, pa: Any) -> Iterator[Any]:
-    """Yield the innermost arrays of one without the rows of null parents, except text and bytes.
+    """Yield the innermost arrays of an array, without items of null rows and without text and bytes.
 
     Dictionaries, unions and runs yield all their values, including those that no row uses.
     """
@@ -84,7 +84,7 @@ def outside(column: Column, bounds: Bounds) -> int:
     least, most = bounds(field) or (0, 0)
     values = on_device.fetch(column.values(by_name(field.dtype)))
     refused = _beyond(values, least, most)
-    # The nulls of some columns are values, such as NaT, which is the least integer.
+    # Some columns store nulls as values: NaT is the least integer.
     return int(np.count_nonzero(refused & ~column.mask().host())) if refused.any() else 0
 
 

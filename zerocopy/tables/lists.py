@@ -197,7 +197,7 @@ def gathered(flat: Source, tensors: Tensors, rows: int) -> Source:
     def host() -> Array:
         elements = flat.host()
         out = np.zeros((rows, *tensors.shape), elements.dtype)
-        if not out.size:  # without elements, nothing tells the number of items
+        if not out.size:  # the number of items cannot be inferred from no elements
             return out
         items = elements.reshape(-1, *rest)
         out[present] = items[starts[:, None] + np.arange(size)]
@@ -259,14 +259,14 @@ class Padded:
         return self._spread(flat, pad)
 
     def mask(self, inner: Source, padding: bool = True) -> Source:
-        """Return where the elements are null, at which `inner` is True, and `padding` in the padding."""
+        """Return the mask of the elements: `inner` has the nulls, and the padding has the value `padding`."""
         return self._spread(inner, padding)
 
     def _spread(self, flat: Source, pad: Any) -> Source:
         def host() -> Array:
             elements = flat.host()
             out = np.full(self.shape, pad, elements.dtype)
-            if not out.size:  # without elements, nothing tells the number of items
+            if not out.size:  # the number of items cannot be inferred from no elements
                 return out
             items = elements.reshape(-1, *self._rest)
             step = max(1, _BLOCK // max(1, self.length))

@@ -17,7 +17,7 @@ from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 
 BYTE = by_name("uint8")
-#: Kinds whose own memory is a bitmap of nulls alone.
+#: Kinds whose only own buffer is the bitmap of nulls.
 BARE = ("struct", "fixed_list")
 
 
@@ -57,7 +57,7 @@ def null_count(chunk: Memory) -> int:
 def _has_nulls(chunk: Memory) -> bool:
     """Whether rows are null, or may be if the producer does not report it."""
     if chunk.nulls < 0 and chunk.field.kind in BARE and chunk.device.is_host:
-        return null_count(chunk) > 0  # frameworks drop a bitmap without nulls, which may be all memory
+        return null_count(chunk) > 0  # frameworks drop a bitmap without nulls, often the only buffer
     return chunk.nulls != 0
 
 

@@ -181,5 +181,5 @@ def parse(nulls: Any, label: Hashable) -> Nulls:
     if isinstance(nulls, (int, float, complex, np.generic)) and not isinstance(nulls, str):
         return Nulls("fill", nulls.item() if isinstance(nulls, np.generic) else nulls)
     names = ", ".join(f'"{name}"' for name in NAMES)
-    why = f"nulls is {names}, a value or a dict of them by column"
+    why = f"nulls must be {names}, a value, or a dict of these by column"
     raise invalid_value("nulls", nulls, why, 'pass nulls="mask"', NAMES)

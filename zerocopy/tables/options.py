@@ -55,20 +55,20 @@ class Options:
             value = getattr(self, name)
             if value is not None and not _is_list(value):
                 hint = f"pass {name}=[{value!r}]" if isinstance(value, str) else ""
-                raise invalid_value(name, value, f"{name} is a list of names", hint)
+                raise invalid_value(name, value, f"{name} must be a list of names", hint)
             if value is not None:
                 object.__setattr__(self, name, tuple(value))
         if not is_encoding(self.encode):
             hint = "pass words by the column's name: encode={name: words}" if _is_list(self.encode) else ""
-            why = "encode is True, False, 'bytes' or a dict of words"
+            why = "encode must be True, False, 'bytes' or a dict of words"
             raise invalid_value("encode", self.encode, why, hint or "pass encode=True", ["bytes"])
         for key, words in self.encode.items() if isinstance(self.encode, Mapping) else ():
             if isinstance(words, Iterator):
-                why = f"encode[{key!r}] is a list of words, not an iterator, which is read once"
+                why = f"encode[{key!r}] must be a list of words, not an iterator, which can be read only once"
                 raise invalid_value("encode", self.encode, why, "pass list(words)")
         self._check_lists()
         if not (self.index is None or isinstance(self.index, bool) or _is_list(self.index)):
-            why = "index is True, False, None or the labels of the rows"
+            why = "index must be True, False, None or the labels of the rows"
             raise invalid_value("index", self.index, why, "pass index=True, or leave it out")
         if self.nulls is not None:
             from zerocopy.tables import nulls
@@ -83,14 +83,16 @@ class Options:
             raise _not_one_of("lists", self.lists, _LISTS)
         for name in ("pad", "max_length"):
             if getattr(self, name) is not None and self.lists != "pad":
-                why = f'{name} applies to lists="pad"; pass both'
+                why = f'{name} applies only to lists="pad"; pass both'
                 raise invalid_value(name, getattr(self, name), why, f'pass lists="pad", or leave {name}= out')
         length = self.max_length
         if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 0):
-            why = "max_length is a number of elements, 0 or more"
+            why = "max_length must be an int of at least 0"
             raise invalid_value("max_length", length, why, "pass an int, such as max_length=512")
         if self.pad is not None and not isinstance(self.pad, (int, float, complex, np.generic)):
-            raise invalid_value("pad", self.pad, "pad is a number or a bool", "pass a number, such as pad=0")
+            raise invalid_value(
+                "pad", self.pad, "pad must be a number or a bool", "pass a number, such as pad=0"
+            )
 
     @property
     def list_policy(self) -> Lists:
@@ -122,7 +124,7 @@ class Options:
 
 def _not_one_of(name: str, value: Any, choices: Sequence[str]) -> OptionError:
     listed = ", ".join(map(repr, choices))
-    return invalid_value(name, value, f"{name} is one of {listed}", f"pass one of {listed}", choices)
+    return invalid_value(name, value, f"{name} must be one of {listed}", f"pass one of {listed}", choices)
 
 
 def _is_list(value: Any) -> bool:

@@ -231,7 +231,7 @@ def stack_encoded(columns: Sequence[Any], stack: Callable[[list[Any]], Any]) -> 
         or first.scale is not None
         or isinstance(first.values, (dict, Masked, Encoded))
     ):
-        why = f"a row of {first.type} is not one number, so that samples cannot be stacked"
+        why = f"a row of {first.type} is not one number, so samples cannot be stacked"
         fix = "pass collate_fn=list to the DataLoader, which keeps the samples apart; or zc.loader(source, "
         raise _unequal(columns, why, fix + '"torch", encode=True) makes batches of such columns')
     words = None if first.categories is None else to_pylist(first.categories)
@@ -240,7 +240,7 @@ def stack_encoded(columns: Sequence[Any], stack: Callable[[list[Any]], Any]) -> 
             why = f"sample 0 is {_kind(first)}, and sample {place} is {kind}"
             raise _unequal(columns, why, "return columns of one type from the dataset")
         if column.categories is not first.categories and to_pylist(column.categories) != words:
-            why = f"samples 0 and {place} have different categories, so that equal codes are different words"
+            why = f"samples 0 and {place} have different categories, so equal codes mean different words"
             fix = 'pass the words of all samples to each conversion: encode={"column": words}; or '
             raise _unequal(columns, why, fix + 'zc.loader(source, "torch", encode=True) collects them')
     mask = None if first.mask is None else stack([column.mask for column in columns])

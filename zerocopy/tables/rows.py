@@ -31,7 +31,7 @@ from zerocopy.tables.tensor_column import Marks, PaddedColumn, TensorColumn
 _COMPUTED = Reason("the mask of the rows that remain is new", code="computed-mask")
 #: Kinds whose nulls can be those of the values that the rows refer to, and not in the column's bitmap.
 _LOGICAL = ("run_end_encoded", "union")
-#: Policies of ``nulls=`` with which values that count as missing are nulls.
+#: Policies of ``nulls=`` that treat missing values, such as NaN of pandas, as nulls.
 _COUNTING = ("mask", "fill", "drop")
 #: Kinds of which the filter keeps memory of the source: the text of views, the items of list views.
 _SHARING = ("string_view", "binary_view", "list_view", "union", "unknown")
@@ -59,7 +59,7 @@ class Rows:
 
     def of(self, array: Array) -> Array:
         """Return the rows of an array that remain, as a copy."""
-        # Positions instead of a mask: 1.2 to 7 times as fast. `clip` writes to the memory without a buffer.
+        # Positions are 1.2 to 7 times as fast as a mask. With `clip`, NumPy needs no temporary buffer.
         if array.dtype.hasobject:
             return array.take(self.places, axis=0)
         fresh = new_memory((self.count, *array.shape[1:]), array.dtype)

@@ -92,7 +92,7 @@ class WeightFile:
     ----------
     path : str
     max_header : int, optional
-        The most bytes of a header that are read. None: the limit of the format.
+        The maximum length of a header in bytes. None: the limit of the format.
     """
 
     def __init__(self, path: str, max_header: int | None = None) -> None:
@@ -130,11 +130,11 @@ class WeightFile:
         return ReadError(self.asked, why, fix, code=code, file=self.path)
 
     def header_limit(self, default: int = MAX_HEADER) -> int:
-        """Return the most bytes of a header that are read."""
+        """Return the maximum length of a header in bytes."""
         return default if self._max_header is None else self._max_header
 
     def above_limit(self, nbytes: int, limit: int, why: str = "its header claims {:,} bytes") -> ReadError:
-        """Return the error for a header above the limit, which the file may have; it has at most `nbytes`."""
+        """Return the error for a header above the limit; max_header=`nbytes` would read it."""
         why = f"{why.format(nbytes)}, more than the limit of {limit:,}"
         fix = f"zc.load({self.path!r}, max_header={nbytes}) reads it, if you trust the file"
         return self.error(why, fix, code="header-limit")
@@ -222,7 +222,7 @@ class WeightFile:
         if tensor.read is not None:
             array = tensor.read()
         elif tensor.nbytes == 0:
-            # numpy.empty makes text of 1 byte of dtypes of 0 bytes.
+            # Not numpy.empty, which widens text of 0 bytes to 1 byte.
             array = np.ndarray(tensor.shape, tensor.dtype)
         else:
             order: Any = tensor.order

@@ -59,7 +59,7 @@ def load(
         The options of :func:`zerocopy.convert`, for each tensor. ``writable=True`` copies nothing: a write
         copies the page for this process, and the file does not change.
     max_header : int, optional
-        The most bytes of a header, or of an index, that are read. A longer one is refused, because parsing
+        The maximum length of a header, or of an index, in bytes. A longer one is refused, because parsing
         it can take many times its size in memory. Default: 10,000 for NumPy's formats, as for
         ``numpy.load``, and 100,000,000 for others.
 
@@ -217,7 +217,7 @@ def _read_index(path: str, max_header: int | None) -> _Sources:
                 why = f"{error.why}, and the index {path} names it"
                 raise error.with_context(why=why, remedy="download it to the folder of the index") from None
             except ReadError as error:
-                if error.code == "header-limit":  # the fix loads the index
+                if error.code == "header-limit":  # the caller passed the index, not the shard
                     error.with_context(remedy=error.remedy.replace(repr(error.file), repr(path)))
                 raise
             opened[shard] = {tensor.name: (file, tensor) for file, tensor in tensors}

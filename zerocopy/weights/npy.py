@@ -26,7 +26,7 @@ _format = np.lib.format
 _MAGIC = _format.MAGIC_PREFIX
 #: The largest header that NumPy reads from a file without trust in its origin.
 _LARGEST = 10_000
-#: An archive with members of these errors is intact: only the use of such a member raises the error.
+#: Codes of errors of one member: the others load, and only the use of that member raises the error.
 _OF_MEMBERS = ("python-objects", "unreadable-member")
 #: APPNOTE.TXT 4.3.7: the local header of a member, before its name and its extra field.
 _LOCAL = 30
@@ -70,7 +70,7 @@ def read_archive(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
         members = archive.infolist()
     members = [member for member in members if not member.is_dir()]
     if sum(member.compress_size for member in members) > file.size:
-        raise file.error("its members claim more bytes than it has")
+        raise file.error("its members claim more bytes than the archive has")
     tensors = [_member(file, archive, member) for member in members]
     if len({tensor.name for tensor in tensors}) != len(tensors):
         raise file.error("two of its members have one name")
@@ -78,7 +78,7 @@ def read_archive(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
 
 
 def _member(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Tensor:
-    """Return one array of an archive, or a tensor whose use raises the reason why it is none."""
+    """Return one array of an archive; if it cannot be read, a tensor whose use raises the error."""
     try:
         return _array(file, archive, member)
     except ReadError as error:
@@ -93,7 +93,7 @@ def _raise(error: ReadError) -> Array:
 
 
 def _array(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Tensor:
-    """Return one array of an archive; the error of one that can be used otherwise has a code of its own."""
+    """Return one array of an archive; an error of this member alone has a code of `_OF_MEMBERS`."""
     name, of_zip = member.filename.removesuffix(".npy"), f"zipfile.ZipFile({file.path!r})"
     if member.flag_bits & 1:
         fix = f"{of_zip}.read({member.filename!r}, pwd=password) decrypts it"
@@ -117,7 +117,7 @@ def _array(file: WeightFile, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
     if member.compress_type != zipfile.ZIP_DEFLATED:
         fix = f"numpy.load({file.path!r})[{name!r}] reads it"
         raise file.error(
-            f"its member {name!r:.200} has another compression than NumPy writes",
+            f"its member {name!r:.200} is compressed by a method that NumPy does not write",
             fix,
             code="unreadable-member",
         )
@@ -149,7 +149,7 @@ def _decompressed(
 
 
 def _tensor(file: WeightFile, stream: Any, name: str, size: int) -> tuple[Tensor, int]:
-    """Return the array that a header describes, and the byte at which it ends; `size`: of its stream."""
+    """Return the array that a header describes, and its end in a stream of `size` bytes."""
     with _errors(file):
         shape, in_fortran_order, dtype = _header(file, stream, size)
         offset = stream.tell()
@@ -159,7 +159,7 @@ def _tensor(file: WeightFile, stream: Any, name: str, size: int) -> tuple[Tensor
     if dtype.hasobject:
         why = f"the array {name!r:.200} has Python objects, and loading them would run the file's code"
         raise file.error(
-            why, f"{by_numpy} runs it, if you trust the file; or save numbers", code="python-objects"
+            why, f"{by_numpy} loads it, if you trust the file; or save numbers", code="python-objects"
         )
     why = check_shape(shape, dtype.itemsize)
     if dtype.subdtype is not None:
@@ -167,7 +167,7 @@ def _tensor(file: WeightFile, stream: Any, name: str, size: int) -> tuple[Tensor
     if why:
         raise file.error(f"the array {name!r:.200}: {why}")
     if _is_uncounted(dtype, shape):
-        why = f"the array {name!r:.200} has elements of 0 bytes, so that their number cannot be checked"
+        why = f"the array {name!r:.200} has elements of 0 bytes, so their number cannot be checked"
         raise file.error(why, f"{by_numpy} reads it, if you trust the file", code="unreadable-member")
     end = offset + math.prod(shape) * dtype.itemsize
     order = "F" if in_fortran_order else "C"
@@ -210,7 +210,7 @@ def _header(file: WeightFile, stream: Any, size: int) -> tuple[Any, bool, np.dty
 def _exactly(stream: Any, count: int) -> bytes:
     data: bytes = stream.read(count)
     if len(data) != count:
-        raise ValueError("the header ends early")
+        raise ValueError("the header is truncated")
     return data
 
 

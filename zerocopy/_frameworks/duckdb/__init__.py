@@ -212,7 +212,7 @@ class DuckDB(Framework):
         if nanoseconds and (count := sum(map(_below_us, leaves.leaves(column.arrow(), hub().module())))):
             why = f"it has {count:,} durations with fractions of a microsecond, which DuckDB's intervals lack"
             fixes = [Fix(action="truncate:us", effect="drops the fractions")] if not field.children else []
-            remedy = "" if fixes else "drop the fractions, or leave it out with columns=[...]"
+            remedy = "" if fixes else "drop the fractions, or leave the column out with columns=[...]"
             raise LossyConversionError("", why, remedy, code="time-unit", fixes=fixes)
         if count := leaves.outside(column, bounds):
             raise obstacles.refuse_range(count, field, "DuckDB")

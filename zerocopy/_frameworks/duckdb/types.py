@@ -111,15 +111,15 @@ LACKING: list[tuple[Callable[[Field], bool], str, str]] = [
         "decode it in Arrow: x.dictionary_decode()",
         "",
     ),
-    # DuckDB 2.0 raises internal errors, crashes for runs of runs, and reads codes for runs of categories.
+    # DuckDB 2.0 crashes for values that are runs, reads codes for dictionaries, and raises for other nests.
     (
         lambda f: f.kind == "run_end_encoded" and bool(f.children[1].children or f.children[1].dictionary),
-        "decode its runs first",
+        "decode its run-end encoding first",
         "",
     ),
     (lambda f: f.kind == "unknown", "cast it to one of Arrow's types", "cast:int64"),
 ]
-#: DuckDB 2.0 reads codes, or memory after them, from categories inside fixed-size lists at any depth.
+#: DuckDB 2.0 reads the codes, or the memory after them, of categories inside fixed-size lists, at any depth.
 _DECODED = Reason(
     "DuckDB misreads categories inside fixed-size lists: they are decoded",
     "decode them in Arrow, or store them in lists with offsets",
@@ -141,7 +141,7 @@ def _is_misread(field: Field, inside: bool = False) -> bool:
 
 
 def decoded(column: Any, pa: Any) -> Any:
-    """Return a chunked array with the categories inside its fixed-size lists decoded: itself without any."""
+    """Return a chunked array with the categories inside its fixed-size lists decoded; itself if none."""
     if not _is_misread(read_schema(column.type.__arrow_c_schema__())):
         return column
     chunks = [hub().with_decoded_lists(chunk) for chunk in column.chunks or [pa.nulls(0, column.type)]]
@@ -153,10 +153,10 @@ _TO_US = {"s": 10**6, "ms": 1000}
 
 
 def bounds(field: Field) -> tuple[int, int] | None:
-    """Return the least and the greatest integer of a type that DuckDB reads as the same value; None for all.
+    """Return the least and the greatest integer of a type that DuckDB reads unchanged; None if it reads all.
 
-    Greater dates are infinite in DuckDB. A query on greater seconds, milliseconds or times fails, and
-    invalidates the database (DuckDB 2.0).
+    DuckDB 2.0 reads dates beyond them as infinite. A query on times, seconds or milliseconds beyond them
+    fails, and invalidates the database.
     """
     if field.kind == "time":
         return 0, DAY[field.unit]

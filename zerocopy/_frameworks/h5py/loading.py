@@ -12,7 +12,7 @@ class Loading(LoadingHook):
     """Datasets in chunks; the loader maps others, as `convert` does."""
 
     suffixes = ("h5", "hdf5", "he5", "hdf")
-    only_here = "is a data set of a file that is open for writing or not in a folder, which cannot be pickled"
+    only_here = "is a dataset of a file that is open for writing or is not on disk, which cannot be pickled"
 
     def open_path(self, path: str) -> Any:
         """Return the data sets of a file and of its groups, by their paths; they keep the file open."""
@@ -25,12 +25,12 @@ class Loading(LoadingHook):
         return data_sets
 
     def location(self, obj: Any) -> tuple[str, str] | None:
-        """Return the file and the name of a data set of a file that is open for reading."""
+        """Return the path and the name of a dataset, if its file is on disk and open for reading."""
         is_file = obj and obj.file.mode == "r" and obj.file.driver in ("sec2", "stdio")
         return (os.path.abspath(obj.file.filename), obj.name) if is_file else None
 
     def open_again(self, path: str, name: str) -> Any:
-        """Return the data set of a location."""
+        """Return the dataset of a path and a name."""
         import h5py
 
         return h5py.File(path, "r")[name]

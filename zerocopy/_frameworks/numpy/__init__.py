@@ -158,7 +158,7 @@ class NumPy(Framework):
 def _unmasking(obj: Any) -> list[Fix]:
     """Return fixes for masked elements; other classes' methods are for arrays without fields."""
     own, is_plain = type(obj).__module__.partition(".")[0] == "numpy", obj.dtype.names is None
-    # The results have no nulls, for which nulls= is refused.
+    # The results have no nulls, and nulls= is refused for such arrays.
     fill = Fix("{x}.filled(0)", "gives them a value", options={"nulls": None})
     drop = Fix("{x}.compressed()", "drops them", options={"nulls": None}, shortens=True)
     # The `data` of other classes can have the mask too, as that of astropy's columns.

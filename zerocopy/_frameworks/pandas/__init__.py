@@ -267,7 +267,7 @@ class Pandas(Framework):
         ]
 
     def guards_writes(self, column: Column) -> bool:
-        # pandas never writes to Arrow's memory. Copy-on-write guards its own series in writable memory.
+        # pandas never writes to Arrow's memory, and copy-on-write protects its own series in writable memory.
         source: Source | None = getattr(column, "source", None)
         if (series := series_getter(column)) is not None:
             return is_read_only(series())

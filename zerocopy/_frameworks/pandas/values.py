@@ -95,7 +95,7 @@ def host_reasons(source: Source) -> list[Reason]:
 
 
 def index_of_rows(column: Column) -> Any:
-    """Return the index of a column of pandas of which rows were left out; None for other columns."""
+    """Return the index of a column of pandas from which rows were dropped; None for other columns."""
     index = getattr(column, "index_of_rows", None)
     return None if index is None else index()
 

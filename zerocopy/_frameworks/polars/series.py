@@ -165,7 +165,7 @@ def unexportable(series: Any) -> UnsupportedConversionError | None:
 
 
 def check_exports(names: list[str], dtypes: list[Any], column: Callable[[int], Any]) -> None:
-    """Raise for columns, given by their position, whose export aborts the process: see `unexportable`."""
+    """Raise if the export of a column aborts the process (see `unexportable`); `column` takes a position."""
     nested = _nested_kinds()
     if "\0" in "".join(names) or any(
         unexportable(column(place)) for place, dtype in enumerate(dtypes) if type(dtype) in nested
@@ -479,7 +479,7 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
         raise hollow_error()
     try:
         if not enum_metadata:
-            # polars loses the rows after a chunk whose nested dictionaries have no rows: one at a time.
+            # One chunk at a time: polars loses the rows after a chunk whose nested dictionaries have no rows.
             whole = not nested or rows.num_chunks < 2
             parts = [
                 pl.Series(Stream(c))

@@ -165,7 +165,7 @@ def _misplaced(chunk: arrow_c.Memory) -> Iterator[Reason]:
 
 
 def is_sliced(chunk: arrow_c.Memory) -> bool:
-    """Whether `adapted` copies the column of a chunk, whose fixed-size lists polars cannot read."""
+    """Whether a chunk has fixed-size lists that polars cannot read, whose column `adapted` copies."""
     return any(reason is _SLICED for reason in _misplaced(chunk))
 
 
@@ -249,7 +249,7 @@ def check_dictionaries(column: ArrowColumn) -> None:
 
 
 def check_range(column: Column) -> None:
-    """Refuse seconds that milliseconds do not hold, and times outside the day, which become null."""
+    """Refuse seconds that milliseconds cannot hold, and times outside the day, which polars makes null."""
     if count := outside(column, _bounds):
         assert column.field is not None
         raise obstacles.refuse_range(count, column.field, "polars")

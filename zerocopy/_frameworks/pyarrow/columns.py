@@ -119,7 +119,7 @@ class _ArrayColumn(ArrowColumn):
 
     @property
     def nbytes(self) -> int:
-        # pyarrow 26 leaves out the bitmap of a struct, and counts one without nulls.
+        # pyarrow 26 omits the bitmap of a struct, and counts a bitmap without nulls, which is not shared.
         if self.field.kind in memory.BARE:
             return sum(high - low for low, high in self.extents())
         return int(self._array.nbytes)
@@ -222,7 +222,7 @@ class ArrowExchange(Framework):
         if not chunks:  # pyarrow cannot write an empty slice whose buffers start before it
             return pa.chunked_array([], type=array.type)
         if any(_contains(pa, array.type.field(i).type, _LISTS) for i in range(array.type.num_fields)):
-            # IPC keeps the offsets of slices without rows, which polars refuses: joined arrays begin at 0.
+            # polars refuses empty slices whose offsets are not 0. IPC keeps them; concatenation resets them.
             chunks = [joined(pa, [chunk, chunk.slice(0, 0)]) for chunk in chunks]
         sink = pa.BufferOutputStream()
         schema = pa.schema([pa.field("x", array.type)])
@@ -237,7 +237,7 @@ class ArrowExchange(Framework):
         return cast_views(self.module(), array, kind)
 
     def with_decoded_lists(self, array: Any) -> Any:
-        """Return an array whose fixed-size lists have, at any depth, words in place of categories."""
+        """Return an array with decoded categories inside its fixed-size lists, at any depth."""
         return with_decoded_lists(self.module(), array)
 
     def without_views(self, kind: Any) -> Any:

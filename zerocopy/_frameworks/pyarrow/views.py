@@ -1,4 +1,4 @@
-"""Nested arrays over the same memory but for some parts, or in another type; arrays in one chunk.
+"""Rebuilt nested arrays, in which some parts are replaced or have another type; arrays joined in one chunk.
 
 pyarrow 24 casts short text to views whose text buffer is NULL. It reads the buffer in ``nbytes`` and when it
 exports the array, also inside other types (apache/arrow#49740, fixed in 25). A cast of views to text adds up
@@ -102,12 +102,12 @@ def without_invalid_empties(pa: Any, array: Any, name: str) -> Any:
     return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]
 
 
-#: ``change(pa, array, before)`` returns another array for one from `before` rows earlier on; None to keep it.
+#: ``change(pa, array, before)`` returns a replacement that begins `before` rows before the array, or None.
 Change = Callable[[Any, Any, int], Any]
 
 
 def _of_views(repair: Callable[[Any, list[Any], int, int], list[Any]]) -> Change:
-    """Return the change of views to those with the buffers ``repair(pa, buffers, offset, length)``."""
+    """Return a change that gives views the buffers ``repair(pa, buffers, offset, length)``."""
 
     def change(pa: Any, array: Any, before: int) -> Any:
         if not is_view(pa, array.type):
@@ -128,7 +128,7 @@ def _as_large(pa: Any, array: Any, before: int) -> Any:
 
 
 def with_decoded_lists(pa: Any, array: Any) -> Any:
-    """Return an array whose fixed-size lists have, at any depth, words in place of categories."""
+    """Return an array with decoded categories inside its fixed-size lists, at any depth."""
     return _rebuilt(pa, array, _decode_lists)
 
 
@@ -172,7 +172,7 @@ def _with_empty_nulls(pa: Any, buffers: list[Any], offset: int, length: int) -> 
 
 
 def _rebuilt(pa: Any, array: Any, change: Change, before: int = 0) -> Any:
-    """Return an array, from `before` rows earlier on, over the same buffers but those of changed parts."""
+    """Return an array that begins `before` rows earlier, over the same buffers but those of changed parts."""
     changed = change(pa, array, before)
     if changed is not None:
         return changed

@@ -93,11 +93,11 @@ def _leaf(column: Column) -> TensorLeaf | None:
 
 
 def guards_writes(column: Column) -> bool:
-    """Whether a write to an alias of a column fails, or passes pandas' copy-on-write."""
+    """Whether a write to an alias of a column fails, or bypasses pandas' copy-on-write."""
     leaf = _leaf(column)
     if leaf is not None:
         return leaf.source.view.readonly
-    # A write to an array in Arrow's memory makes a new one; others change the series of which they are.
+    # A write to an ArrowExtensionArray makes new memory; a write to another one changes its series too.
     series = _extension(column)
     return series is not None and type(series().dtype).__name__ != "ArrowDtype"
 

@@ -40,7 +40,7 @@ from zerocopy.shared.tickets import InFlight, Tickets, fail, redeem
 MINIMUM = 512 * 1024
 
 Reduction = tuple[Callable[..., Any], tuple[Any, ...]]
-#: Seconds that a process without a parent of multiprocessing waits at its end for its receivers.
+#: Seconds that a process that multiprocessing did not start waits for its receivers before it exits.
 EXIT_SECONDS = 5.0
 #: Finalizers with higher priorities run first: those of queues, which pickle their last objects, have -5.
 _AFTER_QUEUES = -10
@@ -103,9 +103,9 @@ def install(frameworks: Sequence[str] | None = None, *, limit: int = 1 << 30) ->
     or on a device, is of a subclass, or is a torch tensor that is in torch's shared memory already. pandas
     pickles its objects itself, with a handle in place of each of its blocks of 512 KiB or more.
 
-    At its end, a process waits for the receivers of its objects, as long as the process that started it
-    lives; 5 seconds if it is a main program. If it is killed, receiving them raises ``StaleHandleError``.
-    All processes must be on one machine.
+    Before it exits, a process waits for the receivers of its objects, as long as the process that started
+    it lives; a main program waits at most 5 seconds. If it is killed, receiving them raises
+    ``StaleHandleError``. All processes must be on one machine.
 
     Examples
     --------
@@ -296,7 +296,7 @@ def receive(
     except MemoryError:  # also SharedMemoryError
         fail(ticket)
         raise
-    redeem(ticket)  # not of an object that was not opened: it can be received again
+    redeem(ticket)  # only now: an object that was not opened can be received again
     for place, frame in zip(places, frames, strict=True):
         args[place] = frame
     return function(*args)
