@@ -339,7 +339,7 @@ def test_a_member_of_another_kind_leaves_the_others(tmp_path: Path, member: str,
     if member == "encrypted":
         assert "pwd=password" in error.remedy
         return
-    call = error.remedy.partition(" returns its")[0].partition(" runs it")[0].partition(" reads it")[0]
+    call = error.remedy.partition(" returns its")[0].partition(" loads it")[0].partition(" reads it")[0]
     value = eval(call, {"numpy": np, "zipfile": zipfile})
     assert value is not None
     with pytest.raises(zc.ReadError):
@@ -375,7 +375,7 @@ def test_an_object_array_names_the_call_that_runs_its_code(tmp_path: Path) -> No
     np.save(path, np.array([None, "x"]), allow_pickle=True)
     with pytest.raises(zc.ReadError, match="Python objects") as caught:
         zc.load(path)
-    assert eval(caught.value.remedy.partition(" runs")[0], {"numpy": np}).tolist() == [None, "x"]
+    assert eval(caught.value.remedy.partition(" loads")[0], {"numpy": np}).tolist() == [None, "x"]
 
 
 @pytest.mark.parametrize("copy", [None, False, True])

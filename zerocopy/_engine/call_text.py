@@ -15,7 +15,7 @@ from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
 
 #: The maximum number of items of a list or a dict that is written as a literal.
-WIDEST = 12
+MAX_ITEMS = 12
 
 
 def rewrite(error: ZeroCopyError, rewritten: Callable[[str], str]) -> None:
@@ -80,13 +80,13 @@ def as_code(name: str, value: Any) -> str:
     """Return an argument as code: a literal if it has one, else the name of the option."""
     if type(value) is str and not {*value} & {*"'\"\\"} and value.isprintable():
         return f'"{value}"'
-    if type(value) in (list, tuple) and len(value) <= WIDEST:
+    if type(value) in (list, tuple) and len(value) <= MAX_ITEMS:
         inner = [as_code("", item) for item in value]
         brackets = "[{}]" if type(value) is list else "({},)" if len(inner) == 1 else "({})"
         return brackets.format(", ".join(inner)) if all(inner) else name
     if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
         return repr(value)
-    if type(value) is dict and len(value) <= WIDEST:
+    if type(value) is dict and len(value) <= MAX_ITEMS:
         pairs = [(as_code("", key), as_code("", item)) for key, item in value.items()]
         return (
             "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}" if all(k and v for k, v in pairs) else name

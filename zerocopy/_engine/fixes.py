@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine.call_text import WIDEST, arguments, as_code, relocate, with_imports
+from zerocopy._engine.call_text import MAX_ITEMS, arguments, as_code, relocate, with_imports
 from zerocopy._engine.options import NAMES, TABLE_NAMES
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import Fix, Reason, ZeroCopyError
@@ -273,7 +273,7 @@ class _Composer:
         # Labels of rows are not columns that the caller chose.
         own = table.labels[: len(table.labels) - (0 if self.options.get("index") is True else table.index)]
         kept = [x for x in self.options.get("columns", own) if x not in refused]
-        if not kept or len(kept) > WIDEST or len({*kept}) < len(kept):
+        if not kept or len(kept) > MAX_ITEMS or len({*kept}) < len(kept):
             return []
         if self.cast is not None and self.cast.record is not None:  # its fields would not be the columns
             effect = "leaves the others out, and the fields have the columns' own types"
@@ -397,7 +397,7 @@ class _Composer:
                 return []  # encoded columns are not arrays
             array = f"zc.convert({place}, {as_code('to', fix.to)}{arguments(given)})"
             codes[label] = fix.source.format(x=place, array=array)
-        if len(codes) > WIDEST or not all(fix.alone for _, fix in chosen):
+        if len(codes) > MAX_ITEMS or not all(fix.alone for _, fix in chosen):
             return []
         code, *others = codes.values()
         if others:

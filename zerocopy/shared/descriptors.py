@@ -24,8 +24,8 @@ _inodes: list[int] = []
 _lock = forks.lock()
 
 
-def quarter() -> int:
-    """Return a quarter of the descriptors that this process may have; an object holds up to two."""
+def object_quota() -> int:
+    """Return how many objects may hold descriptors, at most two each; half of the limit stays free."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft // 4
 

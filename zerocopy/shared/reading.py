@@ -26,7 +26,7 @@ from zerocopy.frames.header import framework_of as header_framework
 from zerocopy.frames.tables import needs_own_framework
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.exporter_errors import is_error
-from zerocopy.shared.descriptors import quarter, with_reserve
+from zerocopy.shared.descriptors import object_quota, with_reserve
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, StaleHandleError
 from zerocopy.shared.handle import (
     INDEXED,
@@ -239,7 +239,7 @@ class _Copies(NamedTuple):
 def _own_block(location: Location) -> Mapping | _Copies:
     """Return a block for one object alone, so that writes to it change no other object."""
     # The program needs the other descriptors, such as those of the pipes that it receives from.
-    if len(mappings) < quarter():
+    if len(mappings) < object_quota():
         try:
             mapped = map_block(location)
         except SharedMemoryError:  # there are too few descriptors, addresses or mappings

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from zerocopy import forks
-from zerocopy.shared.descriptors import quarter, with_reserve
+from zerocopy.shared.descriptors import object_quota, with_reserve
 from zerocopy.shared.segment import FileMapping, mapped_memfd, seal_size
 from zerocopy.shared.segment_file import OtherUserError, open_memfd
 
@@ -163,7 +163,7 @@ class Tickets:
     def _has_room(self, nbytes: int) -> bool:
         if not self._pending:
             return True
-        most = quarter() if self.most is None else self.most
+        most = object_quota() if self.most is None else self.most
         return self._nbytes + nbytes <= self.limit and len(self._pending) < min(most, _MAX_SLOTS)
 
     def _issue(self, shared: Any) -> bytes | None:

@@ -54,7 +54,7 @@ def leaves(array: Any, pa: Any) -> Iterator[Any]:
 
 def _field(struct: Any, place: int, pa: Any) -> Any:
     """Return a field of a struct, null where the struct is; a union, which has no nulls, unchanged."""
-    # pyarrow 26 aborts the process if it must hide rows of a union, as flatten() does.
+    # struct_field() and flatten() of pyarrow 26 abort the process for a union in a struct with null rows.
     if pa.types.is_union(struct.type.field(place).type) or not struct.null_count:
         return struct.field(place)
     return hub().compute().struct_field(struct, [place])

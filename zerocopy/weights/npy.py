@@ -159,7 +159,9 @@ def _tensor(file: WeightFile, stream: Any, name: str, size: int) -> tuple[Tensor
     if dtype.hasobject:
         why = f"the array {name!r:.200} has Python objects, and loading them would run the file's code"
         raise file.error(
-            why, f"{by_numpy} loads it, if you trust the file; or save numbers", code="python-objects"
+            why,
+            f"{by_numpy} loads it and runs its code, if you trust the file; or save numbers",
+            code="python-objects",
         )
     why = check_shape(shape, dtype.itemsize)
     if dtype.subdtype is not None:

@@ -222,12 +222,12 @@ def _of_parts(pa: Any, kind: Any, parts: list[Any]) -> Any:
 
 
 def whole_array(array: Any) -> Any:
-    """Return an array, chunked or not, as one array: one chunk as it is, which concat_arrays() copies."""
+    """Return an array, chunked or not, as one array; concat_arrays() would copy a single chunk."""
     if not hasattr(array, "chunks"):
         return array
     import pyarrow as pa
 
-    if array.num_chunks == 0:  # of which combine_chunks() refuses some types in pyarrow 24
+    if array.num_chunks == 0:  # combine_chunks() of pyarrow 24 refuses some types
         return pa.nulls(0, array.type)
     return array.chunk(0) if array.num_chunks == 1 else joined(pa, array.chunks)
 
@@ -243,7 +243,7 @@ class _Retyped:
 
 
 def _of_storage(pa: Any, operation: Callable[[Any], Any], arrays: Sequence[Any], result: Any) -> Any:
-    """Return ``operation(arrays)`` as type `result`, with storage if pyarrow lacks it for extension types."""
+    """Return ``operation(arrays)`` as type `result`; by storage types if pyarrow needs them."""
     try:
         return operation(arrays)
     except pa.ArrowNotImplementedError:
@@ -251,7 +251,7 @@ def _of_storage(pa: Any, operation: Callable[[Any], Any], arrays: Sequence[Any],
         parts = [pa.array(_Retyped(array, storage)) for array in arrays if len(array)]
         if not parts:
             return pa.nulls(0, result)
-        # pyarrow 26 imports some arrays without rows as invalid ones; a slice of a part is none of these.
+        # pyarrow 26 imports some empty arrays as invalid ones, so that empty slices stand for them.
         made = operation([*parts, parts[0].slice(0, 0)] if len(parts) < len(arrays) else parts)
         return pa.array(_Retyped(made, result))
 
