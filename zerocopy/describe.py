@@ -264,10 +264,10 @@ def _column(value: Any) -> Column | None:
         if not described.single:
             return None
         if described.read is not None:
-            # A stream can be read only once, so explain() must not read it.
+            # explain() must not read it, and a stream can be read only once.
             raise UnsupportedConversionError(
                 "",
-                f"a {type(value).__qualname__} is a stream, and becomes a column when it is read",
+                f"a {type(value).__qualname__} becomes a column when its values are read",
                 "read it first",
                 code="unread",
                 fixes=[Fix(action="read", effect="reads it first")],
@@ -304,6 +304,6 @@ def summarize(description: Source | Table) -> str:
     """
     if isinstance(description, Source):
         return f"{description.name} {description.view.dtype.name} {description.view.shape}"
-    field = description.columns[0].shown if description.single else None
+    field = description.columns[0].shown if description.single and description.columns else None
     text = description.name if field is None else f"{description.name} {field}"
     return f"{text} {description.shape}" if description.read is None else str(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -304,10 +305,133 @@ def test_chunks_of_dask_are_a_declared_copy() -> None:
     assert "lazy, in 4 chunks" in plan.reasons[0].why
     assert not plan.zero_copy
     assert zc.convert(x, "numpy").tolist() == np.ones((4, 4)).tolist()
-    dates = xr.DataArray(dask_array.from_array(DAYS, chunks=2), dims="t")
-    with pytest.raises(zc.UnsupportedConversionError, match=r"compute\(\)"):
-        zc.convert(dates, "numpy")
-    assert zc.convert(dates.compute(), "numpy").tolist() == DAYS.tolist()
+
+
+def _file(values: Any, reads: list[Any]) -> Any:
+    """Return a lazy array of xarray over a file of these values, which adds its reads to a list."""
+    from xarray.backends import BackendArray
+    from xarray.core import indexing
+
+    class File(BackendArray):
+        shape, dtype = values.shape, values.dtype
+
+        def __getitem__(self, key: Any) -> Any:
+            return indexing.explicit_indexing_adapter(
+                key,
+                self.shape,
+                indexing.IndexingSupport.BASIC,
+                lambda place: reads.append(place) or values[place],
+            )
+
+    return indexing.MemoryCachedArray(indexing.CopyOnWriteArray(indexing.LazilyIndexedArray(File())))
+
+
+def _chunks(values: Any, reads: list[Any]) -> Any:
+    """Return chunks of Dask, which add themselves to a list when they are computed."""
+    dask_array = pytest.importorskip("dask.array")
+    lazy = dask_array.from_array(values, chunks=2)
+    return lazy.map_blocks(
+        lambda block: reads.append(block.shape) or block, dtype=lazy.dtype, meta=values[:0]
+    )
+
+
+_TEXT = np.array(["a", "bc", "d", "bc"])
+#: Values that tensors lack, as files of xarray and chunks of Dask hold them.
+LAZY_VALUES = {
+    "dates": np.array(["2024-01-01", "NaT", "1900-01-03", "2024-01-02"], "M8[ns]"),
+    "seconds": np.array([0, 1, 2, 3], "M8[s]"),
+    "durations": np.array([1, 2, 3, 4], "m8[ms]"),
+    "text": _TEXT,
+    "text of objects": _TEXT.astype(object),
+    "text with None": np.array(["a", None, "b", "c"], object),
+    "bytes": _TEXT.astype("S2"),
+    "dates of two dimensions": np.arange(8).astype("M8[us]").reshape(4, 2),
+    "text of two dimensions": np.array([["a", "b"], ["c", "d"]]),
+}
+LAZY_CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("numpy", {}), ("numpy", {"copy": True}), ("pandas", {}), ("pyarrow", {}), ("xarray", {"copy": True}),
+    ("numpy", {"encode": True, "nulls": "mask"}), ("pandas", {"index": True}),
+    ("numpy", {"dtype": "float32"}),
+]  # fmt: skip
+
+
+def outcome(x: Any, to: str, options: dict[str, Any]) -> Any:
+    """Return the values and the type of a result, or the code of the error."""
+    try:
+        result = zc.convert(x, to, **options)
+    except zc.ZeroCopyError as error:
+        return type(error), error.code
+    parts = result if isinstance(result, dict) else {"": result}
+    return type(result), {
+        label: (type(part), str(part.to_pylist() if hasattr(part, "to_pylist") else part))
+        for label, part in parts.items()
+    }
+
+
+@pytest.mark.parametrize(("to", "options"), LAZY_CALLS)
+@pytest.mark.parametrize("name", LAZY_VALUES)
+@pytest.mark.parametrize("lazy", [_file, _chunks])
+@pytest.mark.hazard("other-frameworks#lazy-variables")
+def test_lazy_values_convert_as_those_in_memory(
+    lazy: Any, name: str, to: str, options: dict[str, Any]
+) -> None:
+    values, reads = LAZY_VALUES[name], []
+    dims = ("row", "x")[: values.ndim]
+    array = xr.DataArray(xr.Variable(dims, lazy(values, reads)), name="v")
+    numbers = xr.Variable("row", np.arange(len(values)))
+    dataset = xr.Dataset({"v": array, "n": numbers})
+    for x in (array, array.variable, dataset, array[1:3]):
+        before = len(reads)
+        plan = zc.explain(x, to, **options)
+        assert len(reads) == before
+        assert not plan.zero_copy
+        result = outcome(x, to, options)
+        assert result == outcome(x.compute(), to, options)
+        if isinstance(result[1], dict):
+            assert plan.possible
+            assert to == "xarray" or "array-method" in {reason.code for reason in plan.reasons}
+            shared = zc.shares_memory(x, zc.convert(x, to, **options))
+            assert not shared or (x is dataset and plan.shares_memory is None)
+
+
+@pytest.mark.parametrize("name", LAZY_VALUES)
+@pytest.mark.parametrize("lazy", [_file, _chunks])
+def test_lazy_values_need_a_copy_and_stay_lazy_in_xarray(lazy: Any, name: str) -> None:
+    values, reads = LAZY_VALUES[name], []
+    array = xr.DataArray(xr.Variable(("row", "x")[: values.ndim], lazy(values, reads)), name="v")
+    dataset = xr.Dataset({"v": array, "w": ("row", np.arange(float(len(values))))})
+    for x in (array, dataset):
+        for to in ("numpy", "pandas"):
+            with pytest.raises(zc.CopyRequiredError):
+                zc.convert(x, to, copy=False)
+        assert zc.convert(x, "xarray", copy=False) is x
+    chosen = zc.convert(dataset, "xarray", columns=["v"], copy=False)
+    assert list(chosen) == ["v"]
+    assert not reads
+    assert list(zc.convert(dataset, "numpy", columns=["w"])) == ["w"]
+    assert chosen["v"].compute().identical(array.compute())
+
+
+def test_types_of_lazy_dates_are_refused_before_they_are_read() -> None:
+    pytest.importorskip("torch")
+    reads: list[Any] = []
+    for lazy in (_file, _chunks):
+        for name in ("dates", "durations"):
+            x = xr.DataArray(xr.Variable("row", lazy(LAZY_VALUES[name], reads)))
+            with pytest.raises(zc.UnsupportedConversionError, match="encode=True"):
+                zc.convert(x, "torch")
+            assert not zc.explain(x, "torch").possible
+    assert not reads
+
+
+def test_lazy_columns_of_a_netcdf_file(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    path = str(tmp_path / "rows.nc")
+    names = ("dates", "durations", "text", "text of objects")
+    xr.Dataset({name: ("row", LAZY_VALUES[name]) for name in names}).to_netcdf(path, engine="scipy")
+    with xr.open_dataset(path, engine="scipy") as lazy:
+        for to, options in LAZY_CALLS:
+            assert outcome(lazy, to, options) == outcome(xr.load_dataset(path, engine="scipy"), to, options)
 
 
 # -- datasets as tables -------------------------------------------------------------------

@@ -135,7 +135,7 @@ def blocks(obj: Any) -> Iterator[StridedView]:
     elif isinstance(description.obj, np.ndarray):
         # Dates, text or records: columns for most targets, one array to NumPy.
         yield _bytes(description.obj)
-    elif description.read is not None:
+    elif description.read is not None and not description.read_reasons:
         raise UnsupportedConversionError(
             f"shares_memory({description.name})",
             "it has memory only after it has been read",
@@ -144,7 +144,8 @@ def blocks(obj: Any) -> Iterator[StridedView]:
         )
     else:
         for column in description.columns:
-            yield from _column_blocks(column)
+            if description.read is None or _is_in_memory(column):
+                yield from _column_blocks(column)
 
 
 def _items(obj: Any) -> list[Any] | None:
@@ -179,8 +180,18 @@ def _is_own_memory(source: Source) -> bool:
     return bool(source.view.ptr) and all(reason.code in _OTHER_FORM for reason in source.reasons)
 
 
+def _is_in_memory(column: Any) -> bool:
+    """Whether a column of a table that reading completes has its values already."""
+    from zerocopy.tables.arrow_column import UnreadColumn
+    from zerocopy.tables.column import RefusedColumn
+
+    return not isinstance(column, (RefusedColumn, UnreadColumn))
+
+
 def _column_blocks(column: Any) -> Iterator[StridedView]:
-    if column.reasons and column.held is not None:
+    from zerocopy.tables.column import RefusedColumn
+
+    if column.held is not None and (column.reasons or isinstance(column, RefusedColumn)):
         yield _bytes(column.held)
         return
     source = getattr(column, "source", None)

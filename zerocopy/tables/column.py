@@ -333,6 +333,8 @@ class Table:
         been read; `columns` then have types and no memory.
     once : bool
         Whether reading uses the object up.
+    read_reasons : tuple of Reason
+        Why reading makes new memory, if it does.
     obj : object
         The object itself, for a target that returns it unchanged.
     row_labels : callable, optional
@@ -360,6 +362,7 @@ class Table:
     missing_warnings: tuple[str, ...] = ()
     read: Callable[[], Table] | None = None
     once: bool = False
+    read_reasons: tuple[Reason, ...] = ()
     obj: Any = None
     row_labels: Callable[[], Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)

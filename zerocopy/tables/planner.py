@@ -15,7 +15,7 @@ from zerocopy.source import Source
 from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.cells import dense
-from zerocopy.tables.column import Table
+from zerocopy.tables.column import RefusedColumn, Table
 from zerocopy.tables.labels import key, listed, positions
 from zerocopy.tables.layouts import LazyColumns, plan_by_layout
 from zerocopy.tables.options import DEFAULTS, Request
@@ -50,7 +50,7 @@ def make(description: Source | Table, request: Request) -> Plan:
         from zerocopy.tables import rows
 
         request = rows.split(request)
-    if table.read is not None:
+    if table.read is not None and not _takes_unread(table, request):
         return _unread(table, request)
     if request.reports and isinstance(table.columns, LazyColumns):
         plan = _plan_by_layout(table, request)
@@ -198,11 +198,21 @@ def _check_rows(table: Table) -> None:
     raise UnsupportedConversionError("", why, code="different-lengths", fixes=fixes)
 
 
+def _takes_unread(table: Table, request: Request) -> bool:
+    """Whether the target makes its own table of columns that it does not read."""
+    is_kept = table.read_reasons and table.columns and not table.single
+    return bool(is_kept) and request.target.owns(type(table.obj))
+
+
 def _unread(table: Table, request: Request) -> Plan:
     """Plan a stream or a query, whose types are known before it is read, but not its memory."""
+    if any(isinstance(column, RefusedColumn) for column in table.columns):  # of types that are not known yet
+        table = replace(table, labels=[], columns=[], index=0)
     sample = _one_of_each_type(table, request)
-    if request.copy is False and any(column.reasons for column in (sample or table).columns):
-        raise copy_required({"": list(table.columns[0].reasons)})
+    of_columns = [reason for column in (sample or table).columns for reason in column.reasons]
+    reasons = tuple(dict.fromkeys((*table.read_reasons, *of_columns)))
+    if request.copy is False and reasons:
+        raise copy_required({"": list(reasons)})
     consequence = "it can be read once, and is used up" if table.once else "reading runs it"
     known = (f"the copied bytes are known only after reading ({consequence})",)
     types = replace(table, read=None, obj=None)
@@ -210,14 +220,13 @@ def _unread(table: Table, request: Request) -> Plan:
     def warnings() -> tuple[str, ...]:
         return (*known, *_plan_columns(types, request, unread=True).warnings) if table.columns else known
 
-    reasons = {reason: None for column in (sample or table).columns for reason in column.reasons}
     # The schema of a stream without __arrow_c_schema__ is not known here.
     columns = f" of {len(table.columns)} columns" if table.columns else ""
     plan = Plan(
         f"{table.name}{columns}",
         request.target.name,
         steps=("read it", "convert the result"),
-        reasons=tuple(reasons),
+        reasons=reasons,
         # Refuse by type before a query runs or a stream is used up.
         warnings=() if sample is not None else warnings(),
         unread=True,

@@ -52,6 +52,7 @@ class XArray(Framework):
         "cast:float32": Fix("{x}.astype('float32')"),
         "cast:int8": Fix("{x}.astype('int8')"),
         "objects": Fix("{x}.values.tolist()"),
+        "read": Fix("{x}.compute()"),
         "truncate:us": Fix("{x}.astype('m8[us]')"),
     }
 

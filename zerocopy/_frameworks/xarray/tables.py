@@ -20,6 +20,7 @@ from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyErr
 from zerocopy.framework import Framework
 from zerocopy.protocols import array_method, producer
 from zerocopy.source import Source
+from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import RefusedColumn, Table
 from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.labels import listed
@@ -108,6 +109,18 @@ def _described(array: Any) -> Source | Table:
     return source
 
 
+def _unread(variables: Iterable[Any]) -> tuple[Reason, ...]:
+    """Return why variables of types that tensors lack are not in memory: their values decide the result."""
+    reasons: dict[Any, None] = {}
+    for variable in variables:
+        array, why = held(variable)
+        dtype = getattr(variable, "dtype", None)
+        is_numeric = isinstance(dtype, np.dtype) and from_numpy(dtype.newbyteorder("=")) is not None
+        if array is None and not is_numeric and why is not _INDEX:
+            reasons[why] = None
+    return tuple(reasons)
+
+
 def _lazy(variable: Any, name: str, why: Reason) -> Source:
     dtype = getattr(variable, "dtype", None)
     if not isinstance(dtype, np.dtype) or from_numpy(dtype.newbyteorder("=")) is None:
@@ -141,9 +154,9 @@ def column_of(variable: Any, name: str, dims: tuple[Hashable, ...] | None = None
 
 
 def hold(column: Any, variable: Any) -> None:
-    """Let a column of objects or text have the array that a variable holds."""
+    """Let a column of objects or text, or one that tensors lack, have the array that a variable holds."""
     array, why = held(variable)
-    if why is None and column.reasons and type(array) is np.ndarray:
+    if why is None and (column.reasons or type(column) is RefusedColumn) and type(array) is np.ndarray:
         column.held = array.view()
 
 
@@ -163,6 +176,19 @@ def as_source(described: Source | Table, name: str) -> Source:
 
 def dataset_table(dataset: Any, name: str, index: bool | None) -> Table:
     """Describe a dataset: a table of rows along its one dimension, or else variables of any dimensions."""
+    table = _dataset_table(dataset, name, index)
+    variables = [getattr(column, "of_xarray", None) for column in table.columns]
+    reasons = _unread(variable for variable in variables if variable is not None)
+    if not reasons:
+        return table
+
+    def read() -> Table:
+        return _dataset_table(dataset.compute(), name, index)
+
+    return replace(table, read=read, read_reasons=reasons, obj=dataset)
+
+
+def _dataset_table(dataset: Any, name: str, index: bool | None) -> Table:
     dims = {variable.dims for variable in _data_variables(dataset).values()}
     if not dims and len(dataset.sizes) == 1:
         dims = {tuple(dataset.sizes)}
@@ -254,6 +280,8 @@ def array_table(obj: Any, name: str, index: bool | None) -> Table | None:
     data = getattr(variable, "_data", None)
     if not index and type(data) is np.ndarray and data.dtype.kind in "biufc":
         return None
+    if reasons := _unread([variable]):
+        return _unread_array(obj, variable, name, reasons, index)
     if index and variable is not obj and variable.ndim in (1, 2):
         return _indexed_array(obj, variable, name)
     label = getattr(obj, "name", None)
@@ -277,6 +305,27 @@ def array_table(obj: Any, name: str, index: bool | None) -> Table | None:
         described.row_labels = row_labels(obj)
         described.labels = ["" if label is None else label]
     return described
+
+
+def _unread_array(
+    obj: Any, variable: Any, name: str, reasons: tuple[Reason, ...], index: bool | None
+) -> Table:
+    """Describe an array whose values xarray reads; the type of dates and durations is known before."""
+
+    def read() -> Table:
+        table = array_table(obj.compute(), name, index)
+        assert table is not None  # tensors lack its type
+        return table
+
+    columns: list[Any] = []
+    if variable.dtype.kind in "mM" and variable.ndim == 1 and not index:
+        known = _described(np.empty(0, variable.dtype))
+        assert isinstance(known, Table)
+        field = known.columns[0].field
+        columns = [] if field is None else [UnreadColumn(name, field)]
+    is_table = index and variable is not obj and variable.ndim in (1, 2)
+    labels = [""] * len(columns)
+    return Table(name, labels, columns, 0, not is_table, read=read, read_reasons=reasons, obj=obj)
 
 
 def _indexed_array(obj: Any, variable: Any, name: str) -> Table:
