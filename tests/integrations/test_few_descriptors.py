@@ -189,6 +189,55 @@ def test_a_thousand_results_of_one_megabyte_arrive_with_1024_descriptors(run_war
     assert process.returncode == 0, process.stderr
 
 
+#: Clients and servers, workers and stores of real clusters, each with 1,024 descriptors.
+CLUSTERS = {
+    "flight": """
+from pyarrow import flight
+from helpers.flight_server import running
+from zerocopy.integrations.flight import fetch
+with running("grpc://127.0.0.1:0") as program, program.connect() as client:
+    command = flight.FlightDescriptor.for_command("polars")  # another copy in each call
+    got = [fetch(client, command) for _ in range(COUNT)]
+    assert all(table.equals(got[0]) for table in got[::100])
+""",
+    "dask": """
+from helpers.dask_cluster import addresses, local_cluster, run_on
+import zerocopy.integrations.dask
+def read(arrays): return [int(a[0]) for a in arrays]
+with local_cluster() as client:
+    zerocopy.integrations.dask.install(client)
+    client.run(few, 1024)
+    sender, receiver = addresses(client)
+    futures = [run_on(client, sender, make, i) for i in range(COUNT)]
+    assert run_on(client, receiver, read, futures).result(timeout=250) == [*range(COUNT)]
+    assert right(client.gather(futures))
+""",
+    "ray": """
+from helpers import ray_cluster
+import zerocopy.integrations.ray as zray
+ray_cluster.STORE = 2 << 30
+zray.install()
+with ray_cluster.local_ray(runtime_env=zray.runtime_env()) as ray:
+    few(1024)  # Ray's own processes need more
+    remote = ray.remote(make)
+    assert right(ray.get([remote.remote(i) for i in range(COUNT)]))
+""",
+}
+
+
+@pytest.mark.full
+@pytest.mark.hazard("robustness#receiver-without-descriptors")
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_thousand_results_of_a_cluster_arrive_with_1024_descriptors(run_python, name: str) -> None:
+    pytest.importorskip({"flight": "pyarrow.flight", "dask": "distributed"}.get(name, name))
+    limit = "" if name == "ray" else "few(1024)"
+    head = HEAD.replace("zmp.install()\n", "").replace(
+        "COUNT, SIZE = 40, 1 << 16", "COUNT, SIZE = 1000, 1 << 17"
+    )
+    process = run_python(f"import sys\nsys.path.insert(0, 'tests')\n{head}\n{limit}\n{CLUSTERS[name]}")
+    assert process.returncode == 0, process.stderr[-4000:]
+
+
 LITTLE_SPACE = """
 import mmap
 {make}

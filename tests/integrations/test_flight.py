@@ -170,6 +170,23 @@ def test_a_client_that_cannot_open_the_handle_gets_the_stream(
     assert get(client, "polars").num_rows == table().num_rows
 
 
+@pytest.mark.hazard("robustness#receiver-without-descriptors")
+def test_a_client_whose_objects_hold_half_of_its_descriptors_gets_the_stream(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zerocopy.shared import descriptors, segment
+
+    kept = [get(client, "polars") for _ in range(2)]
+    assert all(map(is_shared, kept))
+    monkeypatch.setattr(descriptors, "object_quota", lambda: len(segment.mappings))
+    streamed = get(client, "polars")
+    assert not is_shared(streamed)
+    assert streamed.equals(kept[0])
+    del kept
+    monkeypatch.undo()
+    assert is_shared(get(client, "polars"))
+
+
 @pytest.mark.hazard("processes#streams-at-other-addresses")
 def test_streamed_columns_are_aligned_where_the_target_needs_it(
     client: Any, monkeypatch: pytest.MonkeyPatch

@@ -220,8 +220,12 @@ def _exchange(client: Any, descriptor: Any, call_options: Any) -> Any:
 
 def _opened(handle: bytes) -> Any:
     """Return the table of a handle, or None if this process cannot open it."""
+    from zerocopy.shared.descriptors import object_quota
     from zerocopy.shared.objects import Shared
+    from zerocopy.shared.segment import mappings
 
+    if len(mappings) >= object_quota():  # calls of pyarrow need free descriptors too
+        return None
     try:
         return convert(Shared.from_bytes(handle), _TABLE)
     except ZeroCopyError:
