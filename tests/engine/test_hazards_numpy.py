@@ -5,12 +5,27 @@ If NumPy fixes a hazard, the test that shows it fails, and the guard can be remo
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import zerocopy as zc
 
 pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("shape", [0, (0, 2)])
+@pytest.mark.parametrize("fields", [[("a", "i4"), ("b", "f8")], [("a", [("b", "i4")])]])
+def test_masked_records_without_rows_are_records(fields: list[tuple[str, Any]], shape: Any) -> None:
+    records = np.zeros(shape, fields)
+    masked = np.ma.masked_array(records)
+    for obj, plain in ((masked, records), ({"r": masked}, {"r": records})):
+        expected = zc.explain(plain, "numpy", copy=True)
+        assert zc.explain(obj, "numpy", copy=True).possible is expected.possible
+        if expected.possible:
+            result = zc.convert(obj, "numpy", copy=True)
+            assert (result["r"] if isinstance(result, dict) else result).dtype == records.dtype
 
 
 @pytest.mark.hazard("numpy#masked-arrays")

@@ -326,3 +326,38 @@ def test_a_loader_of_codes_can_be_pickled(path):
     copy = pickle.loads(pickle.dumps(loader))
     assert copy.state_dict() == loader.state_dict()
     assert rows_of(copy) == rows_of(batches) == CITIES[4:]
+
+
+DECODED = {
+    "text": pa.array(["a", "b"]),
+    "text in views": pa.array(["a", "text of more than twelve bytes"], pa.string_view()),
+    "bytes in views": pa.array([b"a", b"bb"], pa.binary_view()),
+    "numbers": pa.array([1.5, 2.5]),
+    "dates": pa.array([1, 2], pa.date32()),
+    "lists": pa.array([[1], [2, 3]]),
+    "structs": pa.array([{"a": 1}, {"a": 2}]),
+}
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("words", DECODED.values(), ids=DECODED)
+def test_categories_without_codes_are_their_values(words, shuffle):
+    categories = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 1]), words)
+    column = pa.chunked_array([categories.slice(0, 1), categories.slice(1)])
+    table = pa.table({"row": np.arange(4), "word": column})
+    loaded = {}
+    for batch in zc.loader(table, "numpy", batch=3, encode={"word": False}, shuffle=shuffle):
+        rows = batch["word"] if isinstance(batch["word"], np.ndarray) else batch["word"].to_pylist()
+        loaded |= dict(zip(batch["row"].tolist(), list(rows), strict=True))
+    numbers = words.cast(pa.int32()) if pa.types.is_date(words.type) else words
+    if isinstance(loaded[0], int | np.integer | np.floating):
+        assert [loaded[row] for row in range(4)] == numbers.take(pa.array([0, 1, 0, 1])).to_pylist()
+    else:
+        assert [loaded[row] for row in range(4)] == categories.to_pylist()
+
+
+def test_categories_of_polars_without_codes_are_their_words():
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"word": ["b", "a", "b"]}, schema={"word": pl.Categorical})
+    (batch,) = zc.loader(frame, "numpy", encode={"word": False})
+    assert batch["word"].to_pylist() == ["b", "a", "b"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.pasting import pasted
@@ -83,3 +84,20 @@ def _x64(x64: bool | None = None) -> Iterator[None]:
         yield
     finally:
         jax.config.update("jax_enable_x64", before)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"nulls": "drop"}, {"layout": "matrix"}, {"dtype": "float32"}, {"encode": True}, {"to": "pyarrow"}],
+)
+@pytest.mark.parametrize("fields", [[("a", "i4"), ("b", "f8")], []])
+def test_records_in_a_dict_are_not_a_column_of_a_table(
+    fields: list[tuple[str, str]], options: dict[str, Any]
+) -> None:
+    records = np.zeros(2, fields)
+    for source in ({"r": records}, {"x": np.arange(2), "r": records}):
+        with pytest.raises(
+            zc.UnsupportedConversionError, match=r"\['r'\]: it is an array of records"
+        ) as caught:
+            zc.loader(source, **{"to": "numpy", **options})
+        assert caught.value.code == "records"

@@ -98,7 +98,7 @@ def _encoded(source: Dataset | Stream, codes: Mapping[str, Codes], decoded: set[
     for name in [*codes, *decoded] if schema is not None else ():
         place = schema.get_field_index(name)
         field = schema.field(place)
-        type_ = codes[name].type if name in codes else field.type.value_type
+        type_ = codes[name].type if name in codes else hub().without_views(field.type.value_type)
         schema = schema.set(place, field.with_type(type_))
     if isinstance(source, Dataset):
         source = source.with_dictionaries(list(codes))
@@ -119,6 +119,9 @@ def _encode(codes: Mapping[str, Codes], schema: Any, content: Any, place: str) -
     for field, column in zip(schema, content.columns, strict=True):
         if field.name in codes:
             column = codes[field.name].encode(column, place)
+        elif is_dictionary(column.type) and not is_dictionary(field.type):
+            rows = [hub().decoded(chunk) for chunk in column.chunks]  # Arrow's cast lacks views and lists
+            column = hub().module().chunked_array(rows, field.type)
         columns.append(hub().cast_views(column, field.type))
     return content.from_arrays(columns, schema=schema)
 

@@ -136,7 +136,7 @@ def masked_elements(array: Any) -> int:
     if not isinstance(mask, (np.ndarray, np.bool_, np.void)):  # np.void is that of one record
         return 0
     plain = np.asarray(mask)
-    if plain.dtype.names is None:
+    if plain.dtype.names is None or not plain.size:
         return int(np.count_nonzero(plain)) if plain.dtype.kind == "b" else 0
     rows = np.ascontiguousarray(plain).view(np.bool_).reshape(plain.size, -1)  # one byte for each field
     return int(np.count_nonzero(rows.any(axis=1)))

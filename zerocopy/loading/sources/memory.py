@@ -143,6 +143,11 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
     arranged.missing = [label for label in chosen if _is_missing(arrays[label], label, options)]
     if not needs_table:
         return arranged
+    for label, array in columns.items():
+        if array.dtype.names is not None:
+            why = "it is an array of records, and a column of a table has one value for each row"
+            fix = "pass each of its fields as an array of its own"
+            raise UnsupportedConversionError(f"loader(...)[{label!r}]", why, fix, code="records")
     with opening(options, name):
         tables = arranged.as_tables()
     opened = fitted(tables, options.columns, options.schema)
