@@ -11,11 +11,15 @@ from zerocopy._frameworks.polars.types import (
     BITS,
     CAST,
     CASTS,
+    SHIFTED,
     UNALIGNED,
     adapted,
+    bitmaps,
+    codes_of,
     hollow,
     hollow_error,
     is_enum,
+    is_shifted,
     reasons_against,
 )
 from zerocopy._native import core
@@ -28,7 +32,7 @@ from zerocopy.protocols.arrow_schema import NUMBERS, Field
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM, StridedView
-from zerocopy.tables import memory, on_device
+from zerocopy.tables import on_device
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, RefusedColumn
 from zerocopy.tables.decode import refused_by
@@ -73,7 +77,7 @@ class SeriesColumn(ArrowColumn):
             len(series),
             # Not Series.to_arrow, which rechunks the series in place.
             lambda: hub().module().chunked_array(series),
-            [_CODES] if codes else [],
+            [_CODES] if codes else [SHIFTED] if is_shifted(series, field) else [],
             series.estimated_size if field.kind in _FIXED else None,
         )
 
@@ -94,20 +98,14 @@ class SeriesColumn(ArrowColumn):
         return super().extents()
 
     def own_extents(self) -> Iterator[tuple[int, int]]:
-        for chunk in arrow_c.read_stream(self.series.to_physical())[1]:
-            yield from _codes(self.field, chunk)
+        if SHIFTED in self.reasons:
+            return bitmaps(self.series)
+        chunks = arrow_c.read_stream(self.series.to_physical())[1]
+        return (extent for chunk in chunks for extent in codes_of(self.field, chunk))
 
     def _in_chunks(self) -> Reason:
         fix = Fix(action="combine-chunks", effect="copies it into one")
         return Reason(f"it is in {len(self.chunks)} chunks", code="chunks", fixes=[fix])
-
-
-def _codes(field: Field, chunk: arrow_c.Memory) -> Iterator[tuple[int, int]]:
-    """Yield the memory of a Categorical's codes, which an export does not alias."""
-    if field.dictionary is not None:
-        yield from memory.extents(chunk, nulls=False)
-    for inner, child in zip(field.children, chunk.children, strict=True):
-        yield from _codes(inner, child)
 
 
 class Objects(UnreadColumn):
@@ -463,7 +461,12 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
     pa = hub().module()
     array, field = column.arrow(), column.field
     array = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-    if field is None or field.children or any(True for _ in reasons_against(pl, field)):
+    if (
+        field is None
+        or field.children
+        or field.kind == "struct"
+        or any(True for _ in reasons_against(pl, field))
+    ):
         array = adapted(pa, name, array)
     enum_metadata = {k: v for k, v in (field.metadata if field else {}).items() if k.startswith(b"_PL_")}
     nested = bool(field and field.children and any(f.dictionary for f in field.walk()))

@@ -10,11 +10,12 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
+
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.source import Array
 from zerocopy.tables import memory
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column
@@ -37,6 +38,11 @@ _CATEGORIES = Reason(
 )
 _SLICED = Reason(
     "polars cannot read a slice of fixed-size lists that has nulls", "slice it in polars", code="sliced-lists"
+)
+SHIFTED = Reason(
+    "it has only bitmaps of nulls, which begin inside a byte, and polars shifts them for each export",
+    code="misaligned",
+    fixes=[Fix('zc.convert({x}, "pyarrow", copy=True)', "copies them once")],
 )
 _MOST_SECONDS = (2**63 - 1) // 1000
 _MILLISECONDS = Reason(
@@ -139,9 +145,10 @@ def zone_of(pl: Any, name: str) -> str | None:
 
 def memory_reasons(column: ArrowColumn) -> Iterator[Reason]:
     """Yield why polars copies a column whose type it would alias: its addresses or offsets."""
-    if column.field.children:
+    if column.field.children or column.field.kind == "struct":
         for chunk in column.chunks:
             yield from _misplaced(chunk)
+            yield from (SHIFTED,) if _has_bitmaps_alone(chunk) else ()
         return
     array = column.arrow()  # an alias, obtained ten times as fast as an export
     size = _alignment(column.field)
@@ -165,13 +172,54 @@ def _misplaced(chunk: arrow_c.Memory) -> Iterator[Reason]:
 
 
 def is_sliced(chunk: arrow_c.Memory) -> bool:
-    """Whether a chunk has fixed-size lists that polars cannot read, whose column `adapted` copies."""
-    return any(reason is _SLICED for reason in _misplaced(chunk))
+    """Whether a chunk is one that polars cannot read, or has bitmaps that it shifts: `adapted` copies it."""
+    return _has_bitmaps_alone(chunk) or any(reason is _SLICED for reason in _misplaced(chunk))
+
+
+def is_bare(field: Field) -> bool:
+    """Whether bitmaps of nulls may be the only memory that an export of polars aliases."""
+    inner = all(map(is_bare, field.children)) or field.kind == "map"  # whose offsets it computes
+    return field.kind in (*memory.BARE, "map", "null") and not field.dictionary and inner
+
+
+def _has_bitmaps_alone(chunk: arrow_c.Memory) -> bool:
+    """Whether an array has only bitmaps of nulls, which polars would shift for each export."""
+    import polars as pl
+
+    if not is_bare(chunk.field) or any(part.kind == "map" for part in chunk.field.walk()):
+        return False
+    return any(True for _ in memory.extents(chunk)) and partial_bytes(pl, chunk, (0, chunk.length)) == (0, 0)
 
 
 def _alignment(field: Field) -> int:
     """Return the alignment of a type's values in Rust, in bytes; 0 for any."""
     return 8 if field.kind == "list" else 4 if field.kind.endswith("_view") else field.width
+
+
+def is_shifted(series: Any, field: Field) -> bool:
+    """Whether each export of a series has new memory alone: bitmaps of nulls, and offsets of maps."""
+    if field.kind == "null" or not is_bare(field) or not len(series):
+        return False
+    exports = [list(arrow_c.read_stream(series)[1]) for _ in range(2)]  # both alive, so that addresses differ
+    first, second = ({extent for chunk in chunks for extent in memory.extents(chunk)} for chunks in exports)
+    return bool(first) and not first & second
+
+
+def bitmaps(series: Any) -> Iterator[tuple[int, int]]:
+    """Yield the bitmaps of nulls of a series and of its fields, as booleans alias them, without a shift."""
+    if series.dtype.is_nested() and series.has_nulls():
+        for chunk in arrow_c.read_stream(series.is_not_null())[1]:
+            yield from memory.extents(chunk)
+    for field in getattr(series.dtype, "fields", ()):
+        yield from bitmaps(series.struct.field(field.name))
+
+
+def codes_of(field: Field, chunk: arrow_c.Memory) -> Iterator[tuple[int, int]]:
+    """Yield the memory of a Categorical's codes, which an export does not alias."""
+    if field.dictionary is not None:
+        yield from memory.extents(chunk, nulls=False)
+    for inner, child in zip(field.children, chunk.children, strict=True):
+        yield from codes_of(inner, child)
 
 
 #: The longest text that a view holds itself ("Variable-size Binary View Layout"), and the size of a view.
@@ -180,49 +228,84 @@ _INLINE, _VIEW = 12, 16
 _BLOCK = 1 << 12
 
 
-def partial_bytes(pl: Any, chunk: arrow_c.Memory, nested: bool = False) -> tuple[int, int] | None:
+def partial_bytes(
+    pl: Any, chunk: arrow_c.Memory, rows: tuple[int, int] | None = None, hidden: bool = False
+) -> tuple[int, int] | None:
     """Return the bytes that polars aliases of an array that it copies in part, and its new bytes.
 
     None if it depends on a cast of nested types. New are the 64-bit offsets of lists, and the views of text,
-    whose bytes polars keeps from the first value on that is longer than a view holds.
+    whose bytes polars keeps from the first value on that is longer than a view holds. Of an array inside
+    lists, `rows` are the first row that they use, and their number; polars reads all of it. With `hidden`,
+    rows of types around it are null, whose items polars may drop.
     """
     field, kind = chunk.field, chunk.field.kind
     if field.extension or field.dictionary is not None:
         return None
-    size = sum(high - low for low, high in memory.extents(chunk))
-    # Others are shifted for each export.
-    is_kept = chunk.nulls != 0 and chunk.buffers and chunk.buffers[0] and not chunk.offset % 8
-    aliased, copied = (chunk.length + 7) // 8 if is_kept else 0, 0
+    first, count = rows or (0, chunk.length)
+    if not count:
+        return 0, 0
+    used = memory.slice_rows(chunk, first, count)
+    size = sum(high - low for low, high in memory.extents(used))
+    aliased, copied = (count + 7) // 8 if _keeps_bitmap(chunk, used) else 0, 0
+    if hidden and aliased:
+        return None
+    parts: list[tuple[arrow_c.Memory, tuple[int, int]]] = []
     if kind in ("string", "binary"):
-        offsets = memory.offsets(chunk)
-        return aliased + int(offsets[-1]) - _first_long(offsets), _VIEW * chunk.length
+        offsets = memory.offsets(used)
+        text = max(0, int(offsets[-1]) - max(int(offsets[0]), _first_long(chunk)))
+        return None if text and hidden else (aliased + text, _VIEW * count)
     if kind in ("list", "map"):
-        offsets_size = 8 * (chunk.length + 1)
+        offsets_size = 8 * (count + 1)
         aliased, copied = (aliased + offsets_size, 0) if field.wide else (aliased, offsets_size)
-        low, high = memory.used(chunk)
-        parts = [memory.slice_rows(chunk.children[0], low, high - low)]
+        if kind == "map" and (hidden or _hides_items(chunk)):
+            return None
+        low, high = memory.used(used)
+        start, stop = memory.used(chunk) if kind == "map" else (0, chunk.children[0].length)
+        own = [memory.slice_rows(chunk.children[0], start, stop - start)]  # polars cuts out the items of maps
+        parts = [(own[0], (low - start, high - low))]
     elif kind == "struct":
-        parts = [memory.slice_rows(child, chunk.offset, chunk.length) for child in chunk.children]
+        own = [memory.slice_rows(child, chunk.offset, chunk.length) for child in chunk.children]
+        parts = [(child, (first, count)) for child in own]
     elif kind == "fixed_list":
-        first, count = chunk.offset * field.list_size, chunk.length * field.list_size
-        parts = [memory.slice_rows(chunk.children[0], first, count)]
+        width = field.list_size
+        own = [memory.slice_rows(chunk.children[0], chunk.offset * width, chunk.length * width)]
+        parts = [(own[0], (first * width, count * width))]
     elif any(True for _ in reasons_against(pl, field, nested=True)):
-        return None if nested or kind == "fixed_binary" else (0, size)
+        return None if rows is not None or kind == "fixed_binary" else (0, size)
     else:
         return size, 0
-    for part in parts:
-        known = partial_bytes(pl, part, nested=True)
+    hidden = hidden or memory.null_count(chunk) > 0
+    for part, inside in parts:
+        known = partial_bytes(pl, part, inside, hidden)
         if known is None:
             return None
         aliased, copied = aliased + known[0], copied + known[1]
-    return aliased, copied
+    # polars keeps a bitmap that it shifts for exports, and drops items of maps.
+    is_unknown = memory.null_count(chunk) or any(part.kind == "map" for part in field.walk())
+    return None if rows is None and not aliased and is_unknown else (aliased, copied)
 
 
-def _first_long(offsets: Array) -> int:
+def _keeps_bitmap(chunk: arrow_c.Memory, used: arrow_c.Memory) -> bool:
+    """Whether an export of polars has the bitmap of an array, and not one that it shifts."""
+    is_bare = chunk.field.kind in memory.BARE
+    is_shifted = chunk.offset % 8 if is_bare else chunk.offset
+    return not is_shifted and memory.null_count(chunk) > 0 and (not is_bare or memory.null_count(used) > 0)
+
+
+def _hides_items(maps: arrow_c.Memory) -> bool:
+    """Whether null rows have items, which polars drops."""
+    return bool((np.diff(memory.offsets(maps))[~memory.valid(maps)] > 0).any())
+
+
+def _first_long(text: arrow_c.Memory) -> int:
     """Return the offset of the first long value; the last offset without one."""
-    for row in range(0, len(offsets) - 1, _BLOCK):
+    offsets = memory.offsets(text)
+    valid = memory.valid(text) if memory.null_count(text) else None
+    for row in range(0, text.length, _BLOCK):
         block = offsets[row : row + _BLOCK + 1]
         is_long = block[1:] - block[:-1] > _INLINE
+        if valid is not None:
+            is_long &= valid[row : row + _BLOCK]
         if is_long.any():
             return int(block[is_long.argmax()])
     return int(offsets[-1])
@@ -265,6 +348,8 @@ def _bounds(field: Field) -> tuple[int, int] | None:
 def adapted(pa: Any, name: str, array: Any) -> Any:
     """Return an array in types that polars reads correctly: itself if it has them already."""
     kind = array.type
+    # Chunks without rows are left out of plans too: such a slice of fixed-size lists would copy the others.
+    array = pa.chunked_array([chunk for chunk in array.chunks if len(chunk)] or array.chunks[:1], kind)
     if isinstance(kind, pa.FixedShapeTensorType):
         return adapted(pa, name, nested_lists(array, pa))
     if pa.types.is_dictionary(kind) and not _is_text(pa, kind.value_type):
