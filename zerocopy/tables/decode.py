@@ -179,7 +179,12 @@ class Decoder:
     def _dictionary(self, column: Column, field: Field) -> Any:
         decoder = replace(self, nulls=Nulls("mask") if self.nulls.mode == "mask" else Nulls())
         dictionary = column.dictionary()
-        categories = decoder._inner(dictionary)
+        if (
+            dictionary.field is not None and dictionary.field.kind == "null"
+        ):  # pandas' categories without values
+            categories = decoder._masked(dictionary, TensorLeaf(_no_numbers(dictionary), constant=True))
+        else:
+            categories = decoder._inner(dictionary)
         if isinstance(categories, Masked) and not dictionary.null_count:
             categories = categories.values
         encoded = Encoded(str(field), None, categories=categories, ordered=field.ordered)
@@ -451,6 +456,14 @@ def empty_mask(column: Column) -> Source:
     why = Reason("the column has no nulls, so the mask is a new array", code="computed-mask")
     view = StridedView(0, (column.length,), (1,), _BOOL, column.device, False, column)
     source = Source(column.name, view, lambda: np.zeros(column.length, np.bool_), reasons=(why,), obj=view)
+    return source if column.device.is_host else on_device.via_host(source)
+
+
+def _no_numbers(column: Column) -> Source:
+    """Return NaN for each row of a column of nulls."""
+    dtype = by_name("float64")
+    view = StridedView(0, (column.length,), (dtype.itemsize,), dtype, column.device, False, column)
+    source = Source(column.name, view, lambda: np.full(column.length, np.nan), obj=view)
     return source if column.device.is_host else on_device.via_host(source)
 
 

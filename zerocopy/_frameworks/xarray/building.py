@@ -191,7 +191,7 @@ def _coords(xr: Any, table: Table, places: list[int], labels: list[Any]) -> tupl
     dim: Hashable = next(name for number in count() if (name := f"dim_{number}") not in labels)
     if not table.metadata and not places:
         return {}, dim, {}
-    rows = [table.columns[place] for place in places]
+    rows = [_as_planned(table.columns[place]) for place in places]
     names = [table.labels[place] for place in places]
     frame = pandas().from_table(
         replace(table, labels=names, columns=rows, index=len(rows), single=False, obj=None)
@@ -209,6 +209,12 @@ def _coords(xr: Any, table: Table, places: list[int], labels: list[Any]) -> tupl
     if index.name is not None and not {index.name, str(index.name)} & {*labels}:
         dim = str(index.name)
     return {dim: index.rename(dim)}, dim, attrs
+
+
+def _as_planned(column: Column) -> Column:
+    """Return numbers or dates that the plan copies as a copy: pandas' index would alias some, as of >i4."""
+    copies = _leaf(column) is not None and not isinstance(column, Copied) and reasons_against(column)
+    return Copied(column) if copies else column
 
 
 # -- xarray's own objects ------------------------------------------------------------
