@@ -126,3 +126,12 @@ def test_plans_of_generated_slices_are_true(part: int) -> None:
                 shares = zc.shares_memory(source, zc.convert(source, "polars", copy=copy))
                 assert plan.shares_memory in (None, shares), plan
                 assert plan.zero_copy <= shares
+
+
+def test_plans_of_slices_that_are_cast_first_do_not_claim_a_copy() -> None:
+    decimals = pa.array([None] * 8, pa.decimal64(12, 3))
+    pairs = pa.FixedSizeListArray.from_arrays(decimals, 2, mask=pa.array([True] * 4)).slice(1)
+    inner = pa.LargeListArray.from_arrays(pa.array([0, 0, 3]), pairs, mask=pa.array([True, False]))
+    source = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), inner, mask=pa.array([True, False]))
+    plan = zc.explain(source, "polars")
+    assert plan.shares_memory in (None, zc.shares_memory(source, zc.convert(source, "polars")))

@@ -17,7 +17,7 @@ pl = pytest.importorskip("polars")
 #: Seeds that found bugs: empty lists whose offsets are not 0, empty chunks of dictionaries, one sliced chunk
 #: of several; unions in null structs, extension types inside runs and views of lists, views of text in
 #: structs with runs, unions of nulls.
-FOUND = [0, 100683, 3803, 304210, 131197, 184467, 84768, 85390, 165784, 192462, 156168, 154615]
+FOUND = [0, 100683, 3803, 304210, 131197, 184467, 84768, 85390, 165784, 192462, 156168, 154615, 385931]
 
 
 @pytest.mark.parametrize("seed", FOUND)

@@ -319,8 +319,10 @@ def _of_items(value: Any, kind: Any) -> Any:
     """Return a value whose null fixed-size lists inside other lists have null items, as masks have."""
     import pyarrow as pa
 
-    if value is None or not kind.num_fields or pa.types.is_map(kind) or pa.types.is_union(kind):
+    if value is None or not kind.num_fields or pa.types.is_union(kind):
         return value
+    if pa.types.is_map(kind):
+        return [(key, _of_items([item], pa.list_(kind.item_type))[0]) for key, item in value]
     if pa.types.is_struct(kind):
         return {field.name: _of_items(value[field.name], field.type) for field in kind}
     if pa.types.is_run_end_encoded(kind):

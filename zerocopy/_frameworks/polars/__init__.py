@@ -40,6 +40,7 @@ from zerocopy._frameworks.polars.types import (
     changes,
     check_dictionaries,
     check_range,
+    is_cast,
     is_sliced,
     memory_reasons,
     partial_bytes,
@@ -179,7 +180,7 @@ class Polars(Framework):
         if not isinstance(column, ArrowColumn):
             return None
         if any(map(is_sliced, column.chunks)):
-            return 0, column.nbytes
+            return None if is_cast(self.module(), column.field) else (0, column.nbytes)
         known = [partial_bytes(self.module(), chunk) for chunk in column.chunks if chunk.length]
         if None in known:
             return None

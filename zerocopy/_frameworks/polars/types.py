@@ -243,7 +243,7 @@ def partial_bytes(
         return None
     first, count = rows or (0, chunk.length)
     if not count:
-        return 0, 0
+        return None if is_cast(pl, field) else (0, 0)
     used = memory.slice_rows(chunk, first, count)
     size = sum(high - low for low, high in memory.extents(used))
     aliased, copied = (count + 7) // 8 if _keeps_bitmap(chunk, used) else 0, 0
@@ -283,6 +283,12 @@ def partial_bytes(
     # polars keeps a bitmap that it shifts for exports, and drops items of maps.
     is_unknown = memory.null_count(chunk) or any(part.kind == "map" for part in field.walk())
     return None if rows is None and not aliased and is_unknown else (aliased, copied)
+
+
+def is_cast(pl: Any, field: Field) -> bool:
+    """Whether pyarrow casts a type before polars reads it, which keeps parts of the memory."""
+    reasons = [reason for reason in reasons_against(pl, field, nested=True) if reason != _OFFSETS]
+    return any(reason.code != "view-layout" for reason in reasons)
 
 
 def _keeps_bitmap(chunk: arrow_c.Memory, used: arrow_c.Memory) -> bool:
