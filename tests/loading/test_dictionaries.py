@@ -361,3 +361,28 @@ def test_categories_of_polars_without_codes_are_their_words():
     frame = pl.DataFrame({"word": ["b", "a", "b"]}, schema={"word": pl.Categorical})
     (batch,) = zc.loader(frame, "numpy", encode={"word": False})
     assert batch["word"].to_pylist() == ["b", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pa.array([True, False]),
+        pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8())),
+        pa.array([1, 2], pa.date32()),
+        pa.array([b"ab", b"cd"], pa.binary(2)),
+        pa.array([b"a", b"long enough for a view"], pa.binary_view()),
+        pa.array([[1], [2, 3]]),
+    ],
+    ids=lambda words: str(words.type),
+)
+def test_convert_decodes_the_dictionaries_that_a_loader_decodes(words: pa.Array) -> None:
+    codes = pa.array([0, 1, None, 0], pa.int8())
+    table = pa.table({"d": pa.DictionaryArray.from_arrays(codes, words)})
+    options = {"encode": {"d": False}, "nulls": "mask"}
+    whole = zc.convert(table, "numpy", **options)["d"]
+    (batch,) = zc.loader(table, to="numpy", batch=4, **options)
+    assert whole.to_pylist() == batch["d"].to_pylist()
+    assert type(whole) is type(batch["d"])
+    assert whole.to_pylist()[2] is None
+    if "bool" in str(words.type):
+        assert whole.to_pylist() == [True, False, None, True]

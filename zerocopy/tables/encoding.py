@@ -98,15 +98,25 @@ def _decoded(column: Column, unread: bool) -> Column:
     if unread:
         assert field.dictionary is not None
         return UnreadColumn(column.name, field.dictionary, column.reasons)
-    return _column(column, _array(column).dictionary_decode(), _DECODED)
+    _require_host(column)
+    pa, array = hub().module(), column.arrow()
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    for chunk in chunks:
+        validate(pa, chunk)
+    rows = [hub().decoded(chunk) for chunk in chunks] or [pa.array([], array.type.value_type)]
+    return _column(column, pa.concat_arrays(rows), _DECODED)
+
+
+def _require_host(column: Column) -> None:
+    if not column.device.is_host:
+        why = f"it is on {column.device}, and codes of words are computed on the host"
+        raise UnsupportedConversionError("", why, code="other-device", fixes=[_BYTES])
 
 
 def _array(column: Column, unread: bool = False) -> Any:
     """Return a column as one array, whose content is checked because Arrow reads all of it."""
+    _require_host(column)
     pa, field = hub().module(), column.field
-    if not column.device.is_host:
-        why = f"it is on {column.device}, and codes of words are computed on the host"
-        raise UnsupportedConversionError("", why, code="other-device", fixes=[_BYTES])
     kind = "number" if field is None else field.kind
     if unread:
         return pa.array([], pa.large_string() if field is not None and field.wide else pa.string())
