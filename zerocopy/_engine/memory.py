@@ -181,7 +181,7 @@ def _is_own_memory(source: Source) -> bool:
 
 
 def _is_in_memory(column: Any) -> bool:
-    """Whether a column of a table that reading completes has its values already."""
+    """Whether a column of an unread table is in memory already."""
     from zerocopy.tables.arrow_column import UnreadColumn
     from zerocopy.tables.column import RefusedColumn
 

@@ -334,7 +334,7 @@ class Table:
     once : bool
         Whether reading uses the object up.
     read_reasons : tuple of Reason
-        Why reading makes new memory, if it does.
+        Why reading allocates memory; empty if it does not.
     obj : object
         The object itself, for a target that returns it unchanged.
     row_labels : callable, optional

@@ -199,14 +199,14 @@ def _check_rows(table: Table) -> None:
 
 
 def _takes_unread(table: Table, request: Request) -> bool:
-    """Whether the target makes its own table of columns that it does not read."""
+    """Whether the target owns the unread table, and keeps its columns unread."""
     is_kept = table.read_reasons and table.columns and not table.single
     return bool(is_kept) and request.target.owns(type(table.obj))
 
 
 def _unread(table: Table, request: Request) -> Plan:
     """Plan a stream or a query, whose types are known before it is read, but not its memory."""
-    if any(isinstance(column, RefusedColumn) for column in table.columns):  # of types that are not known yet
+    if any(isinstance(column, RefusedColumn) for column in table.columns):  # their types are not known yet
         table = replace(table, labels=[], columns=[], index=0)
     sample = _one_of_each_type(table, request)
     of_columns = [reason for column in (sample or table).columns for reason in column.reasons]

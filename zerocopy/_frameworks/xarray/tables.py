@@ -110,7 +110,7 @@ def _described(array: Any) -> Source | Table:
 
 
 def _unread(variables: Iterable[Any]) -> tuple[Reason, ...]:
-    """Return why variables of types that tensors lack are not in memory: their values decide the result."""
+    """Return why variables that are not numbers must be read: their values decide the result."""
     reasons: dict[Any, None] = {}
     for variable in variables:
         array, why = held(variable)
@@ -154,7 +154,7 @@ def column_of(variable: Any, name: str, dims: tuple[Hashable, ...] | None = None
 
 
 def hold(column: Any, variable: Any) -> None:
-    """Let a column of objects or text, or one that tensors lack, have the array that a variable holds."""
+    """Set `column.held` to the array of a variable, for columns of objects and text, and refused ones."""
     array, why = held(variable)
     if why is None and (column.reasons or type(column) is RefusedColumn) and type(array) is np.ndarray:
         column.held = array.view()
@@ -310,7 +310,7 @@ def array_table(obj: Any, name: str, index: bool | None) -> Table | None:
 def _unread_array(
     obj: Any, variable: Any, name: str, reasons: tuple[Reason, ...], index: bool | None
 ) -> Table:
-    """Describe an array whose values xarray reads; the type of dates and durations is known before."""
+    """Describe an array that xarray has not read; only the types of dates and durations are known."""
 
     def read() -> Table:
         table = array_table(obj.compute(), name, index)
