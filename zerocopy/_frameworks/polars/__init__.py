@@ -182,9 +182,10 @@ class Polars(Framework):
         if any(map(is_sliced, column.chunks)):
             return None if is_cast(self.module(), column.field) else (0, column.nbytes)
         known = [partial_bytes(self.module(), chunk) for chunk in column.chunks if chunk.length]
-        if None in known:
+        aliased = sum(each[0] for each in known if each)
+        if None in known and not aliased:
             return None
-        return sum(each[0] for each in known if each), sum(each[1] for each in known if each)
+        return aliased, sum(each[1] for each in known if each)
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         """Return no reasons; refuse labels that a frame cannot have."""

@@ -246,23 +246,21 @@ def partial_bytes(
         return None if is_cast(pl, field) else (0, 0)
     used = memory.slice_rows(chunk, first, count)
     size = sum(high - low for low, high in memory.extents(used))
-    aliased, copied = (count + 7) // 8 if _keeps_bitmap(chunk, used) else 0, 0
-    if hidden and aliased:
-        return None
+    aliased, copied = (count + 7) // 8 if not hidden and _keeps_bitmap(chunk, used) else 0, 0
     parts: list[tuple[arrow_c.Memory, tuple[int, int]]] = []
     if kind in ("string", "binary"):
         offsets = memory.offsets(used)
         text = max(0, int(offsets[-1]) - max(int(offsets[0]), _first_long(chunk)))
-        return None if text and hidden else (aliased + text, _VIEW * count)
+        return aliased + (0 if hidden else text), _VIEW * count
     if kind in ("list", "map"):
         offsets_size = 8 * (count + 1)
         aliased, copied = (aliased + offsets_size, 0) if field.wide else (aliased, offsets_size)
-        if kind == "map" and (hidden or _hides_items(chunk)):
-            return None
         low, high = memory.used(used)
         start, stop = memory.used(chunk) if kind == "map" else (0, chunk.children[0].length)
         own = [memory.slice_rows(chunk.children[0], start, stop - start)]  # polars cuts out the items of maps
         parts = [(own[0], (low - start, high - low))]
+        if kind == "map" and (hidden or _hides_items(chunk)):
+            parts, copied = [], copied + size
     elif kind == "struct":
         own = [memory.slice_rows(child, chunk.offset, chunk.length) for child in chunk.children]
         parts = [(child, (first, count)) for child in own]
@@ -280,9 +278,14 @@ def partial_bytes(
         if known is None:
             return None
         aliased, copied = aliased + known[0], copied + known[1]
-    # polars keeps a bitmap that it shifts for exports, and drops items of maps.
-    is_unknown = memory.null_count(chunk) or any(part.kind == "map" for part in field.walk())
-    return None if rows is None and not aliased and is_unknown else (aliased, copied)
+    return None if rows is None and not aliased and _may_keep_more(chunk) else (aliased, copied)
+
+
+def _may_keep_more(chunk: arrow_c.Memory) -> bool:
+    """Whether polars may keep a bitmap that it shifts for exports, or drop the items of nulls and of maps."""
+    if chunk.field.kind == "map" or (chunk.children and memory.null_count(chunk) > 0):
+        return True
+    return any(map(_may_keep_more, chunk.children))
 
 
 def is_cast(pl: Any, field: Field) -> bool:
