@@ -15,6 +15,7 @@ import zerocopy as zc
 pytest.importorskip("torch")
 
 
+@pytest.mark.hazard("numpy#masked-arrays")
 @pytest.mark.parametrize("shape", [0, (0, 2)])
 @pytest.mark.parametrize("fields", [[("a", "i4"), ("b", "f8")], [("a", [("b", "i4")])]])
 def test_masked_records_without_rows_are_records(fields: list[tuple[str, Any]], shape: Any) -> None:

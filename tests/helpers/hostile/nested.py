@@ -309,6 +309,8 @@ def _tensor_difference(result: Any, rows: list[Any], kind: Any, options: dict[st
         expected = [_padded(row, shape[1:], None) for row in rows]
     if has(kind, pa.types.is_union):
         return ""
+    if own and options.get("lists") == "pad" and has(kind, pa.types.is_struct):
+        made = [_without_padding(*pair) for pair in zip(made, expected, strict=True)]
     ours, theirs = (
         [plain(row, kind, numbers) for row in each] for each, numbers in ((made, True), (expected, False))
     )
@@ -331,6 +333,15 @@ def _of_items(value: Any, kind: Any) -> Any:
     if pa.types.is_fixed_size_list(inner):
         value = [[None] * inner.list_size if item is None else item for item in value]
     return [_of_items(item, inner) for item in value]
+
+
+def _without_padding(made: Any, expected: Any) -> Any:
+    """Return a row without the padding of lists in structs, which have the length of the longest row."""
+    if isinstance(made, dict) and isinstance(expected, dict):
+        return {name: _without_padding(item, expected.get(name)) for name, item in made.items()}
+    if isinstance(made, list) and isinstance(expected, list) and len(made) >= len(expected):
+        return [_without_padding(*pair) for pair in zip(made, expected, strict=False)]
+    return made
 
 
 def _padded(row: Any, shape: tuple[int, ...], fill: Any) -> Any:
