@@ -539,7 +539,7 @@ def test_explain_does_not_read_a_stream_in_a_dict() -> None:
     plan = zc.explain({"x": stream}, "pyarrow")
     assert not plan.possible
     assert plan.reasons[0].why.startswith("column 'x': a ")
-    assert "Stream is a stream" in plan.reasons[0].why
+    assert "Stream becomes a column when its values are read" in plan.reasons[0].why
     assert stream.taken == 0
 
 
