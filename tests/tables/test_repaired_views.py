@@ -147,7 +147,7 @@ def test_views_and_runs_without_rows() -> None:
     views = pa.array(["a", "b"], pa.string_view())
     table = pa.table({"x": pa.StructArray.from_arrays([views[:0], runs[:0]], ["v", "r"])})
     assert isinstance(zc.convert(table, "nanoarrow"), na.Array)
-    # pyarrow's cast of list views of runs is invalid: only the views beside them are cast.
+    # pyarrow's cast of list views of runs is invalid, so only the views of text are cast.
     lists = pa.ListViewArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array([1, 1], pa.int32()), runs)
     table = pa.table({"x": pa.StructArray.from_arrays([views, lists], ["v", "l"])})
     assert zc.explain(table, "nanoarrow").possible

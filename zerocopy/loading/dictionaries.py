@@ -120,8 +120,7 @@ def _encode(codes: Mapping[str, Codes], schema: Any, content: Any, place: str) -
         if field.name in codes:
             column = codes[field.name].encode(column, place)
         elif is_dictionary(column.type) and not is_dictionary(field.type):
-            rows = [hub().decoded(chunk) for chunk in column.chunks]  # Arrow's cast lacks views and lists
-            column = hub().module().chunked_array(rows, field.type)
+            column = hub().decoded(column)  # Arrow's cast lacks views and lists
         columns.append(hub().cast_views(column, field.type))
     return content.from_arrays(columns, schema=schema)
 

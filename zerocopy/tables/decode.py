@@ -179,9 +179,8 @@ class Decoder:
     def _dictionary(self, column: Column, field: Field) -> Any:
         decoder = replace(self, nulls=Nulls("mask") if self.nulls.mode == "mask" else Nulls())
         dictionary = column.dictionary()
-        if (
-            dictionary.field is not None and dictionary.field.kind == "null"
-        ):  # pandas' categories without values
+        if dictionary.field is not None and dictionary.field.kind == "null":
+            # pandas' categories without values: tensors lack the type, and there is no number to show.
             categories = decoder._masked(dictionary, TensorLeaf(_no_numbers(dictionary), constant=True))
         else:
             categories = decoder._inner(dictionary)

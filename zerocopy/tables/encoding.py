@@ -100,11 +100,8 @@ def _decoded(column: Column, unread: bool) -> Column:
         return UnreadColumn(column.name, field.dictionary, column.reasons)
     _require_host(column)
     pa, array = hub().module(), column.arrow()
-    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-    for chunk in chunks:
-        validate(pa, chunk)
-    rows = [hub().decoded(chunk) for chunk in chunks] or [pa.array([], array.type.value_type)]
-    return _column(column, pa.concat_arrays(rows), _DECODED)
+    validate(pa, array)
+    return _column(column, hub().whole(hub().decoded(array)), _DECODED)
 
 
 def _require_host(column: Column) -> None:

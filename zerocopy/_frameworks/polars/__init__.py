@@ -40,8 +40,8 @@ from zerocopy._frameworks.polars.types import (
     changes,
     check_dictionaries,
     check_range,
+    is_adapted,
     is_cast,
-    is_sliced,
     memory_reasons,
     partial_bytes,
     reasons_against,
@@ -179,7 +179,7 @@ class Polars(Framework):
     def partial_bytes(self, column: Column) -> tuple[int, int] | None:
         if not isinstance(column, ArrowColumn):
             return None
-        if any(map(is_sliced, column.chunks)):
+        if any(map(is_adapted, column.chunks)):
             return None if is_cast(self.module(), column.field) else (0, column.nbytes)
         known = [partial_bytes(self.module(), chunk) for chunk in column.chunks if chunk.length]
         aliased = sum(each[0] for each in known if each)

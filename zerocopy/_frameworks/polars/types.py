@@ -171,7 +171,7 @@ def _misplaced(chunk: arrow_c.Memory) -> Iterator[Reason]:
         yield from _misplaced(child)
 
 
-def is_sliced(chunk: arrow_c.Memory) -> bool:
+def is_adapted(chunk: arrow_c.Memory) -> bool:
     """Whether a chunk is one that polars cannot read, or has bitmaps that it shifts: `adapted` copies it."""
     return _has_bitmaps_alone(chunk) or any(reason is _SLICED for reason in _misplaced(chunk))
 
@@ -373,7 +373,7 @@ def adapted(pa: Any, name: str, array: Any) -> Any:
         except pa.ArrowException as error:  # values overflow in polars' own cast
             why = f"column {name!r} cannot become {wanted}: {error}"
             raise LossyConversionError("", why, "cast it in Arrow first", code="out-of-range") from error
-    if any(is_sliced(arrow_c.read_array(chunk)) for chunk in array.chunks):
+    if any(is_adapted(arrow_c.read_array(chunk)) for chunk in array.chunks):
         array = hub().copied(array)
     return array
 

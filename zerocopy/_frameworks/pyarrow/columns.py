@@ -249,11 +249,19 @@ class ArrowExchange(Framework):
             return pa.dictionary(kind.index_type, self.without_views(kind.value_type), kind.ordered)
         return self.with_fields(kind, lambda field: field.with_type(self.without_views(field.type)))
 
-    def decoded(self, chunk: Any) -> Any:
-        """Return the values of a ``pyarrow.DictionaryArray``, in a type without views."""
-        words = chunk.dictionary
+    def decoded(self, array: Any) -> Any:
+        """Return the values of an array of dictionaries, chunked or not, in a type without views."""
+        pa = self.module()
+        if isinstance(array, pa.ChunkedArray):
+            kind = self.without_views(array.type.value_type)
+            return pa.chunked_array([self.decoded(chunk) for chunk in array.chunks], kind)
+        words = array.dictionary
         # pyarrow 26 cannot gather views.
-        return self.cast_views(words, self.without_views(words.type)).take(chunk.indices)
+        return self.cast_views(words, self.without_views(words.type)).take(array.indices)
+
+    def whole(self, array: Any) -> Any:
+        """Return an array, chunked or not, as one array."""
+        return whole_array(array)
 
     def writable(self, data: Any) -> Any:
         """Return a table, column or array that Arrow's IPC writer can write, with the same chunks."""
