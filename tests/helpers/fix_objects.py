@@ -19,8 +19,8 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"nulls": 0},
     {"encode": True},
 )
-#: Objects that no call of `convert` can convert: text that is not in a column.
-NO_FIX = frozenset(("tensorflow ragged text",))
+#: Objects for which no call of `convert` helps: text that has no column.
+NO_FIX = frozenset[str]()
 
 Make = Callable[[], Any]
 

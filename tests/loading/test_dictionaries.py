@@ -97,7 +97,7 @@ def test_nulls_without_a_policy_name_the_row_group(path):
     ) as e:
         list(zc.loader(path, "numpy", batch=4, encode=True))
     assert e.value.code == "nulls"
-    assert "nulls={'city': -1}" in str(e.value)
+    assert e.value.calls[0] == 'zc.loader(source, "numpy", batch=4, encode=True, nulls={"city": -1})'
 
 
 @pytest.mark.hazard("robustness#dictionaries-of-row-groups")
@@ -148,7 +148,10 @@ def test_an_unknown_word_names_its_place(path):
     assert caught.value.code == "unknown-word"
     assert "cities.parquet, row group 1" in message
     assert "column 'city' has 'Rome'" in message
-    assert "[*words, 'Rome']" in message
+    assert (
+        caught.value.calls[1]
+        == 'zc.loader(source, "numpy", batch=4, nulls=-1, encode={"city": ["Bern", "Oslo", "Rome"]})'
+    )
 
 
 def test_words_without_rows_are_neither_collected_nor_required():

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.pasting import pasted
+from helpers.tiers import sampled
 
 import zerocopy as zc
+from zerocopy.loading.errors import LoaderOptionError
+from zerocopy.loading.options import _CHECKS, LoaderOptions
 
 TABLE = pa.table({"n": pa.array([1, None, 3]), "x": [0.5, 1.5, 2.5], "city": ["Bern", "Oslo", "Bern"]})
 MATRIX: dict[str, Any] = {"layout": "matrix", "columns": ["n"], "dtype": "float64"}
@@ -68,6 +73,59 @@ def test_fixes_keep_the_options_of_the_caller(to: str, options: dict[str, Any]) 
         assert {*passed["columns"]} <= {*options["columns"]}
         with _x64(**narrow):
             exec(code, {"zc": zc, "source": source, "jax": pytest.importorskip("jax")})
+
+
+loader_fixes = pytest.importorskip("helpers.loader_fixes")  # it needs pyarrow
+MODULES = (
+    "builtins", "numpy", "torch", "tensorflow", "jax", "pyarrow", "pandas", "polars", "duckdb", "nanoarrow",
+    "awkward", "scipy", "sparse", "xarray", "dask", "astropy", "PIL", "h5py", "zarr", "datasets",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_fixes_of_sources_work_when_pasted(module: str) -> None:
+    every = list(loader_fixes.cases(module, ("torch", "numpy")))
+    chosen = sampled(max(len(every) // 32, 1), every, first=len(module))
+    problems = [problem for (case,) in chosen for problem in loader_fixes.problems_of(case)]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ({"x": [0.5], "y": [1]}, {"columns": ["xx", "y"]}),
+        ({"x": [0.5]}, {"columns": ["absent"]}),
+        ({"s": ["a", None]}, {"encode": True}),
+        ({"s": ["a", "b"]}, {"encode": {"s": ["a"]}}),
+        ({"s": ["a", "b"], "t": [None, "b"]}, {"encode": {"s": ["a", "b"], "absent": ["c"]}}),
+        ({"x": [[1], [2, 3]]}, {"lists": "dense"}),
+        ({"x": [0.5]}, {"device": "cuda:99"}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("form", ["table", "reader", "file"])
+def test_a_refused_option_has_a_call_with_another_value(
+    source: dict[str, Any], options: dict[str, Any], form: str, tmp_path: Path
+) -> None:
+    table = pa.table(source)
+    if form == "file":
+        pq = pytest.importorskip("pyarrow.parquet")
+        pq.write_table(table, tmp_path / "x.parquet")
+    forms = {"table": lambda: table, "reader": table.to_reader, "file": lambda: tmp_path / "x.parquet"}
+    with pytest.raises(zc.ZeroCopyError) as caught:
+        list(zc.loader(forms[form](), "numpy", **options))
+    assert caught.value.calls
+    case = loader_fixes.Case(form, forms[form], "numpy", options)
+    assert not loader_fixes.problems_of(case)
+
+
+@pytest.mark.parametrize("name", [*_CHECKS])
+@pytest.mark.parametrize("value", [-1, "nonsense", (), 0.5], ids=str)
+def test_the_value_that_a_message_names_is_valid(name: str, value: Any) -> None:
+    with pytest.raises(LoaderOptionError) as caught:
+        LoaderOptions("numpy", **{name: value})
+    (option,) = re.findall(rf"{name}=(\([^)]*\)|\[[^]]*\]|{{.*}}|[\w\"]+)", caught.value.remedy)[:1]
+    LoaderOptions("numpy", **{name: ast.literal_eval(option)})
 
 
 @contextmanager

@@ -185,4 +185,4 @@ def test_fixes_of_sources_work_when_pasted() -> None:
         assert caught.value.calls
         for call in caught.value.calls:
             assert call.startswith("zc.loader(")
-            assert len(list(pasted(call, {"zc": zc, "x": x}))) == 1
+            assert len(list(pasted(call, {"zc": zc, "source": x}))) == 1

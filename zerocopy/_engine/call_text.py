@@ -40,13 +40,18 @@ def relocate(error: ZeroCopyError, before: str, after: str) -> None:
     def moved(code: str) -> str:
         if re.search(r"(^|; )zc\.convert\(x, ", code):
             return code.replace('dtype="bool8"', 'dtype={"bool": "bool8"}')  # other leaves are numbers
-        tokens = tokenize.generate_tokens(io.StringIO(code).readline)
-        columns = [t.start[1] for t in tokens if t.type == tokenize.NAME and t.string == "x"]
-        for column in reversed(columns):
-            code = f"{code[:column]}{before}x{after}{code[column + 1 :]}"
-        return code
+        return renamed(code, f"{before}x{after}")
 
     rewrite(error, moved)
+
+
+def renamed(code: str, place: str) -> str:
+    """Return code with an expression in place of the name ``x``."""
+    tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+    columns = [t.start[1] for t in tokens if t.type == tokenize.NAME and t.string == "x"]
+    for column in reversed(columns):
+        code = f"{code[:column]}{place}{code[column + 1 :]}"
+    return code
 
 
 def with_imports(code: str) -> str:

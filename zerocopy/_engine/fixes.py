@@ -430,6 +430,11 @@ class _Composer:
         table = self.description
         if template is None or not name.isprintable() or {*name} & {*"'\"\\"}:
             return None
+        replacing = self.framework.actions.get("replace") if self.framework is not None else None
+        if replacing is not None and not _has_attributes(self.obj, replacing):
+            return None  # levels of an index of pandas are not read as columns
+        if "**{" in template.source and not isinstance(label[0], str):
+            return None  # keywords are text
         if table is not None and not isinstance(table, Source):
             labels = list(table.labels)
             if label[0] not in labels[: len(labels) - table.index] or labels.count(label[0]) > 1:

@@ -386,7 +386,7 @@ class PoolInstalledError(ZeroCopyError, RuntimeError):
         ...
     zerocopy.errors.PoolInstalledError: install_pool(auto,host=recycle): a pool with other options is
     installed: auto.
-      To fix: close it first: zerocopy.installed_pool().close()
+      To fix: close it first: zc.installed_pool().close()
     >>> pool.close()
     """
 
@@ -435,7 +435,7 @@ class PoolClosedError(ZeroCopyError, RuntimeError):
     Traceback (most recent call last):
         ...
     zerocopy.errors.PoolClosedError: refresh(): the pool was closed.
-      To fix: install another one: zerocopy.install_pool()
+      To fix: install another one: zc.install_pool()
     """
 
     code = "pool-closed"

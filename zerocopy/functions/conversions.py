@@ -10,6 +10,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from zerocopy import registry
+from zerocopy._engine.call_text import renamed, rewrite
 from zerocopy._engine.container_types import is_container, is_mapping, is_plain_object, items_of
 from zerocopy._engine.containers import convert_leaves, format_path, map_leaves
 from zerocopy._engine.convert import convert, convert_slowly
@@ -177,7 +178,7 @@ class Conversions:
             try:
                 leaves = [Leaf(name + path, array, _device_of(array)) for path, array in _arrays_in(value)]
             except ZeroCopyError as error:
-                raise self._located(error, name) from error.__cause__
+                raise _located(error, self._place(name), name) from error.__cause__
             if leaves:
                 yield (position, name), leaves
 
@@ -187,7 +188,7 @@ class Conversions:
             call = convert_slowly if self._is_table(value) else _converted
             return call(value, self.to, self.options)
         except ZeroCopyError as error:
-            raise self._located(error, name) from error.__cause__
+            raise _located(error, self._place(name), name) from error.__cause__
         except Exception as error:
             error.add_note(f"{self._place(name)} was converted to {text(self.to)}")
             raise
@@ -199,9 +200,6 @@ class Conversions:
 
     def _place(self, name: str) -> str:
         return f"argument {name!r} of {self.name}()" if name else f"a value sent to {self.name}()"
-
-    def _located(self, error: ZeroCopyError, name: str) -> ZeroCopyError:
-        return _located(error, self._place(name))
 
     def _check_devices(self, leaves: list[Leaf]) -> None:
         """Refuse arrays of several devices; 0-d arrays on the host are accepted with arrays of any device."""
@@ -282,7 +280,7 @@ class Conversions:
             else:
                 converted = labelled(result, back.to, back.options, back.labels)
         except ZeroCopyError as error:
-            raise _located(error, place) from error.__cause__
+            raise _located(error, place, "result") from error.__cause__
         except Exception as error:
             error.add_note(f"the {place} was converted to {text(back.to)}")
             raise
@@ -309,8 +307,9 @@ class Conversions:
         }
 
 
-def _located(error: ZeroCopyError, place: str) -> ZeroCopyError:
+def _located(error: ZeroCopyError, place: str, name: str) -> ZeroCopyError:
     """Return an error that names an argument or result, with its type, instead of the call of ``convert``."""
+    rewrite(error, lambda code: renamed(code, name or "x"))
     asked = error.asked.removeprefix("convert") if error.asked.startswith("convert(") else error.asked
     return error.with_context(asked=f"{place} {asked}".rstrip())
 

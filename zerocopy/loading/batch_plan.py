@@ -18,7 +18,7 @@ from zerocopy.loading.buffers import empty_columns
 from zerocopy.loading.dataset import DecodedRows
 from zerocopy.loading.device import DeviceCopies, device_copies
 from zerocopy.loading.lists import has_lists
-from zerocopy.loading.options import LoaderOptions, in_terms_of_loader, opening
+from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.plan import Plan
 from zerocopy.source import Array
 from zerocopy.tables.result import Encoded, Masked, masked, rebuild
@@ -209,10 +209,8 @@ class BatchPlan:
 
     def __init__(self, content: Any, options: LoaderOptions) -> None:
         """Plan `content`, a table or a dict of arrays without rows; refuse types that the target lacks."""
-        self._options = options
         self.is_matrix: bool = options.is_matrix
-        with in_terms_of_loader(options):
-            self._prepare(content, options)
+        self._prepare(content, options)
 
     def _prepare(self, content: Any, options: LoaderOptions) -> None:
         self.to_target = converter = plan_for(content, options.to, **options.conversion)
@@ -265,8 +263,7 @@ class BatchPlan:
             # Without a mask, the check of a dict of arrays would take 2 us for each column.
             return self.template.flatten(tree if self.template.is_flat else full_masks(tree))
         except ZeroCopyError:
-            with in_terms_of_loader(self._options):
-                self.to_target(content)  # raises the error of the target, with its fixes
+            self.to_target(content)  # raises the error of the target, with its fixes
             raise
 
     def _through_host(self, content: Any) -> Any:
@@ -274,8 +271,7 @@ class BatchPlan:
         try:
             tree = full_masks(self._to_host(content))
         except ZeroCopyError:
-            with in_terms_of_loader(self._options):
-                self._convert(content)  # raises the error of the target, with its fixes
+            self._convert(content)  # raises the error of the target, with its fixes
             raise
         return rebuild(tree, lambda leaf, path: self._to_leaf(leaf))
 

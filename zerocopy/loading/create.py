@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from zerocopy._engine.options import Like, NullPolicy, Target
 from zerocopy._engine.target import is_named, of_object
+from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.framework import while_forks_wait
 from zerocopy.loading.dictionaries import encode_source
 from zerocopy.loading.lists import with_one_length
 from zerocopy.loading.loader import Loader, loader_class
-from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.options import LoaderOptions, in_terms_of_loader
 from zerocopy.loading.sources.opening import open_source
 
 
@@ -165,5 +166,9 @@ def loader(
 
 
 def _create(source: Any, options: LoaderOptions) -> Loader[Any]:
-    opened = with_one_length(encode_source(open_source(source, options), options), options)
-    return loader_class(options.to)(opened, options, opened.empty())
+    try:
+        opened = with_one_length(encode_source(open_source(source, options), options), options)
+        return loader_class(options.to)(opened, options, opened.empty())
+    except ZeroCopyError as error:
+        in_terms_of_loader(error, options)
+        raise

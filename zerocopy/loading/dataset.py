@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from zerocopy.errors import LossyConversionError, UnsupportedConversionError
+from zerocopy.errors import Fix, LossyConversionError, UnsupportedConversionError
 from zerocopy.formatting import printable
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
@@ -324,12 +324,15 @@ def choose(columns: Sequence[Hashable] | None, names: Sequence[Hashable]) -> lis
         if count:
             why, fix = f"{count} columns are called {name!r}", "rename them"
             raise UnsupportedConversionError("loader(...)", why, fix, code="duplicate-names")
-        near = get_close_matches(str(name), [str(each) for each in names], 3)
-        why = f"the source has no column {name!r}"
-        why += f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        near = get_close_matches(str(name), [str(each) for each in names], 1)
         listed = ", ".join(map(repr, names[:20])) + ", ..." * (len(names) > 20)
+        # The nearest name in place of the unknown one, and the others; without any, all columns.
+        known = [each for old in chosen for each in ([old] if old != name else near) if each in names]
         raise UnsupportedConversionError(
-            f"loader(columns={chosen!r})", why, f"choose from {listed}", code="unknown-name"
+            f"loader(columns={chosen!r})",
+            f"the source has no column {name!r}, but {listed}",
+            code="unknown-name",
+            fixes=[Fix(options={"columns": list(dict.fromkeys(known)) or None})],
         )
     return chosen
 

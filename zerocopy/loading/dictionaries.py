@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from zerocopy._engine.target import resolve
-from zerocopy.errors import LossyConversionError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, LossyConversionError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.dataset import Dataset, Stream, derived
 from zerocopy.loading.errors import LoaderOptionError
@@ -38,8 +38,8 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
         if name not in types:
             raise LoaderOptionError(
                 f"loader(encode={{{name!r}: ...}})",
-                f"{source.name} has no column {name!r}",
-                f"choose from {', '.join(map(repr, list(types)[:8]))}",
+                f"{source.name} has no column {name!r}, but {', '.join(map(repr, list(types)[:8]))}",
+                fixes=[Fix(options={"encode": {name: None}})],
             )
     words: dict[str, Any] = {}
     decoded: set[str] = set()
@@ -154,8 +154,9 @@ def _refuse_once(source: Dataset | Stream, wanted: list[str]) -> None:
         raise UnsupportedConversionError(
             "loader(encode=True)",
             f"the words of column {wanted[0]!r} are unknown, and {source.name} can be read only once",
-            f"pass them: encode={{{listed}}}; False in place of words gives the text's bytes",
+            f"pass them: encode={{{listed}}}",
             code="words-unknown",
+            fixes=[Fix(options={"encode": "bytes"}, effect="gives the text's bytes")],
         )
 
 
@@ -168,10 +169,14 @@ def _collect(source: Dataset | Stream, types: Mapping[str, Any], show: bool | No
     for content in _contents(source, list(types), show):
         for name, collector in collectors.items():
             collector.add(content[name])
-    try:
-        return {name: collector.words() for name, collector in collectors.items()}
-    except ZeroCopyError as error:
-        raise error.with_context(asked="loader(encode=True)") from error.__cause__
+    words = {}
+    for name, collector in collectors.items():
+        try:
+            words[name] = collector.words()
+        except ZeroCopyError as error:
+            error.fixes = (Fix(options={"encode": {name: False}}, effect="gives the column's values"),)
+            raise error.with_context(asked="loader(encode=True)") from error.__cause__
+    return words
 
 
 def _contents(source: Dataset | Stream, names: list[str], show: bool | None) -> Iterator[Any]:

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 from zerocopy import forks
 from zerocopy._engine.options import ResultT
+from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.loading.assembly import Chunk, Cut
 from zerocopy.loading.device import DeviceCopies, Transfer
+from zerocopy.loading.options import LoaderOptions, in_terms_of_loader
 from zerocopy.loading.order import Portion
 from zerocopy.loading.prefetcher import Prefetcher
 from zerocopy.loading.state import Progress
@@ -106,22 +108,24 @@ class BatchIterator(Iterator[ResultT]):
         self,
         chunks: Callable[[Portion, int], Generator[Chunk]],
         epochs: Iterable[tuple[Portion, int]],
-        ahead: int,
+        options: LoaderOptions,
         tracker: Tracker,
         counters: Counters,
         copies: DeviceCopies | None = None,
     ) -> None:
-        """Start a thread that makes `ahead` batches in advance.
+        """Start a thread that makes ``options.prefetch`` batches in advance.
 
         ``chunks(portion, done)`` returns the chunks of an epoch after the first `done` batches, and `epochs`
         has the arguments of the calls, in the thread. The progress of `tracker` is replaced with each batch,
         and at the end of an epoch. `copies` copies batches to a device in advance.
         """
-        self._tracker = tracker
+        self._tracker, self._options = tracker, options
         self._ahead = None if copies is None else Ahead(copies)
         self._lock = forks.lock()
         self._item: _Item | None = None
-        self.prefetcher: Prefetcher = Prefetcher(partial(_all_chunks, chunks, epochs, counters), ahead)
+        self.prefetcher: Prefetcher = Prefetcher(
+            partial(_all_chunks, chunks, epochs, counters), options.prefetch
+        )
         self._counts = Delivered(self.prefetcher.channel)
         counters.attach(self._counts)
 
@@ -133,10 +137,14 @@ class BatchIterator(Iterator[ResultT]):
         with self._lock:
             self.prefetcher.check_process()
             while True:
-                if self._ahead is None:
-                    step, batch = self._make()
-                else:
-                    step, batch = self._ahead.next(self._make, self._is_ready)
+                try:
+                    if self._ahead is None:
+                        step, batch = self._make()
+                    else:
+                        step, batch = self._ahead.next(self._make, self._is_ready)
+                except ZeroCopyError as error:
+                    in_terms_of_loader(error, self._options)
+                    raise
                 self._track(step, batch)
                 if batch is not None:
                     return batch  # type: ignore[no-any-return]

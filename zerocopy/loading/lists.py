@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from zerocopy._engine.call_text import arguments
 from zerocopy._engine.target import resolve, text
 from zerocopy.describe import describe
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.loading.dataset import Dataset, DerivedDataset, DerivedStream, Stream, close_iterator
-from zerocopy.loading.options import LoaderOptions, in_terms_of_loader
+from zerocopy.loading.options import LoaderOptions
 from zerocopy.tables.column import Table
 from zerocopy.tables.lists import LISTS, tensors_of
 
@@ -23,7 +22,7 @@ Locate = Callable[[int], str]
 
 def has_lists(content: Any) -> bool:
     """Whether a table has columns of lists, whose length is known only after rows have been read."""
-    described = describe(content, None, True)
+    described = None if isinstance(content, dict) else describe(content, None, True)
     if not isinstance(described, Table):
         return False
     fields = [column.field for column in described.columns if column.field is not None]
@@ -114,20 +113,12 @@ class OneLength:
             self._refuse(label, locate(0), f"has shape {shape}, and those before have {first}")
 
     def _refuse(self, label: str, place: str, why: str) -> None:
-        with in_terms_of_loader(self._options):
-            raise self._error(label, place, why)
-
-    def _error(self, label: str, place: str, why: str) -> UnsupportedConversionError:
-        target = text(self._options.to).replace("'", '"')
-        call = f"zc.convert(x, {target}{arguments({**self._options.conversion, 'lists': 'pad'})})"
-        error = UnsupportedConversionError(
-            f"convert(a batch, to={text(self._options.to)})",
+        raise UnsupportedConversionError(
+            f"loader(source, to={text(self._options.to)})",
             f"column {label!r}: the list in {place}, {why}",
-            f"{call} pads the lists of each batch to one length",
             code="list-lengths",
+            fixes=[Fix(options={"lists": "pad"}, effect="pads the lists of each batch to one length")],
         )
-        error.calls = (call,)
-        return error
 
 
 def _storage(column: Any, field: Any) -> tuple[Any, Any]:

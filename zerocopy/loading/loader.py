@@ -114,9 +114,9 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
                 self._use.begin(worker[0], progress.portion.epoch)
             # The iterator's tracker refers to neither the iterator nor its thread.
             tracker = Tracker(progress)
-            epochs, ahead = self._epochs(progress), self._options.prefetch
+            epochs, copies = self._epochs(progress), self._plan.copies
             batches: BatchIterator[ResultT] = BatchIterator(
-                self._chunks, epochs, ahead, tracker, self._counters, self._plan.copies
+                self._chunks, epochs, self._options, tracker, self._counters, copies
             )
             self._move(tracker, is_begun=True)
         return batches

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -10,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy._engine.call_text import arguments, rewrite
+from zerocopy._engine.call_text import arguments, renamed, rewrite, with_imports
 from zerocopy._engine.target import text
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import Fix, ZeroCopyError
 from zerocopy.errors.invalid_option import nearest
 from zerocopy.loading.errors import LoaderOptionError
 from zerocopy.tables.options import is_encoding
@@ -21,8 +22,7 @@ from zerocopy.tables.options import is_encoding
 _WINDOW_BATCHES = 16
 #: Least number of row groups in such a window, and its largest size in bytes.
 _WINDOW_GROUPS, _WINDOW_BYTES = 4, 256 << 20
-#: The targets of conversions on the host.
-_HOSTS = ("numpy", "pyarrow", "pyarrow.Table")
+_OF_COLUMNS = "(?:encode|nulls|lists|pad|max_length)"
 _CALL, _LOADER = "zc.convert(x, ", "zc.loader(source, "
 
 
@@ -225,46 +225,85 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
 }
 
 
-@contextmanager
-def in_terms_of_loader(options: LoaderOptions) -> Iterator[None]:
-    """Rewrite errors of conversions to name the call of ``loader``, and fixes as calls of ``loader``.
+def in_terms_of_loader(error: ZeroCopyError, options: LoaderOptions) -> None:
+    """Rewrite an error of a conversion to name the call of ``loader``, and fixes as calls of ``loader``.
 
-    Fixes that need the table itself are left out.
+    Fixes that need the table itself are kept if there are no others: they are for each batch.
     """
-    try:
-        yield
-    except ZeroCopyError as error:
-        if error.asked.startswith("convert("):
-            _drop(error, [code for code in error.calls if _CALL not in code])
-            rewrite(error, lambda code: _with_passed(code.replace(_CALL, _LOADER), options))
-            passed = "".join(f", {name}={value!r}" for name, value in options.passed.items())
-            error.with_context(asked=f"loader(source, to={text(options.to)}{passed})")
-        raise
+    if error.asked.startswith("convert("):
+        host = "pyarrow" if error.asked.startswith("convert(pyarrow.") else "numpy"  # a dict of arrays
+        own = {name: value for name, value in options.passed.items() if name not in options.conversion}
+        batches = f'for x in zc.loader(source, "{host}"{arguments(own)})'
+        of_table = [code for code in error.calls if _CALL not in code]
+        if len(of_table) < len(error.calls):
+            _drop(error, of_table)
+
+        def as_loader(code: str) -> str:
+            if _CALL in code:
+                return _with_passed(code.replace(_CALL, _LOADER), options)
+            before, semicolon, last = code.rpartition("; ")
+            return f"{before}{semicolon}({last} {batches})"
+
+        rewrite(error, as_loader)
+        passed = "".join(f", {name}={value!r}" for name, value in options.passed.items())
+        error.with_context(asked=f"loader(source, to={text(options.to)}{passed})")
+    elif error.fixes and not error.calls:
+        error.calls = tuple(
+            with_imports(f"zc.loader({fix.source.format(x='source')}, {_target(options)}{arguments(given)})")
+            for fix, given in ((each, _changed(options, each)) for each in error.fixes)
+        )
+        texts = [f"{c} {f.effect}".rstrip() for c, f in zip(error.calls, error.fixes, strict=True)]
+        error.with_context(remedy="; or ".join(texts))
+
+
+def _target(options: LoaderOptions) -> str:
+    return text(options.to).replace("'", '"')
+
+
+def _changed(options: LoaderOptions, fix: Fix) -> dict[str, Any]:
+    """Return the options that the caller passed with those of a fix; choices of other columns remain."""
+    changed = options.passed
+    for name, value in fix.options.items():
+        both = isinstance(value, dict) and isinstance(changed.get(name), Mapping)
+        merged = {**changed[name], **value} if both else value
+        changed[name] = {k: v for k, v in merged.items() if v is not None} or None if both else merged
+    return {name: value for name, value in changed.items() if value is not None}
 
 
 @contextmanager
-def opening(options: LoaderOptions, source: str, is_whole: bool = True) -> Iterator[None]:
+def opening(
+    options: LoaderOptions, source: str, place: str = "source", label: Hashable = None
+) -> Iterator[None]:
     """Rewrite errors of conversions on the host, which the caller did not ask for.
 
-    The message names the call of ``loader`` and its target. If the object is the whole source, so do the
-    fixes.
+    The message names the call of ``loader``, and so do the fixes: `place` is the expression of the object
+    that was converted, or of the dict of it if it has a label.
     """
 
     def as_loader(code: str) -> str:
-        target = text(options.to).replace("'", '"')
-        for host in _HOSTS:
-            code = code.replace(f', "{host}"', f", {target}")
-        return _with_passed(code.replace("zc.convert(", "zc.loader("), options)
+        before, semicolon, call = code.rpartition("; ")
+        if label is not None:
+            call, given = f"{{**{place}, {label!r}: {renamed(call, f'{place}[{label!r}]')}}}", ""
+        else:
+            # The loader converts another object itself, with options of text and lists.
+            own = re.fullmatch(rf'zc\.convert\((?!x,)(.*), "{host}"((?:, {_OF_COLUMNS}=[^=]*)*)\)', call)
+            call, given = own.groups() if own else (call, "")
+            call = renamed(call, place).replace("{'data': source}['data']", "source")
+            call = call.replace("{**{'data': source}, ", "{")
+        there = re.findall(r", (\w+)=", given or call if call.startswith("zc.convert(") else given)
+        others = {name: value for name, value in options.passed.items() if name not in there}
+        return f"{before}{semicolon}zc.loader({call}, {_target(options)}{given}{arguments(others)})"
 
     try:
         yield
     except ZeroCopyError as error:
         if error.asked.startswith("convert("):
+            host = error.asked.rpartition("to='")[2].partition("'")[0]
             error.with_context(asked=f"loader({source}, to={text(options.to)})")
-            if is_whole:
-                # A list of arrays, such as the parts of a sparse one, is not a source.
-                _drop(error, [code for code in error.calls if code.startswith("zc.convert([")])
-                rewrite(error, as_loader)
+            # Python objects, masks, codes and a list of arrays, such as sparse parts, are not sources.
+            is_source = rf"(.*; )?zc\.convert\((?!\[|x, .*{_OF_COLUMNS}=|.*(leaves=|Tensor\"))"
+            _drop(error, [code for code in error.calls if not re.match(is_source, code)])
+            rewrite(error, as_loader)
         raise
 
 

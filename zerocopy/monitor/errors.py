@@ -22,7 +22,7 @@ class MonitorRunningError(ZeroCopyError, RuntimeError):
     Traceback (most recent call last):
         ...
     zerocopy.monitor.errors.MonitorRunningError: monitor.start(): the monitor of this process is running.
-      To fix: call zerocopy.monitor.snapshot() for its figures, or zerocopy.monitor.stop() first
+      To fix: call zc.monitor.snapshot() for its figures, or zc.monitor.stop() first
     """
 
     code = "monitor-running"
@@ -38,7 +38,7 @@ class MonitorNotStartedError(ZeroCopyError, RuntimeError):
     Traceback (most recent call last):
         ...
     zerocopy.monitor.errors.MonitorNotStartedError: monitor.snapshot(): the monitor was not started.
-      To fix: call zerocopy.monitor.start() first
+      To fix: call zc.monitor.start() first
     """
 
     code = "monitor-not-started"

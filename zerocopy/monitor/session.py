@@ -282,7 +282,7 @@ def start(
             raise MonitorRunningError(
                 "monitor.start()",
                 "the monitor of this process is running",
-                "call zerocopy.monitor.snapshot() for its figures, or zerocopy.monitor.stop() first",
+                "call zc.monitor.snapshot() for its figures, or zc.monitor.stop() first",
             )
         session = Session(sites, every, keep, path)
         _install_hooks()
@@ -346,7 +346,7 @@ def _running(name: str) -> Session:
     session = _current
     if session is None:
         raise MonitorNotStartedError(
-            f"monitor.{name}()", "the monitor was not started", "call zerocopy.monitor.start() first"
+            f"monitor.{name}()", "the monitor was not started", "call zc.monitor.start() first"
         )
     return session
 

@@ -253,7 +253,7 @@ def install(requested: Settings) -> Pool:
             raise PoolInstalledError(
                 f"install_pool({requested})",
                 f"a pool with other options is installed: {installed.settings}",
-                "close it first: zerocopy.installed_pool().close()",
+                "close it first: zc.installed_pool().close()",
             )
         modes = host.parse(requested.host)
         base = _prepare(requested, modes)

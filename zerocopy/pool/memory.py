@@ -202,7 +202,7 @@ class DeviceMemory:
     def check_open(self, asked: str) -> None:
         """Raise if the pool was closed."""
         if self.closed:
-            remedy = "install another one: zerocopy.install_pool()"
+            remedy = "install another one: zc.install_pool()"
             raise PoolClosedError(asked, "the pool was closed", remedy)
 
     def check_device(self, device: int | str | None) -> int:

@@ -195,7 +195,7 @@ class Pool:
         for mode in self._host:
             if isinstance(mode, Pinned):
                 return mode.allocator.empty(shape, dtype)
-        why, remedy = "the pool has no page-locked memory", 'zerocopy.install_pool(host="pinned")'
+        why, remedy = "the pool has no page-locked memory", 'zc.install_pool(host="pinned")'
         raise PoolOptionError(f"pinned({shape!r})", why, remedy)
 
     def set_limit(self, limit: int | str | None, device: int | str | None = None) -> None:
@@ -252,7 +252,7 @@ class Pool:
 
     def _limit_host(self, fraction: float | None, nbytes: int | None, asked: str) -> None:
         if not self._host:
-            remedy = 'zerocopy.install_pool(host="recycle")'
+            remedy = 'zc.install_pool(host="recycle")'
             raise PoolOptionError(asked, "the pool has no host memory", remedy)
         if fraction is not None:
             why = "a fraction of the host's memory is not a valid limit"

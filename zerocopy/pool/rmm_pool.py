@@ -278,7 +278,7 @@ class RMMPool:
     def _open(self) -> Chain:
         chain = self._chain
         if chain is None:
-            remedy = "install another one: zerocopy.install_pool()"
+            remedy = "install another one: zc.install_pool()"
             raise PoolClosedError(f"device {self.device}", "the pool was closed", remedy)
         return chain
 

@@ -48,6 +48,18 @@ _BYTE_BOUNDS: Callable[[Array], tuple[int, int]] = getattr(
     np.lib, "array_utils", np
 ).byte_bounds  # moved in 2.0
 
+#: Fixes of objects by a method of their type, of which the first applies.
+_BY_METHOD = {
+    "__next__": Fix("list({x})", "is converted item by item"),
+    "to_pylist": Fix("{x}.to_pylist()", "gives Python objects", alone=True),  # zerocopy.Encoded
+    "to_tensor": Fix("{x}.to_tensor()", "makes it dense"),  # pyarrow.SparseCOOTensor
+    "to_numpy": Fix("{x}.to_numpy()"),  # a data frame or a series
+    "npartitions": Fix("{x}.compute()", "computes it"),  # a frame of Dask
+    "ngroups": Fix("{x}.obj", "is the frame that was grouped"),  # groups of pandas
+    "read_row_groups": Fix("{x}.read()", "reads the file"),  # pyarrow.parquet.ParquetFile
+    "named_parameters": Fix("{x}.state_dict()", "converts its parameters as a dict"),  # torch.nn.Module
+    "isSubmatrix": Fix("{x}.get()", "copies it to a numpy.ndarray"),  # cv2.UMat, on a device of OpenCL
+}
 _REMEDY = (
     "pass an array: an object with __dlpack__, __cuda_array_interface__, "
     "__array_interface__, __arrow_c_array__ or the buffer protocol"
@@ -260,26 +272,16 @@ def _has_interface(obj: Any, name: str) -> bool:
 
 def _no_protocol(obj: Any) -> UnsupportedConversionError:
     remedy, fixes = _REMEDY, tuple[Fix, ...]()
-    if hasattr(type(obj), "__next__"):
-        remedy, fixes = "", (Fix("list({x})", "is converted item by item"),)
-    elif type(obj).__name__ == "PyCapsule":
+    if type(obj).__name__ == "PyCapsule":
         remedy = "pass the array that exported it: a capsule can be imported only once"
-    elif hasattr(type(obj), "to_pylist"):  # zerocopy.Encoded
-        remedy, fixes = "", (Fix("{x}.to_pylist()", "gives Python objects", alone=True),)
-    elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
-        remedy, fixes = "", (Fix("{x}.to_numpy()"),)
-    elif hasattr(type(obj), "read_row_groups"):  # pyarrow.parquet.ParquetFile
-        remedy, fixes = "", (Fix("{x}.read()", "reads the file"),)
+    elif known := [fix for method, fix in _BY_METHOD.items() if hasattr(type(obj), method)]:
+        remedy, fixes = "", (known[0],)
     elif isinstance(obj, (str, PurePath)) and str(obj).endswith((".parquet", ".pq")):
         read = Fix("pyarrow.parquet.read_table({x})", "reads the file", before="import pyarrow.parquet")
         remedy, fixes = "", (read,)
     elif isinstance(obj, (str, PurePath)) and str(obj).endswith((".safetensors", ".gguf", ".npy", ".npz")):
         remedy, fixes = "", (Fix("zc.load({x})", "maps its tensors"),)
-    elif hasattr(type(obj), "state_dict") and hasattr(type(obj), "named_parameters"):  # a torch.nn.Module
-        remedy, fixes = "", (Fix("{x}.state_dict()", "converts its parameters as a dict"),)
-    elif hasattr(type(obj), "isSubmatrix"):  # cv2.UMat, which may be on a device of OpenCL
-        remedy, fixes = "", (Fix("{x}.get()", "copies it to a numpy.ndarray"),)
-    elif hasattr(type(obj), "keys"):  # groups in files
+    elif callable(getattr(type(obj), "keys", None)):  # groups in files
         item = "[name]" if hasattr(type(obj), "__getitem__") else ".get_tensor(name)"  # safetensors.safe_open
         remedy, fixes = "", (Fix(f"{{{{name: {{x}}{item} for name in {{x}}.keys()}}}}"),)
     elif dense := [name for name in ("todense", "toarray") if hasattr(type(obj), name)]:

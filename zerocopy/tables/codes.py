@@ -108,8 +108,11 @@ class Codes:
         return LossyConversionError(
             f"reading {place}",
             f"column {self.name!r} has {count:,} null{'s' if count > 1 else ''} in {rows:,} rows",
-            f'pass nulls={{{self.name!r}: -1}} for the code -1, or nulls="mask" for a mask',
             code="nulls",
+            fixes=[
+                Fix(options={"nulls": {self.name: -1}}, effect="gives them the code -1"),
+                Fix(options={"nulls": "mask"}, effect="gives a mask"),
+            ],
         )
 
     def _error(self, chunk: Any, place: str) -> LossyConversionError:
@@ -121,16 +124,14 @@ class Codes:
         more = f" and {len(unknown) - _NAMED_WORDS:,} more" if len(unknown) > _NAMED_WORDS else ""
         verb = "are" if len(unknown) > 1 else "is"
         why = f"has {named}{more}, which {verb} not among its {len(self.words):,} words"
-        if not place:
-            collect = Fix(options={"encode": True}, effect="collects the words")
-            return LossyConversionError("", f"it {why}", code="unknown-word", fixes=[collect])
-        return LossyConversionError(
-            f"reading {place}",
-            f"column {self.name!r} {why}",
-            f"add to the words: encode={{{self.name!r}: [*words, {unknown[0]!r}]}}; "
-            "or collect those of this source: encode=True",
-            code="unknown-word",
-        )
+        choice: Any = {self.name: True} if place else True
+        collect = Fix(options={"encode": choice}, effect="collects the words")
+        asked, why = (f"reading {place}", f"column {self.name!r} {why}") if place else ("", f"it {why}")
+        fixes = [collect]
+        if place and len(self.words) + len(unknown) <= _MANY_WORDS:
+            words = {self.name: [*self.words.to_pylist(), *unknown]}
+            fixes.append(Fix(options={"encode": words}, effect="adds the words"))
+        return LossyConversionError(asked, why, code="unknown-word", fixes=fixes)
 
 
 class Distinct:
@@ -177,7 +178,6 @@ class Distinct:
             raise UnsupportedConversionError(
                 "",
                 f"Arrow cannot sort the dictionary's values of type {self._type}",
-                "pass False for the column, which gives its values: encode={name: False}",
                 code="words-unknown",
             ) from error
 

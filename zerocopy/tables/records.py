@@ -23,6 +23,7 @@ from zerocopy.tables import nulls, on_device
 from zerocopy.tables.allocation import in_one_allocation
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
+from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import duplicates, listed, text_warnings
 from zerocopy.tables.nulls import NO_MASK, Nulls
 from zerocopy.tables.options import Request
@@ -177,7 +178,7 @@ def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, An
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     names = _unique([str(label) for label in table.labels])
     record = None if request.cast is None else request.cast.record
-    formats: list[Any] = []
+    formats: dict[str, Any] = {}
     columns: dict[str, Any] = {}
     sources: list[Source | None] = []
     refused: dict[Hashable, ZeroCopyError] = {}
@@ -186,13 +187,38 @@ def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, An
         try:
             wanted = record[name] if record is not None and name in (record.names or ()) else None
             kind, columns[name], source = _text(column, wanted, policy) or _field(column, policy)
-            formats.append(kind)
+            formats[name] = kind
             sources.append(source)
         except ZeroCopyError as error:
             refused[label] = error
     if refused:
+        _offer_bytes(table, names, formats, refused)
         raise combine_errors(refused)
-    return _record(names, formats), columns, sources
+    return _record(names, [*formats.values()]), columns, sources
+
+
+def _offer_bytes(
+    table: Table, names: list[str], formats: dict[str, Any], refused: dict[Hashable, ZeroCopyError]
+) -> None:
+    """Add to refusals of text alone the fix by a type of records that holds the longest values."""
+    wide, options = {}, dict[str, Any]()
+    for name, label, column in zip(names, table.labels, table.columns, strict=True):
+        if label in refused:
+            if column.field is None or column.field.kind not in ("string", "string_view"):
+                return
+            pa, lengths = hub().module(), hub().compute().binary_length
+            longest = hub().compute().max(lengths(hub().cast_views(column.arrow(), pa.large_binary())))
+            wide[name] = f"S{longest.as_py() or 1}"
+            options |= {"nulls": "drop"} if column.null_count else {}
+    kinds = {name: kind if isinstance(kind, tuple) else (kind, ()) for name, kind in formats.items()}
+    if any(kind.names for kind, _ in kinds.values()):
+        return  # a record within a record has no literal
+    fields = {name: (kind.str, *([shape] if shape else [])) for name, (kind, shape) in kinds.items()}
+    options["dtype"] = [(name, *(fields.get(name) or [wide[name]])) for name in names]
+    effect = "gives bytes of the longest text" + ", and leaves rows with nulls out" * ("nulls" in options)
+    for label, error in refused.items():
+        fixes = [Fix(options=options, effect=effect), *error.fixes]
+        refused[label] = UnsupportedConversionError("", error.why, code=error.code, fixes=fixes)
 
 
 def _unique(names: list[str]) -> list[str]:

@@ -322,7 +322,8 @@ def _of_extension(pd: Any, array: Any) -> Column:
         return _of_arrow(pd, array)
     if isinstance(dtype, pd.SparseDtype):
         why = f"it is {dtype}, and no other framework has sparse columns"
-        raise UnsupportedConversionError("", why, code="sparse", fixes=[Fix("{x}.sparse.to_dense()")])
+        fixes = [Fix("{x}.sparse.to_dense()"), Fix("numpy.asarray({x})", "gives dense values")]
+        raise UnsupportedConversionError("", why, code="sparse", fixes=fixes)
     if isinstance(dtype, pd.DatetimeTZDtype):
         zone = meta.zone(dtype.tz)
         if zone:

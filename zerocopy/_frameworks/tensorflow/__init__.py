@@ -29,8 +29,9 @@ _SUPPORTED = frozenset((*NATIVE_NAMES, "bfloat16", *_BY_COPY))
 
 
 _TEXT = [
+    # A ragged tensor has no __array__.
+    Fix("numpy.char.decode(numpy.asarray({x}.__array__(), bytes), 'utf-8')", "gives NumPy's text"),
     Fix("tensorflow.strings.unicode_decode({x}, 'UTF-8')", "gives code points"),
-    Fix("{x}.numpy().astype(str)", "gives NumPy's text"),
 ]
 
 

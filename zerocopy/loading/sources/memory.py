@@ -13,8 +13,9 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._engine.convert import convert
+from zerocopy._engine.explain import explain
 from zerocopy._engine.target import resolve
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.loading.dataset import (
     Dataset,
     DerivedDataset,
@@ -121,14 +122,19 @@ def sampled(rows: int) -> list[int]:
     return sorted({rows * part // 8 for part in range(8)} | {rows - 1}) if rows else []
 
 
-def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: str) -> Dataset:
-    """Return arrays of any framework whose first dimension is the rows."""
+def open_arrays(
+    arrays: Mapping[Hashable, Any], options: LoaderOptions, name: str, place: str = "source"
+) -> Dataset:
+    """Return arrays of any framework whose first dimension is the rows.
+
+    `place` is the expression of the dict, for fixes.
+    """
     chosen = choose(options.columns, list(arrays)) if options.schema is None else list(arrays)
     if not chosen:
         raise UnsupportedConversionError(
             "loader({})", "the dict has no arrays", 'pass arrays: {"x": x, "y": y}', code="not-an-array"
         )
-    columns = {label: _rows_of(label, arrays[label], options) for label in chosen}
+    columns = {label: _rows_of(label, arrays[label], options, place) for label in chosen}
     is_chunked = any(map(chunk_rows, columns.values()))
     lengths = {label: array.shape[0] for label, array in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -148,7 +154,7 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
             why = "it is an array of records, and a column of a table has one value for each row"
             fix = "pass each of its fields as an array of its own"
             raise UnsupportedConversionError(f"loader(...)[{label!r}]", why, fix, code="records")
-    with opening(options, name):
+    with opening(options, name, place):
         tables = arranged.as_tables()
     opened = fitted(tables, options.columns, options.schema)
     assert isinstance(opened, Dataset)
@@ -157,11 +163,15 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
 
 def open_table(source: Any, described: Table, options: LoaderOptions, name: str) -> Dataset:
     """Return a table of a framework; NaN that it counts as missing is null for ``nulls=``."""
-    table = convert(source, "pyarrow.Table")
-    pairs = zip(table.column_names, described.columns, strict=False)  # the labels of an index come last
+    own = described.labels[: len(described.labels) - described.index]  # the labels of an index come last
+    columns = options.columns if options.schema is None and not described.single else None
+    columns = columns if {*(columns or ())} <= {*own} else None
+    table = convert(source, "pyarrow.Table", columns=columns)
+    chosen = [described.labels.index(label) for label in columns or described.labels]
+    pairs = zip(table.column_names, (described.columns[i] for i in chosen), strict=False)
     missing = [label for label, column in pairs if counts_missing(column, options.nulls, label)]
     if options.is_matrix and options.columns is None and options.schema is None:
-        table = table.select(table.column_names[: table.num_columns - described.index])  # as in `convert`
+        table = table.select(range(table.num_columns - described.index))  # as in `convert`
     return TableDataset(without_nan(table, missing), name)
 
 
@@ -188,20 +198,30 @@ def without_nan(table: Any, names: Iterable[str]) -> Any:
     return table
 
 
-def _rows_of(label: Hashable, value: Any, options: LoaderOptions) -> Array:
+def _rows_of(label: Hashable, value: Any, options: LoaderOptions, place: str) -> Array:
     """Return an array on the host, without a copy where possible; one that is read by chunks unchanged."""
     if chunk_rows(value) and not value.dtype.hasobject:
         return value  # type: ignore[no-any-return]
-    with opening(options, f"{{{label!r}: ...}}", is_whole=False):
+    with opening(options, f"{{{label!r}: ...}}", place, label):
         array: Array = value if isinstance(value, np.ndarray) else convert(value, "numpy")
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:
         why = "it is an array of Python objects" if isinstance(array, np.ndarray) else "it is not an array"
         fix = "pass numbers, booleans, times, or a table with columns of text"
-        raise UnsupportedConversionError(f"loader(...)[{label!r}]", why, fix, code="python-objects")
+        fits = isinstance(array, np.ndarray) and explain({label: array}, "pyarrow.Table").error is None
+        table = f'zc.convert({place}, "pyarrow.Table")'.replace("{", "{{").replace("}", "}}")
+        fixes, asked = [Fix(table)] * fits, f"loader(...)[{label!r}]"
+        raise UnsupportedConversionError(asked, why, "" if fits else fix, code="python-objects", fixes=fixes)
     if array.ndim == 0:
         why, fix = "it has no dimension, and so no rows", "pass an array of at least one dimension"
         raise UnsupportedConversionError(f"loader(...)[{label!r}]", why, fix, code="too-few-dimensions")
     return array
+
+
+def open_array(array: Array, options: LoaderOptions, name: str, place: str) -> Dataset:
+    """Return the fields of a structured array, or another array as one column; `place` is its expression."""
+    columns = fields_of(array)
+    names = f"{{k: {place}[k] for k in {place}.dtype.names}}"
+    return open_arrays(columns, options, name, names if array.dtype.names else f"{{'data': {place}}}")
 
 
 def fields_of(array: Array, name: str = "data") -> dict[Hashable, Array]:

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
+from zerocopy._engine.call_text import renamed
 from zerocopy._engine.convert import convert
+from zerocopy._engine.explain import explain
 from zerocopy._engine.target import resolve
 from zerocopy.describe import opened as opened_handle
-from zerocopy.errors import FrameworkNotInstalledError, UnsupportedConversionError
+from zerocopy.errors import Fix, FrameworkNotInstalledError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework, hook_of
 from zerocopy.loading.dataset import Dataset, Stream, fitted
 from zerocopy.loading.errors import LoaderOptionError, ReadError, as_read_errors
@@ -23,6 +25,7 @@ from zerocopy.loading.sources.chunked import chunk_rows
 from zerocopy.loading.sources.columnar import IpcFiles, ParquetFiles
 from zerocopy.loading.sources.files import Files, find_files, missing
 from zerocopy.loading.sources.streams import CapsuleStream, FileStream
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import type_name
 
 #: Formats of files by the end of their names. A file with another name is read as Parquet.
@@ -62,7 +65,7 @@ def _open_value(source: Any, options: LoaderOptions, name: str) -> Dataset | Str
     if isinstance(source, Mapping) and not is_opened:
         return memory.open_arrays(source, options, name)
     if isinstance(source, np.ndarray):
-        return memory.open_arrays(memory.fields_of(source), options, "numpy.ndarray")
+        return memory.open_array(source, options, "numpy.ndarray", "source")
     return fitted(_open_object(opened_handle(source), options), options.columns, options.schema)
 
 
@@ -99,14 +102,11 @@ def _open_path(path: str, reader: Framework, options: LoaderOptions) -> Dataset 
 
 
 def _refuse_objects(paths: Sequence[Any]) -> None:
-    kinds = {type(path).__name__ for path in paths if not isinstance(path, (str, os.PathLike))}
+    kinds = {type(path) for path in paths if not isinstance(path, (str, os.PathLike))}
     if kinds:
-        raise UnsupportedConversionError(
-            "loader([...])",
-            f"a list must have paths of files; this one has {', '.join(sorted(kinds))}",
-            "concatenate tables before: pyarrow.concat_tables(tables)",
-            code="not-a-source",
-        )
+        listed = ", ".join(sorted(kind.__name__ for kind in kinds))
+        why = f"a list must have paths of files; this one has {listed}"
+        raise _not_a_source(paths, "loader([...])", why)
 
 
 def _open_files(files: Files, options: LoaderOptions) -> Dataset | Stream:
@@ -165,19 +165,47 @@ def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
             if described is not None:
                 return memory.open_table(source, described, options, name)
     if hasattr(type(source), "__arrow_c_stream__"):
-        return CapsuleStream(source, name)
+        try:
+            return CapsuleStream(source, name)
+        except Exception as error:  # of the producer
+            if isinstance(error, ZeroCopyError) or not is_error(error):
+                raise
+            why = f"its __arrow_c_stream__() raised {type(error).__name__}: {error}"
+            raise _not_a_source(source, f"loader({name})", why) from error
     if chunk_rows(source):
-        return memory.open_arrays({"data": source}, options, name)
+        return memory.open_arrays({"data": source}, options, name, "{'data': source}")
     if framework is not None:
         with opening(options, name):
             array = convert(source, "numpy")
-        return memory.open_arrays(memory.fields_of(array), options, name)
-    raise UnsupportedConversionError(
-        f"loader({name})",
-        "it is not a source of rows",
-        'pass a path, a table, a query, a stream, or a dict of arrays: {"x": x, "y": y}',
-        code="not-a-source",
+        return memory.open_array(array, options, name, 'zc.convert(source, "numpy")')
+    raise _not_a_source(source, f"loader({name})", "it is not a source of rows")
+
+
+def _not_a_source(source: Any, asked: str, why: str) -> UnsupportedConversionError:
+    """Return the error for an object that `convert` may read."""
+    plans = {host: explain(source, host) for host in ("pyarrow.Table", "numpy")}
+    calls = [f'zc.convert(x, "{host}")' for host, p in plans.items() if p.error is None and not p.leaves]
+    calls += [code.rpartition("; ")[2] for p in plans.values() if p.error for code in p.error.calls]
+    calls = [code for code in calls if code.startswith("zc.convert(") and "leaves=" not in code]
+    calls = [_as_array(source), *calls] if isinstance(source, (list, tuple)) else calls
+    fixes = [Fix(renamed(code.replace("{", "{{").replace("}", "}}"), "{x}")) for code in calls if code]
+    remedy = 'pass a path, a table, a query, a stream, or a dict of arrays: {"x": x, "y": y}'
+    return UnsupportedConversionError(
+        asked, why, "" if fixes else remedy, code="not-a-source", fixes=fixes[:1]
     )
+
+
+def _as_array(values: Sequence[Any]) -> str:
+    """Return the expression of a table of dicts or tables, or of an array of numbers; empty without one."""
+    if all(isinstance(each, dict) for each in values):
+        return "pyarrow.Table.from_pylist(x)"
+    if all(hasattr(each, "columns") for each in values):
+        return 'pyarrow.concat_tables([zc.convert(each, "pyarrow.Table") for each in x])'
+    try:
+        is_array = np.asarray(values).dtype.kind in "biufcMm"
+    except ValueError:  # rows of different lengths
+        is_array = False
+    return "numpy.asarray(x)" * is_array
 
 
 def _refuse_columns(opened: Dataset | Stream, options: LoaderOptions) -> None:
@@ -189,7 +217,7 @@ def _refuse_columns(opened: Dataset | Stream, options: LoaderOptions) -> None:
     for name, value in given.items():
         if value is not None:
             why = f"{opened.name} has no columns: its batches are arrays"
-            raise LoaderOptionError(f"loader({name}={value!r})", why, f"leave out {name}=")
+            raise LoaderOptionError(f"loader({name}={value!r})", why, fixes=[Fix(options={name: None})])
 
 
 def _check_decode(options: LoaderOptions) -> None:

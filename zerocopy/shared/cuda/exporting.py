@@ -218,7 +218,7 @@ def _memory(device: int, base: int) -> tuple[bytes, Offer | None]:
             raise _refused(
                 f"its memory is of an asynchronous pool that cannot be exported: {error.why}",
                 "allocate it with cudaMalloc, or from "
-                "zerocopy.install_pool(resource=rmm.mr.CudaAsyncMemoryResource(enable_ipc=True))",
+                "zc.install_pool(resource=rmm.mr.CudaAsyncMemoryResource(enable_ipc=True))",
             ) from error
         except OSError as error:
             raise _refused(
