@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from helpers.paths import ROOT
@@ -118,101 +117,6 @@ def swallows(node: ast.AST) -> bool:
 def test_no_exception_is_swallowed() -> None:
     lines = [f"{relative(p)}:{node.lineno}" for p in FILES for node in ast.walk(parse(p)) if swallows(node)]
     assert not lines, "handle the exception, raise it, or catch only the class that the code expects"
-
-
-#: Classes of signal handlers' exceptions, and of any code that zerocopy calls.
-FOREIGN = {"Exception", "BaseException", "RuntimeError"}
-#: Packages and modules whose code calls exporters and importers, where an OSError may come from those.
-CONVERSIONS = {"_engine", "_frameworks", "protocols", "tables", "casting", "compound", "functions", "frames"}
-CONVERSIONS |= {"describe.py", "framework.py"}
-#: Folders whose handlers of these two classes are followed by a fallback, or by one of zerocopy's errors.
-NARROW = ("_frameworks/", "protocols/")
-#: Functions where no such exception arrives: the system starts a thread, a dict changes, a thread of zerocopy
-#: runs without signal handlers, C++ frames propagate nothing.
-NOT_FOREIGN = {
-    ("_frameworks/torch/native.py", "_layout_in_this_thread"),
-    ("layout/threads.py", "_start"),
-    ("monitor/session.py", "start"),
-    ("pool/rmm_pool.py", "deallocate"),
-    ("shared/broker.py", "__init__"),
-    ("shared/blocks.py", "_last"),
-}
-
-
-def names_in(node: ast.AST) -> set[str]:
-    return {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node)}
-
-
-def is_kept(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler stores the exception itself, which its function or another thread raises later."""
-    for node in ast.walk(handler):
-        stored: list[ast.AST] = []
-        if isinstance(node, ast.Assign):
-            choice = isinstance(node.value, ast.IfExp | ast.BoolOp)
-            stored = list(ast.iter_child_nodes(node.value)) if choice else [node.value]
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "set_exception":
-            stored = [*node.args]
-        if any(isinstance(value, ast.Name) and value.id == handler.name for value in stored):
-            return True
-    return False
-
-
-def handlers_of_outside_exceptions(tree: ast.Module, classes: set[str]) -> dict[int, str]:
-    """Return the lines and functions that catch exceptions of signal handlers and do not let them pass."""
-    lines = {}
-    for function in functions(tree):
-        for node in ast.walk(function):
-            caught: set[str] = set()
-            if isinstance(node, ast.ExceptHandler):
-                passes = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
-                # `Call.translated_errors` asks; `throw` passes the exception on to a generator.
-                asks = {"is_error", "translated_errors", "throw", "athrow"} & names_in(node)
-                if not (passes or asks or is_kept(node)):
-                    caught = names_in(node.type) if node.type else classes
-            elif isinstance(node, ast.Call) and "suppress" in names_in(node.func):
-                caught = set().union(*map(names_in, node.args))
-            if caught & classes:
-                lines[node.lineno] = function.name
-    return lines
-
-
-def test_exceptions_from_outside_pass() -> None:
-    """`is_error` tells an error of the called code from an exception of a signal handler."""
-    hits = []
-    for path in FILES:
-        name = relative(path)
-        classes = FOREIGN | ({"OSError"} if Path(name).parts[0] in CONVERSIONS else set())
-        classes |= {"ValueError", "TypeError"} if name.startswith(NARROW) else set()
-        handlers = handlers_of_outside_exceptions(parse(path), classes)
-        hits += [(f"{name}:{n}", each) for n, each in handlers.items() if (name, each) not in NOT_FOREIGN]
-    assert not hits, "raise the exception again unless `is_error` says that the called code raised it"
-
-
-def test_the_check_of_handlers_recognises_them() -> None:
-    source = """
-def f():
-    try: ...
-    except OSError: return None
-    try: ...
-    except (KeyError, pa.Error, RuntimeError) as error: raise Other from error
-    try: ...
-    except Exception as error:
-        if not is_error(error): raise
-    try: ...
-    except BaseException:
-        free()
-        raise
-    try: ...
-    except KeyError: ...
-    with suppress(Exception), contextlib.suppress(KeyError): ...
-    def g():
-        try: ...
-        except BaseException as error: self.error = None if ended else error
-        try: ...
-        except Exception as error: text = f"{error}"
-"""
-    hits = handlers_of_outside_exceptions(ast.parse(source), FOREIGN | {"OSError"})
-    assert hits == {4: "f", 6: "f", 16: "f", 21: "g"}
 
 
 #: Functions that may read a global twice: under a lock, at import, or to compare the two values.

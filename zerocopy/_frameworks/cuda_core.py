@@ -17,7 +17,7 @@ from zerocopy.errors import DeviceError, Fix, FrameworkNotInstalledError, Reason
 from zerocopy.framework import Framework
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides
-from zerocopy.protocols.exporter_errors import check_layout, is_error
+from zerocopy.protocols.exporter_errors import check_layout
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 
@@ -144,8 +144,6 @@ def _dtype(obj: Any) -> DType:
     try:
         declared, why = obj.dtype, ""
     except (TypeError, NotImplementedError) as error:  # float8, vectors; bfloat16 without ml_dtypes
-        if not is_error(error):
-            raise
         declared, why = None, f"cuda.core does not name its dtype: {error}"
     dtype = None if declared is None else from_numpy(declared)
     if dtype is None:

@@ -17,7 +17,6 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source
 from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
@@ -205,9 +204,7 @@ class Datasets(Framework):
             info = json.loads(table.metadata[_FEATURES])["info"]["features"]
             features = {label: info[label] for label in table.labels if label in info}
             self.module().Features.from_dict(features)
-        except (KeyError, NotImplementedError, TypeError, ValueError) as error:
-            if not is_error(error):
-                raise
+        except (KeyError, NotImplementedError, TypeError, ValueError):
             return {}
         return {_FEATURES: json.dumps({"info": {"features": features}}).encode()}
 
@@ -220,8 +217,6 @@ class Datasets(Framework):
         try:
             return self._dataset(self._adapted(pa, arrow, table))
         except (pa.ArrowException, KeyError, NotImplementedError, TypeError, ValueError) as error:
-            if not is_error(error):
-                raise
             why, remedy = f"datasets cannot hold it: {error}", "cast or leave out the column"
             raise UnsupportedConversionError("to='datasets'", why, remedy, code="framework-error") from error
 

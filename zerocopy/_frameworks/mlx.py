@@ -19,7 +19,6 @@ from zerocopy.errors import Fix, FrameworkNotInstalledError, Reason, Unsupported
 from zerocopy.forks import is_imported
 from zerocopy.framework import Framework, refuse_dtype, while_forks_wait
 from zerocopy.protocols.array_interface import address
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -83,8 +82,6 @@ class MLX(Framework):
         try:
             return while_forks_wait(partial(import_module, "mlx.core"))  # type: ignore[no-any-return]
         except Exception as error:
-            if not is_error(error):
-                raise
             absent = isinstance(error, ModuleNotFoundError) and error.name in ("mlx", "mlx.core")
             why = "mlx is not installed" if absent else f"importing mlx.core failed: {error}"
             raise FrameworkNotInstalledError("to='mlx'", why, _INSTALL, code="not-installed") from error
@@ -103,8 +100,6 @@ class MLX(Framework):
         try:
             array = _as_ndarray(mx, obj, dtype)
         except (ValueError, RuntimeError) as error:
-            if not is_error(error):
-                raise
             reason = next((reason for text, reason in _UNREADABLE.items() if text in str(error)), None)
             if reason is None:
                 raise

@@ -17,7 +17,6 @@ from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source
 from zerocopy.tables.arrow_table import table_of_chunks, unread_table
 from zerocopy.tables.column import Column, Table
@@ -120,8 +119,6 @@ class Nanoarrow(Framework):
                 try:
                     array = obj.read_all()
                 except Exception as error:
-                    if not is_error(error):
-                        raise
                     asked = f"convert({name})"
                     why = f"reading the stream failed: {error}"
                     remedy = "create a new stream: its producer failed, or it was read before"
@@ -276,8 +273,6 @@ def _field(obj: Any, name: str) -> Field:
     try:
         field = arrow_c.read_field(obj.schema)
     except (RuntimeError, ValueError) as error:
-        if not is_error(error):
-            raise
         why = f"its type cannot be read: {error}"
         remedy = "create a new array: this one was released"
         raise UnsupportedConversionError(f"convert({name})", why, remedy, code="consumed") from error

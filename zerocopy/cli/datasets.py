@@ -22,7 +22,6 @@ import numpy as np
 from zerocopy.dtype import from_numpy
 from zerocopy.pairs.samples import Data
 from zerocopy.protocols.array_interface import aligned_copy
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 #: Default of ``--max-bytes``: 1 GiB, of the file and of its content.
@@ -84,9 +83,7 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> Data:
         if not isinstance(content, dict):
             # Readers check neither the sizes of buffers nor their content: frameworks would crash.
             content.validate(full=True)
-    except BaseException as error:  # the libraries raise anything for malformed bytes
-        if not is_error(error):
-            raise
+    except Exception as error:  # the libraries raise anything for malformed bytes
         raise DataError(f"{path}: {_why(error, max_bytes)}") from error
     columns: dict[str, Any] = {}
     if isinstance(content, dict):

@@ -17,7 +17,7 @@ from zerocopy.frames.arrow import ArrowReader, Writer
 from zerocopy.frames.header import TABLE, Reader, invalid, start, text
 from zerocopy.frames.hook import FramesHook
 from zerocopy.framework import Framework, hook_of
-from zerocopy.protocols.exporter_errors import ignored_errors, is_error
+from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.source import Array, type_name
 from zerocopy.tables.hub import hub
 
@@ -149,8 +149,6 @@ def needs_own_framework(header: bytes) -> bool:
     try:
         named = form >= _CHUNKED and _schema_of(pa, fields.take(size)).names != [""]
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if not is_error(error):
-            raise
         raise invalid(f"the header has no schema: {error}") from error
     return bool(target and (note or named) and registry.by_name(target).installed())
 
@@ -163,8 +161,6 @@ def build_table(header: bytes, frames: Any, to: Any) -> Any:
     except (ZeroCopyError, MemoryError):
         raise
     except Exception as error:
-        if not is_error(error):
-            raise
         raise invalid(f"the header does not agree with the frames: {error}") from error
 
 

@@ -21,7 +21,6 @@ from zerocopy import forks
 from zerocopy.errors.warning import warn
 from zerocopy.forks import is_imported as is_imported, is_lazy, spec_of
 from zerocopy.formatting import printable
-from zerocopy.protocols.exporter_errors import is_error
 
 _waiting: dict[str, list[Callable[[], None]]] = {}
 
@@ -89,9 +88,7 @@ def _call_back(name: str) -> None:
     for callback in callbacks:
         try:
             callback()
-        except BaseException as error:  # the caller's import must not fail
-            if not is_error(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - the caller's import must not fail
             text = f"zerocopy could not be set up for {name}: {error}"
             if isinstance(error, Warning):  # filters turned a warning of the callback into this error
                 print(f"zerocopy: {printable(text)}", file=sys.stderr)

@@ -16,7 +16,6 @@ from zerocopy.layout.record_source import check_fields
 from zerocopy.layout.record_type import RecordType, record_type
 from zerocopy.layout.schema import AOS_TO_SOA, SOA_TO_AOS, FieldLeaf, copy_required, dtype_of
 from zerocopy.protocols import cuda_array_interface
-from zerocopy.protocols.exporter_errors import is_error
 
 
 def is_on_device(obj: Any) -> bool:
@@ -59,9 +58,7 @@ def _kernels() -> Any:
     """Return the module of the device's kernels; raise if Numba has no CUDA support."""
     try:
         from zerocopy.layout.cuda import transposition
-    except BaseException as error:
-        if not is_error(error):
-            raise
+    except Exception as error:
         raise UnsupportedConversionError(
             "records on a CUDA device",
             f"the kernels need Numba with CUDA support: {error}",

@@ -11,7 +11,6 @@ from zerocopy.errors import LossyConversionError, OptionError, UnsupportedConver
 from zerocopy.layout.record_type import RecordType, record_type
 from zerocopy.layout.schema import AOS_TO_SOA, FieldLeaf, count_records, parts, refuse_objects
 from zerocopy.protocols.array_interface import masked_elements
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 
@@ -148,8 +147,6 @@ def _bytes(records: Any, dtype: np.dtype[Any]) -> Array:
     try:
         return np.frombuffer(records, np.uint8)
     except (TypeError, BufferError, ValueError) as error:
-        if not is_error(error):
-            raise
         why = f"a {type(records).__name__} is not a contiguous buffer: {error}"
         remedy = (
             "pass bytes, a memoryview, an mmap or an array of uint8; numpy.array(rows, dtype) makes records "

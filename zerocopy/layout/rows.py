@@ -21,7 +21,6 @@ from zerocopy.forks import LOADING
 from zerocopy.layout.record_type import RecordType, view_of
 from zerocopy.layout.schema import LINE
 from zerocopy.layout.threads import run, split_rows
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 #: Bytes of output from which stores bypass the caches; smaller results stay in a cache for the caller.
@@ -136,9 +135,7 @@ def _numba_kernels() -> Any:
     with LOADING:  # a fork waits until it is released
         try:
             from zerocopy.layout import numba_kernels
-        except BaseException as error:  # the warning shows it
-            if not is_error(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - the warning shows it
             # At import, Numba refuses NumPy versions that are newer than it supports.
             warn(f"zerocopy converts records with NumPy, because Numba fails: {error}")
             return None

@@ -22,7 +22,6 @@ from zerocopy.layout.schema import (
     refuse_stream,
 )
 from zerocopy.protocols.array_interface import address, aligned_empty, masked_elements
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 _CONVERT = 'zc.convert(x, to="numpy", layout="records") converts tables and dicts of their columns'
@@ -133,9 +132,9 @@ def _array(name: str, column: Any) -> Array:
         raise UnsupportedConversionError(SOA_TO_AOS, why, _CONVERT, code="nulls")
     try:
         return np.asarray(column)
-    except BaseException as error:
-        if not is_error(error) or isinstance(error, MemoryError):
-            raise
+    except MemoryError:
+        raise
+    except Exception as error:
         why = f"NumPy cannot convert column {name!r} to an array: {type(error).__name__}: {error}"
         raise UnsupportedConversionError(SOA_TO_AOS, why, _CONVERT, code="not-an-array") from error
 

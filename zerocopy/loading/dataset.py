@@ -14,7 +14,6 @@ import numpy as np
 
 from zerocopy.errors import Fix, LossyConversionError, UnsupportedConversionError
 from zerocopy.formatting import printable
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 from zerocopy.tables.hub import hub
 
@@ -350,8 +349,6 @@ def as_schema(schema: Any) -> Any:
     try:
         return pa.schema([(name, _as_type(kind)) for name, kind in schema.items()])
     except (pa.ArrowException, TypeError, ValueError) as error:
-        if not is_error(error):
-            raise
         why, fix = str(error), 'pass the names of Arrow types, such as schema={"x": "float64"}'
         raise UnsupportedConversionError(f"loader(schema={schema!r})", why, fix) from error
 

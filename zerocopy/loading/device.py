@@ -35,7 +35,6 @@ from zerocopy.pool.host.page_locked import CudaHostMemory
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.array_interface import ALIGNMENT, address
 from zerocopy.protocols.cuda_copies import CopyEvent, copy_stream, copy_to_device
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 
@@ -182,7 +181,7 @@ class DeviceCopies:
             return self._hook.empty(host.shape, host.dtype, self._device)
         except Exception as error:
             out_of_memory = not isinstance(error, MemoryError) and self._framework.is_out_of_memory(error)
-            if not out_of_memory or not is_error(error):
+            if not out_of_memory:
                 raise
             raise MemoryError(f"device='cuda:{self._device}': {self._framework.name}: {error}") from error
 

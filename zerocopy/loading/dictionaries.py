@@ -15,7 +15,6 @@ from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.dataset import Dataset, Stream, derived
 from zerocopy.loading.errors import LoaderOptionError
 from zerocopy.loading.options import LoaderOptions
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.tables.codes import Codes, Distinct, given_words, is_dictionary, value_type
 from zerocopy.tables.hub import hub
 
@@ -140,8 +139,6 @@ def _given_words(name: str, choice: Any, type_: Any) -> Any:
     try:
         return given_words(choice, type_)
     except ValueError as error:
-        if not is_error(error):
-            raise
         fix = f'pass each word once: encode={{{name!r}: ["Bern", "Oslo"]}}, or True to collect them'
         asked = f"loader(encode={{{name!r}: ...}})"
         raise LoaderOptionError(asked, f"its value {error}", fix) from error.__cause__

@@ -19,7 +19,6 @@ from zerocopy.loading.order import Portion
 from zerocopy.loading.prefetcher import Prefetcher
 from zerocopy.loading.state import Progress
 from zerocopy.loading.stats import Counters, Delivered
-from zerocopy.protocols.exporter_errors import is_error
 
 
 class Step(NamedTuple):
@@ -83,9 +82,7 @@ class Ahead:
             self._copies.take_latest()
             step, batch = make()
             queue.append(_Started(step, batch, self._copies.take_latest()))
-        except BaseException as error:  # the consumer raises it
-            if not is_error(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - the consumer raises it
             queue.append(error)
 
 

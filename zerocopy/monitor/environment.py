@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 from zerocopy.errors.warning import warn
-from zerocopy.protocols.exporter_errors import is_error
 
 VARIABLE = "ZEROCOPY_MONITOR"
 _VALUES = "1, 0, serve:PORT and csv:FILE"
@@ -20,9 +19,7 @@ def start_from_environment() -> None:
         return
     try:
         _start(value)
-    except BaseException as error:  # an import must not fail because of the monitor
-        if not is_error(error):
-            raise
+    except Exception as error:  # noqa: BLE001 - an import must not fail because of the monitor
         warn(f"{VARIABLE}={value!r}: {error}", raises=False)
 
 

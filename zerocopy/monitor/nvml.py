@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from zerocopy.monitor.errors import MonitorPackageError, require
-from zerocopy.protocols.exporter_errors import is_error
 
 # nvmlReturn_t, nvml.h.
 _UNINITIALIZED, _NOT_SUPPORTED, _NO_PERMISSION = 1, 3, 4
@@ -59,9 +58,7 @@ class Nvml:
         self.library = library
         try:
             library.nvmlInit()
-        except BaseException as error:  # the library's errors, and those of loading it
-            if not is_error(error):
-                raise
+        except Exception as error:  # the library's errors, and those of loading it
             raise NvmlUnavailableError(_why_not(error)) from error
 
     def stop(self) -> None:
@@ -78,9 +75,7 @@ class Nvml:
             return None
         try:
             return function(*arguments)
-        except BaseException as error:  # an old driver's errors are of several types
-            if not is_error(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - an old driver's errors are of several types
             code = getattr(error, "value", None)
             if not tolerant:
                 _raise_lost(error, code)
@@ -108,9 +103,7 @@ class Nvml:
         """Return the handle of a GPU; raise `CardLostError` for any failure."""
         try:
             return self.library.nvmlDeviceGetHandleByIndex(index)
-        except BaseException as error:
-            if not is_error(error):
-                raise
+        except Exception as error:
             code = getattr(error, "value", None)
             _raise_lost(error, code)
             reason = _WHY_LOST.get(code) if isinstance(code, int) else None

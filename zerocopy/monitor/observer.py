@@ -16,7 +16,6 @@ from zerocopy.monitor.errors import require
 from zerocopy.monitor.process_record import parent_of
 from zerocopy.monitor.run_directory import SHOWN, RunFiles, default_directory
 from zerocopy.monitor.sample import Card, Cards, Machine, ProcessRecord, Sample
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared.room import cgroup_limits
 
 Item = TypeVar("Item")
@@ -145,9 +144,7 @@ class Observer:
         """Return a part of the sample and "", or a default and why it cannot be read, in one line."""
         try:
             return read(), ""
-        except BaseException as error:  # of a driver, or a library that is missing
-            if not is_error(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - of a driver, or a library that is missing
             remedy = getattr(error, "remedy", "")
             why = error.why if isinstance(error, ZeroCopyError) else str(error)
             return default(), f"{why}; to fix: {remedy}" if remedy else why
@@ -333,7 +330,5 @@ def _optional(read: Callable[[], Any]) -> Any:
     """Return the figures, or None where the system hides them, as containers do with /proc/diskstats."""
     try:
         return read()
-    except BaseException as error:  # psutil parses files that differ between systems
-        if not is_error(error):
-            raise
+    except Exception:  # noqa: BLE001 - psutil parses files that differ between systems
         return None

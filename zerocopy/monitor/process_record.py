@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from zerocopy.monitor.conversion import ConversionRow, as_dict, limited
 from zerocopy.monitor.sample import FORMAT, LoaderRecord, PoolRecord, ProcessInfo, ProcessRecord, SharedRecord
-from zerocopy.protocols.exporter_errors import is_error
 
 #: Call sites of a record; the others are summed. 500 take 0.3 MB.
 MOST_SITES = 500
@@ -99,8 +98,8 @@ def make_record(
     for key, (name, read, default) in sources.items():
         try:
             parts[key] = read()
-        except BaseException as error:
-            if on_error is None or not is_error(error):
+        except Exception as error:
+            if on_error is None:
                 raise
             on_error(name, error)
             parts[key] = default()

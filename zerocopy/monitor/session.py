@@ -20,7 +20,6 @@ from zerocopy.monitor.process_record import SOURCES, make_record
 from zerocopy.monitor.report import Snapshot, new_recorder
 from zerocopy.monitor.run_directory import FileName, RunFiles, default_directory, write
 from zerocopy.monitor.sample import ProcessRecord
-from zerocopy.protocols.exporter_errors import is_error
 
 #: Seconds between two writes of the file.
 _WRITE_EVERY = 1.0
@@ -180,9 +179,7 @@ class Session:
                 self.history.add(record["time"], summarized(record))
                 if time.monotonic() - self._written >= _WRITE_EVERY:
                     self._write(record)
-        except BaseException as error:  # a defect of the monitor must not end the program
-            if not is_error(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - a defect of the monitor must not end the program
             self._report("recording", error)
 
     def _record(self, rows: Any) -> ProcessRecord:
@@ -193,9 +190,7 @@ class Session:
         self._written = time.monotonic()
         try:
             write(self.directory, self._name, record)
-        except BaseException as error:  # as in `_tick`
-            if not is_error(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - as in `_tick`
             self._report(f"writing to {self.directory}", error)
 
     def _report(self, part: str, error: Exception) -> None:

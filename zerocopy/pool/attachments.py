@@ -12,7 +12,6 @@ from zerocopy.errors.warning import warn
 from zerocopy.forks import LOADING
 from zerocopy.interpreter import imports
 from zerocopy.pool.hook import Attachment, PoolHook, PoolInterface, Status, join_names
-from zerocopy.protocols.exporter_errors import is_error
 
 
 class Attachments:
@@ -55,9 +54,7 @@ class Attachments:
     def _current(self, hook: PoolHook) -> Attachment:
         try:
             return hook.current(self._pool, self._rows[hook.name])
-        except BaseException as error:  # a broken framework is a row, the report goes on
-            if not is_error(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - a broken framework is a row, the report goes on
             return Attachment(hook.name, Status.UNSUPPORTED, f"{type(error).__name__}: {error}")
 
     def _is_installed(self, hook: PoolHook) -> bool:
@@ -121,9 +118,7 @@ class Attachments:
         self._started.add(hook.name)  # before attach(), which may fail after it changed something
         try:
             detail = hook.attach(self._pool)
-        except BaseException as error:  # the other frameworks keep the pool
-            if not is_error(error):
-                raise
+        except Exception as error:  # noqa: BLE001 - the other frameworks keep the pool
             why = f"{type(error).__name__}: {error}"
             self._rows[hook.name] = Attachment(hook.name, Status.UNSUPPORTED, why)
             warn(f"zerocopy's pool is not attached to {hook.name}: {why}")
@@ -162,9 +157,7 @@ class Attachments:
         if hook.name in self._started or (before is Status.ENV_PENDING and now.status is Status.INSTALLED):
             try:
                 reason = hook.detach(self._pool)
-            except BaseException as error:  # the other frameworks are still detached
-                if not is_error(error):
-                    raise
+            except Exception as error:  # noqa: BLE001 - the other frameworks are still detached
                 reason = Reason(f"{type(error).__name__}: {error}", code="framework-error")
             if reason is not None and before is not Status.UNSUPPORTED:
                 now = Attachment(hook.name, Status.INSTALLED, reason.why, reason.remedy)

@@ -24,7 +24,6 @@ from zerocopy.pool.limits import Limit, PoolInUseError
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import Leak, Stats
 from zerocopy.protocols import cuda_driver, cuda_pool
-from zerocopy.protocols.exporter_errors import is_error
 
 INSTALL = "pip install rmm-cu13 for CUDA 13, or rmm-cu12 for CUDA 12: see nvidia-smi"
 # RMM's pool sizes and counters are multiples of it (rmm::CUDA_ALLOCATION_ALIGNMENT).
@@ -229,8 +228,6 @@ class RMMPool:
         # RMM raises RuntimeError for most driver errors, and MemoryError for others, such as a
         # missing driver.
         except (RuntimeError, MemoryError) as error:
-            if not is_error(error):
-                raise
             if isinstance(error, ZeroCopyError) and not isinstance(error, MemoryError):
                 reason = error.reason
             else:
@@ -257,9 +254,9 @@ class RMMPool:
         with self._lock, self._current():
             try:
                 return int(self._open().top.allocate(nbytes, _stream(stream)))
-            except BaseException as error:
+            except Exception as error:
                 own = _raised.pop(threading.get_ident(), None)
-                if own is None or not is_error(error):
+                if own is None:
                     raise
                 try:
                     raise own from error  # the error of a Python allocator

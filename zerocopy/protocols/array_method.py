@@ -104,7 +104,7 @@ def _read(obj: Any, asked: str) -> Array:
         try:
             array, fresh = obj.__array__(copy=True), True
         except TypeError as error:
-            if isinstance(error, UnsupportedConversionError) or not is_error(error):
+            if isinstance(error, UnsupportedConversionError):
                 raise  # of a conversion inside the producer, which a second call would repeat
             array, fresh = obj.__array__(), False  # written before NumPy 2
     if not isinstance(array, np.ndarray):

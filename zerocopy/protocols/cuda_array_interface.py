@@ -9,7 +9,7 @@ import numpy as np
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
-from zerocopy.protocols.exporter_errors import check_layout, is_error, malformed
+from zerocopy.protocols.exporter_errors import check_layout, malformed
 from zerocopy.strided_view import StridedView, contiguous_strides
 
 
@@ -18,8 +18,6 @@ def of(obj: Any, asked: str) -> Any:
     try:
         return getattr(obj, "__cuda_array_interface__", None)
     except RuntimeError as error:
-        if not is_error(error):
-            raise
         raise UnsupportedConversionError(
             asked, f"{type(obj).__name__}: {error}", "pass x.detach()", code="requires-grad"
         ) from error
@@ -43,8 +41,6 @@ def read(producer: Any, device_id: int = 0, interface: Any = None) -> tuple[Stri
         strides = entries.get("strides")
         strides = None if strides is None else tuple(int(s) for s in strides)
     except Exception as error:
-        if not is_error(error):
-            raise
         remedy = "expose shape, typestr, data and version, as version 3 of the interface requires"
         why = f"it could not be read ({type(error).__name__}: {error})"
         raise malformed(asked, why, remedy) from error
@@ -104,9 +100,7 @@ def interface(view: StridedView, stream: int | None) -> dict[str, Any]:
 def _dtype(typestr: str, asked: str) -> DType:
     try:
         dtype = from_numpy(np.dtype(typestr))
-    except TypeError as error:
-        if not is_error(error):
-            raise
+    except TypeError:
         dtype = None
     if dtype is None:
         raise UnsupportedConversionError(

@@ -18,7 +18,7 @@ from zerocopy.device import CUDA, CUDA_MANAGED, HOST, Device
 from zerocopy.dtype import DType, by_dlpack, from_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.array_interface import writable_alias
-from zerocopy.protocols.exporter_errors import calling, check_layout, check_ndim, is_error, malformed
+from zerocopy.protocols.exporter_errors import calling, check_layout, check_ndim, malformed
 from zerocopy.source import Array
 from zerocopy.strided_view import StridedView, contiguous_strides
 
@@ -98,8 +98,6 @@ def device_of(producer: Any) -> Device:
         # Paddle returns (kDLCPU, None) for host memory.
         return Device(int(kind), 0 if index is None else int(index))
     except (TypeError, ValueError) as error:
-        if not is_error(error):
-            raise
         remedy = "return (device_type, device_id) as the DLPack specification requires"
         raise malformed(asked, f"it returned {answer!r}, not a pair of ints", remedy) from error
 
@@ -123,9 +121,7 @@ def request(
                 capsule = producer.__dlpack__(max_version=max_version, **keywords)
             except ZeroCopyError:
                 raise  # of a conversion inside the producer, which a second call would repeat
-            except TypeError as error:
-                if not is_error(error):
-                    raise
+            except TypeError:
                 capsule = producer.__dlpack__(**keywords)
     name_of(capsule, producer)
     return capsule

@@ -25,7 +25,6 @@ from zerocopy.frames.arrays import parse_array
 from zerocopy.frames.header import framework_of as header_framework
 from zerocopy.frames.tables import needs_own_framework
 from zerocopy.protocols.array_interface import address
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared.descriptors import object_quota, with_reserve
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, StaleHandleError
 from zerocopy.shared.handle import (
@@ -204,8 +203,7 @@ def map_block(location: Location) -> Mapping:
         mapped = Mapping.private(fd)
     except BaseException as error:
         os.close(fd)
-        of_the_kernel = isinstance(error, (OSError, OverflowError, ValueError)) and is_error(error)
-        if not of_the_kernel or isinstance(error, ZeroCopyError):
+        if not isinstance(error, (OSError, OverflowError, ValueError)) or isinstance(error, ZeroCopyError):
             raise
         why = f"the kernel did not map the memory: {error}"
         remedy = "raise the limit with ulimit -n or ulimit -v, or drop results that are no longer needed"

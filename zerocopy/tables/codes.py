@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import Fix, LossyConversionError, UnsupportedConversionError
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.tables.hub import hub
 from zerocopy.tables.validation import validate
 
@@ -243,7 +242,5 @@ def given_words(choice: Any, type_: Any) -> Any:
     except pa.ArrowNotImplementedError as error:
         raise ValueError(f"has type {type_}, whose values Arrow cannot look up") from error
     except (pa.ArrowException, TypeError, ValueError) as error:
-        if not is_error(error):
-            raise
         raise ValueError(f"is not a list of words of type {type_}") from error
     raise ValueError(fault)

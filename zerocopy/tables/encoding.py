@@ -12,7 +12,6 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import read_schema
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.codes import Codes, Distinct, given_words, value_type
 from zerocopy.tables.column import Column, Table
@@ -83,8 +82,6 @@ def _given(choice: Any, type_: Any) -> Any:
     try:
         return given_words(choice, type_)
     except ValueError as error:
-        if not is_error(error):
-            raise
         collect = Fix(options={"encode": True}, effect="collects the words of text")
         why = f"its value in encode= {error}"
         raise UnsupportedConversionError("", why, code="option-value", fixes=[collect]) from error

@@ -18,7 +18,6 @@ from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.protocols import array_method
 from zerocopy.protocols.array_interface import host_view
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.protocols.private_map import private_map
 from zerocopy.source import Array, Source
 
@@ -98,9 +97,7 @@ def _alias(dataset: Any) -> Array | None:
     try:
         with _lock:
             whole = _mapped(dataset.file, dataset.id.get_offset() + dataset.nbytes)
-    except (OSError, ValueError) as error:
-        if not is_error(error):
-            raise
+    except (OSError, ValueError):
         return None
     if whole is None:
         return None

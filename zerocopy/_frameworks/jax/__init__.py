@@ -24,7 +24,7 @@ from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_driver, dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
-from zerocopy.protocols.exporter_errors import ignored_errors, is_error
+from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM, StridedView, contiguous_strides
 
@@ -381,8 +381,6 @@ def _jax_device(jax: Any, device: Device) -> Any:
     try:
         devices = jax.local_devices(backend=platform)
     except RuntimeError as error:
-        if not is_error(error):
-            raise
         raise DeviceError(
             f"to='jax', device={str(device)!r}",
             f"JAX has no {platform} devices: {error}",

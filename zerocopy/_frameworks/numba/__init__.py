@@ -26,7 +26,6 @@ from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
 from zerocopy.forks import is_imported
 from zerocopy.framework import Framework, while_forks_wait
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -55,8 +54,6 @@ class Numba(Framework):
             try:
                 while_forks_wait(partial(import_module, "numba.cuda"))
             except Exception as error:
-                if not is_error(error):
-                    raise
                 raise FrameworkNotInstalledError(
                     "to='numba'", f"importing numba.cuda failed: {error}", _INSTALL, code="not-installed"
                 ) from error

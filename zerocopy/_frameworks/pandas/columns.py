@@ -21,7 +21,6 @@ from zerocopy.dtype import by_name, from_numpy, native_numbers
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, RefusedColumn
@@ -355,8 +354,6 @@ def _of_arrow(pd: Any, array: Any) -> Column:
         exported = _export(pd, array)
         copied = type(array).__name__ not in _ARROW and _copies(exported, _export(pd, array[:2]))
     except (TypeError, ValueError, NotImplementedError) as error:  # pyarrow's errors derive from these
-        if not is_error(error):
-            raise
         why = f"it is {array.dtype}, which Arrow has no type for: {error}"
         remedy = "cast it to a type that Arrow has: x.astype(...)"
         raise UnsupportedConversionError("", why, remedy, code="missing-dtype") from error

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from zerocopy._version import __version__
-from zerocopy.protocols.exporter_errors import is_error
 
 #: The key of an entry of the metadata that holds a label.
 _LABEL = "zerocopy"
@@ -83,10 +82,8 @@ def index_of(pd: Any, labels: list[Any], dtype: str | None = None, name: Hashabl
     if dtype not in (None, "object"):
         try:
             return pd.Index(labels, dtype=dtype, name=name, tupleize_cols=False)
-        except (TypeError, ValueError, AttributeError) as error:
-            if not is_error(error):
-                raise
-            # the labels have changed since the type was written
+        except (TypeError, ValueError, AttributeError):
+            pass  # the labels have changed since the type was written
     if all(type(label) is str for label in labels) and dtype is None:
         return pd.Index(labels, name=name) if labels else pd.RangeIndex(0, name=name)
     if dtype is None:
@@ -223,9 +220,7 @@ class IndexMetadata:
 def _restored(pd: Any, value: Any, text: str) -> Any:
     try:
         return decode(pd, value) if isinstance(value, list) else value
-    except (ValueError, TypeError, KeyError, IndexError, ArithmeticError) as error:
-        if not is_error(error):
-            raise
+    except (ValueError, TypeError, KeyError, IndexError, ArithmeticError):
         return text
 
 
@@ -272,9 +267,7 @@ def range_of(description: dict[str, Any]) -> range:
     """Return the range of a `range_entry`; an empty one if the description is invalid."""
     try:
         return range(description["start"], description["stop"], description["step"])
-    except (KeyError, TypeError, ValueError) as error:
-        if not is_error(error):
-            raise
+    except (KeyError, TypeError, ValueError):
         return range(0)
 
 
@@ -294,9 +287,7 @@ def write(
     """
     try:
         kept = not attributes or json.loads(json.dumps(attributes)) == attributes
-    except (TypeError, ValueError) as error:
-        if not is_error(error):
-            raise
+    except (TypeError, ValueError):
         kept = False  # JSON cannot represent it; pyarrow omits attrs, too
     entry = {
         "index_columns": list(index),
@@ -325,9 +316,7 @@ def read(metadata: dict[bytes, bytes]) -> IndexMetadata | None:
         levels = [dict(level) for level in entry.get("column_indexes") or ()]
         index = list(entry["index_columns"])
         return IndexMetadata(index, names, levels, dict(entry.get("attributes") or {}))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        if not is_error(error):
-            raise
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None  # not JSON of pandas
 
 
@@ -446,9 +435,7 @@ def _of_other_writers(pd: Any, fields: list[str], metadata: IndexMetadata, names
             _label_values(pd, list(c), level) for c, level in zip(columns, metadata.labels, strict=True)
         ]
         return pd.MultiIndex.from_arrays(levels, names=names)
-    except (ValueError, TypeError, SyntaxError, KeyError) as error:
-        if not is_error(error):
-            raise
+    except (ValueError, TypeError, SyntaxError, KeyError):
         return pd.Index(fields)  # the metadata does not fit the labels
 
 

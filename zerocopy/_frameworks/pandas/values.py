@@ -13,7 +13,6 @@ from zerocopy._frameworks.pandas.columns import LEVEL, LEVELS, NAT, RANGE, maske
 from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols.array_interface import aligned_copy
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.tables import on_device
 from zerocopy.tables.allocation import in_one_allocation
@@ -293,8 +292,6 @@ def row_labels(pd: Any, table: Table) -> Any:
     try:
         return pd.Index(labels)
     except (TypeError, ValueError) as error:
-        if not is_error(error):
-            raise
         why = f"pandas cannot make an index from index=: {error}"
         fixes = [Fix(options={"index": None}, effect="gives the default index")]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes) from error

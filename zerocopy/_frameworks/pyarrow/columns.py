@@ -31,7 +31,6 @@ from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field, read_schema
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 from zerocopy.tables import memory, on_device
@@ -52,9 +51,8 @@ def field_of_type(of: Any) -> Field:
     if not kind.num_fields and not getattr(of, "metadata", None):
         try:
             return _plain_field(kind, getattr(of, "nullable", True))
-        except TypeError as error:  # extension types written in Python are often not hashable
-            if not is_error(error):
-                raise
+        except TypeError:  # extension types written in Python are often not hashable
+            pass
     return read_schema(of.__arrow_c_schema__())
 
 
@@ -199,8 +197,6 @@ class ArrowExchange(Framework):
             raise
         except (pa.ArrowException, OSError, RuntimeError, TypeError, ValueError) as error:
             refusal = None if opened is None else opened.refusal
-            if refusal is None and not is_error(error):
-                raise
             raise _unreadable(obj, error) if refusal is None else refusal from error
 
     def check_type(self, field: Field) -> None:
@@ -423,8 +419,6 @@ def _refusal(pa: Any, storage: Any, pairs: tuple[tuple[bytes, bytes], ...]) -> s
     try:
         pa.ipc.read_schema(schema.serialize())
     except (pa.ArrowException, TypeError, ValueError) as error:
-        if not is_error(error):
-            raise
         return str(error)
     return ""
 
@@ -442,9 +436,7 @@ def _stand_in(pa: Any, field: Field) -> Any:
         return pa.binary(field.width)
     try:
         return pa.type_for_alias(str(field.storage))
-    except ValueError as error:
-        if not is_error(error):
-            raise
+    except ValueError:
         return pa.null()  # a type with parameters, which no canonical extension type requires
 
 

@@ -6,7 +6,6 @@ import sys
 from typing import Any
 
 from zerocopy.errors import Fix
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.protocols.pytree_node import Node, PytreesHook, key_of
 
 
@@ -26,9 +25,7 @@ class Pytrees(PytreesHook):
             pairs, spec = pytree.tree_flatten_with_path(obj, is_leaf=is_child)  # type: ignore[union-attr]
             keys = [key_of(path[0]) for path, _ in pairs]
             children = [child for _, child in pairs]
-        except ValueError as error:  # registered without keys
-            if not is_error(error):
-                raise
+        except ValueError:  # registered without keys
             children, spec = pytree.tree_flatten(obj, is_leaf=is_child)  # type: ignore[union-attr]
             keys = list(range(len(children)))
         node = Node(keys, children, lambda values: pytree.tree_unflatten(values, spec))  # type: ignore[union-attr]

@@ -18,7 +18,6 @@ from zerocopy._frameworks.xarray.tables import held
 from zerocopy.dtype import to_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import refuse_ndim
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 from zerocopy.strided_view import MAX_NDIM
 from zerocopy.tables import on_device
@@ -151,9 +150,7 @@ def index_places(table: Table) -> list[int]:
         return list(range(len(table.columns) - table.index, len(table.columns)))
     try:
         levels = json.loads(table.metadata.get(b"pandas", b"{}")).get("index_columns", [])
-    except (ValueError, AttributeError) as error:
-        if not is_error(error):
-            raise
+    except (ValueError, AttributeError):
         return []  # not JSON of pandas
     last = {label: place for place, label in enumerate(table.labels)}
     return [last[level] for level in levels if isinstance(level, str) and level in last]

@@ -24,7 +24,6 @@ from zerocopy.frames.hook import FramesHook
 from zerocopy.framework import hook_of
 from zerocopy.integrations.dask import peers
 from zerocopy.protocols.array_interface import address, aligned_empty
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
 from zerocopy.shared.objects import Shared
 from zerocopy.shared.reading import open_frames
@@ -394,9 +393,7 @@ def _dask_functions(cls: type, pickles: bool) -> DaskFunctions:
     serialize, deserialize = _dispatches()
     try:
         return DaskFunctions(serialize.dispatch(cls), deserialize.dispatch(cls), registered=True)
-    except TypeError as error:  # not registered
-        if not is_error(error):
-            raise
+    except TypeError:  # not registered
         return DaskFunctions(pickle_dumps, pickle_loads) if pickles else DaskFunctions()
 
 

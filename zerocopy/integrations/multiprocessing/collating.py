@@ -16,7 +16,6 @@ from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames import from_frames, to_frames
 from zerocopy.integrations.multiprocessing.reducing import MINIMUM, by_handle
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.share import shared_empty
 from zerocopy.shared.tickets import Tickets
@@ -211,9 +210,7 @@ def _like(first: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
     """Return items in a mapping of the same type, or in a dict if that cannot be created from one."""
     try:
         return type(first)(items)  # type: ignore[call-arg]
-    except (TypeError, ZeroCopyError) as error:
-        if not is_error(error):
-            raise
+    except (TypeError, ZeroCopyError):
         return items
 
 

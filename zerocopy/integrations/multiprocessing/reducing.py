@@ -27,7 +27,6 @@ from zerocopy.frames.header import ARRAY, TABLE, start
 from zerocopy.frames.hook import FramesHook
 from zerocopy.framework import hook_of
 from zerocopy.pickling import Pickler, restore
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.shared.descriptors import keep_reserve
 from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
 from zerocopy.shared.handle import parse
@@ -220,9 +219,7 @@ def _nbytes(obj: Any) -> int:
     """Return the size of an object in bytes; `MINIMUM` for TensorFlow's tensors, which have no nbytes."""
     try:
         return int(obj.nbytes)
-    except (AttributeError, RuntimeError) as error:  # torch raises RuntimeError for sparse tensors
-        if not is_error(error):
-            raise
+    except (AttributeError, RuntimeError):  # torch raises RuntimeError for sparse tensors
         return MINIMUM
 
 

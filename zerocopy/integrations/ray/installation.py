@@ -11,7 +11,6 @@ from zerocopy import forks
 from zerocopy.errors import FrameworkNotInstalledError
 from zerocopy.integrations import install_line
 from zerocopy.interpreter.imports import cancel, when_imported
-from zerocopy.protocols.exporter_errors import is_error
 
 #: Frameworks whose types are registered once they are imported. Ray itself copies NumPy and pandas once.
 FRAMEWORKS = ("torch", "jax", "tensorflow", "polars", "pyarrow")
@@ -142,9 +141,7 @@ def _in_worker() -> bool:
     # The driver has no task. It may read objects of other programs without its own install().
     try:
         return ray.is_initialized() and ray.get_runtime_context().get_task_id() is not None
-    except (AttributeError, AssertionError, RuntimeError) as error:  # not connected, or by Ray Client
-        if not is_error(error):
-            raise
+    except (AttributeError, AssertionError, RuntimeError):  # not connected, or by Ray Client
         return False
 
 

@@ -19,7 +19,6 @@ from zerocopy.layout.cuda.task import Columns, Records, read_task
 from zerocopy.layout.cuda.task_copies import from_column, to_column
 from zerocopy.layout.cuda.tile import clear_tile, load_tile, minimum, store_tile, swizzled
 from zerocopy.layout.cuda.tile_plan import ROW, THREADS, WARP
-from zerocopy.protocols.exporter_errors import is_error
 
 _device: Any = cuda.jit(device=True)
 
@@ -41,7 +40,7 @@ def _kernel(function: Any) -> Any:
     try:
         return cuda.jit(cache=True)(function)
     except RuntimeError as error:
-        if "cannot cache" not in str(error) or not is_error(error):
+        if "cannot cache" not in str(error):
             raise
         warn(
             f"the CUDA kernels are compiled in each process, which takes some seconds: {error}; "

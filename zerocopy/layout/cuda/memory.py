@@ -25,7 +25,6 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout.outputs import overlap_error
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.strided_view import StridedView
 
 #: Whether Numba's simulator is on: device memory is then host memory, without streams.
@@ -96,8 +95,6 @@ def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
         strides = interface.get("strides")
         octets = {**interface, "shape": (prod(shape) * itemsize,), "typestr": "|u1", "strides": None}
     except (KeyError, TypeError, ValueError) as error:
-        if not is_error(error):
-            raise
         why = f"the interface of {name} could not be read ({type(error).__name__}: {error})"
         remedy = "expose shape, typestr, data and version, as version 3 of the interface specifies"
         raise UnsupportedConversionError(asked, why, remedy, code="invalid-producer") from error

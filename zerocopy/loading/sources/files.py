@@ -15,7 +15,6 @@ from urllib.parse import unquote
 
 from zerocopy.errors import FrameworkNotInstalledError
 from zerocopy.loading.errors import MissingFileError, ReadError, as_read_errors
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.tables.hub import hub
 
 _FIX = 'pass an existing path, a glob such as "data/*.parquet", or a URL'
@@ -218,8 +217,6 @@ def _resolve(asked: str, path: str, known: Any = None) -> tuple[Any, str]:
         url_to_fs = import_module("fsspec.core").url_to_fs  # fsspec has no types
         filesystem, within = url_to_fs(path)
     except (ImportError, ValueError) as error:
-        if not is_error(error):
-            raise
         why = f"no file system for {scheme}:// is installed: {error}"
         fix = f"install fsspec and its package for {scheme}://"
         raise ReadError(asked, why, fix, code="unknown-protocol", file=path) from error

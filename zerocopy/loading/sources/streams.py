@@ -10,7 +10,6 @@ from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.dataset import Stream, as_schema, fit
 from zerocopy.loading.errors import ReadError, as_read_errors
 from zerocopy.loading.sources.files import Files, digest
-from zerocopy.protocols.exporter_errors import is_error
 
 
 class BatchStream(Stream):
@@ -90,7 +89,7 @@ class CapsuleStream(BatchStream):
                 rows += batch.num_rows
                 yield batch
         except (pa.ArrowException, ValueError, RuntimeError) as error:
-            if rows or not self._was_read or not is_error(error):
+            if rows or not self._was_read:
                 raise
             raise self._used_up() from error
         if not rows and self._was_read:
