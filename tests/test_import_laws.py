@@ -65,10 +65,13 @@ LAYERS: dict[str, set[str]] = {
     # It loads a framework's file when an object or a target needs it.
     "registry": NOUNS | {"_frameworks", "forks", "formatting", "framework", "protocols"},
     "casting": NOUNS | {"protocols", "registry"},
+    # The plan of one array for one target, which plans of tables are made of.
+    "handover": NOUNS | {"framework", "protocols", "registry"},
     # Arrays of several buffers: sparse, ragged.
     "compound": NOUNS | {"describe", "framework", "protocols", "registry"},
     "tables": NOUNS
-    | {"_native", "casting", "forks", "formatting", "framework", "layout", "protocols", "registry"},
+    | {"_native", "casting", "forks", "formatting", "framework", "handover", "layout", "protocols"}
+    | {"registry"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
     "_frameworks": NOUNS
     | {
@@ -87,8 +90,8 @@ LAYERS: dict[str, set[str]] = {
     }
     | {"pool", "protocols", "registry", "tables"},
     "_engine": NOUNS
-    | {"_native", "casting", "compound", "describe", "formatting", "framework", "layout", "protocols"}
-    | {"registry", "tables"},
+    | {"_native", "casting", "compound", "describe", "formatting", "framework", "handover", "layout"}
+    | {"protocols", "registry", "tables"},
     "shared": NOUNS
     | {"_engine", "describe", "forks", "formatting", "frames", "framework", "protocols", "registry"}
     | {"tables"},

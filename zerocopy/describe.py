@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Framework
 from zerocopy.protocols import array_method, producer
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source
@@ -122,7 +121,7 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
         return describe(inner, index, for_table)
     if framework is not None:
         table = framework.table(obj, index)
-        return _owned(framework, obj) if table is None else table
+        return registry.source_of(framework, obj) if table is None else table
     if producer.is_arrow(obj):
         from zerocopy.tables import arrow_table
 
@@ -149,7 +148,7 @@ def describe_array(obj: Any) -> Source:
         inner = framework.unwrapped(obj) if framework.unwrap else obj
         if inner is not obj and type(inner) is not dict:  # the framework refuses a dict as one array
             return describe_array(inner)
-        return _owned(framework, obj)
+        return registry.source_of(framework, obj)
     source = producer.describe(obj)
     if source is None and producer.is_arrow_array(obj) and not array_method.is_array(type(obj)):
         from zerocopy.tables import arrow_table
@@ -159,12 +158,6 @@ def describe_array(obj: Any) -> Source:
         return producer.describe_buffer(obj)
     if not source.view.device.is_host and source.to_host is None:
         source.to_host = registry.RelayedCopy(source)
-    return source
-
-
-def _owned(framework: Framework, obj: Any) -> Source:
-    source = framework.source(obj)
-    source.framework, source.obj = framework, obj
     return source
 
 
@@ -303,7 +296,7 @@ def summarize(description: Source | Table) -> str:
     'numpy.ndarray float32 (2, 3)'
     """
     if isinstance(description, Source):
-        return f"{description.name} {description.view.dtype.name} {description.view.shape}"
+        return description.summary
     field = description.columns[0].shown if description.single and description.columns else None
     text = description.name if field is None else f"{description.name} {field}"
     return f"{text} {description.shape}" if description.read is None else str(text)

@@ -412,6 +412,13 @@ def dlpack_producer(source: Source) -> Any:
     return framework.source(framework.from_device(source, None)).producer
 
 
+def source_of(framework: Framework, obj: Any) -> Source:
+    """Describe an object of a framework as one array."""
+    source = framework.source(obj)
+    source.framework, source.obj = framework, obj
+    return source
+
+
 class RelayedCopy:
     """``Source.to_host`` of device memory whose producer has protocols only: a framework copies it."""
 

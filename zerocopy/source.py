@@ -122,6 +122,11 @@ class Source:
     column_names: Callable[[], list[Any] | None] | None = None
     row_labels: Callable[[], Any] | None = None
 
+    @property
+    def summary(self) -> str:
+        """The type, dtype and shape, for messages."""
+        return f"{self.name} {self.view.dtype.name} {self.view.shape}"
+
     def check_copy(self) -> None:
         """Raise if this machine cannot copy the memory: plans call it, so that ``explain`` agrees."""
         check = getattr(self.to_host, "check", None)

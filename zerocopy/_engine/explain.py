@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, Unpack
 
-from zerocopy import registry
+from zerocopy import handover, registry
 from zerocopy._engine.call_text import relocate
 from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import container_calls, leaf_calls, locate
-from zerocopy._engine.copy_reasons import array_copies
 from zerocopy._engine.fixes import compose, resolve
 from zerocopy._engine.handles import read_error
 from zerocopy._engine.memory import shares_memory
@@ -164,15 +163,16 @@ def _explain_ndarrays(call: Call) -> Plan | None:
     described = lazy_ndarrays(arrays, arrays.__getitem__, one_length=False)
     if described is None:
         return None
-    target, copy = call.target, call.options.get("copy")
+    request = handover.Request(target=call.target)
+    copy = call.options.get("copy")
 
     def outcome_of(columns: LazyColumns, place: int) -> tuple[int, int]:
         view = columns.view_of(place)
         assert view is not None
-        return outcome_of_view(view, array_copies(view, target, copy))
+        return outcome_of_view(view, handover.copies(view, request, copy))
 
     try:
-        target.module()
+        call.target.module()
         aliased, copied = outcome_by_layout(described, outcome_of) or (0, 0)
     except ZeroCopyError:
         return None  # the plans of the leaves have the error

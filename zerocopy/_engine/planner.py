@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from zerocopy import registry
+from zerocopy import handover, registry
 from zerocopy._engine.container_types import is_container, is_mapping, items_of
-from zerocopy._engine.copy_reasons import (
-    apply_copy_option,
-    array_copies,
-    copy_reasons,
-    device_of,
-    readonly_reasons,
-    transfer,
-)
 from zerocopy._engine.handles import read_error, reading
 from zerocopy._engine.options import TABLE_NAMES
-from zerocopy._engine.steps import from_host, on_device, to_host
 from zerocopy._engine.target import resolve, text
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
@@ -32,20 +22,16 @@ from zerocopy.describe import (
     summarize,
     translated_errors,
 )
-from zerocopy.device import Device, parse_stream, same_memory_space
+from zerocopy.device import parse_stream
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
-from zerocopy.plan import STRIDED_ALIAS, Plan
+from zerocopy.plan import Plan
 from zerocopy.protocols import python_numbers
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source, type_name
-from zerocopy.strided_view import StridedView
 
 #: With only these options, except ``copy=True``, an object of the target is returned unchanged.
 _UNCHANGED = frozenset(("copy", "stream", "leaves", "validate"))
-#: Limits in bytes from docs/performance.md#strided-aliases: smaller arrays, and arrays with longer runs
-#: between gaps, are read about as fast as row-major ones.
-_LEAST_STRIDED, _SHORT_RUN = 4096, 256
 #: The longest text of an option in a message.
 _WIDEST = 200
 
@@ -245,16 +231,20 @@ def make_plan(call: Call) -> Plan:
             call.cast.bind(_labels(description))
         if not isinstance(description, Source) or target.kind == "table" or call.shapes_arrays:
             return _plan_table(call, target, stream)
-        copy, writable = options.get("copy"), options.get("writable")
-        device = device_of(description.view, target, options.get("device"))
+        request = handover.Request(
+            target=target,
+            device=options.get("device"),
+            copy=options.get("copy"),
+            writable=options.get("writable"),
+            stream=stream,
+        )
         new = None if call.cast is None else call.cast.new_type(description.view.dtype)
         if call.cast is not None and new is not None:
-            cast = cast_source(description, new, call.cast)
-            plan = _plan_array(cast, target, device, copy, stream, writable)
+            plan = handover.plan(cast_source(description, new, call.cast), request, request.copy)
             return replace(plan, source=call.subject)
         if native:
-            return _plan_native(call, description, target, device, copy, stream, writable)
-        return _plan_array(description, target, device, copy, stream, writable)
+            return handover.plan_native(description, request) or _plan_unchanged(call, target)
+        return handover.plan(description, request, request.copy)
     except ZeroCopyError as error:
         error.with_context(asked=str(call))
         raise
@@ -300,30 +290,21 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     from zerocopy.tables.options import DEFAULTS, Request
 
     options = call.options
-    device, copy, writable = options.get("device"), options.get("copy"), options.get("writable")
-    if device is not None:
-        parsed = target.parse_device(device)  # once, because each column would repeat the error
-        if target.kind != "tensor":
-            target.check_device(parsed)
-
-    def plan_array(source: Source, copy: bool | None) -> Plan:
-        chosen = device_of(source.view, target, device)
-        return _plan_array(source, target, chosen, copy, stream, writable)
-
-    def copies(view: StridedView, copy: bool | None) -> bool:
-        return array_copies(view, target, copy, device, writable)
-
     request = Request(
         target=target,
+        device=options.get("device"),
+        copy=options.get("copy"),
+        writable=options.get("writable"),
+        stream=stream,
         options=call.table_options or DEFAULTS,
-        copy=copy,
-        writable=writable,
         validate="validate" in options,
-        plan_array=plan_array,
-        copies=copies,
         cast=call.cast,
         reports=call.reports,
     )
+    if request.device is not None:
+        parsed = target.parse_device(request.device)  # once, because each column would repeat the error
+        if target.kind != "tensor":
+            target.check_device(parsed)
     with call.translated_errors():
         return planner.make(call.description, request)
 
@@ -361,100 +342,3 @@ def _validate(call: Call) -> None:
         raise UnsupportedConversionError("", why, "read it first", code="unread")
     with call.translated_errors():
         validation.check(call.description)
-
-
-def _plan_native(
-    call: Call,
-    source: Source,
-    target: Framework,
-    device: Device,
-    copy: bool | None,
-    stream: int | None,
-    writable: bool | None,
-) -> Plan:
-    """Return the plan for an object of the target: returned unchanged, or copied by the target."""
-    reasons: list[Reason] = []
-    if not same_memory_space(source.view.device, device):
-        reasons.append(transfer(source.view.device, device))
-    reasons += readonly_reasons(source.view, target, writable)
-    if not reasons and copy is not True and (writable is not False or source.view.readonly):
-        return _plan_unchanged(call, target)
-    if not target.can_copy_to_device:
-        return _plan_array(source, target, device, copy, stream, writable)
-    reasons = apply_copy_option(copy, reasons, source.view)
-    run = (lambda: target.copy_to_device(source.obj, device, stream)) if reasons else (lambda: source.obj)
-    return _finish(source, target, reasons, run, f"{target.name} copies to {device}", device)
-
-
-def _plan_array(
-    source: Source,
-    target: Framework,
-    device: Device,
-    copy: bool | None,
-    stream: int | None,
-    writable: bool | None,
-) -> Plan:
-    """Return the plan for an array of another framework, or of a type known only by its protocols."""
-    if source.refusal is not None:
-        refusal = source.refusal
-        raise UnsupportedConversionError(
-            "", refusal.why, refusal.remedy, code=refusal.code, fixes=refusal.fixes
-        )
-    reasons = copy_reasons(source.view, source.reasons, target, device, copy, writable)
-    run: Callable[[], Any]
-    if source.view.device.is_host:
-        run, step = from_host(source, target, device, stream, reasons, writable)
-    elif device.is_host:
-        run, step = to_host(source, target, device, stream, writable)
-    else:
-        run, step = on_device(source, target, device, stream, reasons)
-    return _finish(source, target, reasons, run, step, device)
-
-
-def _finish(
-    source: Source,
-    target: Framework,
-    reasons: list[Reason],
-    run: Callable[[], Any],
-    step: str,
-    device: Device,
-) -> Plan:
-    view, copies, size = source.view, bool(reasons), source.view.size
-    return Plan(
-        summarize(source),
-        target.name if device.is_host else f"{target.name} on {device}",
-        zero_copy=not copies and size != 0,
-        copied_bytes=size * view.dtype.itemsize if copies else 0,
-        protocol=source.protocol,
-        steps=(step,),
-        reasons=tuple(reasons),
-        warnings=() if copies or not size else (*_strided_warning(view, target), *_warnings(view, target)),
-        run=run,
-        aliased_bytes=0 if copies else size * view.dtype.itemsize,
-    )
-
-
-def _strided_warning(view: StridedView, target: Framework) -> tuple[str, ...]:
-    layout = target.slow_reads
-    if not layout or not view.device.is_host or view.nbytes < _LEAST_STRIDED or view.c_contiguous:
-        return ()
-    if layout == "gaps" and view.run_bytes >= _SHORT_RUN:
-        return ()
-    return (
-        f"{STRIDED_ALIAS}{target.name} reads it more slowly than row-major memory; "
-        "pass copy=True if it is read more than once",
-    )
-
-
-def _warnings(view: StridedView, target: Framework) -> tuple[str, ...]:
-    if view.readonly and target.mutable and not target.marks_readonly:
-        return (
-            f"the source is immutable and {target.name} cannot mark its alias read-only: writing to "
-            "the result would change the source (writable=True copies instead)",
-        )
-    if not view.readonly and not target.mutable:
-        return (
-            f"{target.name} assumes that its arrays are immutable: writing to the source would change "
-            "the result (copy=True takes a snapshot)",
-        )
-    return ()

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zerocopy import handover
 from zerocopy.errors.invalid_option import invalid_value
 
 if TYPE_CHECKING:
     from zerocopy.casting.option import DTypeOption
     from zerocopy.errors import OptionError
-    from zerocopy.framework import Framework
-    from zerocopy.plan import Plan
-    from zerocopy.source import Source
-    from zerocopy.strided_view import StridedView
     from zerocopy.tables.lists import Lists
 
 _LISTS = ("dense", "pad", "ragged", "variable")
@@ -144,36 +141,23 @@ def of_layout(layout: str) -> Options:
 
 
 @dataclass(slots=True, kw_only=True)
-class Request:
-    """One conversion of a table.
+class Request(handover.Request):
+    """One conversion of a table: the request for each of its arrays, and the options for tables.
 
     Attributes
     ----------
-    target : Framework
-        The framework of the result.
     options : Options
         The options for tables.
-    copy, writable : bool or None
-        As ``convert`` takes them.
     validate : bool
         Whether the content of Arrow columns is checked (``validate="full"``).
-    plan_array : callable
-        ``plan_array(source, copy) -> Plan`` for one array, with the call's device and stream.
-    copies : callable
-        ``copies(view, copy) -> bool``: whether the plan of an array that its memory holds copies it.
     cast : DTypeOption or None
         The option ``dtype=``.
     reports : bool
         Whether the plan is for ``explain``, and describes each column.
     """
 
-    target: Framework
     options: Options
-    copy: bool | None
-    writable: bool | None
-    validate: bool
-    plan_array: Callable[[Source, bool | None], Plan]
-    copies: Callable[[StridedView, bool | None], bool]
+    validate: bool = False
     cast: DTypeOption | None = None
     reports: bool = True
     #: The option ``nulls=`` if it has ``"drop"``, which the nulls of `options` then lack.
