@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from zerocopy._frameworks._private import uses
 from zerocopy.cli.support import table, tested
 from zerocopy.framework import version_numbers
 from zerocopy.integrations import ENGINES
@@ -24,6 +25,7 @@ def with_tables(page: str) -> str:
         "engine": _engines(),
         "run": _runs(),
         "package": _guards(),
+        "private names": _private_names(),
     }
     for first, rows in tables.items():
         body = "".join(f"| {' | '.join(row)} |\n" for row in rows)
@@ -77,6 +79,12 @@ def _guards() -> Iterator[list[str]]:
         both = guard["both"]
         sides = f"`{both.rpartition(':')[2]}`" if isinstance(both, str) else f"runs {', '.join(both)}"
         yield [guard["package"], guard["versions"], guard["effect"], f"`{guard['file']}`", sides]
+
+
+def _private_names() -> Iterator[list[str]]:
+    for name, use in uses().items():
+        module = name.rpartition(".")[0].removeprefix("zerocopy.")
+        yield [f"`{use.names}`", use.package, use.versions, use.gain, f"`{module}`"]
 
 
 def _join(names: Iterable[str]) -> str:

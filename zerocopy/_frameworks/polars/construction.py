@@ -1,8 +1,6 @@
 """Series and frames from arrays that are known to be valid.
 
-``polars.Series`` tests the type of its values against many types: 4.1 us for an ndarray, and 2.9 us for an
-array of Arrow. The private constructors take 0.7 and 1.6 us. Ten columns take 16 us instead of 21 as a
-stream. A polars that lacks one, or makes other series, gets the public calls.
+``polars.Series`` tests the type of its values against many types; the constructors that it calls do not.
 """
 
 from __future__ import annotations
@@ -13,11 +11,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from zerocopy._frameworks._private import Private
 from zerocopy.protocols.array_interface import address
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.registry import is_imported
 from zerocopy.source import Array
 from zerocopy.tables.hub import NAME as HUB, hub
+
+_CONSTRUCTORS = Private(
+    "polars",
+    "2",
+    "Series._from_pyseries, DataFrame._from_pydf, Series._s",
+    "series of an ndarray: 1.2 / 7.4 us, of Arrow: 6.4 / 15 us, frame of ten columns: 28 / 50 us",
+)
 
 
 class Constructors(NamedTuple):
@@ -83,19 +88,16 @@ def constructors(pl: Any) -> Constructors:
     public = Constructors(
         pl.Series, lambda obj: pl.Series(ArrayExport(obj)), lambda obj: pl.DataFrame(ArrayExport(obj))
     )
-    try:
-        private = private_constructors(pl)
+
+    def agrees(private: Constructors) -> bool:
         for array in (np.array([1.5, np.nan]), np.array([1, 2], "f4"), np.array([3, 200], "u1")):
             made, expected = private.ndarray("a", array), pl.Series("a", array)
             same = made.equals(expected, check_names=True, check_dtypes=True)
             if not same or address(made.to_numpy()) != address(array):
-                return public
-        if is_imported(HUB):
-            batch = hub().module().record_batch([array, array], ["a", "b"])
-            if not private.frame(batch).equals(public.frame(batch)):
-                return public
-        return private
-    except Exception as error:
-        if not is_error(error):
-            raise
-        return public
+                return False
+        if not is_imported(HUB):
+            return True
+        batch = hub().module().record_batch([array, array], ["a", "b"])
+        return bool(private.frame(batch).equals(public.frame(batch)))
+
+    return _CONSTRUCTORS.choose(lambda: private_constructors(pl), agrees, public)

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks._private import Private
 from zerocopy._frameworks.polars.types import (
     BITS,
     CAST,
@@ -49,6 +50,7 @@ _CODES = Reason(
     "cast it: x.cast(pl.Enum([...]))",
     code="dictionary-codes",
 )
+_CHUNKS = Private("polars", "2", "DataFrame._df", "ten columns: 1.6 / 9.6 us")
 _OBJECTS = "convert the objects to numbers or text first, or leave it out with columns=[...]"
 
 
@@ -267,24 +269,18 @@ OWN = (SeriesColumn, Objects)
 
 @cache
 def chunk_counts() -> Callable[[Any], set[int]]:
-    """Return a function from a frame to the numbers of chunks that its columns have.
-
-    ``n_chunks("all")`` makes an object of Python for each column: 5.9 us for ten columns instead of 1.0.
-    """
+    """Return a function from a frame to the numbers of chunks that its columns have."""
     import polars as pl
 
-    def counts(frame: Any) -> set[int]:
+    def private(frame: Any) -> set[int]:
         return {series.n_chunks() for series in frame._df.get_columns()}
 
-    try:
+    def agrees(counts: Callable[[Any], set[int]]) -> bool:
         whole = pl.Series("a", [1, 2])
         parts = pl.concat([whole[:1], whole[1:]], rechunk=False)
-        if counts(pl.DataFrame([whole])) == {1} and counts(pl.DataFrame([parts])) == {2}:
-            return counts
-    except Exception as error:
-        if not is_error(error):
-            raise
-    return lambda frame: {*frame.n_chunks("all")}
+        return counts(pl.DataFrame([whole])) == {1} and counts(pl.DataFrame([parts])) == {2}
+
+    return _CHUNKS.choose(lambda: private, agrees, lambda frame: {*frame.n_chunks("all")})
 
 
 def _checked_table(pl: Any) -> Callable[[Any], None]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks._private import Private
 from zerocopy.device import Device
 from zerocopy.dtype import DType, from_numpy, native_numbers, to_numpy
 from zerocopy.errors import Fix, Reason
@@ -20,6 +21,9 @@ from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.labels import text_warnings
+
+#: `data` loads lazy arrays; only this attribute shows whether the values are an ndarray.
+_DATA = Private("xarray", "2025.4 to 2026", "Variable._data", "0.9 / 10.7 us")
 
 
 class XArray(Framework):
@@ -102,7 +106,7 @@ class XArray(Framework):
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
 
-        if cls is not self.module().DataArray:
+        if cls is not self.module().DataArray or not _DATA():
             return {}
         numbers = native_numbers()
 
