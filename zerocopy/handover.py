@@ -14,7 +14,7 @@ from typing import Any
 from zerocopy import registry
 from zerocopy.device import Device, same_memory_space
 from zerocopy.dtype import DType
-from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError
+from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import STRIDED_ALIAS, Plan
 from zerocopy.protocols.array_interface import aligned_copy, host_view
@@ -125,7 +125,13 @@ def _copy_reasons(
     """Return why an array is copied; `own` has its source's reasons."""
     target = request.target
     # Called for every device, because these methods raise if a copy does not help.
-    of_target = target.copy_reasons(view) if device.is_host else target.device_copy_reasons(view)
+    try:
+        of_target = target.copy_reasons(view) if device.is_host else target.device_copy_reasons(view)
+    except ZeroCopyError as error:
+        # An array that a fix makes of the memory has its byte order too.
+        if swapped := [((), reason) for reason in own if reason.code == "byte-order"]:
+            error.obstacles, error.fixes = [((), error.reason), *swapped], ()
+        raise
     reasons = list(own)
     if same_memory_space(view.device, device):
         reasons += of_target

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -200,7 +199,7 @@ def _at(path: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         if path is not None:
             place = format_path(path)
             item = "{x}" + place.replace("{", "{{").replace("}", "}}")
-            error.fixes = tuple(replace(fix, source=fix.source.replace("{x}", item)) for fix in error.fixes)
+            error.fixes = tuple(fix.of(item) for fix in error.fixes)
             remedy = "; or ".join(map(str, error.fixes)) or None
             error.with_context(why=f"at {place}: {error.why}", remedy=remedy)
         raise

@@ -9,7 +9,6 @@ from zerocopy import registry
 from zerocopy._engine import recording
 from zerocopy._engine.call_text import relocate
 from zerocopy._engine.containers import convert_leaves
-from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree, set_slow_path
@@ -256,6 +255,8 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         if not error.asked:
             error.with_context(asked=str(call))
         if not error.calls:
+            from zerocopy._engine.fixes import compose  # here, because only errors need it
+
             compose(error, call)
         elif call.unwrap:  # a leaf's error has its own calls
             relocate(error, *call.unwrap.split("{x}"))

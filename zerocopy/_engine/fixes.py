@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine.call_text import MAX_ITEMS, arguments, as_code, relocate, with_imports
 from zerocopy._engine.options import NAMES, TABLE_NAMES
-from zerocopy._engine.planner import Call, make_plan
+from zerocopy._engine.planner import Call
+from zerocopy._engine.trials import Candidate, refusal, refusal_of_sample, same, without_cycles
 from zerocopy.errors import Fix, Reason, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
@@ -30,8 +31,6 @@ Label = tuple[Hashable, ...]
 _MOST = 3
 #: The maximum number of successive refusals whose fixes are added to one call.
 _DEPTH = 4
-#: The maximum number of bytes of an object whose cast is checked before a message names a call.
-_CHECKED = 1 << 24
 
 
 def compose(error: ZeroCopyError, call: Any) -> None:
@@ -91,17 +90,6 @@ def _resolve_reasons(plan: Plan, reasons: tuple[Reason, ...], call: Any) -> None
 _BY_COLUMN = Fix("numpy.asfortranarray({x})", "makes each column contiguous", action="by-column")
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A call that may work: its code, its effect, and its target and options if it only changes these."""
-
-    code: str
-    effect: str
-    to: str = ""
-    options: dict[str, Any] | None = field(default=None, hash=False)
-    has_statement: bool = False  # it runs a statement first, and so is not planned
-
-
 class _Composer:
     """Composes the fixes of one call that failed."""
 
@@ -114,11 +102,11 @@ class _Composer:
 
     # -- which calls work -----------------------------------------------------
 
-    def candidates(self, error: ZeroCopyError) -> list[_Candidate]:
+    def candidates(self, error: ZeroCopyError) -> list[Candidate]:
         """Return the calls that remove all obstacles of an error, the best first."""
         obstacles = _obstacles(error)
         alternatives = [self.usable(label, reason.fixes) for label, reason in obstacles]
-        calls: dict[str, _Candidate] = {}
+        calls: dict[str, Candidate] = {}
         if all(alternatives):
             for i in range(max(map(len, alternatives))):
                 chosen = [fixes[min(i, len(fixes) - 1)] for fixes in alternatives]
@@ -138,19 +126,21 @@ class _Composer:
         return list(calls.values())
 
     def working(
-        self, candidates: Sequence[_Candidate], later: list[str], seen: set[str], depth: int
-    ) -> list[_Candidate]:
+        self, candidates: Sequence[Candidate], later: list[str], seen: set[str], depth: int
+    ) -> list[Candidate]:
         """Return the candidates that their plans do not refuse.
 
         The obstacles that follow those of the error are appended to `later`; `seen` has all earlier ones.
         """
-        kept: dict[str, _Candidate] = {}
-        uncertain: list[_Candidate] = []
-        unchanged: list[_Candidate] = []  # fixes of trials that the same refusal stopped
+        kept: dict[str, Candidate] = {}
+        uncertain: list[Candidate] = []
+        unchanged: list[Candidate] = []  # fixes of trials that the same refusal stopped
         for each in candidates:
             if self._failed(each):
                 continue
-            refused = None if each.options is None else self._refusal(each.to, each.options)
+            refused = self._refusal(each.to, each.options) if each.options is not None else None
+            if each.sample:
+                refused, each = refusal_of_sample(self.obj, each), replace(each, complete=True)
             if refused is None:
                 kept[each.code] = each
                 continue
@@ -167,44 +157,42 @@ class _Composer:
             planned = [other for other in further if other.options is not None][:2]
             # A statement, such as a setting of JAX, can be the only fix of what follows an option.
             changed = (each.options or {}).items()
-            changes = any(not _same(self.options.get(name), value) for name, value in changed)
+            changes = any(not same(self.options.get(name), value) for name, value in changed)
             statements = [other for other in further if other.has_statement] if changes else []
-            for other in planned or statements[:1]:
+            expressions = [other for other in further if other.options is None and not other.has_statement]
+            for other in planned or statements[:1] or expressions[:1]:
                 later.append(refusal.why)
-                kept[other.code] = replace(other, effect=self._effects(each, other))
+                effect = self._effects(each, other)
+                other = other.after(each) if each.sample else other
+                kept[other.code] = replace(other, effect=effect, complete=True)
         if isinstance(self.description, Source):
             later.clear()  # for one array, a fix that is not planned, such as a global setting, may suffice
         if later:  # an expression of a column removes only an obstacle of this error
-            return [each for each in kept.values() if each.options is not None or each.has_statement]
+            of_column = [each for each in kept.values() if each.options is None and not each.complete]
+            return [each for each in kept.values() if each not in of_column or each.has_statement]
         return list(kept.values()) or ((unchanged or uncertain) if depth == _DEPTH else [])
 
-    def _failed(self, each: _Candidate) -> bool:
+    def _failed(self, each: Candidate) -> bool:
         """Whether a candidate is the call that failed."""
         given, options = self._with({}), each.options
         return (
             options is not None
             and (each.to, options.keys()) == (self.to, given.keys())
-            and all(_same(value, options[name]) for name, value in given.items())
+            and all(same(value, options[name]) for name, value in given.items())
         )
 
     def _refusal(self, to: str, options: dict[str, Any]) -> tuple[Call, Exception] | None:
         """Return the call with other options and its error; None if its plan has no error or is unknown."""
         if self.description is None or getattr(self.description, "read", None) is not None:
             return None
-        trial = self.failed
         try:
             trial = Call(self.obj, to, options)
-            trial.description = self.description
-            make_plan(trial)
-            if trial.cast is not None and _nbytes(self.description) <= _CHECKED:
-                for check in trial.cast.checks:
-                    check()
         except Exception as error:  # options can be invalid too
             if not is_error(error):
                 raise
-            error.__traceback__ = error.__context__ = error.__cause__ = None  # no reference cycle
-            return trial, error
-        return None
+            return self.failed, without_cycles(error)
+        trial.description = self.description
+        return refusal(trial)
 
     def _is_refused(self, fix: Fix) -> bool:
         return fix.source == "{x}" and self._refusal(fix.to or self.to, self._with(fix.options)) is not None
@@ -222,12 +210,13 @@ class _Composer:
         """Return the fixes that the target, the options and the object's framework have."""
         if label and not self._label(label):  # the columns of one matrix
             label = ()
-            fixes = [_BY_COLUMN if fix.action == "contiguous" else fix for fix in fixes]
+            fixes = [_of_matrix(fix) for fix in fixes]
         framework = self.framework
         if label and isinstance(self.obj, dict):
             framework = _framework(self.obj.get(label[0]))
         general = not label or isinstance(self.obj, dict)
         obj = self.obj if not label else self.obj.get(label[0]) if isinstance(self.obj, dict) else None
+        fixes = [self._within_dtype(fix) for fix in fixes]
         resolved = [fix for fix in (_resolve(fix, framework, general) for fix in fixes) if fix is not None]
         resolved = [f for f in resolved if _has_attributes(obj, f) and not (label and f.shortens)]
         kept = [fix for fix in resolved if self.accepts(fix) and self._rebuilds(label, fix)]
@@ -238,6 +227,13 @@ class _Composer:
         # Masks and encoded columns need a dict of columns.
         by_column = [replace(fix, options={**fix.options, "layout": "columns"}) for fix in resolved]
         return [fix for fix in by_column if self.accepts(fix) and self._rebuilds(label, fix)]
+
+    def _within_dtype(self, fix: Fix) -> Fix:
+        """Return a cast as the option that replaces ``dtype=``, if that can: it would undo the cast."""
+        name, _, kind = fix.action.partition(":")
+        option = Fix(options={"dtype": kind}, effect=fix.effect)
+        given = self.options.get("dtype")
+        return option if name == "cast" and type(given) is str and not self._is_refused(option) else fix
 
     def _label(self, label: Label) -> Label:
         return () if isinstance(self.description, Source) else label  # columns of one tensor
@@ -297,7 +293,7 @@ class _Composer:
         tensor = isinstance(self.description, Source)
         # The columns of one matrix.
         by_column = tensor and self.target.kind == "table" and self.description.view.ndim > 1
-        fixes = [_BY_COLUMN if by_column and fix.action == "contiguous" else fix for fix in reason.fixes]
+        fixes = [_of_matrix(fix) if by_column else fix for fix in reason.fixes]
         general = tensor or getattr(self.description, "single", False)
         # In a table, a type is that of one column.
         cast = [f for f in fixes if "dtype" in f.options and (general or type(f.options["dtype"]) is not str)]
@@ -308,10 +304,7 @@ class _Composer:
         # Two actions of a framework can have one expression: the first of them is kept.
         kept = list({(f.source, f.before, f.to, repr(f.options)): f for f in usable[::-1]}.values())[::-1]
         if self.unwrap:  # "{x}" alone, for fixes by options, is the caller's object too
-            inner = [fix.source.replace("{x}", self.unwrap) for fix in kept]
-            kept = [
-                f if f.source == "{x}" else replace(f, source=s) for f, s in zip(kept, inner, strict=True)
-            ]
+            kept = [fix if fix.source == "{x}" else fix.of(self.unwrap) for fix in kept]
         # The text that a reason makes of its fixes names actions, which no user can call.
         own = "" if kept or reason.remedy == "; or ".join(map(str, reason.fixes)) else reason.remedy
         if by_column:  # the expressions are of the matrix: a plan would name a column in them
@@ -330,11 +323,10 @@ class _Composer:
             return 1
         return len(self.options.get("columns", self.description.labels))
 
-    def call(self, chosen: Sequence[tuple[Label, Fix]]) -> list[_Candidate]:
+    def call(self, chosen: Sequence[tuple[Label, Fix]]) -> list[Candidate]:
         """Return one call with all of the fixes; empty if they contradict each other."""
         options: dict[str, Any] = {}
-        columns: dict[Label, str] = {}
-        source, to, before, applied = "x", self.to, list[str](), set[tuple[Label, str]]()
+        to, before, applied = self.to, list[str](), dict[tuple[Label, str], str]()
         nulls = self.options.get("nulls")
         given_nulls = nulls if isinstance(nulls, dict) else {}  # policies of other columns, which remain
         for of_column, fix in chosen:
@@ -355,13 +347,10 @@ class _Composer:
                 return self._alone([(self._label(each), other) for each, other in chosen])
             if fix.source == "{x}" or (label, fix.source) in applied:
                 continue
-            applied.add((label, fix.source))
-            if label:
-                columns[label] = fix.source.format(x=columns.get(label) or self._column(label))
-            else:
-                source = fix.source.format(x=source)
-        for label, value in columns.items():
-            source = self._replaced(source, label, value) or source
+            applied[label, fix.source] = fix.sample
+        source, sample = self._argument([*applied]), ""
+        if applied and all(applied.values()) and not before:
+            sample = self._argument([(label, text) for (label, _), text in applied.items()])
         for name, least in (("nulls", 1), ("dtype", self._width())):  # one policy or type for all columns
             values: dict[Any, Any] = given if isinstance(given := options.get(name), dict) else {}
             # One policy for all columns would also apply to NaN in the others.
@@ -379,13 +368,31 @@ class _Composer:
         effect = ", ".join(dict.fromkeys(fix.effect for _, fix in chosen if fix.effect))
         plain = source == "x" and not before
         given = {name: value for name, value in merged.items() if value is not None}
-        return [_Candidate(with_imports(code), effect, to, given if plain else None, bool(before))]
+        own = given if plain else None
+        return [Candidate(with_imports(code), effect, to, own, bool(before), source, sample, given)]
 
-    def _alone(self, chosen: Sequence[tuple[Label, Fix]]) -> list[_Candidate]:
+    def _argument(self, changes: Sequence[tuple[Label, str]]) -> str:
+        """Return the expression of the object with changes to it and its columns."""
+        source, columns = "x", dict[Label, str]()
+        for label, change in changes:
+            if label:
+                columns[label] = change.format(x=columns.get(label) or self._column(label))
+            else:
+                source = change.format(x=source)
+        for label, value in columns.items():
+            source = self._replaced(source, label, value) or source
+        return source
+
+    def _alone(self, chosen: Sequence[tuple[Label, Fix]]) -> list[Candidate]:
         """Return the expression of one fix, or a dict of the expressions of several columns."""
         codes = {}
+        places: dict[Label, str] = {}
+        for label, fix in chosen:  # a change that the expression needs
+            if not fix.alone and not fix.options and fix.source != "{x}":
+                places[label] = fix.source.format(x=places.get(label) or self._column(label))
+        chosen = [(label, fix) for label, fix in chosen if label not in places or fix.alone]
         for label, fix in chosen:
-            place = self._column(label) if label else "x"
+            place = places.get(label) or self._column(label)
             names = ("nulls", "lists", "pad", "max_length") if label else ("dtype", *TABLE_NAMES)
             given = {name: self.options[name] for name in names if name in self.options}
             if given.get("nulls") == "mask":
@@ -393,8 +400,9 @@ class _Composer:
             if label and isinstance(policies := given.get("nulls"), dict):
                 given["nulls"] = policies.get(label[0])
             given = {name: value for name, value in given.items() if value is not None}
-            if fix.to and "encode" in self.options:
-                return []  # encoded columns are not arrays
+            if fix.to and "encode" in self.options:  # encoded columns are not arrays
+                dense = Fix(to=fix.to, effect=f"keeps them in arrays of {fix.to}")
+                return self.call([(label, dense) for label, _ in chosen])
             array = f"zc.convert({place}, {as_code('to', fix.to)}{arguments(given)})"
             codes[label] = fix.source.format(x=place, array=array)
         if len(codes) > MAX_ITEMS or not all(fix.alone for _, fix in chosen):
@@ -403,24 +411,24 @@ class _Composer:
         if others:
             code = "{" + ", ".join(f"{label[0]!r}: {each}" for label, each in codes.items() if label) + "}"
         effects = dict.fromkeys(fix.effect for _, fix in chosen if fix.effect)
-        return [_Candidate(with_imports(code), ", ".join(effects))]
+        return [Candidate(with_imports(code), ", ".join(effects))]
 
-    def _effects(self, first: _Candidate, second: _Candidate) -> str:
+    def _effects(self, first: Candidate, second: Candidate) -> str:
         """Return both effects, or the second alone if its call replaces each option that the first adds."""
         before, after = first.options or {}, second.options or {}
-        added = {name: value for name, value in before.items() if not _same(self.options.get(name), value)}
+        added = {name: value for name, value in before.items() if not same(self.options.get(name), value)}
         # Not == alone: an array compares elementwise with another value.
-        kept = not added or any(_same(after.get(name), value) for name, value in added.items())
+        kept = not added or any(same(after.get(name), value) for name, value in added.items())
         return ", ".join(dict.fromkeys(filter(None, [first.effect if kept else "", second.effect])))
 
     def _column(self, label: Label) -> str | None:
         """Return the expression of a column, or None if the object's framework has no such expression."""
-        if isinstance(self.obj, dict):
-            return f"x[{label[0]!r}]"
-        return self._action("column", "x", label)
+        if not label:
+            return "x"
+        return f"x[{label[0]!r}]" if isinstance(self.obj, dict) else self._action("column", "x", label)
 
     def _replaced(self, source: str, label: Label, value: str) -> str | None:
-        if isinstance(self.obj, dict):
+        if isinstance(self.obj, dict) or source.startswith("{**"):
             return f"{{**{source}, {label[0]!r}: {value}}}"
         return self._action("replace", source, label, value)
 
@@ -443,14 +451,12 @@ class _Composer:
         return template.source.format(x=source, table="x", label=repr(label[0]), name=name, value=value)
 
 
-def _same(a: Any, b: Any) -> bool:
-    # As code, because a comparison of arrays is not a bool.
-    return a is b or (type(a) is type(b) and as_code("", a) == as_code("", b) != "")
-
-
-def _nbytes(description: Any) -> int:
-    parts = [description.view] if isinstance(description, Source) else description.columns
-    return sum(part.nbytes for part in parts)
+def _of_matrix(fix: Fix) -> Fix:
+    """Return a fix of an array as that of a matrix, whose columns become those of a table."""
+    if fix.action.startswith("pairs:"):
+        sample = f"{fix.sample}.reshape(len({{x}}[:2]), -1)" if fix.sample else ""
+        return replace(fix, source=f"{fix.source}.reshape(len({{x}}), -1)", sample=sample)
+    return _BY_COLUMN if fix.action == "contiguous" else fix
 
 
 def _framework(obj: Any) -> Framework | None:
@@ -459,7 +465,16 @@ def _framework(obj: Any) -> Framework | None:
 
 def _has_attributes(obj: Any, fix: Fix) -> bool:
     """Whether an object, None if it is not known, has the attributes that a fix reads from it."""
-    return obj is None or all(hasattr(obj, name) for name in re.findall(r"\{x\}\.(\w+)", fix.source))
+    return obj is None or all(_has_path(obj, path) for path in re.findall(r"\{x\}\.([\w.]+)", fix.source))
+
+
+def _has_path(obj: Any, path: str) -> bool:
+    """Whether an attribute, and that of its value, exist."""
+    for name in path.split("."):
+        if not hasattr(obj, name):
+            return False
+        obj = getattr(obj, name)
+    return True
 
 
 def _resolve(fix: Fix, framework: Framework | None, general: bool) -> Fix | None:
@@ -474,6 +489,7 @@ def _resolve(fix: Fix, framework: Framework | None, general: bool) -> Fix | None
     own = actions.get(fix.action) or actions.get(name)
     if own is not None:
         effect, options = fix.effect or own.effect, own.options | fix.options
-        source = own.source.replace("{type}", kind)
-        return replace(fix, source=source, effect=effect, options=options, before=own.before, action="")
+        own = replace(fix, source=own.source, sample=own.sample, before=own.before, action="")
+        source, sample = (text.replace("{type}", kind) for text in (own.source, own.sample))
+        return replace(own, source=source, sample=sample, effect=effect, options=options)
     return replace(fix, action="") if general and fix.source != "{x}" else None

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine.fixes import resolve as resolve_fixes
 from zerocopy._engine.target import resolve, text
 from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
@@ -218,7 +217,9 @@ def _sample(
     with ignored_errors():
         if observed is not None and observed.plan is not None:
             # Not explained again, because a stream is already consumed.
-            plan = resolve_fixes(observed.plan, observed.call)
+            from zerocopy._engine.fixes import resolve  # here, because only recordings need it
+
+            plan = resolve(observed.plan, observed.call)
         else:
             plan = explain(obj, to, **options)
         reason = _main_reason(plan)

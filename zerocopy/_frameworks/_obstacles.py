@@ -16,6 +16,12 @@ from zerocopy.tables.labels import duplicates, listed
 if TYPE_CHECKING:
     from zerocopy.protocols.arrow_schema import Field
 
+
+def changed(source: str, effect: str = "", **parts: Any) -> Fix:
+    """Return a fix whose call is planned with the first two elements of the object."""
+    return Fix(source, effect, sample=source.replace("{x}", "{x}[:2]"), **parts)
+
+
 #: A new row-major array, aligned to 64 bytes.
 _ALIGN = Fix(action="align", effect="allocates it at a multiple of 64 bytes")
 COPIED = Fix('zc.convert({x}, "numpy", copy=True)', "copies it once", action="copy")
@@ -37,7 +43,6 @@ CONTIGUOUS = Fix("numpy.ascontiguousarray({x})", "makes it row-major once", acti
 
 
 ON_HOST = Fix(options={"device": "cpu"})
-CAST = "cast it to a type that both have"
 
 
 def pairs(dtype: DType) -> list[Fix]:
@@ -48,8 +53,8 @@ def pairs(dtype: DType) -> list[Fix]:
         return casts if wide else []
     half = f"float{dtype.bits // 2}"
     # dtype= of the call that failed is given to the inner call: the outer one would undo the pairs.
-    source = f'zc.convert({{x}}, "numpy", dtype="{dtype.name}")[..., None].view("{half}")'
-    return [Fix(source, f"gives pairs of {half}", options={"dtype": None}, action="pairs")]
+    source = f'numpy.expand_dims(zc.convert({{x}}, "numpy", dtype="{dtype.name}"), -1).view("{half}")'
+    return [changed(source, f"gives pairs of {half}", options={"dtype": None}, action=f"pairs:{dtype.name}")]
 
 
 def byte_order(dtype: Any) -> Reason:
@@ -65,7 +70,7 @@ BOOL8 = Fix(options={"dtype": "bool8"}, effect="aliases the bytes")
 
 def packed_bits(target: str) -> Reason:
     """Return the reason to copy booleans for a target that stores bits."""
-    as_bytes = Fix("numpy.asarray({x}).view('uint8')", "is aliased as bytes", action="bytes")
+    as_bytes = changed("numpy.asarray({x}).view('uint8')", "is aliased as bytes", action="bytes")
     return Reason(f"{target} packs booleans into bits", code="packed-bits", fixes=[BOOL8, as_bytes])
 
 

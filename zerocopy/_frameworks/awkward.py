@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks._obstacles import changed
 from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.ragged import RaggedLayout, check_built, ragged_parts
 from zerocopy.device import Device
@@ -16,16 +17,16 @@ from zerocopy.protocols.array_interface import aligned_copy, host_view
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM, StridedView
 
-_AS_ARROW = Fix("awkward.to_arrow({x})", "gives Arrow's column")
+_AS_ARROW = changed("awkward.to_arrow({x})", "gives Arrow's column")
 _RAGGED = Reason(
     "it is ragged",
     code="not-an-array",
     fixes=[
-        Fix(
+        changed(
             "awkward.fill_none(awkward.pad_none({x}, awkward.max(awkward.num({x})), clip=True), 0)",
             "pads its rows",
         ),
-        Fix("awkward.flatten({x}, axis=None)", "joins its rows"),
+        changed("awkward.flatten({x}, axis=None)", "joins its rows"),
     ],
 )
 # Padding, the first fix, needs rows of numbers.
@@ -33,29 +34,31 @@ _RAGGED_TWICE = Reason(_RAGGED.why, code=_RAGGED.code, fixes=_RAGGED.fixes[1:])
 _PACK = Reason(
     "its lists are not next to each other, because it was filtered or reordered",
     code="not-contiguous",
-    fixes=[Fix("awkward.to_packed({x})", "copies them in order")],
+    fixes=[changed("awkward.to_packed({x})", "copies them in order")],
 )
 _REGULAR = Reason(
     "an outer dimension is regular, and has no offsets",
     code="regular",
-    fixes=[Fix("awkward.from_regular({x}, axis=None)", "gives it offsets")],
+    fixes=[changed("awkward.from_regular({x}, axis=None)", "gives it offsets")],
 )
-_DROP = Fix("awkward.drop_none({x}, axis=None)", "drops them")
+_DROP = changed("awkward.drop_none({x}, axis=None)", "drops them")
 _OPTION = Reason(
     "its type allows missing values",
     code="nulls",
-    fixes=[_DROP, Fix("awkward.fill_none({x}, 0, axis=-1)", "replaces missing numbers by 0"), _AS_ARROW],
+    fixes=[_DROP, changed("awkward.fill_none({x}, 0, axis=-1)", "replaces missing numbers by 0"), _AS_ARROW],
 )
 # fill_none with axis=-1 replaces missing numbers, not missing lists.
 _OPTION_OF_LISTS = Reason(_OPTION.why, code="nulls", fixes=[_DROP, _AS_ARROW])
 _RECORDS = Reason(
-    "it has records", code="records", fixes=[Fix("dict(zip({x}.fields, awkward.unzip({x})))", "splits them")]
+    "it has records",
+    code="records",
+    fixes=[changed("dict(zip({x}.fields, awkward.unzip({x})))", "splits them")],
 )
 _UNION = Reason("it has values of several types (a union)", code="union", fixes=[_AS_ARROW])
 _TEXT = Reason(
     "it has text, which tensors lack",
     code="missing-dtype",
-    fixes=[Fix("awkward.to_arrow({x})", "gives codes", options={"encode": True}), _AS_ARROW],
+    fixes=[changed("awkward.to_arrow({x})", "gives codes", options={"encode": True}), _AS_ARROW],
 )
 _TEXT_KINDS = ("string", "bytestring", "char", "byte")
 _VIRTUAL = Reason("it has no values yet", "compute it first", code="traced")
@@ -101,7 +104,7 @@ class Awkward(Framework):
             raise obstacles.refuse_source_dtype(
                 _name(obj),
                 array.dtype,
-                fixes=[Fix("awkward.values_astype({x}, 'int64')", "gives integers"), _AS_ARROW],
+                fixes=[changed("awkward.values_astype({x}, 'int64')", "gives integers"), _AS_ARROW],
             )
         return Source(_name(obj), host_view(array, dtype), lambda: array, "buffer")
 

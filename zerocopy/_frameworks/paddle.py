@@ -21,7 +21,7 @@ _AS_SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 _GRAD = Reason(
     "it requires grad (stop_gradient is False), and no other framework keeps the graph",
     code="requires-grad",
-    fixes=[Fix("{x}.detach()", "aliases it without the graph")],
+    fixes=[Fix("{x}.detach()", "aliases it without the graph", sample="{x}.detach()")],
 )
 
 

@@ -7,7 +7,7 @@ built-in exception that a caller would catch: ``except ImportError`` catches `Fr
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from zerocopy.formatting import printable
@@ -34,6 +34,9 @@ class Fix:
         the call returns with `to` and `options`.
     shortens : bool
         Whether `source` has fewer elements than ``x``; one column of several cannot be replaced by it.
+    sample : str
+        A cheap expression of an object with the type of `source`, such as ``{x}[:2]``: it is evaluated to
+        find what the call would be refused for. Default: the call is not planned.
 
     Examples
     --------
@@ -49,9 +52,21 @@ class Fix:
     action: str = ""
     alone: bool = False
     shortens: bool = False
+    sample: str = ""
 
     def __str__(self) -> str:
         return self.text("x")
+
+    def of(self, expression: str) -> Fix:
+        """Return the fix of an expression that is in place of ``{x}``, such as ``{x}.data``.
+
+        Examples
+        --------
+        >>> print(Fix("{x}.dropna()").of("{x}.data"))
+        x.data.dropna()
+        """
+        source, sample = (text.replace("{x}", expression) for text in (self.source, self.sample))
+        return replace(self, source=source, sample=sample)
 
     def text(self, place: str) -> str:
         """Return the fix as text, with an expression for the object or column.

@@ -19,6 +19,8 @@ from zerocopy.protocols.exporter_errors import calling, is_error, malformed
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView, contiguous_strides
 
+#: An array like one in a file, which is not read; Python objects have no type without values.
+SAMPLE, OF_OBJECTS = "numpy.zeros((2,) * {x}.ndim, {x}.dtype)", "numpy.asarray({x}[:2])"
 _ARRAY = ("__array__", "shape", "dtype", "ndim")
 #: Attributes of tables and series, which may have ``__array__`` and ``shape`` too.
 _TABLE = ("columns", "__dataframe__", "keys", "to_frame")
@@ -89,11 +91,12 @@ def _dtype(obj: Any, stored: np.dtype[Any]) -> DType:
     dtype = from_numpy(stored if stored.isnative else stored.newbyteorder("="))
     if dtype is None:
         objects = stored.kind == "O"
+        effect = "reads it: NumPy's own array has more options"
         raise UnsupportedConversionError(
             f"convert({type_name(obj)})",
             f"its __array__ returns {stored}, which tensors do not have",
             code="python-objects" if objects else "missing-dtype",
-            fixes=[Fix("numpy.asarray({x})", "reads it: NumPy's own array has more options")],
+            fixes=[Fix("numpy.asarray({x})", effect, sample=OF_OBJECTS if objects else SAMPLE)],
         )
     return dtype
 

@@ -119,6 +119,8 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
         ndim = tree.source.view.ndim if isinstance(tree, TensorLeaf) else 0
         if ndim == 1 or (ndim == 2 and len(table.columns) == 1):
             leaves.append(tree)
+            if tree.source.refusal is not None:
+                refused[label] = refused_by(tree.source.refusal)
             continue
         why = "it is not plain numbers, and a matrix cannot hold their meaning"
         fixes: tuple[Fix, ...] = (_COLUMNS,)
@@ -131,24 +133,39 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
         elif request.options.nulls is not None and isinstance(tree, Masked):
             why, fixes = "it would have a mask, and a matrix is one tensor", NO_MASK
         refused[label] = UnsupportedConversionError("", why, code="not-numbers", fixes=fixes)
+    mixed = _mixed_types(table, leaves) if len(leaves) == len(table.columns) else None
     if refused:
-        raise combine_errors(refused)
+        if table.single:
+            raise refused.popitem()[1]
+        raise _combined(refused, mixed)
+    if mixed is not None:
+        raise refused_by(mixed)
+    return leaves
+
+
+def _combined(refused: dict[Hashable, ZeroCopyError], mixed: Reason | None) -> ZeroCopyError:
+    """Return one error for columns that are refused, and for their types."""
+    whole = combine_errors(refused)
+    if mixed is not None:
+        whole.with_context(why=f"{whole.why}; also, {mixed.why}")
+        whole.obstacles.append(((), mixed))
+    return whole
+
+
+def _mixed_types(table: Table, leaves: list[TensorLeaf]) -> Reason | None:
+    """Return why columns of several types are refused; None if they have one."""
     types: dict[str, list[Hashable]] = {}
     for label, leaf in zip(table.labels, leaves, strict=True):
         types.setdefault(leaf.datetime_dtype or leaf.source.view.dtype.name, []).append(label)
-    if len(types) > 1:
-        listed = ", ".join(f"{dtype} ({_listed(labels)})" for dtype, labels in types.items())
-        most = max(types.values(), key=len)
-        raise UnsupportedConversionError(
-            "",
-            f"a matrix has one type, and the columns have {len(types)}: {listed}",
-            code="mixed-types",
-            fixes=[*_common(list(types)), Fix(options={"columns": most}, effect="takes those of one type")],
-        )
-    for leaf in leaves:
-        if leaf.source.refusal is not None:
-            raise refused_by(leaf.source.refusal)
-    return leaves
+    if len(types) < 2:
+        return None
+    listed = ", ".join(f"{dtype} ({_listed(labels)})" for dtype, labels in types.items())
+    most = max(types.values(), key=len)
+    return Reason(
+        f"a matrix has one type, and the columns have {len(types)}: {listed}",
+        code="mixed-types",
+        fixes=[*_common(list(types)), Fix(options={"columns": most}, effect="takes those of one type")],
+    )
 
 
 def _common(types: list[str]) -> list[Fix]:

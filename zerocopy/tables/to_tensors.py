@@ -120,8 +120,11 @@ def _in_place(table: Table, request: Request, layout: str) -> Table:
     views = [column.values(by_name("uint8")).view for column in columns]
     if layout != "columns":
         views = _one_matrix(views)
-    if not views or any(request.target.copy_reasons(view) for view in views):
-        return table
+    try:
+        if not views or any(request.target.copy_reasons(view) for view in views):
+            return table
+    except ZeroCopyError:
+        return table  # the plans of the columns raise it, with their labels
     return replace(table, columns=columns)
 
 

@@ -6,6 +6,7 @@ Others are copied: those in chunks (compressed or not), and those of files that 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -22,7 +23,8 @@ from zerocopy.protocols.private_map import private_map
 from zerocopy.source import Array, Source
 
 _NAME = "h5py.Dataset"
-_READ = Fix("{x}[...]", "reads it once")
+_READ = Fix("{x}[...]", "reads it once", sample=array_method.SAMPLE)
+_READ_OBJECTS = replace(_READ, sample=array_method.OF_OBJECTS)
 
 #: The bytes of files that are in use, by device and inode: all aliases of a file share one map.
 _maps: WeakValueDictionary[tuple[int, int], Array] = WeakValueDictionary()
@@ -53,7 +55,9 @@ class H5py(Framework):
                 _NAME, Reason("it has no elements (h5py.Empty)", code="not-an-array")
             )
         if from_numpy(obj.dtype.newbyteorder("=")) is None:  # text, records, arrays as elements, long doubles
-            raise obstacles.refuse_source_dtype(_NAME, obj.dtype, fixes=[_READ])
+            raise obstacles.refuse_source_dtype(
+                _NAME, obj.dtype, fixes=[_READ_OBJECTS if obj.dtype.hasobject else _READ]
+            )
         why = _obstacle(obj)
         array = _alias(obj) if not why else None
         if array is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import _native
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks._obstacles import changed
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason
@@ -20,17 +22,17 @@ from zerocopy.strided_view import StridedView
 if TYPE_CHECKING:
     from zerocopy.tables.column import Table
 
-_VIEW_AS_INTEGERS = Fix("{x}.view('int64')", "gives integers without their unit")
+_VIEW_AS_INTEGERS = changed("{x}.view('int64')", "gives integers without their unit")
 _FIXES = {  # by dtype.kind, or dtype.char for long double
     "M": _VIEW_AS_INTEGERS,
     "m": _VIEW_AS_INTEGERS,
-    "S": Fix("numpy.ascontiguousarray({x}).view('uint8').reshape(*{x}.shape, -1)", "gives bytes"),
-    "U": Fix("numpy.ascontiguousarray({x}).view('uint32').reshape(*{x}.shape, -1)", "gives code points"),
-    "T": Fix("{x}.ravel()", "gives a column of text"),
+    "S": changed("numpy.ascontiguousarray({x}).view('uint8').reshape(*{x}.shape, -1)", "gives bytes"),
+    "U": changed("numpy.ascontiguousarray({x}).view('uint32').reshape(*{x}.shape, -1)", "gives code points"),
+    "T": changed("{x}.ravel()", "gives a column of text"),
     "O": Fix("{x}.astype('float64')", "if all objects are numbers"),
-    "V": Fix("numpy.ravel({x})", "gives a table of its fields"),
-    "g": Fix("{x}.astype('float64')"),
-    "G": Fix("{x}.astype('complex128')"),
+    "V": changed("numpy.ravel({x})", "gives a table of its fields"),
+    "g": changed("{x}.astype('float64')"),
+    "G": changed("{x}.astype('complex128')"),
 }
 
 
@@ -49,10 +51,13 @@ class NumPy(Framework):
     actions: Mapping[str, Fix] = {
         "align": Fix("{x}.copy()", before='zc.install_pool(host="aligned")'),
         "contiguous": Fix("numpy.ascontiguousarray({x})"),
-        "cast:float64": Fix("{x}.astype('float64')"),
-        "cast:float32": Fix("{x}.astype('float32')"),
-        "cast:int8": Fix("{x}.astype('int8')"),
+        **{f"cast:{name}": changed(f"{{x}}.astype('{name}')") for name in ("float64", "float32", "int8")},
         "objects": Fix("{x}.tolist()"),
+        "pairs": changed(
+            "numpy.expand_dims({x}.astype('{type}'), -1).view({x}.real.dtype.newbyteorder('='))"
+        ),
+        "column": Fix("{x}[{label}]"),  # of records
+        "replace": Fix("{{**{{name: {x}[name] for name in {x}.dtype.fields.keys()}}, {label}: {value}}}"),
         "truncate:us": Fix("{x}.astype('m8[us]')"),
     }
 
@@ -159,10 +164,11 @@ def _unmasking(obj: Any) -> list[Fix]:
     """Return fixes for masked elements; other classes' methods are for arrays without fields."""
     own, is_plain = type(obj).__module__.partition(".")[0] == "numpy", obj.dtype.names is None
     # The results have no nulls, and nulls= is refused for such arrays.
-    fill = Fix("{x}.filled(0)", "gives them a value", options={"nulls": None})
-    drop = Fix("{x}.compressed()", "drops them", options={"nulls": None}, shortens=True)
+    sample = "{x}.data" if own else ""  # of the type that filled elements have
+    fill = Fix("{x}.filled(0)", "gives them a value", options={"nulls": None}, sample=sample)
+    drop = replace(fill, source="{x}.compressed()", effect="drops them", shortens=True)
     # The `data` of other classes can have the mask too, as that of astropy's columns.
-    ignore = Fix("{x}.data" if own else "numpy.asarray({x})", "ignores the mask", options={"nulls": None})
+    ignore = replace(fill, source=sample or "numpy.asarray({x})", effect="ignores the mask")
     fills = hasattr(obj, "filled") and (own or is_plain)
     drops = hasattr(obj, "compressed") and is_plain
     return [*[fill] * fills, *[drop] * drops, ignore]

@@ -418,8 +418,10 @@ class StructColumn(_NestedColumn):
             try:
                 reasons |= dict.fromkeys(part.arrow_reasons())
             except UnsupportedConversionError as error:
-                error.with_context(why=f"field {field.name!r}: {error.why}")
-                raise
+                # A fix of the field does not apply to the record.
+                objects = Fix(action="objects", effect="gives Python objects", alone=True)
+                why = f"field {field.name!r}: {error.why}"
+                raise UnsupportedConversionError("", why, code=error.code, fixes=[objects]) from error
         return list(reasons)
 
 

@@ -50,7 +50,7 @@ def reasons_against(column: Column) -> list[Reason]:
         return [*column.reasons, *host_reasons(source), *nat_reasons(column)]
     if source is not None and column.field is None and not source.view.dtype.in_numpy:
         why = f"it is {source.view.dtype}, which pandas lacks"
-        raise obstacles.refuse_column(why, obstacles.CAST, fixes=obstacles.pairs(source.view.dtype))
+        raise obstacles.refuse_column(why, fixes=obstacles.pairs(source.view.dtype))
     reasons = column.arrow_reasons()
     if is_bool8(column) and column.length:
         # pandas can neither filter nor sum the extension type; NumPy's bool has the same bytes.

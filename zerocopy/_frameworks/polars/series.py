@@ -235,9 +235,7 @@ def ndarray_reasons(pl: Any, column: Any) -> list[Reason]:
         raise refused_by(source.refusal)
     if view.dtype.name not in REAL_NAMES:
         why = f"it is {view.dtype.name}, which polars lacks"
-        raise UnsupportedConversionError(
-            "", why, obstacles.CAST, code="missing-dtype", fixes=obstacles.pairs(view.dtype)
-        )
+        raise UnsupportedConversionError("", why, code="missing-dtype", fixes=obstacles.pairs(view.dtype))
     if view.ndim > MAX_NDIM:
         raise refuse_ndim("polars", view, MAX_NDIM)
     on_device.check(source)

@@ -29,12 +29,12 @@ _FOREIGN = (
 GRAD = Reason(
     "it requires grad, and no other framework keeps the graph",
     code="requires-grad",
-    fixes=[Fix("{x}.detach()", "aliases it without the graph")],
+    fixes=[Fix("{x}.detach()", "aliases it without the graph", sample="{x}.detach()")],
 )
 _TANGENT = Reason(
     "it has a tangent of forward-mode AD, which no other framework keeps",
     code="requires-grad",
-    fixes=[Fix("{x}.detach()", "aliases it without the tangent")],
+    fixes=[Fix("{x}.detach()", "aliases it without the tangent", sample="{x}.detach()")],
 )
 # FSDP frees the storage of tensors that it keeps; torch reads and writes to the old memory nevertheless.
 _CUT = Reason(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
+from zerocopy._frameworks._obstacles import pairs
 from zerocopy._frameworks.xarray.tables import held
 from zerocopy.dtype import to_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
@@ -55,8 +56,8 @@ def reasons_against(column: Column) -> list[Reason]:
     if source.refusal is not None:
         raise refused_by(source.refusal)
     if to_numpy(source.view.dtype) is None:
-        why, remedy = f"it is {source.view.dtype}, which NumPy lacks", "cast it to a type that both have"
-        raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
+        why = f"it is {source.view.dtype}, which NumPy lacks"
+        raise UnsupportedConversionError("", why, code="missing-dtype", fixes=pairs(source.view.dtype))
     if source.view.ndim > MAX_NDIM:
         raise refuse_ndim("xarray", source.view, MAX_NDIM)
     # A column of Arrow without rows can have no chunk.

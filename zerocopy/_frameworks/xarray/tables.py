@@ -85,7 +85,7 @@ def describe(variable: Any, name: str) -> Source | Table:
         described = _described(array.view() if type(array) is np.ndarray else array)
     except ZeroCopyError as error:
         # The fixes are expressions over the array that the variable holds.
-        error.fixes = tuple(replace(fix, source=fix.source.replace("{x}", "{x}.data")) for fix in error.fixes)
+        error.fixes = tuple(fix.of("{x}.data") for fix in error.fixes)
         error.with_context(asked=f"convert({name})", remedy="; or ".join(map(str, error.fixes)) or None)
         raise
     if isinstance(described, Table):

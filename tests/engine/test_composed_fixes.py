@@ -1,0 +1,217 @@
+"""One call of a message removes all obstacles: those that follow from a change of the object too."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zerocopy as zc
+from zerocopy import registry
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("jax")
+fix_cases = pytest.importorskip("helpers.fix_cases")  # it needs pyarrow
+
+TARGETS = (
+    "numpy",
+    "torch",
+    "polars",
+    "pandas",
+    "pyarrow",
+    "pyarrow.Tensor",
+    "duckdb",
+    "nanoarrow",
+    "scipy",
+    "sparse",
+)
+
+
+@pytest.fixture(autouse=True)
+def _settings() -> Iterator[None]:
+    """Restore the settings that fixes change."""
+    yield
+    fix_cases.restore()
+
+
+def problems_of(make: Callable[[], Any], to: str, **options: Any) -> list[str]:
+    """Return the calls of a refusal that do not work by themselves; none if it is not refused."""
+    if not registry.by_name(to.partition(".")[0]).installed():
+        pytest.skip(f"{to} is not installed")
+    return fix_cases.first_fixes(fix_cases.Case("x", make, to, options))
+
+
+def error_of(x: Any, to: str, **options: Any) -> zc.ZeroCopyError:
+    with pytest.raises(zc.ZeroCopyError) as caught:
+        zc.convert(x, to, **options)
+    return caught.value
+
+
+def _masked(dtype: Any) -> Callable[[], Any]:
+    return lambda: np.ma.masked_array(np.zeros(2, dtype), np.ones(2, bool))
+
+
+RECORDS = [("x", "f4"), ("n", "i4")]
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"copy": False},
+    {"encode": True},
+    {"encode": "bytes"},
+    {"nulls": 0},
+    {"layout": "columns"},
+    {"layout": "matrix"},
+)
+
+
+@pytest.mark.parametrize("to", TARGETS)
+@pytest.mark.parametrize("dtype", ["f8", "i4", "?", "c8", ">f4"])
+def test_the_fixes_of_masked_arrays_fit_the_options_and_the_type(dtype: str, to: str) -> None:
+    pytest.importorskip("duckdb")
+    problems = [each for options in OPTIONS for each in problems_of(_masked(dtype), to, **options)]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "polars", "pyarrow", "duckdb", "jax"])
+@pytest.mark.parametrize("others", [{}, {"b": np.arange(2)}], ids=["alone", "others"])
+def test_the_fixes_of_a_dict_of_masked_records_fit_the_options(to: str, others: dict[str, Any]) -> None:
+    options = [{}, {"nulls": 0}, {"layout": "columns"}, {"layout": "matrix"}]
+    make = _masked(RECORDS)
+    for each in options[: 3 if others else 4]:
+        assert not problems_of(lambda: {"a": make(), **others}, to, **each)
+
+
+@pytest.mark.parametrize("source", ["numpy", "dict", "pyarrow", "pandas"])
+@pytest.mark.parametrize(
+    "options", [{"encode": "bytes"}, {"nulls": 0}, {"dtype": "float16"}, {"encode": True}], ids=str
+)
+def test_half_floats_to_duckdb_have_one_call(source: str, options: dict[str, Any]) -> None:
+    pytest.importorskip("duckdb")
+    values = np.ones(3, "f2")
+    x = values if source == "numpy" else {"a": values}
+    x = zc.convert(x, source) if source not in ("numpy", "dict") else x
+    error = error_of(x, "duckdb", **options)
+    assert error.calls
+    assert not problems_of(lambda: x, "duckdb", **options)
+
+
+@pytest.mark.parametrize("layout", ["matrix", "matrix:F", "records", "columns"])
+@pytest.mark.parametrize("values", [("f4", "f4"), ("f4", "f8"), ("i4", "f4")], ids=str)
+@pytest.mark.parametrize("which", ["a", "b", "ab"])
+def test_columns_that_require_grad_are_named(layout: str, values: tuple[str, str], which: str) -> None:
+    torch = pytest.importorskip("torch")
+    x = {name: torch.from_numpy(np.arange(3).astype(dtype)) for name, dtype in zip("ab", values, strict=True)}
+    for name in which:
+        if not x[name].is_floating_point():
+            pytest.skip("integers have no gradient")
+        x[name].requires_grad_()
+    error = error_of(x, "numpy", layout=layout)
+    assert [label for label, _ in error.columns.items()] == [*which]
+    assert all(f"column {name!r} requires grad" in error.why for name in which)
+    assert not problems_of(lambda: x, "numpy", layout=layout)
+
+
+TABLES: dict[str, dict[str, Any]] = {
+    "text": {"x": np.array(["a", "b"]), "n": np.array([0.0, 2.0])},
+    "dates": {"x": np.arange(2).astype("M8[s]"), "n": np.array([0, 2])},
+    "numbers": {"x": np.array([0, 1], "i4"), "n": np.array([0.0, 2.0], "f4")},
+}
+
+
+@pytest.mark.parametrize("to", ["scipy", "sparse"])
+@pytest.mark.parametrize("source", ["pandas", "pyarrow", "polars", "records"])
+@pytest.mark.parametrize("name", [*TABLES])
+def test_the_fixes_of_tables_to_sparse_targets_work(name: str, source: str, to: str) -> None:
+    columns = TABLES[name]
+    x = zc.soa_to_aos(columns, [(k, v.dtype) for k, v in columns.items()]) if source == "records" else None
+    x = zc.convert(columns, source) if x is None else x
+    options = [
+        {},
+        {"encode": True},
+        {"encode": "bytes"},
+        {"layout": "records"},
+        {"layout": "columns", "encode": True},
+    ]
+    problems = [each for given in options for each in problems_of(lambda: x, to, **given)]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("to", ["scipy", "sparse"])
+@pytest.mark.parametrize("dtype", [">f4", ">i8", ">c8", ">u2", ">f2"])
+@pytest.mark.parametrize("shape", [(), (3,), (3, 2)], ids=str)
+def test_arrays_of_the_other_byte_order_become_sparse(shape: tuple[int, ...], dtype: str, to: str) -> None:
+    pytest.importorskip(to)
+    x = np.ones(shape, dtype)
+    for options in ({}, {"copy": False}):
+        error = error_of(x, to, **options)
+        (call,) = error.calls
+        assert fix_cases.paste(call, x, fix_cases.Recorder()).nnz == x.size
+        assert error.calls == zc.explain(x, to, **options).error.calls  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("to", ["polars", "pyarrow", "duckdb", "nanoarrow"])
+@pytest.mark.parametrize(
+    "names", [("c8",), ("c8", "c16"), ("c8", "f4"), (">c8", "i4"), (("c8", (2,)), "f4")], ids=str
+)
+def test_complex_fields_of_records_become_pairs(names: tuple[Any, ...], to: str) -> None:
+    fields = [(f"f{i}", *(kind if isinstance(kind, tuple) else (kind,))) for i, kind in enumerate(names)]
+    x = np.zeros(3, fields)
+    x["f0"] = 1 + 2j
+    assert not problems_of(lambda: x, to)
+    result = fix_cases.paste(error_of(x, to).calls[0], x, fix_cases.Recorder())
+    pairs = np.asarray(zc.convert(result, "pyarrow.Table").column("f0").to_pylist())
+    assert pairs.reshape(3, -1, 2)[:, 0].tolist() == [[1, 2]] * 3
+
+
+@pytest.mark.parametrize("to", ["polars", "pyarrow", "duckdb", "nanoarrow"])
+@pytest.mark.parametrize(
+    "x", [np.eye(3, dtype="c8"), np.ones((2, 3), ">c16"), np.ones((1, 2), "c8")], ids=str
+)
+def test_a_complex_matrix_becomes_columns_of_pairs(x: Any, to: str) -> None:
+    for options in ({}, {"copy": False}):
+        assert not problems_of(lambda: x, to, **options)
+
+
+@pytest.mark.parametrize("to", ["polars", "pyarrow", "duckdb", "nanoarrow"])
+@pytest.mark.parametrize("name", ["bool matrix", "awkward records", "awkward lists", "awkward text"])
+def test_the_fixes_of_copy_false_do_not_copy_twice(name: str, to: str) -> None:
+    ak = pytest.importorskip("awkward")
+    made = {
+        "bool matrix": np.eye(3, dtype=bool),
+        "awkward records": ak.Array([{"x": True, "n": 1}, {"x": False, "n": 2}]),
+        "awkward lists": ak.Array([[1], [2, 3]]),
+        "awkward text": ak.Array(["a", "b"]),
+    }
+    assert not problems_of(lambda: made[name], to, copy=False)
+
+
+@pytest.mark.parametrize("to", ["polars", "pandas", "xarray"])
+def test_types_that_a_target_lacks_have_a_call_with_a_type(to: str) -> None:
+    pytest.importorskip(to)
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.bfloat16, torch.float8_e5m2, torch.complex64):
+        array = torch.ones(2).to(dtype)
+        for x in (array, {"a": array}, {"a": array, "b": array}):
+            error = fix_cases.attempt(lambda x=x: zc.convert(x, to))
+            if error is None:
+                continue
+            assert "a type that both have" not in str(error)
+            assert not problems_of(lambda x=x: x, to)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("to", TARGETS)
+def test_each_call_of_a_sample_is_that_of_the_object(to: str) -> None:
+    """A sample stands for the object of a fix: what it is refused for, the object is refused for too."""
+    problems = []
+    arrays = fix_cases.arrays()
+    for name, options in itertools.product(arrays, OPTIONS):
+        error = fix_cases.attempt(lambda n=name, o=options: zc.convert(arrays[n](), to, **o))
+        for code in error.calls if error is not None and "also, " in error.why else ():
+            then = fix_cases.attempt(
+                lambda c=code, n=name: fix_cases.paste(c, arrays[n](), fix_cases.Recorder())
+            )
+            problems += [] if then is None else [f"{name} {options}: {code}: {then}"]
+    assert not problems, "\n".join(problems)

@@ -1,0 +1,108 @@
+"""Plans the calls that a message may name, before it names them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from zerocopy._engine.call_text import as_code, renamed, with_imports
+from zerocopy._engine.containers import leaf_calls
+from zerocopy._engine.planner import Call, make_plan
+from zerocopy.errors import Fix, Reason, ZeroCopyError
+from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.source import Source
+
+#: The maximum number of bytes of an object whose cast is checked before a message names a call.
+_CHECKED = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A call that may work: its code, its effect, its target, and its options if it only changes these."""
+
+    code: str
+    effect: str
+    to: str = ""
+    options: dict[str, Any] | None = field(default=None, hash=False)
+    has_statement: bool = False  # it runs a statement first, and so is not planned
+    source: str = "x"
+    sample: str = ""  # an expression of a small object like `source`, with which the call is planned
+    given: dict[str, Any] | None = field(default=None, hash=False)  # the options, whatever else it changes
+    complete: bool = False  # it removes what follows the error too
+
+    def after(self, first: Candidate) -> Candidate:
+        """Return a candidate of the object that a first one makes, in terms of the caller's."""
+        code = renamed(re.sub(r"^(import [\w.]+; )+", "", self.code), first.source)
+        return replace(self, code=with_imports(code), options=None)
+
+
+def refusal_of_sample(obj: Any, each: Candidate) -> tuple[Call, Exception] | None:
+    """Return the call with a sample of the object and its error; None if it has none or is unknown."""
+    names = re.findall(r"(?<![\w.])[a-z]\w*(?=\.)", each.sample)
+    modules = {name: sys.modules.get(name) for name in names}  # imports nothing
+    try:
+        trial = Call(eval(each.sample, modules | {"x": obj}), each.to, each.given or {})
+    except Exception as error:  # of any framework
+        if not is_error(error):
+            raise
+        return None
+    refused = refusal(trial)
+    if refused is None or not isinstance(refused[1], ZeroCopyError):
+        return refused
+    # The whole object has another address and the length of the columns that remain.
+    codes = {refused[1].code, *(reason.code for _, reason in refused[1].obstacles)}
+    return None if codes & {"misaligned", "different-lengths"} else refused
+
+
+def refusal(trial: Call) -> tuple[Call, Exception] | None:
+    """Return a call, or that of a leaf, and the error of its plan; None if it has none."""
+    try:
+        if trial.description is None and trial.is_tree():
+            return _refusal_of_leaf(trial)
+        make_plan(trial)
+        if trial.cast is not None and _nbytes(trial.description) <= _CHECKED:
+            for check in trial.cast.checks:
+                check()
+    except Exception as error:
+        if not is_error(error):
+            raise
+        return trial, without_cycles(error)
+    return None
+
+
+def _refusal_of_leaf(trial: Call) -> tuple[Call, Exception] | None:
+    """Return the first call of a container's leaves that is refused, with the fixes for the container."""
+    for _, leaf, options, _ in leaf_calls(trial.obj, trial.options, trial.to):
+        if (refused := refusal(Call(leaf, trial.to, options))) is not None:
+            error = refused[1]
+            if isinstance(error, ZeroCopyError):  # an expression of the leaf does not apply to the container
+                error.fixes = _by_options(error.fixes)
+                error.obstacles = [
+                    (label, Reason(reason.why, code=reason.code, fixes=_by_options(reason.fixes)))
+                    for label, reason in error.obstacles
+                ]
+            return refused
+    return None
+
+
+def _by_options(fixes: Sequence[Fix]) -> tuple[Fix, ...]:
+    return tuple(fix for fix in fixes if fix.source == "{x}" and not fix.action)
+
+
+def without_cycles(error: Exception) -> Exception:
+    """Return an error without references to frames."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two options are one; compared as code, because a comparison of arrays is not a bool."""
+    return a is b or (type(a) is type(b) and as_code("", a) == as_code("", b) != "")
+
+
+def _nbytes(description: Any) -> int:
+    parts = [description.view] if isinstance(description, Source) else description.columns
+    return sum(part.nbytes for part in parts)
