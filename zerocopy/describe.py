@@ -161,6 +161,10 @@ def describe_array(obj: Any) -> Source:
     return source
 
 
+#: A dict of columns as one column.
+_STRUCTS = Fix('zc.convert({x}, "pyarrow").to_struct_array()', "gives a column of structs")
+
+
 def describe_columns(columns: dict[Any, Any]) -> Table | None:
     """Describe a dict's values as the columns of one table; None if a value is itself a table.
 
@@ -245,13 +249,12 @@ def _column(value: Any) -> Column | None:
     if isinstance(value, (dict, list, tuple)):
         # NumPy refuses items of different lengths; Arrow refuses arrays of the other byte order, for example.
         make = "pyarrow.array" if _differ_in_length(value) else "numpy.asarray"
-        raise UnsupportedConversionError(
-            "",
-            f"a {type(value).__qualname__} is not a column",
-            "pass an array of its values" if isinstance(value, dict) else "",
-            code="not-a-column",
-            fixes=[] if isinstance(value, dict) else [Fix(f"{make}({{x}})")],
-        )
+        fixes = [Fix(f"{make}({{x}})")]
+        if isinstance(value, dict):
+            fixes = [_STRUCTS] if _is_table(value) else []
+        why = f"a {type(value).__qualname__} is not a column"
+        remedy = "" if fixes else "pass an array of its values"
+        raise UnsupportedConversionError("", why, remedy, code="not-a-column", fixes=fixes)
     described = describe(value, for_table=True)
     if isinstance(described, Table):
         if not described.single:
@@ -274,6 +277,14 @@ def _column(value: Any) -> Column | None:
             fixes=[Fix("numpy.atleast_1d({x})")],
         )
     return TensorColumn(described)
+
+
+def _is_table(columns: dict[Any, Any]) -> bool:
+    """Whether a dict in a dict has columns itself, and so can be a column of structs."""
+    try:
+        return bool(columns) and describe_columns(columns) is not None
+    except ZeroCopyError:
+        return False
 
 
 def _differ_in_length(items: Any) -> bool:

@@ -215,3 +215,55 @@ def test_each_call_of_a_sample_is_that_of_the_object(to: str) -> None:
             )
             problems += [] if then is None else [f"{name} {options}: {code}: {then}"]
     assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("to", ["polars", "pandas", "duckdb", "pyarrow.Table"])
+@pytest.mark.parametrize(
+    "x",
+    [
+        {"x": {"a": np.arange(2), "b": [0.5, 1.5]}, "n": np.arange(2)},
+        {"x": {"a": ["s", "t"]}},
+        {"x": [1, 2], "n": {"s": "a"}},
+        {"x": {"a": [1, 2]}, "y": {"b": [True, False]}, "z": {"s": "t"}, "n": [1, 2]},
+        {"x": {}, 3: np.arange(2), "n": {"b": np.ones(2)}},
+    ],
+    ids=str,
+)
+def test_a_dict_in_a_dict_becomes_a_column_of_structs_or_is_left_out(x: Any, to: str) -> None:
+    if to != "pyarrow.Table":
+        pytest.importorskip(to)
+    assert error_of(x, to).calls
+    assert not problems_of(lambda: x, to)
+    if len(x) == 1:
+        result = fix_cases.paste(error_of(x, to).calls[0], x, fix_cases.Recorder())
+        assert zc.convert(result, "pyarrow.Table").to_pylist() == [{"x": {"a": "s"}}, {"x": {"a": "t"}}]
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "polars", "pandas", "pyarrow"])
+@pytest.mark.parametrize("rows", [[{"a": 1, "b": 2.0}, None], [None], [None, {"a": 3, "b": None}]], ids=str)
+def test_rows_that_are_null_as_a_whole_are_dropped_by_a_call(rows: list[Any], to: str) -> None:
+    pa, na = pytest.importorskip("pyarrow"), pytest.importorskip("nanoarrow")
+    kind = pa.struct({"a": pa.int64(), "b": pa.float64()})
+    x = na.Array(pa.array(rows, kind))
+    (call,) = error_of(x, to).calls
+    error = fix_cases.attempt(lambda: fix_cases.paste(call, x, fix_cases.Recorder()))
+    assert error is None or "null" in error.why  # of the fields
+
+
+@pytest.mark.parametrize("rows", [[{"a": 1}, None], [{"a": 1}, {"a": 2}], [{"a": {"b": 1}}, None]], ids=str)
+def test_shares_memory_reads_structs_with_null_rows(rows: list[Any]) -> None:
+    pa, na = pytest.importorskip("pyarrow"), pytest.importorskip("nanoarrow")
+    array = pa.array(rows)
+    x = na.Array(array)
+    assert zc.shares_memory(x, array)
+    assert zc.shares_memory(array, x)
+    assert zc.shares_memory(x, x)
+    assert not zc.shares_memory(x, na.Array(pa.array(rows)))
+
+
+def test_shares_memory_does_not_compare_the_index_of_a_series() -> None:
+    pd = pytest.importorskip("pandas")
+    index = pd.Index([0.5, 1.5])
+    x = pd.Series([1.0, 2.0], index=index)
+    assert not zc.shares_memory(x, index)
+    assert zc.shares_memory(x.to_frame(), index)

@@ -54,6 +54,12 @@ def renamed(code: str, place: str) -> str:
     return code
 
 
+def items_of_dict(keys: list[Any]) -> str:
+    """Return the template of a dict with some items of ``{x}``; empty if a key has no literal."""
+    literal = as_code("", keys)
+    return "" if {*"{}"} & {*literal} or not literal else f"{{{{key: {{x}}[key] for key in {literal}}}}}"
+
+
 def with_imports(code: str) -> str:
     """Return code that first imports the modules of frameworks that it names."""
     modules: dict[str, None] = {}

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine.call_text import MAX_ITEMS, arguments, as_code, relocate, with_imports
+from zerocopy._engine.call_text import MAX_ITEMS, arguments, as_code, items_of_dict, relocate, with_imports
 from zerocopy._engine.options import NAMES, TABLE_NAMES
 from zerocopy._engine.planner import Call
 from zerocopy._engine.trials import Candidate, refusal, refusal_of_sample, same, without_cycles
@@ -262,6 +262,9 @@ class _Composer:
         """Return the fix that leaves the refused columns out, if other columns remain."""
         refused = {label[0] for label in labels if label}
         table = self.description
+        if table is None and type(self.obj) is dict and self.obj.keys() > refused:
+            source = items_of_dict([x for x in self.obj if x not in refused])
+            return [Fix(source, effect="leaves the others out")] if source else []
         if not refused or table is None or isinstance(table, Source) or table.single:
             return []
         if table.read is not None and values_refused:

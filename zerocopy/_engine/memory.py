@@ -76,7 +76,8 @@ def shares_memory(a: Any, b: Any) -> bool:
     bool
         Whether they have at least one byte in common, in any column or leaf. Leaves of
         containers that are not arrays or tables, such as text, are skipped. The categories of
-        pandas and polars belong to the type of a column, and are not compared.
+        pandas and polars belong to the type of a column, and are not compared; nor is the index of a
+        pandas Series, which is immutable and not a column.
         A zero-size array shares no bytes. Neither does an array whose values are
         not the bytes in its memory (see :func:`view`), unless only their order differs.
 
@@ -118,8 +119,14 @@ def blocks(obj: Any) -> Iterator[StridedView]:
         return
     try:
         description = describe(obj)
-    except ZeroCopyError:
+    except ZeroCopyError as error:
         array = opened(obj)
+        if error.code == "nulls" and hasattr(type(array), "__arrow_c_stream__"):
+            from zerocopy.tables.hub import hub
+
+            # Rows that are null as a whole are refused as a table; they have memory as a column.
+            yield from blocks(hub().module().chunked_array(array))
+            return
         if array is not obj and is_container(array):  # the tensors of weights
             yield from blocks(array)
             return

@@ -143,7 +143,9 @@ def table_of_chunks(
         return Table(name, [field.name], [whole], whole.length, single=True, obj=obj)
     if whole.null_count:
         why = f"{whole.null_count:,} of its rows are null, and a table has no null rows"
-        fixes = [Fix(action="drop-nulls", effect="drops them")]
+        read = "chunked_array" if hasattr(type(obj), "__arrow_c_stream__") else "array"
+        source = f"pyarrow.Table.from_struct_array(pyarrow.{read}({{x}}).drop_null())"
+        fixes = [Fix(source, "drops them")]
         raise UnsupportedConversionError("", why, code="nulls", fixes=fixes)
     columns = [_child(whole, i) for i in range(len(field.children))]
     labels = [child.name for child in field.children]
