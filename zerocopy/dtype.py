@@ -51,8 +51,10 @@ class DType:
     @property
     def wider(self) -> str:
         """The name of a wider type that all frameworks have, for a type that few have; else empty."""
-        if self.in_numpy or self.lanes > 1 or self.name.startswith("complex"):
+        if self.in_numpy or self.lanes > 1:
             return ""
+        if self.name == "complex32":
+            return "complex64"
         return "float32" if "float" in self.name else "int8"
 
     def __str__(self) -> str:

@@ -207,7 +207,7 @@ def refuse_ndim(target: str, view: StridedView, limit: int) -> UnsupportedConver
         f"to={target!r}",
         f"the array has {view.ndim} dimensions and {target} supports at most {limit}",
         code="too-many-dimensions",
-        fixes=[Fix("numpy.asarray({x}).reshape(-1)", "flattens it", action="flatten")],
+        fixes=[Fix("zc.convert({x}, 'numpy').reshape(-1)", "flattens it", action="flatten")],
     )
 
 

@@ -62,25 +62,6 @@ def pasted(code: str, x: Any) -> Any:
 # -- the walk -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", ["numpy", "scipy", "sparse", "awkward", "nanoarrow", "xarray", "astropy"])
-def test_the_fixes_of_objects_work_when_pasted(module: str) -> None:
-    """The objects include masked, ragged and sparse arrays, text, and buffers without attributes."""
-    targets = ("torch", "jax", "numpy", "pyarrow", "polars", "pandas")
-    cases = [
-        case for (case,) in sampled(40, list(fix_cases.object_cases(module, targets)), first=len(module))
-    ]
-    _, problems = fix_cases.walk(cases)
-    assert not problems, "\n".join(problems)
-
-
-def test_the_fixes_of_masked_columns_are_one_call() -> None:
-    masked = {"a": np.ma.masked_equal(np.arange(3), 1), "b": np.ma.masked_equal(np.arange(3.0), 2)}
-    with pytest.raises(zc.LossyConversionError, match=r"column 'a'.*column 'b'") as caught:
-        zc.convert(masked, "polars")
-    assert len(caught.value.calls) == 2  # fewer rows of one column do not make a table
-    assert not fix_cases.follow(fix_cases.Case("masked", lambda: masked, "polars"), caught.value)
-
-
 @pytest.mark.parametrize("to", ARRAY_TARGETS)
 def test_the_fixes_of_arrays_work_when_pasted(to: str) -> None:
     cases = list(sampled(4, list(fix_cases.array_cases(to)), first=ARRAY_TARGETS.index(to)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -40,6 +41,7 @@ NO_CALL = {
     "traced": "the call must move out of the traced function",
     "not-an-array": "the object has no values",
     "different-lengths": "the caller knows which rows belong together",
+    "python-objects": "Arrow has no type for the objects",
 }
 #: The longest chain of fixes, each for the next reason.
 MOST_STEPS = 8
@@ -102,8 +104,8 @@ def restore() -> None:
     pool = zc.installed_pool()
     if pool is not None:
         pool.close()
-    jax = importlib.import_module("jax")
-    jax.config.update("jax_enable_x64", False)
+    if importlib.util.find_spec("jax"):
+        importlib.import_module("jax").config.update("jax_enable_x64", False)
 
 
 def attempt(run: Callable[[], Any]) -> zc.ZeroCopyError | None:
@@ -274,8 +276,8 @@ def array_cases(to: str) -> Iterator[Case]:
 
 def object_cases(module: str, targets: Iterable[str]) -> Iterator[Case]:
     """Yield the objects of one framework, with each target and the options that cause the most refusals."""
-    for name, make in fix_objects.objects().items():
-        if name.partition(" ")[0] != module or name in fix_objects.NO_FIX:
+    for name, make in fix_objects.objects(module).items():
+        if name in fix_objects.NO_FIX:
             continue
         for to, options in itertools.product(targets, fix_objects.OPTIONS):
             yield Case(name, make, to, options)

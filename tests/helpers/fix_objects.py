@@ -25,13 +25,16 @@ NO_FIX = frozenset[str]()
 Make = Callable[[], Any]
 
 
-def objects() -> dict[str, Make]:
-    """Return functions that make objects, by the framework and a noun."""
-    made: dict[str, Make] = {}
-    for name, make in _OBJECTS.items():
-        if all(importlib.util.find_spec(module) for module in (name, *_NEEDS.get(name, ()))):
-            made |= {f"{name} {noun}": each for noun, each in make().items()}
-    return made
+def modules() -> list[str]:
+    """Return the names of the installed modules that have objects."""
+    needed = {name: (name, *_NEEDS.get(name, ())) for name in _OBJECTS}
+    return [name for name, all_of in needed.items() if all(map(importlib.util.find_spec, all_of))]
+
+
+def objects(of: str = "") -> dict[str, Make]:
+    """Return functions that make objects, by the framework and a noun; of one framework or all."""
+    named = [name for name in modules() if name == (of or name)]
+    return {f"{name} {noun}": make for name in named for noun, make in _OBJECTS[name]().items()}
 
 
 def _numpy() -> dict[str, Make]:
@@ -111,6 +114,9 @@ def _torch() -> dict[str, Make]:
         "bsr": lambda: torch.eye(2).to_sparse_bsr(1),
         "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
         "meta": lambda: torch.ones(2, device="meta"),
+        "storage": lambda: torch.ones(2).untyped_storage(),
+        "dict of storage": lambda: {"x": torch.ones(2).untyped_storage()},
+        "typed storage": lambda: torch.TypedStorage([1.0, 2.0]),
         "quantized": lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
         "module": lambda: torch.nn.Linear(2, 2),
         "state dict": lambda: torch.nn.Linear(2, 2).state_dict(),
@@ -207,6 +213,7 @@ def _pyarrow() -> dict[str, Make]:
         "scalar": lambda: pa.scalar("a"),
         "chunks": lambda: pa.chunked_array([[1.0], [2.0]]),
         "table of chunks": lambda: two,
+        "table of twice": lambda: pa.table([[1.0], [2.0]], names=["x", "x"]),
         "batch": lambda: pa.RecordBatch.from_pydict({"x": [1, 2], "n": [0.5, None]}),
         "reader": lambda: pa.RecordBatchReader.from_batches(two.schema, two.to_batches()),
         "buffer": lambda: pa.py_buffer(b"1234"),
@@ -214,7 +221,7 @@ def _pyarrow() -> dict[str, Make]:
 
 
 def _pandas() -> dict[str, Make]:
-    pd = importlib.import_module("pandas")
+    pa, pd = importlib.import_module("pyarrow"), importlib.import_module("pandas")
     dates = pd.to_datetime(["2020-01-01", None])
     frames: dict[str, Make] = {
         "text": lambda: pd.Series(["a", None]),
@@ -225,6 +232,14 @@ def _pandas() -> dict[str, Make]:
         "zoned": lambda: pd.Series(dates.tz_localize("UTC")),
         "durations": lambda: pd.Series(pd.to_timedelta([1, None], "s")),
         "periods": lambda: pd.Series(pd.period_range("2020", periods=2, freq="M")),
+        "periods with nulls": lambda: pd.Series(pd.PeriodIndex(["2020", None], freq="M")),
+        "intervals with nulls": lambda: pd.Series(pd.arrays.IntervalArray.from_tuples([(0, 1), None])),
+        "categories with nulls": lambda: pd.Series(["a", None], dtype="category"),
+        "codes with nulls": lambda: pd.Series([1, None], dtype="category"),
+        "Arrow's booleans": lambda: pd.Series([True, None], dtype="bool[pyarrow]"),
+        "Arrow's decimals": lambda: pd.Series(
+            pd.array(pa.array([Decimal("1.5"), None]), pd.ArrowDtype(pa.decimal128(9, 2)))
+        ),
         "intervals": lambda: pd.Series(pd.interval_range(0, 2)),
         "categories": lambda: pd.Series(["a", "b"], dtype="category"),
         "sparse": lambda: pd.Series(pd.arrays.SparseArray([0, 1])),
@@ -640,4 +655,4 @@ _OBJECTS: dict[str, Callable[[], dict[str, Make]]] = {
     "onnxruntime": _onnxruntime,
     "narwhals": _narwhals,
 }
-_NEEDS = {"dask": ("pandas", "xarray"), "narwhals": ("pandas", "polars")}
+_NEEDS = {"dask": ("pandas", "xarray"), "narwhals": ("pandas", "polars"), "pandas": ("pyarrow",)}

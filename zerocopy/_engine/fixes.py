@@ -242,6 +242,8 @@ class _Composer:
         """Whether `convert` accepts the fix's options for this target."""
         if "." in fix.to and fix.to.partition(".")[0] != self.target.name.partition(".")[0]:
             return False  # a form of another framework
+        if 'zc.convert({x}, "numpy"' in fix.source and "encode" in self.options:
+            return False  # the inner call would refuse what is encoded
         given = {name: value for name, value in fix.options.items() if value is not None}
         if fix.options and not given and fix.source == "{x}":
             return any(name in self.options for name in fix.options)  # leaves an option out
@@ -282,6 +284,9 @@ class _Composer:
     def _rebuilds(self, label: Label, fix: Fix) -> bool:
         """Whether a column with that label can be replaced in the object, if the fix changes it."""
         if fix.source == "{x}" or (not label and "{array}" in fix.source):
+            return True
+        renaming = self.framework.actions.get("rename-columns") if self.framework is not None else None
+        if not label and renaming is not None and fix.source == renaming.source:
             return True
         if not label:  # an expression of one array does not apply to a table
             return self.description is None or isinstance(self.description, Source) or self.description.single

@@ -11,7 +11,7 @@ from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason, Unsu
 from zerocopy.framework import refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_driver
 from zerocopy.strided_view import MAX_NDIM, StridedView
-from zerocopy.tables.labels import duplicates, listed
+from zerocopy.tables.labels import RENAME, duplicates, listed
 
 if TYPE_CHECKING:
     from zerocopy.protocols.arrow_schema import Field
@@ -70,7 +70,7 @@ BOOL8 = Fix(options={"dtype": "bool8"}, effect="aliases the bytes")
 
 def packed_bits(target: str) -> Reason:
     """Return the reason to copy booleans for a target that stores bits."""
-    as_bytes = changed("numpy.asarray({x}).view('uint8')", "is aliased as bytes", action="bytes")
+    as_bytes = changed("zc.convert({x}, 'numpy').view('uint8')", "is aliased as bytes", action="bytes")
     return Reason(f"{target} packs booleans into bits", code="packed-bits", fixes=[BOOL8, as_bytes])
 
 
@@ -186,7 +186,7 @@ def check_unique(labels: Iterable[Hashable], target: str) -> None:
     """Refuse names that several columns have."""
     if twice := duplicates(labels):
         why = f"several columns are called {listed(twice)}, and {target} requires unique names"
-        raise refuse_column(why, "rename them in the source", code="duplicate-names")
+        raise refuse_column(why, code="duplicate-names", fixes=[RENAME])
 
 
 def check_utf8(labels: Iterable[Hashable], target: str) -> None:

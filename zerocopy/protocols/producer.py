@@ -58,6 +58,12 @@ _BY_METHOD = {
     "ngroups": Fix("{x}.obj", "is the frame that was grouped"),  # groups of pandas
     "read_row_groups": Fix("{x}.read()", "reads the file"),  # pyarrow.parquet.ParquetFile
     "named_parameters": Fix("{x}.state_dict()", "converts its parameters as a dict"),  # torch.nn.Module
+    "pickle_storage_type": Fix(  # torch.TypedStorage
+        "torch.empty(0, dtype={x}.dtype, device={x}.device).set_({x})", "aliases its elements"
+    ),
+    "untyped": Fix(  # torch.UntypedStorage
+        "torch.empty(0, dtype=torch.uint8, device={x}.device).set_({x})", "aliases its bytes"
+    ),
     "isSubmatrix": Fix("{x}.get()", "copies it to a numpy.ndarray"),  # cv2.UMat, on a device of OpenCL
 }
 _REMEDY = (

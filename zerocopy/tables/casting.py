@@ -95,8 +95,11 @@ def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps
     pieces = (lambda: [_piece(chunk, old) for chunk in chunks if chunk.length]) if several else None
     cast = cast_source(values, new, option, shown, rows=True, nulls=nulls, pieces=pieces)
     if nulls is None or not (why := column.mask().reasons):
-        return TensorColumn(cast, mask=nulls)
-    return TensorColumn(cast, mask=Marks(nulls, lambda mask: mask, why[0]))
+        result = TensorColumn(cast, mask=nulls)
+    else:
+        result = TensorColumn(cast, mask=Marks(nulls, lambda mask: mask, why[0]))
+    result.of_booleans = old in (_BOOL, BOOL8)
+    return result
 
 
 def _cast_lists(

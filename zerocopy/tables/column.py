@@ -78,6 +78,8 @@ class Column:
     refusal: Reason | None = None
     #: Whether the mask has one value for each item of a row.
     masks_items: bool = False
+    #: Whether its owner has booleans, which are cast.
+    of_booleans: bool = False
     missing: Callable[[], Column] | None = None
     in_place: Column | None = None
     dims: tuple[Hashable, ...] | None = None

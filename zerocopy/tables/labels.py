@@ -9,6 +9,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from math import isnan
 from typing import Any
 
+from zerocopy.errors import Fix
+
+#: The fix of columns that share a name.
+RENAME = Fix(action="rename-columns")
 _NAN = object()
 #: At most this many labels are listed in a message.
 _LISTED = 5

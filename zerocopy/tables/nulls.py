@@ -29,7 +29,8 @@ _DROP = Fix(options={"nulls": "drop"}, effect="leaves their rows out")
 #: For codes of categories, of which 0 is the first one's.
 _NO_CODE = Fix(options={"nulls": -1}, effect="gives them the code -1")
 #: For frameworks that have no tensors, and so no option for nulls.
-_FILLED = Fix(action="fill-nulls", effect="fills them with 0")
+_FILLED = Fix(action="fill-nulls:0", effect="fills them with 0")
+_FILLED_FALSE = Fix(action="fill-nulls:False", effect="fills them with False")
 #: For results without masks: matrices and records.
 NO_MASK = (_ZERO, _NAN, Fix(options={"layout": "columns"}, effect="gives masks"))
 _FLOATS: tuple[Fix, ...] = (_MASK, _NAN)
@@ -80,7 +81,8 @@ class Nulls:
             fixes = _FLOATS if floats else _CODES if is_codes else _OTHERS
             if column.field is None or (column.field.kind == "number" and not column.field.extension):
                 one = values.view.ndim == 1  # fillna() sets one value, not a row
-                fixes = (*fixes, *(() if floats else (_AS_FLOATS,)), *((_FILLED,) if one else ()), _DROP)
+                zero = _FILLED_FALSE if column.of_booleans else _FILLED
+                fixes = (*fixes, *(() if floats else (_AS_FLOATS,)), *((zero,) if one else ()), _DROP)
             raise LossyConversionError("", _count(column), code="nulls", fixes=fixes)
         fill = self._fill(values, datetimes)
         why = Reason(

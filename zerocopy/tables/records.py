@@ -25,7 +25,7 @@ from zerocopy.tables.allocation import in_one_allocation
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
 from zerocopy.tables.hub import hub
-from zerocopy.tables.labels import duplicates, listed, text_warnings
+from zerocopy.tables.labels import RENAME, duplicates, listed, text_warnings
 from zerocopy.tables.nulls import NO_MASK, Nulls
 from zerocopy.tables.options import Request
 from zerocopy.tables.summary import combine_errors
@@ -225,8 +225,7 @@ def _offer_bytes(
 def _unique(names: list[str]) -> list[str]:
     if twice := duplicates(names):
         why = f"several columns are called {listed(twice)}, and a record has each field once"
-        remedy = "rename them, or pick some with columns=[...]"
-        raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
+        raise UnsupportedConversionError("", why, code="duplicate-names", fixes=[RENAME])
     return names
 
 

@@ -16,7 +16,7 @@ from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import ENCODED, TensorLeaf, as_tensor, decode
-from zerocopy.tables.labels import duplicates, listed
+from zerocopy.tables.labels import RENAME, duplicates, listed
 from zerocopy.tables.layouts import LazyColumns, outcome_of_view
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked, rebuild
@@ -195,5 +195,4 @@ def check_table(table: Table, request: Request) -> None:
     if twice := duplicates(table.labels):
         names = listed([str(label) for label in twice])
         why = f"several columns are called {names}, and a dict has each key once"
-        remedy = "rename them, or pass the columns one by one"
-        raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
+        raise UnsupportedConversionError("", why, code="duplicate-names", fixes=[RENAME])

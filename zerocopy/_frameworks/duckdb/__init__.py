@@ -38,7 +38,7 @@ from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
 from zerocopy.tables.hub import NAME as HUB, hub
-from zerocopy.tables.labels import text_warnings
+from zerocopy.tables.labels import RENAME, text_warnings
 from zerocopy.tables.layouts import LazyColumns
 from zerocopy.tables.summary import combine_errors
 
@@ -75,7 +75,12 @@ class DuckDB(Framework):
         "cast:float64": Fix("CAST({x} AS DOUBLE)"),
         "cast:float32": Fix("CAST({x} AS FLOAT)"),
         "seconds": Fix("epoch({x})", "gives seconds"),
-        "fill-nulls": Fix("coalesce({x}, 0)"),
+        "fill-nulls": Fix("coalesce({x}, {type})"),
+        "rename-columns": Fix(
+            "zc.convert({x}, 'pyarrow')"
+            ".rename_columns([f'{{name}}_{{i}}' for i, name in enumerate({x}.columns)])",
+            "numbers the names",
+        ),
     }
     mutable = False
     packs_booleans = True
@@ -369,7 +374,7 @@ def check_names(labels: Iterable[Any], single: bool = False) -> None:
         same = label.encode(errors="surrogatepass").lower()  # bytes: ASCII letters only, as in DuckDB
         if same in seen:
             why = f"DuckDB does not distinguish the names {seen[same]!r} and {label!r}, and would rename one"
-            raise UnsupportedConversionError("", why, "rename one of them", code="duplicate-names")
+            raise UnsupportedConversionError("", why, code="duplicate-names", fixes=[RENAME])
         seen[same] = label
 
 

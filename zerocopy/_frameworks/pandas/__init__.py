@@ -97,9 +97,13 @@ class Pandas(Framework):
             "gives months, days and nanoseconds",
         ),
         "truncate:us": Fix("{x}.dt.floor('us')"),
-        "fill-nulls": Fix("{x}.fillna(0)"),
+        "fill-nulls": Fix("{x}.fillna({type})"),
         "drop-nulls": Fix("{x}.dropna()"),
         "join-lists": Fix("{x}.explode()"),
+        "rename-columns": Fix(
+            "{x}.set_axis([f'{{name}}_{{i}}' for i, name in enumerate({x}.columns)], axis=1)",
+            "numbers the names",
+        ),
     }
 
     def owns(self, cls: type) -> bool:

@@ -84,7 +84,7 @@ class Polars(Framework):
         "cast:bool8": Fix("{x}.cast(polars.UInt8)"),
         "objects": Fix("{x}.to_list()"),
         "truncate:us": Fix("{x}.cast(polars.Duration('us'))"),
-        "fill-nulls": Fix("{x}.fill_null(0)"),
+        "fill-nulls": Fix("{x}.fill_null({type})"),
         "drop-nulls": Fix("{x}.drop_nulls()"),
         "join-lists": Fix("{x}.explode()"),
         "combine-chunks": Fix("{x}.rechunk()"),

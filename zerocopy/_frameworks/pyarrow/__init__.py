@@ -48,7 +48,7 @@ from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
-from zerocopy.tables.labels import duplicates, listed, text_warnings
+from zerocopy.tables.labels import RENAME, duplicates, listed, text_warnings
 from zerocopy.tables.layouts import LazyColumns, lazy_numbers
 
 _NUMBERS = frozenset(REAL_NAMES) - {"bool"}
@@ -83,7 +83,7 @@ class PyArrow(ArrowExchange):
             "gives months, days and nanoseconds",
         ),
         "truncate:us": Fix("{x}.cast('duration[us]', safe=False)"),
-        "fill-nulls": Fix("{x}.fill_null(0)"),
+        "fill-nulls": Fix("{x}.fill_null({type})"),
         "drop-nulls": Fix("{x}.drop_null()"),
         "decode-runs": Fix("pyarrow.compute.run_end_decode({x})"),
         "decode-dictionary": Fix("{x}.cast({x}.type.value_type)"),
@@ -92,6 +92,10 @@ class PyArrow(ArrowExchange):
         "combine-chunks": Fix("{x}.combine_chunks()"),
         "unify-dictionaries": Fix("{x}.unify_dictionaries().combine_chunks()"),
         "read": Fix("{x}.read_all()"),
+        "rename-columns": Fix(
+            "{x}.rename_columns([f'{{name}}_{{i}}' for i, name in enumerate({x}.schema.names)])",
+            "numbers the names",
+        ),
     }
     forms = (*_TENSORS, *_TABLES)
 
@@ -218,7 +222,7 @@ class PyArrow(ArrowExchange):
             fixes = obstacles.pairs(view.dtype)
             if is_bool or is_bool8:
                 array = [Fix(to="pyarrow.Array", effect="has booleans")] if view.ndim == 1 else []
-                fixes = [*array, Fix("numpy.asarray({x}).view('uint8')", "gives bytes", action="bytes")]
+                fixes = [*array, Fix("zc.convert({x}, 'numpy').view('uint8')", "gives bytes", action="bytes")]
             raise refuse_dtype(label, view.dtype, fixes=fixes)
         if is_bool8 and not hasattr(self.module(), "bool8"):
             raise refuse_dtype("pyarrow", view.dtype, "pip install 'pyarrow>=18', which has bool8")
@@ -321,7 +325,7 @@ class PyArrow(ArrowExchange):
             )
         if self.form == "Array" and (twice := duplicates(table.labels)):
             why = f"several columns are called {listed(twice)}, and a dict has each key once"
-            raise obstacles.refuse_column(why, "rename them", code="duplicate-names")
+            raise obstacles.refuse_column(why, code="duplicate-names", fixes=[RENAME])
         return super().table_reasons(table)
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:

@@ -35,6 +35,11 @@ _TEXT = [
 ]
 
 
+def _integers(dtype: Any) -> list[Fix]:
+    """Return the fix for a quantized type: the integers that it stores."""
+    return [Fix(f"tensorflow.bitcast({{x}}, '{dtype.name[1:]}')", "gives its integers")] * dtype.is_quantized
+
+
 class TensorFlow(Framework):
     """``tf.Tensor`` in eager mode and ``tf.Variable`` (its current value)."""
 
@@ -76,7 +81,7 @@ class TensorFlow(Framework):
             raise obstacles.refuse_source_dtype(
                 name,
                 tensor.dtype.name,
-                fixes=_TEXT if tensor.dtype == tf.string else [],
+                fixes=_TEXT if tensor.dtype == tf.string else _integers(tensor.dtype),
             )
         device = Device(*map(int, tensor.__dlpack_device__()))
         if device.is_host:
@@ -228,7 +233,8 @@ def _refusal(tf: Any, obj: Any) -> Reason | None:
         slices = isinstance(obj, tf.IndexedSlices)
         dense = "tensorflow.convert_to_tensor({x})" if slices else "tensorflow.sparse.to_dense({x})"
         fixes = [Fix(dense, "makes it dense"), Fix("[{x}.indices, {x}.values]", "converts its parts")]
-        return Reason("it is sparse", code="sparse", fixes=fixes)
+        text = " text" if obj.dtype == tf.string else ""
+        return Reason(f"it is sparse{text}", code="sparse", fixes=fixes)
     if not isinstance(obj, tf.Variable) and not hasattr(obj, "numpy"):
         return Reason(
             "it is symbolic and has no values yet",

@@ -19,6 +19,8 @@ class TensorFlowSparse(CompoundHook):
     def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:
         if type(obj).__name__ != "SparseTensor" or not hasattr(obj.values, "numpy"):
             return None
+        if obj.dtype.name == "string":
+            return None  # the fixes of a tensor of text do not apply to it
         shape = tuple(int(size) for size in obj.dense_shape.numpy())
         return SparseLayout("coo", shape, None, None, "by-point"), (obj.values, obj.indices)
 
