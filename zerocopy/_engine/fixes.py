@@ -283,11 +283,8 @@ class _Composer:
 
     def _rebuilds(self, label: Label, fix: Fix) -> bool:
         """Whether a column with that label can be replaced in the object, if the fix changes it."""
-        if fix.source == "{x}" or (not label and "{array}" in fix.source):
-            return True
-        renaming = self.framework.actions.get("rename-columns") if self.framework is not None else None
-        if not label and renaming is not None and fix.source == renaming.source:
-            return True
+        if fix.source == "{x}" or (not label and ("{array}" in fix.source or "enumerate({x}." in fix.source)):
+            return True  # new names are those of the whole table
         if not label:  # an expression of one array does not apply to a table
             return self.description is None or isinstance(self.description, Source) or self.description.single
         if fix.alone:

@@ -12,13 +12,18 @@ from sklearn.utils.validation import validate_data
 from zerocopy import registry
 from zerocopy._engine.call_text import rewrite
 from zerocopy._engine.convert import convert
+from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions
+from zerocopy._engine.planner import Call
 from zerocopy._engine.target import text
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.invalid_option import unknown_option
+from zerocopy.tables.labels import RENAME, duplicates, listed
 
 #: Options that belong to one call: scikit-learn sets parameters before it has data.
 _OF_ONE_CALL = frozenset(("stream", "leaves", "out", "connection"))
+#: Methods that make a table of a column or of a query.
+_TABLES_OF = ("to_frame", "collect")
 OPTIONS = tuple(name for name in NAMES if name not in _OF_ONE_CALL)
 
 
@@ -125,7 +130,7 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
             As :func:`zerocopy.convert`.
         """
         data, is_table = self._checked(X, reset=False)
-        options = {name: value for name in OPTIONS if (value := getattr(self, name)) is not None}
+        options = self._options()
         if is_table and not registry.by_name(text(self.to).strip("'")).tables:
             options.setdefault("layout", "matrix")
         try:
@@ -158,12 +163,32 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
             # `check_array` would copy a table into an array, and fail for arrays on a GPU.
             shape = getattr(X, "shape", ())
             if len(shape) != 2:
+                fix = next((f"x.{name}()" for name in _TABLES_OF if hasattr(X, name)), "x.reshape(-1, 1)")
                 raise ValueError(
-                    f"Expected 2D array, got {len(shape)}D array instead. Reshape your data: x.reshape(-1, 1)"
+                    f"Expected 2D array, got {len(shape)}D array instead. Reshape your data: {fix}"
                 )
-            validate_data(self, X, reset=reset, skip_check_array=True)
+            try:
+                validate_data(self, X, reset=reset, skip_check_array=True)
+            except Exception:
+                if is_table:  # narwhals, by which scikit-learn reads the names, has an error of its own
+                    self._refuse_duplicates(X)
+                raise
             return X, is_table
         return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False), False
+
+    def _refuse_duplicates(self, X: Any) -> None:
+        if twice := duplicates(registry.target_of(type(X)).table(X).labels):  # type: ignore[union-attr]
+            why = f"several columns are called {listed(twice)}, and scikit-learn requires unique names"
+            asked = f"MoveTo({self.to!r})"
+            error = UnsupportedConversionError(asked, why, code="duplicate-names", fixes=[RENAME])
+            compose(error, Call(X, self.to, self._options()))
+            try:
+                raise error
+            finally:
+                del error
+
+    def _options(self) -> dict[str, Any]:
+        return {name: value for name in OPTIONS if (value := getattr(self, name)) is not None}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
