@@ -84,6 +84,14 @@ for array in map(pa.array, ([1, None, 3], ["a", None, "u"], [[1], None, []], [{"
     show(array, "polars")
     show(array[1:], "polars")
 """,
+    "jaxlib": """
+import jax
+from zerocopy.protocols.array_interface import aligned_copy
+jax.config.update("jax_enable_x64", True)
+for name in ("float32", "float16", "int16", "uint8", "complex64", "bool", "float64"):
+    for shape in ((5,), (2, 3), (0, 4)):
+        show(aligned_copy(np.ones(shape, name)), "jax")
+""",
     "duckdb": """
 import pyarrow as pa
 for values in ([1, None, 3], [4, None, 6], [7, 8, None]):

@@ -1,4 +1,4 @@
-"""The fast path is taken and agrees with the plan; private functions agree with public ones (law 6)."""
+"""The fast path is taken and agrees with the plan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from helpers.arrays import bits, sample
 from helpers.frameworks import ALIASING, HOST, PAIRS
-from helpers.versions import needs
 
 import zerocopy as zc
 from zerocopy import registry
@@ -16,9 +15,6 @@ from zerocopy._engine import routes
 from zerocopy._engine.convert import convert_slowly
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._native import core
-from zerocopy.dtype import by_name, to_numpy
-from zerocopy.protocols import dlpack
-from zerocopy.strided_view import StridedView
 
 # MXNet reports an operator's failure once: after an error on the fast path, the slow path would
 # return the failed array.
@@ -159,43 +155,6 @@ def test_route_depends_on_the_type_alone() -> None:
                 zc.convert(text, to=target, copy=True)
 
 
-# -- private functions of frameworks against the public ones they replace (law 6) ------
-
-
-def same_memory(a: StridedView, b: StridedView) -> bool:
-    return (a.ptr, a.shape, a.strides, a.dtype) == (b.ptr, b.shape, b.strides, b.dtype)
-
-
-def test_torch_import() -> None:
-    torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch import capsule_importer
-
-    x = sample("f4")
-    ours = capsule_importer(torch)
-    assert ours is torch._C._from_dlpack
-    a, b = ours(x.__dlpack__()), torch.utils.dlpack.from_dlpack(x.__dlpack__())
-    assert a.data_ptr() == b.data_ptr()
-    assert torch.equal(a, b)
-    assert a.stride() == b.stride()
-
-
-@needs("jax", "0.7", "the private functions that zerocopy calls")
-def test_jax_import_and_export() -> None:
-    jax = pytest.importorskip("jax")
-    from zerocopy._frameworks.jax import capsules as ours
-
-    x = sample("f4")
-    private, public = ours.from_capsule(), jax.dlpack.from_dlpack
-    assert private.__name__ == "private"
-    a, b = private(x.__dlpack__()), public(dlpack.Handover(x.__dlpack__()))
-    assert a.unsafe_buffer_pointer() == b.unsafe_buffer_pointer() == x.ctypes.data
-    assert a.devices() == b.devices()
-    assert (a == b).all()
-    export = ours.to_capsule()
-    assert export is not type(a).__dlpack__
-    assert same_memory(dlpack.read(export(a)), dlpack.read(a.__dlpack__()))
-
-
 def test_jax_export_waits_for_the_values() -> None:
     jax = pytest.importorskip("jax")
 
@@ -209,36 +168,6 @@ def test_jax_export_waits_for_the_values() -> None:
     for target in HOST:
         result = zc.convert(slow(x), to=target)
         assert (zc.convert(result, to="numpy") == expected).all()
-
-
-def test_tensorflow_import_and_export() -> None:
-    tf = pytest.importorskip("tensorflow")
-    from zerocopy._frameworks.tensorflow import fast_path as ours
-
-    x = sample("f4")
-    imports = ours.fast_importers(tf)
-    assert set(imports) - {"native"} == {"aligned", "readonly", "ndarray"}
-    a, b = imports["aligned"](x.__dlpack__()), tf.experimental.dlpack.from_dlpack(x.__dlpack__())
-    assert zc.view(a).ptr == zc.view(b).ptr == x.ctypes.data
-    assert a.device == b.device
-    assert a.dtype == b.dtype
-    export = ours.capsule_exporter(tf)
-    assert export is not tf.experimental.dlpack.to_dlpack
-    assert same_memory(dlpack.read(export(a)), dlpack.read(tf.experimental.dlpack.to_dlpack(a)))
-    is_unsafe = ours.unsafe_test(tf)
-    assert is_unsafe(tf.constant(["a"]))
-    assert not is_unsafe(a)
-    as_ndarray = ours.ndarray_exporter(tf)
-    assert as_ndarray.__name__ == "private"
-    for name in ("float32", "float16", "bool", "complex64", "bfloat16", "float8_e5m2", "int4"):
-        tensor = tf.constant(sample(to_numpy(by_name(name))))
-        private, public = as_ndarray(tensor), np.asarray(tensor)
-        assert private.ctypes.data == public.ctypes.data
-        assert (private.shape, private.dtype) == (public.shape, public.dtype)
-        assert not private.flags.writeable
-    for tensor in (tf.constant(3.0), tf.constant(["a"])):
-        with pytest.raises(BufferError):
-            as_ndarray(tensor)
 
 
 def test_an_exit_without_memory_reports_nothing(run_python) -> None:

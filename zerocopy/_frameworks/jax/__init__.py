@@ -14,8 +14,6 @@ from zerocopy._frameworks.jax.capsules import (
     OnDevice,
     from_capsule,
     on_device,
-    request_on_host,
-    to_capsule,
 )
 from zerocopy.casting.values import fits
 from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
@@ -100,7 +98,7 @@ class Jax(Framework):
         # A capsule, not numpy.asarray, which copies an array that is not row-major (a transposed
         # import).
         if next(iter(devices)).platform == "cpu":
-            view = dlpack.read(request_on_host(obj), obj, HOST, readonly=True)
+            view = dlpack.read(dlpack.request(obj, max_version=None), obj, HOST, readonly=True)
             return Source(name, view, dlpack.HostImport(view.owner[0], view), "dlpack")
         producer = OnDevice(obj)
         capsule = dlpack.request(producer, stream=NO_SYNC_STREAM, max_version=None)
@@ -125,10 +123,11 @@ class Jax(Framework):
         if cls.__name__ != "ArrayImpl":
             return {}  # a tracer or a PRNG key
         if jax.device_count() != 1 or jax.local_devices()[0].platform != "cpu":
-            # to_capsule exports only the first shard of a sharded array, and a GPU array without its
+            # __dlpack__ exports only the first shard of a sharded array, and a GPU array without its
             # stream. The devices cannot change once an array exists.
             return {"cuda": on_device}
-        asarray, export, packed = np.asarray, to_capsule(), _packed_numbers()
+        array_type: Any = cls
+        asarray, export, packed = np.asarray, array_type.__dlpack__, _packed_numbers()
 
         def ndarray(array: Any) -> Any:
             view = asarray(array)
@@ -139,7 +138,7 @@ class Jax(Framework):
             return view
 
         forms = {"ndarray": ndarray, "readonly": ndarray, "capsule": export, "aligned": export}
-        return forms | {"native": capsules.exporter()}
+        return forms | {"native": capsules.exporter(cls)}
 
     # -- target ---------------------------------------------------------------
 

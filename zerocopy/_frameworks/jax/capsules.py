@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from zerocopy._frameworks._private import Private
 from zerocopy._native import core
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM
 from zerocopy.dtype import ALL, NATIVE_NAMES, SUBBYTE_NAMES, by_name, native_numbers
-from zerocopy.framework import version_numbers
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty
-from zerocopy.protocols.exporter_errors import ignored_errors
 
-# JAX's public from_dlpack takes 16 us for 1,000 floats, and its private import takes 2.5; the public
-# __dlpack__ takes 3.3 us, and its private export 0.7. In these versions, and if a trial confirms
-# them, the private functions are used (law 6; compared in test_routes).
-_KNOWN = ((0, 7), (0, 13))
+#: JAX's public from_dlpack; a trial confirms the private one.
+_IMPORT = Private(
+    "jaxlib", "0.7 to 0.12", "_jax.dlpack_managed_tensor_to_buffer", "1,000 floats: 13 / 130 us"
+)
 
 
 class _Import(NamedTuple):
@@ -27,30 +26,15 @@ class _Import(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-#: The functions that the trials chose; None before the first use.
+#: The function that the trial chose; None before the first use.
 _import: _Import | None = None
-_export: Callable[[Any], Any] | None = None
-#: The private export, and the function of the shard that it exports; None before its trial, or without it.
-_parts: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
 
 
-def _private() -> Any:
-    import jaxlib
-    from jaxlib import _jax  # type: ignore[attr-defined, unused-ignore]
-
-    return _jax if _KNOWN[0] <= version_numbers(jaxlib.__version__) < _KNOWN[1] else None
-
-
-def exporter() -> Any:
-    """Return the compiled exporter of arrays on the CPU; None without the compiled core."""
+def exporter(cls: Any) -> Any:
+    """Return the compiled exporter of a class of arrays on the CPU; None without the compiled core."""
     if core is None:
         return None
-    function = to_capsule()
-    parts = _parts
-    if parts is None:
-        capsule = core.CapsuleExporter(function, readonly=True)
-    else:
-        capsule = core.CapsuleExporter(parts[0], part=parts[1], readonly=True)
+    capsule = core.CapsuleExporter(cls.__dlpack__, readonly=True)
     # The buffer protocol is 20 % faster than a capsule, but does not support bfloat16 and float8 types.
     lacks = [(t.code, t.bits) for t in ALL if t.bits >= 8 and t.lanes == 1 and t.name not in NATIVE_NAMES]
     return core.FirstExporter(core.BufferExporter(), capsule, lacks=lacks)
@@ -98,69 +82,19 @@ def _chosen_import() -> _Import:
     def public(capsule: Any) -> Any:
         return jax.dlpack.from_dlpack(dlpack.Handover(capsule))
 
-    chosen = _Import(public, public, ())
-    try:
-        bare = _private().dlpack_managed_tensor_to_buffer
-        cpu = jax.local_devices(backend="cpu")[0]
+    def private() -> _Import:
+        from jaxlib import _jax  # type: ignore[attr-defined, unused-ignore]
 
-        def private(capsule: Any) -> Any:
-            return bare(capsule, cpu, None)
+        bare, cpu = _jax.dlpack_managed_tensor_to_buffer, jax.local_devices(backend="cpu")[0]
+        return _Import(lambda capsule: bare(capsule, cpu, None), bare, (cpu, None))
 
+    def agrees(chosen: _Import) -> bool:
         trial = aligned_empty((2,), np.dtype(np.float32))
         trial[:] = 1, 2
-        if private(trial.__dlpack__()).unsafe_buffer_pointer() == trial.ctypes.data:
-            chosen = _Import(private, bare, (cpu, None))
-    except (ImportError, AttributeError, TypeError, RuntimeError):
-        pass
-    _import = chosen
+        return bool(chosen.from_capsule(trial.__dlpack__()).unsafe_buffer_pointer() == trial.ctypes.data)
+
+    _import = chosen = _IMPORT.choose(private, agrees, _Import(public, public, ()))
     return chosen
-
-
-def to_capsule() -> Callable[[Any], Any]:
-    """Return ``jax.Array -> legacy capsule``, which waits for the array and refuses deleted ones."""
-    global _export, _parts
-    import jax
-    import numpy as np
-
-    chosen = _export
-    if chosen is not None:
-        return chosen
-    chosen = type(jax.numpy.zeros(())).__dlpack__
-    try:
-        bare = _private().buffer_to_dlpack_managed_tensor
-        trial = jax.numpy.arange(3, dtype=np.int32)
-        # A shard, as in __dlpack__: delete() of an exported array itself aborts the process
-        # (docs/hazards/jax.md, "Deleted buffers"). addressable_data(0) takes 0.4 us more.
-        shard_of = type(trial)._fully_replicated_shard
-
-        def private(array: Any) -> Any:
-            return bare(shard_of(array))
-
-        exported = dlpack.read(private(trial)).ptr == trial.unsafe_buffer_pointer()
-        if exported and shard_of(trial) is not trial:
-            chosen, _parts = private, (bare, shard_of)
-    except (ImportError, AttributeError, TypeError, RuntimeError):
-        pass
-    _export = chosen
-    return chosen
-
-
-def request_on_host(array: Any) -> Any:
-    """Return a legacy capsule of an array in host memory, by the private export where it is known."""
-    export = _export
-    if export is not None:
-        with ignored_errors():  # the public method reports why
-            return export(array)
-    elif _only_host():
-        to_capsule()  # for the next array
-    return dlpack.request(array, max_version=None)
-
-
-def _only_host() -> bool:
-    """Whether JAX has no other devices: the trial of an exporter creates an array on the default one."""
-    import jax
-
-    return bool(jax.default_backend() == "cpu")
 
 
 class OnDevice:

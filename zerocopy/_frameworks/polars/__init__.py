@@ -34,7 +34,6 @@ from zerocopy._frameworks.polars.series import (
     plain_series,
     plain_table,
     series_of,
-    type_check,
     view_of,
 )
 from zerocopy._frameworks.polars.types import (
@@ -305,13 +304,13 @@ def _small_matrix(pl: Any) -> Callable[[Any], Any] | None:
     """Return a function that copies a frame of numbers to a row-major array; None for other versions."""
 
     # to_numpy makes NaN of nulls; its order="fortran" waits for polars' threads, which a forked child lacks.
-    are_numbers = type_check(pl, plain_kinds(pl) - {pl.String})
+    numbers = plain_kinds(pl) - {pl.String}
 
     def matrix(frame: Any) -> Any:
         width = frame.width
         if width < 2 or not 0 < frame.height * width <= _MOST_VALUES:
             return None
-        if not are_numbers(frame):
+        if not numbers.issuperset(map(type, frame.dtypes)):
             return None  # polars 2.0 panics for views of other types
         views = []
         for series in frame._df.get_columns():

@@ -15,7 +15,7 @@ from zerocopy.casting.values import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, refuse_dtype, version_numbers
+from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.source import Array, Source
@@ -374,7 +374,7 @@ def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
 
 def _fast_importers(torch: Any) -> dict[str, Callable[[Any], Any]]:
     """Return the fast importers of torch."""
-    from_capsule, from_numpy = capsule_importer(torch), torch.from_numpy
+    from_capsule, from_numpy = torch.utils.dlpack.from_dlpack, torch.from_numpy
     forms: dict[str, Callable[[Any], Any]] = {"capsule": from_capsule}
     if torch.version.cuda is not None:
         # Decided by the build, because a call of the driver would break CUDA in forked children.
@@ -414,19 +414,6 @@ def cuda_importer(torch: Any, from_capsule: Callable[[Any], Any]) -> Callable[[A
         return from_capsule(export(current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM))
 
     return from_device
-
-
-def capsule_importer(torch: Any) -> Callable[[Any], Any]:
-    """Return torch's capsule importer: the C++ function where it is known to be the same.
-
-    ``torch.utils.dlpack.from_dlpack`` first looks for ``__dlpack__``, which costs 140 ns of a
-    budget of 150 (torch 2.13). The private name has not changed since torch 1.10; test_routes
-    compares both.
-    """
-    private = getattr(torch._C, "_from_dlpack", None)
-    if (2, 9) <= version_numbers(torch.__version__) < (3,) and private is not None:
-        return private  # type: ignore[no-any-return]
-    return torch.utils.dlpack.from_dlpack  # type: ignore[no-any-return]
 
 
 FRAMEWORK = Torch()
