@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.source_files import PACKAGE, parse
 
 from zerocopy._frameworks._private import uses
+
+HOME = PACKAGE / "_frameworks"
+#: Names that their packages document, those of Python's named tuples, and of zerocopy's own class `Copied`.
+DOCUMENTED = {
+    *("_replace", "_import_from_c", "_import_from_c_capsule"),
+    *("_indices of torch", "_values of torch", "_column of pylibcudf"),
+}
+#: Names that no public name replaces, and that are used for a property instead of for speed.
+WITHOUT_PUBLIC_NAME = {
+    "jax": {"_src"},
+    "mxnet": {"_LIB"},
+    "tensorflow": {"_context", "_initialized"},
+    "torch": {
+        *("_C", "_functorch", "_is_zerotensor", "_utils", "_builtins", "_current_level", "_subclasses"),
+        *("_disable_dynamo", "_are_functorch_transforms_active", "_efficientzerotensor", "_dispatch_keys"),
+    },
+    "warp": {"_wp_scalar_type_"},
+}
 
 #: Converts each object to each target; `private` is the use, whose names are hidden if `hidden` is True.
 PROGRAM = """
@@ -131,3 +154,56 @@ def test_both_sides_give_the_same(name: str, run_warm: Any) -> None:
         outputs.append(lines)
     assert len(outputs[0]) > 10
     assert outputs[0] == outputs[1]
+
+
+def is_private(name: object) -> bool:
+    return isinstance(name, str) and re.fullmatch("_[a-zA-Z]\\w*", name) is not None
+
+
+def names_in(tree: ast.AST) -> Iterator[str]:
+    """Yield the private names of other objects than ``self`` and ``cls`` that code reads or imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
+            yield node.attr
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "setattr"):
+            yield from (each.value for each in node.args[1:2] if isinstance(each, ast.Constant))
+        elif isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("zerocopy"):
+            yield from (part for name in node.names for part in f"{node.module}.{name.name}".split("."))
+
+
+def own_names(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that code defines: functions, classes, variables, attributes and slots."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.attr if isinstance(node, ast.Attribute) else node.id
+
+
+def unlisted(framework: str, trees: list[ast.Module]) -> set[str]:
+    """Return the private names of other packages that a framework's files read and nothing lists."""
+    own = {name for tree in trees for name in own_names(tree)}
+    listed = {
+        name.partition(" ")[0] for name in DOCUMENTED if name.endswith(f" of {framework}") or " " not in name
+    }
+    listed |= WITHOUT_PUBLIC_NAME.get(framework, set())
+    for name, use in uses().items():
+        if name.startswith(f"zerocopy._frameworks.{framework}."):
+            listed |= {*re.findall("\\w+", use.names)}
+    read = {name for tree in trees for name in names_in(tree) if is_private(name)}
+    return read - own - listed
+
+
+@pytest.mark.parametrize("path", sorted(HOME.iterdir()), ids=lambda path: path.name)
+def test_each_private_name_is_listed(path: Path) -> None:
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path] if path.suffix == ".py" else []
+    names = unlisted(path.stem, [parse(file) for file in files])
+    assert not names, "use a public name, or zerocopy._frameworks._private.Private with its measured gain"
+
+
+@pytest.mark.parametrize(
+    "line", ["frame._manager", "getattr(frame, '_manager')", "from pandas._libs import lib", "pd._manager.x"]
+)
+def test_a_new_private_name_is_not_listed(line: str) -> None:
+    assert unlisted("pandas", [ast.parse(line)])
+    assert not unlisted("pandas", [ast.parse("frame._mgr.blocks")])
