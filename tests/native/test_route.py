@@ -147,34 +147,6 @@ def test_a_missing_attribute_refuses_and_keeps_the_error():
     assert not got
 
 
-def test_a_late_argument_is_read_for_each_call_and_its_error_frees_the_memory():
-    class Context:
-        handle = 1
-
-    class Module:
-        context = Context
-
-    got = []
-    importer = core.CapsuleImporter(
-        lambda *arguments: got.append(arguments[1:]),
-        dtypes=[(2, 64)],
-        alignment=1,
-        layout="compact",
-        arguments=("a", "b"),
-        late=(Module, "context", "handle"),
-    )
-    route = memory_route(core.CapsuleExporter(lambda x: x), importer)
-    route(exported(np.arange(4.0)).capsule())
-    Context.handle = 2
-    route(exported(np.arange(4.0)).capsule())
-    assert got == [("a", "b", 1), ("a", "b", 2)]
-    Module.context = None
-    source = exported(np.arange(4.0))
-    with pytest.raises(AttributeError):
-        route(source.capsule())
-    assert source.deleted == 1
-
-
 def test_an_array_without_a_base_is_not_taken():
     arrays = [np.arange(3), np.ma.zeros(3), [1], None]
     for array in arrays:
@@ -241,18 +213,6 @@ def test_the_second_exporter_runs_first_after_a_type_that_the_first_lacks():
         assert calls == expected
     with pytest.raises(ValueError, match="refused"):
         route(np.zeros(3, "i4"))
-
-
-def test_a_capsule_of_a_part():
-    arrays = [np.arange(3), np.arange(2.0)]
-    route = memory_route(
-        core.CapsuleExporter(lambda x: x.__dlpack__(), part=lambda x: x[1], readonly=True), IMPORTER
-    )
-    result = route(arrays)
-    assert np.shares_memory(result, arrays[1])
-    assert not result.flags.writeable
-    with pytest.raises(IndexError):
-        route([])
 
 
 def test_the_fallback_runs_after_an_error_but_not_after_an_interrupt():
@@ -329,7 +289,6 @@ def test_a_failing_copy_function_frees_the_memory():
         lambda: core.CapsuleImporter(len, dtypes=[], alignment=3, layout="compact", arguments=()),
         lambda: core.CapsuleImporter(len, dtypes=[], alignment=1, layout="odd", arguments=()),
         lambda: core.CapsuleImporter(len, dtypes=[], alignment=1, layout="compact", arguments=(1, 2, 3)),
-        lambda: core.CapsuleImporter(len, dtypes=[], alignment=1, layout="compact", arguments=(), late=(1,)),
         lambda: core.CapsuleImporter(len, dtypes=[], alignment=1, layout="compact", arguments=(), wide=(1,)),
         lambda: core.ArrowImporter(len, [(0, 8)]),
         lambda: core.Route(),

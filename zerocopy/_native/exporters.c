@@ -60,7 +60,6 @@ typedef struct {
     PyObject *function;
     PyObject *keyword_names; /* tuple, or NULL */
     PyObject *keyword_values;
-    PyObject *part; /* CapsuleExporter exports `part(obj)`; or NULL */
     bool readonly;
     /* ArrayExporter refuses an object if the array's type is in `ambiguous` and `refuse(obj)` is true; or NULL. */
     PyObject *refuse;
@@ -75,7 +74,6 @@ function_exporter_dealloc(PyObject *self)
     Py_XDECREF(exporter->function);
     Py_XDECREF(exporter->keyword_names);
     Py_XDECREF(exporter->keyword_values);
-    Py_XDECREF(exporter->part);
     Py_XDECREF(exporter->refuse);
     PyObject_Free(self);
 }
@@ -85,18 +83,13 @@ static int
 run_capsule(Exporter *self, PyObject *obj, Memory *out)
 {
     FunctionExporter *exporter = (FunctionExporter *)self;
-    PyObject *part = exporter->part == NULL ? Py_NewRef(obj) : call_one(exporter->part, obj);
-    if (UNLIKELY(part == NULL)) {
-        return -1;
-    }
-    PyObject *arguments[4] = {NULL, part, NULL, NULL};
+    PyObject *arguments[4] = {NULL, obj, NULL, NULL};
     Py_ssize_t extra = exporter->keyword_names == NULL ? 0 : PyTuple_GET_SIZE(exporter->keyword_names);
     for (Py_ssize_t i = 0; i < extra; i++) {
         arguments[2 + i] = PyTuple_GET_ITEM(exporter->keyword_values, i);
     }
     PyObject *capsule = PyObject_Vectorcall(exporter->function, arguments + 1,
                                             1 | PY_VECTORCALL_ARGUMENTS_OFFSET, exporter->keyword_names);
-    Py_DECREF(part);
     if (UNLIKELY(memory_from_capsule(capsule, out) < 0)) {
         return -1;
     }
@@ -143,15 +136,15 @@ run_array(Exporter *self, PyObject *obj, Memory *out)
     return 0;
 }
 
-/* Parses (function, *, keywords=None, readonly=False, refuse=None, part=None) for both types. */
+/* Parses (function, *, keywords=None, readonly=False, refuse=None) for both types. */
 static PyObject *
 function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"", "keywords", "readonly", "refuse", "part", NULL};
-    PyObject *function, *extra = Py_None, *refuse = NULL, *pairs = NULL, *part = NULL;
+    static char *names[] = {"", "keywords", "readonly", "refuse", NULL};
+    PyObject *function, *extra = Py_None, *refuse = NULL, *pairs = NULL;
     int readonly = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Op(OO)O:Exporter", names, &function, &extra, &readonly,
-                                     &pairs, &refuse, &part)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Op(OO):Exporter", names, &function, &extra, &readonly,
+                                     &pairs, &refuse)) {
         return NULL;
     }
     DTypeSet ambiguous = {{0}};
@@ -170,7 +163,6 @@ function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->function = Py_NewRef(function);
     self->keyword_names = NULL;
     self->keyword_values = NULL;
-    self->part = Py_XNewRef(part);
     self->readonly = readonly;
     self->refuse = Py_XNewRef(refuse);
     self->ambiguous = ambiguous;
@@ -220,8 +212,8 @@ array_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 static PyTypeObject CapsuleExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.CapsuleExporter",
-    .tp_doc = "CapsuleExporter(function, *, keywords=None, readonly=False, part=None): function(obj) returns a DLPack "
-              "capsule; with a function part, function(part(obj)) does.",
+    .tp_doc = "CapsuleExporter(function, *, keywords=None, readonly=False): function(obj) returns a DLPack "
+              "capsule.",
     .tp_base = &ExporterType,
     .tp_basicsize = sizeof(FunctionExporter),
     .tp_dealloc = function_exporter_dealloc,

@@ -69,7 +69,6 @@ typedef struct {
     Importer base;
     PyObject *function;
     PyObject *arguments;   /* tuple of further arguments */
-    PyObject *late;        /* (object, name, name): object.name.name is the last argument of each call; or NULL */
     PyObject *wide;        /* (object, name): object.name is whether 64-bit elements are supported; or NULL */
     uintptr_t alignment;   /* in bytes, a power of 2 */
     bool only_row_major;   /* otherwise any compact layout */
@@ -83,7 +82,6 @@ capsule_importer_dealloc(PyObject *self)
     CapsuleImporter *importer = (CapsuleImporter *)self;
     Py_XDECREF(importer->function);
     Py_XDECREF(importer->arguments);
-    Py_XDECREF(importer->late);
     Py_XDECREF(importer->wide);
     PyObject_Free(self);
 }
@@ -116,22 +114,11 @@ check_capsule(const Importer *self, const Memory *memory)
     return fits && ((uintptr_t)memory->data & (importer->alignment - 1)) == 0 ? IMPORT_ALIASES : IMPORT_COPIES;
 }
 
-/* Returns object.name.name for the tuple (object, name, name). */
-static PyObject *
-read_late(PyObject *late)
-{
-    PyObject *first = PyObject_GetAttr(PyTuple_GET_ITEM(late, 0), PyTuple_GET_ITEM(late, 1));
-    PyObject *second = first == NULL ? NULL : PyObject_GetAttr(first, PyTuple_GET_ITEM(late, 2));
-    Py_XDECREF(first);
-    return second;
-}
-
 /* Calls the function with a legacy capsule over memory. */
 static PyObject *
 run_capsule(Importer *self, Memory *memory)
 {
     CapsuleImporter *importer = (CapsuleImporter *)self;
-    PyObject *late = NULL, *result = NULL;
     memory->readonly = false; /* the results are immutable */
     PyObject *capsule = managed_tensor_capsule(memory);
     if (capsule == NULL) {
@@ -142,30 +129,22 @@ run_capsule(Importer *self, Memory *memory)
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(importer->arguments); i++) {
         arguments[1 + count++] = PyTuple_GET_ITEM(importer->arguments, i);
     }
-    if (importer->late != NULL) {
-        late = read_late(importer->late);
-        if (late == NULL) {
-            goto done;
-        }
-        arguments[1 + count++] = late;
-    }
-    result = PyObject_Vectorcall(importer->function, arguments + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-done:
-    Py_XDECREF(late);
+    PyObject *result =
+        PyObject_Vectorcall(importer->function, arguments + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     Py_DECREF(capsule); /* frees the memory unless the function has consumed it */
     return result;
 }
 
-/* Parses (function, *, dtypes, alignment, layout, arguments, late, wide). */
+/* Parses (function, *, dtypes, alignment, layout, arguments, wide). */
 static PyObject *
 capsule_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"", "dtypes", "alignment", "layout", "arguments", "late", "wide", NULL};
-    PyObject *function, *pairs, *arguments, *late = Py_None, *wide = Py_None;
+    static char *names[] = {"", "dtypes", "alignment", "layout", "arguments", "wide", NULL};
+    PyObject *function, *pairs, *arguments, *wide = Py_None;
     const char *layout;
     unsigned long alignment;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOksO!|OO:CapsuleImporter", names, &function, &pairs,
-                                     &alignment, &layout, &PyTuple_Type, &arguments, &late, &wide)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOksO!|O:CapsuleImporter", names, &function, &pairs,
+                                     &alignment, &layout, &PyTuple_Type, &arguments, &wide)) {
         return NULL;
     }
     DTypeSet dtypes;
@@ -173,11 +152,10 @@ capsule_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         return NULL;
     }
     bool valid = alignment != 0 && (alignment & (alignment - 1)) == 0 && PyTuple_GET_SIZE(arguments) < MAX_ARGUMENTS &&
-                 (late == Py_None || (PyTuple_Check(late) && PyTuple_GET_SIZE(late) == 3)) &&
                  (wide == Py_None || (PyTuple_Check(wide) && PyTuple_GET_SIZE(wide) == 2)) &&
                  (strcmp(layout, "row-major") == 0 || strcmp(layout, "compact") == 0);
     if (!valid) {
-        PyErr_SetString(PyExc_ValueError, "CapsuleImporter: invalid alignment, layout, arguments, late or wide");
+        PyErr_SetString(PyExc_ValueError, "CapsuleImporter: invalid alignment, layout, arguments or wide");
         return NULL;
     }
     CapsuleImporter *self = PyObject_New(CapsuleImporter, type);
@@ -186,7 +164,6 @@ capsule_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         self->base.run = run_capsule;
         self->function = Py_NewRef(function);
         self->arguments = Py_NewRef(arguments);
-        self->late = late == Py_None ? NULL : Py_NewRef(late);
         self->wide = wide == Py_None ? NULL : Py_NewRef(wide);
         self->alignment = alignment;
         self->only_row_major = layout[0] == 'r';
@@ -198,7 +175,7 @@ capsule_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 static PyTypeObject CapsuleImporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.CapsuleImporter",
-    .tp_doc = "CapsuleImporter(function, *, dtypes, alignment, layout, arguments, late=None, wide=None): "
+    .tp_doc = "CapsuleImporter(function, *, dtypes, alignment, layout, arguments, wide=None): "
               "function(capsule, *arguments) returns an immutable object.",
     .tp_base = &ImporterType,
     .tp_basicsize = sizeof(CapsuleImporter),
