@@ -52,7 +52,7 @@ def test_panic_on_the_fast_path_leads_to_the_slow_path() -> None:
     x = sample("f4")
     routes.clear()
     assert routes.routes_of("numpy", {}).get(np.ndarray) is None
-    routes.store(route, np.ndarray, "numpy", {}, routes.state())
+    routes.store(route, np.ndarray, "numpy", {}, routes.generation())
     assert zc.convert(x, to="numpy") is x
     routes.clear()
 

@@ -15,14 +15,11 @@ from helpers.free_threaded import with_gil
 from helpers.recorded_calls import record, recording
 
 import zerocopy as zc
-from zerocopy._engine import recording as hook
-from zerocopy._native import core
+from zerocopy._engine import fixes, recording as hook
 from zerocopy.monitor import recorder as module
 from zerocopy.monitor.recorder import Recorder
 
 SOURCE = bytearray(64)
-#: Without the core, the plan of each call has its reason.
-needs_core = pytest.mark.skipif(core is None, reason="needs the compiled core")
 
 
 def one(rows: list[Any]) -> Any:
@@ -189,21 +186,20 @@ def test_a_tables_fix_names_the_column(nested: bool) -> None:
         assert f"x{inner}{column}" in row.fix
 
 
-@needs_core
 def test_reasons_are_sampled_at_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     explained = []
     with recording() as recorder:
-        zc.convert(memoryview(SOURCE), "numpy", copy=True)
         explain = hook.explain
         monkeypatch.setattr(hook, "explain", lambda *a, **k: explained.append(1) or explain(*a, **k))
         array = np.arange(4.0)
-        zc.convert(array, "numpy", copy=True)  # by the slow path, whose plan has the reason
-        for _ in range(99):
+        for _ in range(100):
+            zc.convert([array], "numpy", copy=True)  # an array's own plan has the reason
             zc.convert(array, "numpy", copy=True)
     rows = {row.source: row for row in recorder.rows()}
-    assert rows["numpy.ndarray"].copied_calls == 100
-    assert rows["numpy.ndarray"].code == "copy-requested"
-    assert len(explained) == 6  # at the copies 2, 4, 8, 16, 32 and 64
+    for row in rows.values():
+        assert (row.copied_calls, row.code) == (100, "copy-requested")
+    assert rows.keys() == {"list", "numpy.ndarray"}
+    assert len(explained) == 7  # at the copies 1, 2, 4, 8, 16, 32 and 64
 
 
 def test_an_error_in_explain_does_not_reach_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,25 +209,25 @@ def test_an_error_in_explain_does_not_reach_the_caller(monkeypatch: pytest.Monke
     array = np.arange(4.0)
     with recording() as recorder:
         monkeypatch.setattr(hook, "explain", broken)
-        monkeypatch.setattr(hook, "resolve_fixes", broken)
+        monkeypatch.setattr(fixes, "resolve", broken)
         results = [zc.convert(array, "numpy", copy=True) for _ in range(4)]
     assert all(result.tolist() == array.tolist() for result in results)
     row = one(recorder.rows())
     assert (row.copied_calls, row.why) == (4, "")
 
 
-@needs_core
 def test_ctrl_c_in_explain_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     array = np.arange(4.0)
-    with recording():
-        zc.convert(array, "numpy", copy=True)
+    with recording() as recorder:
+        zc.convert([array], "numpy", copy=True)
         monkeypatch.setattr(hook, "explain", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            zc.convert(array, "numpy", copy=True)
-        assert zc.convert(array, "numpy", copy=True).tolist() == array.tolist()
+            zc.convert([array], "numpy", copy=True)
+        assert zc.convert([array], "numpy", copy=True)[0].tolist() == array.tolist()
+    assert one(recorder.rows()).calls == 3  # the next call is not part of the one that ended
     assert hook.counters is None
 
 

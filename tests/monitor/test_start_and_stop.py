@@ -130,11 +130,29 @@ def test_a_recorder_may_start_and_stop_between_any_two_lines(case: str, running:
 
 
 def test_a_reason_that_arrives_after_the_end_is_not_one_of_the_next_recording() -> None:
-    with recording(sites=True):
-        pair = hook._pair("memoryview", "numpy")
-    hook.reasons[id(None), -1, pair] = "why", "fix", "code"  # by a call that began before the end
+    entered, go = threading.Event(), threading.Event()
+
+    class Refused:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            entered.set()
+            go.wait(60)
+            raise ValueError("of the recording that has ended")
+
+        __dlpack__ = __dlpack_device__
+
+    def convert() -> None:
+        with pytest.raises(zc.ZeroCopyError):
+            zc.convert(Refused(), "numpy")
+
+    worker = threading.Thread(target=convert)
     with recording():
-        assert not hook.reasons
+        worker.start()
+        assert entered.wait(60)
+    with recording() as recorder:
+        go.set()
+        worker.join()
+        assert recorder.rows() == []
+        assert not hook.counters.reasons
 
 
 def test_sessions_come_and_go_while_threads_convert(tmp_path: Any) -> None:

@@ -53,6 +53,41 @@ assert convert(Liar(), "a") == "python"
     )
 
 
+def test_bypassed_routes_are_found_again(run_python):
+    check(
+        run_python,
+        """
+first, second = answer(1), answer(2)
+routes, tree = core.Routes("a"), core.TreeRoute("a")
+core.set_route("a", Kind, first)
+core.set_route("a", Kind, first, copy=True, columns=["x"])
+for _ in range(2):
+    core.bypass_routes(True)
+    assert convert(obj, "a") == convert(obj, "a", copy=True, columns=["x"]) == "python"
+    assert routes.get(Kind) is core.Routes("a", copy=True, columns=["x"]).get(Kind) is None
+    try:
+        tree([obj])
+    except BufferError:
+        pass
+    else:
+        raise AssertionError("a tree has found the route of its leaf")
+    core.set_route("a", Kind, second)  # a key that exists keeps its route
+    core.set_route("b", Kind, second)
+    assert convert(obj, "b") == "python"
+    core.bypass_routes(False)
+    assert routes[Kind] is first and convert(obj, "b") == 2
+    assert convert(obj, "a") == convert(obj, "a", copy=True, columns=["x"]) == 1 and tree([obj]) == [1]
+core.bypass_routes(True)
+core.clear_routes()
+core.set_route("b", Kind, first)
+core.bypass_routes(False)
+assert routes.get(Kind) is None and convert(obj, "b") == 1
+core.clear_routes()
+assert convert(obj, "b") == "python"
+""",
+    )
+
+
 def test_each_combination_of_options_has_its_own_route(run_python):
     check(
         run_python,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from zerocopy import registry
-from zerocopy._engine import recording
 from zerocopy._engine.target import may_be_compound, resolve
 from zerocopy._native import core
 from zerocopy.casting.parse import parse_dtype
@@ -70,8 +69,7 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
         is_matrix = options.get("layout", "").startswith("matrix")
         kept = {form: exporters[form] for form in ("new_matrix",) if is_matrix and form in exporters}
         exporters = {"hub": new_hub, "new_hub": new_hub} | kept
-    if recording.counters is not None or options.get("copy") is not None:
-        # Their memory is new: a recording would count it as aliased, and copy=False refuses it.
+    if options.get("copy") is not None:  # their memory is new: copy=False refuses it
         exporters = {form: exporter for form, exporter in exporters.items() if form not in _NEW}
     elif "new_columns" in exporters:
         exporters["columns"] = exporters.pop("new_columns")

@@ -10,7 +10,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine.planner import Call
-from zerocopy._engine.routes import NO_ROUTES, routes_of, state, store
+from zerocopy._engine.routes import NO_ROUTES, generation, routes_of, store
 from zerocopy.compound.hook import CompoundHook, Layout, Part
 from zerocopy.compound.ragged import RaggedLayout
 from zerocopy.describe import describe_array, translated_errors
@@ -251,7 +251,7 @@ def _explain_part(call: Call, explain: Callable[..., Plan], pair: _Pair, name: s
 def _keep(call: Call, pair: _Pair) -> None:
     """Keep a route for the type: it reads the parts, converts them by their routes and joins them."""
     read, build = pair.reader.read, pair.taker.build
-    cls, before = type(call.obj), state()
+    cls, before = type(call.obj), generation()
     kept, routes = routes_of(call.to, {}), routes_of(pair.target, {})
     if kept is NO_ROUTES or kept.get(cls) is not None:
         return  # the route of dense arrays of this type

@@ -239,7 +239,8 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
             return result
         # Of numbers: other lists are containers. isinstance would read __class__, which may raise.
         is_list = issubclass(type(obj), (list, tuple))
-        if not (options or is_list) and (result := by_new_route(obj, to)) is not NotImplemented:
+        makes_route = not (options or is_list) and observed is None
+        if makes_route and (result := by_new_route(obj, to)) is not NotImplemented:
             return result
         if "out" not in options and may_be_compound(type(call.obj), call.target):
             from zerocopy._engine import compounds
@@ -261,7 +262,7 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         elif call.unwrap:  # a leaf's error has its own calls
             relocate(error, *call.unwrap.split("{x}"))
         raise
-    if not is_list:
+    if not is_list and observed is None:
         keep(obj, to, passed)
     return result
 

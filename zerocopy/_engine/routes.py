@@ -41,6 +41,8 @@ Routes = Mapping[type, Route]
 #: ``TABLE[to][type(obj)](obj)``: the routes without the compiled core, for calls without options. Two nested
 #: dictionaries: building and hashing a pair as the key of one took 18 ns of 150.
 TABLE: dict[Any, dict[type, Route]] = {}
+#: The routes of `TABLE`, while conversions are recorded.
+_bypassed: dict[Any, dict[type, Route]] = {}
 
 #: The options that the core's table holds. The others depend on the object, or need the whole plan.
 OPTIONS = frozenset(("copy", "writable", "device", "dtype", "layout", "columns", "lists", "index", "names"))
@@ -76,13 +78,10 @@ if core is not None:
 
 
 def routes_of(to: Any, options: Mapping[str, Any]) -> Routes:
-    """Return the routes to a target by type, with the options of a call: they change with the table.
-
-    Without the core, none is kept while conversions are recorded: only the slow path counts them.
-    """
+    """Return the routes to a target by type, with the options of a call: they change with the table."""
     try:
         if core is None:
-            return NO_ROUTES if options or recording.counters is not None else TABLE.setdefault(to, {})
+            return NO_ROUTES if options else TABLE.setdefault(to, {})
         if not options.keys() <= OPTIONS:
             return NO_ROUTES
         if any(type(options.get(name, ())) not in (list, tuple) for name in ("columns", "names")):
@@ -107,8 +106,9 @@ def clear() -> None:
 def _drop() -> None:
     if core is not None:
         core.clear_routes()
-    for routes in TABLE.copy().values() if core is None else ():
-        routes.clear()
+    for table in (TABLE, _bypassed):
+        for routes in table.copy().values():
+            routes.clear()
 
 
 registry.on_change(clear)
@@ -121,9 +121,21 @@ def set_slow_path(convert: Callable[[Any, Any, Mapping[str, Any]], Any]) -> None
 
 
 def record_to(counters: Any, explain: Any) -> None:
-    """Record the conversions from now on to `counters`, or none of them if it is None; drop all routes."""
+    """Record the conversions from now on to `counters`, or none of them if it is None.
+
+    While they are recorded, no conversion has a route: only the slow path counts, and its plan has the bytes.
+    """
+    global _generation
     recording.set_counters(counters, explain)
-    clear()
+    is_recorded = counters is not None
+    if core is not None:
+        core.bypass_routes(is_recorded)
+        return
+    _generation += 1  # drops a route that another thread stores meanwhile
+    full, empty = (TABLE, _bypassed) if is_recorded else (_bypassed, TABLE)
+    for to, routes in full.copy().items():  # converters hold these dicts
+        empty.setdefault(to, {}).update(routes)
+        routes.clear()
 
 
 # -- keeping a route --------------------------------------------------------------------
@@ -136,8 +148,8 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
     """
     # leaves= is for containers, and for their items without a route.
     given = {name: value for name, value in options.items() if value is not None and name != "leaves"}
-    before, routes = state(), routes_of(to, given)
-    if routes is NO_ROUTES:
+    before, routes = _generation, routes_of(to, given)
+    if routes is NO_ROUTES or recording.counters is not None:
         return None
     known = routes.get(type(obj))
     if known is not None:  # only this object needed the slow path
@@ -177,11 +189,8 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
 
 
 def _table_route_of(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
-    """Return the route of dicts of arrays, or of matrices with ``names=``, to a table framework; or None.
-
-    Recorded calls have none.
-    """
-    if core is None or not options.keys() <= {"names"} or recording.counters is not None:
+    """Return the route of dicts of arrays, or of matrices with ``names=``, to a table framework; or None."""
+    if core is None or not options.keys() <= {"names"}:
         return None
     from zerocopy._engine import table_routes  # conversions between arrays need no tables
 
@@ -196,28 +205,26 @@ def _table_route_of(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | No
 def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
     """Keep a compiled route for containers of this type, whose leaves have their own routes."""
     if core is not None and cls in (dict, list, tuple) and options.keys() <= {"copy", "writable"}:
-        before = state()
-        store(core.TreeRoute(to, **options), cls, to, options, before)
+        store(core.TreeRoute(to, **options), cls, to, options, _generation)
 
 
-def state() -> tuple[int, Any]:
-    """Return how often routes were dropped, and the counters; to be read before a route is composed."""
-    return _generation, recording.counters
+def generation() -> int:
+    """Return how often routes were dropped; to be read before a route is composed."""
+    return _generation
 
 
-def store(route: Any, cls: type, to: Any, options: Mapping[str, Any], before: tuple[int, Any]) -> Route:
-    """Store a route unless there is one, and return it; `before` is the `state` before it was composed."""
-    generation, active = before
+def store(route: Any, cls: type, to: Any, options: Mapping[str, Any], before: int) -> Route:
+    """Store a route unless there is one, and return it; `before` is the `generation` before that."""
+    if recording.counters is not None:
+        return route  # type: ignore[no-any-return]  # not used until the recorder stops
     # One atomic store of a complete route: other threads see all of it or nothing (P7).
     if core is None:
         TABLE[to].setdefault(cls, route)
     else:
         if not isinstance(route, core.Route):
             route = core.CallRoute(route)
-        if active is not None and route is not NO_ROUTE:
-            route = recording.recorded(active, route, cls, to, options)
         core.set_route(to, cls, route, **options)
-    if generation != _generation:
+    if before != _generation:
         _drop()  # a recorder or a framework came while this route was composed
     stored: Route = route
     return stored
@@ -278,13 +285,7 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
 def _plain_route(parts: Parts, host_only: bool) -> Route | None:
     for form, importer in parts.importers.items():
         if form in parts.exporters and not (host_only and form == "cuda"):
-            exporter = parts.exporters[form]
-            if (active := recording.counters) is not None:
-                # Only these importers copy host memory.
-                on_host = "cpu" in parts.target.device_kinds and parts.target.aliases_host
-                copies = form != "cuda" and not on_host
-                exporter = recording.measured(active, form, exporter, copies)
-            return _chain(exporter, importer)
+            return _chain(parts.exporters[form], importer)
     return None
 
 
@@ -305,8 +306,6 @@ def _own_copy_route(parts: Parts) -> Route | None:
     check, target = parts.exporters.get("ndarray"), parts.target
     if check is None or parts.ndarrays or target.kind != "tensor" or not target.can_copy_to_device:
         return None
-    if (active := recording.counters) is not None:
-        check = recording.measured(active, "ndarray", check, copies=True)
     copy_to_device = target.copy_to_device
 
     def route(obj: Any) -> Any:
@@ -327,13 +326,12 @@ def _opening_route(parts: Parts, to: Any) -> Route:
         opened = open_handle(handle, target)
         return (routes.get(type(opened)) or _kept_route(opened, to, {}))(opened)
 
-    active = recording.counters
-    return open_and_convert if active is None else recording.measured_opening(active, open_and_convert)
+    return open_and_convert
 
 
 def _goes_through_hub(parts: Parts, options: Mapping[str, Any]) -> bool:
-    """Whether objects are exported as objects of the hub; not in recorded calls, as the exporter may copy."""
-    if "hub" not in parts.exporters or parts.owned or recording.counters is not None:
+    """Whether objects are exported as objects of the hub."""
+    if "hub" not in parts.exporters or parts.owned:
         return False
     # Columns that are ndarrays already need no hub in between, nor do tables whose metadata would be lost.
     is_direct = parts.target.kind == "tensor" and "columns" in parts.exporters
@@ -361,9 +359,8 @@ def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
 
 def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
     """Return the route of a table whose columns have routes of their own, with the other options."""
-    exporter, labels = parts.exporters["columns"], options.get("columns")
-    if recording.counters is None:  # NumPy's arrays to NumPy would be counted as unchanged
-        exporter = parts.exporters.get("array_columns", exporter)
+    exporter = parts.exporters.get("array_columns", parts.exporters["columns"])
+    labels = options.get("columns")
     inner = {name: value for name, value in options.items() if name != "columns"}
     if options and not is_routable(parts.target, inner):
         return None
@@ -420,8 +417,6 @@ def _table_route(parts: Parts) -> Route:
         target.table_reasons(table)
         return target.from_column(table) if table.single else target.from_table(table)
 
-    if (active := recording.counters) is not None:
-        return recording.measured_table(active, source, target, route)  # by the forms, a target may copy text
     return _by_forms(parts, route, _TABLE_FORMS)
 
 

@@ -125,8 +125,7 @@ typedef struct {
 
 /* Parses (exporter, importer, mutable, marks_readonly, *, fallback, copy, writable, dtype, columns, by_columns). */
 PyObject *table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
-                           PyObject *(*run)(Route *self, PyObject *obj),
-                           PyObject *(*counted)(Route *self, PyObject *obj));
+                           PyObject *(*run)(Route *self, PyObject *obj));
 void table_route_dealloc(PyObject *self);
 
 #endif

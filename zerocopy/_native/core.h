@@ -38,11 +38,9 @@
 #if defined(__GNUC__) || defined(__clang__)
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define ALWAYS_INLINE inline __attribute__((always_inline))
 #else
 #define LIKELY(x) (x)
 #define UNLIKELY(x) (x)
-#define ALWAYS_INLINE inline
 #endif
 
 /* Calls a function with one argument, without building a tuple. */
@@ -243,8 +241,6 @@ struct Route {
     /* Returns NULL with or without an exception; the slow path then decides. */
     PyObject *(*run)(Route *self, PyObject *obj);
     PyObject *fallback; /* another route or a Python function, called with the object if `run` fails; or NULL */
-    /* As `run`, and adds the bytes of the result to this thread's Outcome; recorded routes call it. */
-    PyObject *(*counted)(Route *self, PyObject *obj);
     bool asks_once; /* whether trees leave the object to the slow path, which does not repeat a request */
 };
 
@@ -277,19 +273,6 @@ int delivery_init(Delivery *delivery, PyObject *importer, bool is_mutable, bool 
                   PyObject *writable, PyObject *dtype);
 /* Returns an object of the target over `memory`, or over a copy. Takes the owner, also on failure. */
 PyObject *deliver_memory(const Delivery *delivery, Memory *memory);
-/* As deliver_memory, and adds the bytes to this thread's Outcome. */
-PyObject *deliver_counted(const Delivery *delivery, Memory *memory);
-
-/* ---- recorder.c: what recorded conversions share and copy ---- */
-
-/* The bytes of the outermost conversion on a thread, so far. */
-typedef struct {
-    int64_t aliased, copied;
-    int depth;      /* of nested conversions; 0 outside of them */
-    bool unchanged; /* whether an object, or a leaf of it, was returned itself */
-} Outcome;
-
-Outcome *current_outcome(void);
 
 /* ---- table.c: the routes by target, type and options ---- */
 
@@ -369,8 +352,6 @@ int add_arrow_tables(PyObject *module);
 int add_table_routes(PyObject *module);
 int add_rows(PyObject *module);
 int add_matrix_routes(PyObject *module);
-int add_recorder(PyObject *module);
-int add_records(PyObject *module);
 int add_exchange_api(PyObject *module);
 int add_interface_exporter(PyObject *module);
 int add_plain_arrays(PyObject *module);

@@ -180,17 +180,10 @@ deliver_matrix(const TableRoute *route, const Chunks *chunks, const TablePlan *p
     return deliver_memory(&fresh, &memory);
 }
 
-/* The number of bytes of the matrix of the chunks. */
-static int64_t
-matrix_nbytes(const Chunks *chunks, const TablePlan *plan)
-{
-    return chunks->rows * plan->count * (plan->columns[0].dtype.bits / 8);
-}
-
 /* Makes an object of the target over the one column of a table, which holds lists of one length: they are the rows
    of the matrix. NULL with or without an exception. */
 static PyObject *
-deliver_lists(const Delivery *delivery, ArrowTable *table, const TablePlan *plan, bool is_counted)
+deliver_lists(const Delivery *delivery, ArrowTable *table, const TablePlan *plan)
 {
     struct ArrowArray chunk = {0}, next = {0};
     PyObject *result = NULL;
@@ -199,7 +192,7 @@ deliver_lists(const Delivery *delivery, ArrowTable *table, const TablePlan *plan
         arrow_table_next(table, &next) == 0 && arrow_column_memory(&chunk, &plan->columns[0], &memory)) {
         memory.owner = arrow_column_owner(&chunk, &plan->columns[0]);
         if (memory.owner != NULL) {
-            result = is_counted ? deliver_counted(delivery, &memory) : deliver_memory(delivery, &memory);
+            result = deliver_memory(delivery, &memory);
         }
     }
     arrow_array_release(&chunk);
@@ -210,7 +203,7 @@ deliver_lists(const Delivery *delivery, ArrowTable *table, const TablePlan *plan
 /* Makes an object of the target over a matrix that the table's framework copies; NULL with or without an exception,
    also if its function returns None. */
 static PyObject *
-deliver_own_matrix(const TableRoute *route, PyObject *obj, bool is_counted)
+deliver_own_matrix(const TableRoute *route, PyObject *obj)
 {
     PyObject *array = call_one(route->exporter->matrix, obj), *result = NULL;
     Memory memory;
@@ -223,17 +216,14 @@ deliver_own_matrix(const TableRoute *route, PyObject *obj, bool is_counted)
         Delivery fresh = route->delivery;
         fresh.copy = OPTION_FALSE;
         result = deliver_memory(&fresh, &memory);
-        if (is_counted && result != NULL) {
-            current_outcome()->copied += PyArray_NBYTES((PyArrayObject *)array);
-        }
     }
     Py_XDECREF(array);
     return result;
 }
 
 /* Converts a table through its export; NULL with or without an exception. */
-static ALWAYS_INLINE PyObject *
-convert_export(TableRoute *route, PyObject *obj, bool is_counted)
+static PyObject *
+convert_export(TableRoute *route, PyObject *obj)
 {
     ArrowTable table;
     if (arrow_table_open(route->exporter, obj, route->labels, &table) < 0) {
@@ -244,16 +234,13 @@ convert_export(TableRoute *route, PyObject *obj, bool is_counted)
     chunks.count = 0;
     TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted, false);
     if (plan != NULL && plan->has_lists) {
-        result = plan->count == 1 ? deliver_lists(&route->delivery, &table, plan, is_counted) : NULL;
+        result = plan->count == 1 ? deliver_lists(&route->delivery, &table, plan) : NULL;
     }
     else if (plan != NULL && route->delivery.copy != OPTION_FALSE && has_one_type(plan) &&
              read_chunks(&table, plan, &chunks) &&
              (chunks.count > 1 || route->delivery.copy == OPTION_TRUE || !may_be_one_array(&chunks.chunks[0], plan) ||
               is_divided(route, obj, &chunks.chunks[0], plan))) {
         result = deliver_matrix(route, &chunks, plan);
-        if (is_counted && result != NULL) {
-            current_outcome()->copied += matrix_nbytes(&chunks, plan);
-        }
     }
     for (int i = 0; i < chunks.count; i++) {
         arrow_array_release(&chunks.chunks[i]);
@@ -264,39 +251,26 @@ convert_export(TableRoute *route, PyObject *obj, bool is_counted)
 }
 
 /* Converts a table to a matrix; NULL with or without an exception. */
-static ALWAYS_INLINE PyObject *
-convert_to_matrix(TableRoute *route, PyObject *obj, bool is_counted)
+static PyObject *
+run_matrix(Route *self, PyObject *obj)
 {
+    TableRoute *route = (TableRoute *)self;
     bool may_copy = route->exporter->matrix != NULL && route->labels == NULL && !route->by_columns &&
                     route->delivery.copy != OPTION_FALSE;
     if (may_copy && table_plan_width(&route->plan) >= route->exporter->matrix_width) { /* of the last table */
-        PyObject *result = deliver_own_matrix(route, obj, is_counted);
+        PyObject *result = deliver_own_matrix(route, obj);
         if (result != NULL || !clear_error()) {
             return result;
         }
     }
-    return convert_export(route, obj, is_counted);
-}
-
-/* The `run` of a MatrixRoute. */
-static PyObject *
-run_matrix(Route *self, PyObject *obj)
-{
-    return convert_to_matrix((TableRoute *)self, obj, false);
-}
-
-/* The `counted` of a MatrixRoute. */
-static PyObject *
-run_counted_matrix(Route *self, PyObject *obj)
-{
-    return convert_to_matrix((TableRoute *)self, obj, true);
+    return convert_export(route, obj);
 }
 
 /* Creates a route that makes a matrix. */
 static PyObject *
 matrix_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    return table_route_make(type, args, keywords, run_matrix, run_counted_matrix);
+    return table_route_make(type, args, keywords, run_matrix);
 }
 
 static PyTypeObject MatrixRouteType = {

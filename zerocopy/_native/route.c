@@ -112,7 +112,6 @@ identity_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     Route *self = PyObject_New(Route, type);
     if (self != NULL) {
         self->run = run_identity;
-        self->counted = run_identity;
         self->asks_once = false;
         self->fallback = NULL;
     }
@@ -151,7 +150,6 @@ call_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     Route *self = PyObject_New(Route, type);
     if (self != NULL) {
         self->run = run_nothing;
-        self->counted = run_nothing;
         self->asks_once = false;
         self->fallback = function == Py_None ? NULL : Py_NewRef(function);
         if (self->fallback == NULL) { /* one such route is stored for many types, by any thread */
@@ -203,9 +201,8 @@ copy_memory(Memory *memory)
     return status;
 }
 
-/* The body of deliver_memory. `is_copied` is NULL, or set to true if the memory is copied. */
-static ALWAYS_INLINE PyObject *
-deliver(const Delivery *delivery, Memory *memory, bool *is_copied)
+PyObject *
+deliver_memory(const Delivery *delivery, Memory *memory)
 {
     Importer *importer = delivery->importer;
     bool copies = delivery->copy == OPTION_TRUE ||
@@ -222,9 +219,6 @@ deliver(const Delivery *delivery, Memory *memory, bool *is_copied)
         if (copy_memory(memory) < 0) {
             return NULL;
         }
-        if (is_copied != NULL) {
-            *is_copied = true;
-        }
         if (importer->check(importer, memory) != IMPORT_ALIASES) {
             memory_release(memory);
             return NULL;
@@ -235,28 +229,6 @@ deliver(const Delivery *delivery, Memory *memory, bool *is_copied)
     }
     Py_CLEAR(memory->capsule);
     return importer->run(importer, memory);
-}
-
-PyObject *
-deliver_memory(const Delivery *delivery, Memory *memory)
-{
-    return deliver(delivery, memory, NULL);
-}
-
-PyObject *
-deliver_counted(const Delivery *delivery, Memory *memory)
-{
-    int64_t nbytes = memory->dtype.bits / 8;
-    for (int i = 0; i < memory->ndim; i++) {
-        nbytes *= memory->shape[i];
-    }
-    bool is_copied = false;
-    PyObject *result = deliver(delivery, memory, &is_copied);
-    if (result != NULL) {
-        Outcome *outcome = current_outcome();
-        *(is_copied ? &outcome->copied : &outcome->aliased) += nbytes;
-    }
-    return result;
 }
 
 int
@@ -295,16 +267,13 @@ is_unchanged(const Delivery *delivery, const Memory *memory)
 }
 
 /* Exports an object's memory and imports it into the target. */
-static ALWAYS_INLINE PyObject *
-export_and_deliver(const MemoryRoute *route, PyObject *obj, bool is_counted)
+static PyObject *
+run_memory(Route *self, PyObject *obj)
 {
+    const MemoryRoute *route = (const MemoryRoute *)self;
     Memory memory;
-    Outcome before = is_counted ? *current_outcome() : (Outcome){0};
     if (UNLIKELY(route->exporter->run(route->exporter, obj, &memory) < 0)) {
         return NULL;
-    }
-    if (is_counted) { /* without the conversions of a producer's methods */
-        *current_outcome() = before;
     }
     if (route->is_owned) {
         bool unchanged = is_unchanged(&route->delivery, &memory);
@@ -313,21 +282,7 @@ export_and_deliver(const MemoryRoute *route, PyObject *obj, bool is_counted)
             return unchanged ? Py_NewRef(obj) : NULL;
         }
     }
-    return is_counted ? deliver_counted(&route->delivery, &memory) : deliver(&route->delivery, &memory, NULL);
-}
-
-/* The `run` of a MemoryRoute. */
-static PyObject *
-run_memory(Route *self, PyObject *obj)
-{
-    return export_and_deliver((const MemoryRoute *)self, obj, false);
-}
-
-/* The `counted` of a MemoryRoute. */
-static PyObject *
-run_counted_memory(Route *self, PyObject *obj)
-{
-    return export_and_deliver((const MemoryRoute *)self, obj, true);
+    return deliver_memory(&route->delivery, &memory);
 }
 
 /* Frees a route. */
@@ -363,7 +318,6 @@ memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         return NULL;
     }
     self->base.run = run_memory;
-    self->base.counted = run_counted_memory;
     self->base.asks_once = is_producer_exporter(exporter);
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     self->exporter = (Exporter *)Py_NewRef(exporter);

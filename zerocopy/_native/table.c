@@ -4,6 +4,9 @@
    one. Clearing publishes a new table. Without a GIL, the old one is never freed, because another thread may read
    it. A process has few routes: one for each type, target and set of options that it uses.
 
+   While conversions are recorded, readers see an empty table, and the routes stay in `stored`: a call that is not
+   recorded tests nothing.
+
    Keys are compared by address. Callers pass names and types, which are the same objects in each call, but also new
    lists of labels and devices such as torch.device("cpu"): `values` has the equal object that the keys hold. */
 #include "core.h"
@@ -23,7 +26,9 @@ typedef struct {
     Slot slots[SLOTS];
 } Table;
 
-static _Atomic(Table *) current = NULL;
+static _Atomic(Table *) current = NULL; /* what readers see: `stored` or `no_routes` */
+static Table *stored = NULL;            /* what is written, holding the lock */
+static Table no_routes;
 
 #ifdef Py_GIL_DISABLED
 static PyMutex writing;
@@ -236,15 +241,14 @@ fill_key(RouteKey *key, PyObject *to, PyObject *const *options)
 #define OPTION_FIELDS(o) &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6], &o[7], &o[8]
 #define NO_OPTIONS {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None}
 
-/* Stores a route in the current table; returns whether it had room. A key that exists keeps its route. */
+/* Stores a route; returns whether it had room. A key that exists keeps its route. */
 static bool
 store_route(const RouteKey *key, Route *route)
 {
     bool has_room = false;
     LOCK();
-    Table *table = atomic_load_explicit(&current, memory_order_relaxed);
     for (size_t i = 0; i < PROBES && !has_room; i++) {
-        Slot *slot = &table->slots[(hash_key(key) + i) % SLOTS];
+        Slot *slot = &stored->slots[(hash_key(key) + i) % SLOTS];
         Route *old = atomic_load_explicit(&slot->route, memory_order_relaxed);
         has_room = old == NULL || keys_equal(&slot->key, key);
         if (old == NULL) {
@@ -376,7 +380,7 @@ static PyTypeObject RoutesType = {
 
 /* ---- the table as a whole ---- */
 
-/* Publishes an empty table; -1 with an exception. */
+/* Stores an empty table, and publishes it unless routes are bypassed; -1 with an exception. */
 static int
 publish_empty(void)
 {
@@ -385,7 +389,10 @@ publish_empty(void)
         PyErr_NoMemory();
         return -1;
     }
-    atomic_store_explicit(&current, table, memory_order_release);
+    stored = table;
+    if (atomic_load_explicit(&current, memory_order_relaxed) != &no_routes) {
+        atomic_store_explicit(&current, table, memory_order_release);
+    }
     return 0;
 }
 
@@ -409,7 +416,7 @@ static PyObject *
 clear_routes(PyObject *module, PyObject *nothing)
 {
     LOCK();
-    Table *table = atomic_load_explicit(&current, memory_order_relaxed);
+    Table *table = stored;
     bool is_empty = true;
     for (size_t i = 0; i < SLOTS && is_empty; i++) {
         is_empty = atomic_load_explicit(&table->slots[i].route, memory_order_relaxed) == NULL;
@@ -424,6 +431,16 @@ clear_routes(PyObject *module, PyObject *nothing)
         free_table(table);
     }
 #endif
+    Py_RETURN_NONE;
+}
+
+/* bypass_routes(flag): whether conversions find none of the stored routes, because they are recorded. */
+static PyObject *
+bypass_routes(PyObject *module, PyObject *flag)
+{
+    LOCK();
+    atomic_store_explicit(&current, flag == Py_True ? &no_routes : stored, memory_order_release);
+    UNLOCK();
     Py_RETURN_NONE;
 }
 
@@ -452,6 +469,7 @@ static PyMethodDef methods[] = {
      "set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None, "
      "lists=None, index=None, names=None): store a route."},
     {"clear_routes", clear_routes, METH_NOARGS, "clear_routes(): remove all routes."},
+    {"bypass_routes", bypass_routes, METH_O, "bypass_routes(flag): whether conversions find no routes, as while they are recorded."},
     {"free_locks", free_locks, METH_NOARGS, "free_locks(): free the locks of the tables, in a forked child."},
     {"clear_values", clear_values, METH_NOARGS, "clear_values(): forget the values of options."},
     {NULL, NULL, 0, NULL},

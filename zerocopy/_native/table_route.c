@@ -2,8 +2,8 @@
 #include "arrow_table.h"
 
 /* Makes an object of each column of a chunk. */
-static ALWAYS_INLINE PyObject *
-deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArray *chunk, bool is_counted)
+static PyObject *
+deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArray *chunk)
 {
     PyObject *result = PyDict_New();
     Memory memory;
@@ -12,8 +12,7 @@ deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArra
         PyObject *made = NULL;
         if (arrow_column_memory(chunk, column, &memory) &&
             (memory.owner = arrow_column_owner(chunk, column)) != NULL) {
-            made = is_counted ? deliver_counted(&route->delivery, &memory)
-                              : deliver_memory(&route->delivery, &memory);
+            made = deliver_memory(&route->delivery, &memory);
         }
         if (made == NULL || PyDict_SetItem(result, column->label, made) < 0) {
             Py_CLEAR(result);
@@ -23,24 +22,11 @@ deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArra
     return result;
 }
 
-/* Whether all columns of lists of a chunk that fits have one length and no nulls. */
-static bool
-lists_fit(const struct ArrowArray *chunk, const TablePlan *plan)
-{
-    Memory memory;
-    for (int64_t i = 0; i < plan->count; i++) {
-        const PlannedColumn *column = &plan->columns[i];
-        if (column->kind != NUMBERS && !arrow_column_memory(chunk, column, &memory)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Converts a table of one chunk to a dict; NULL with or without an exception. */
-static ALWAYS_INLINE PyObject *
-convert_table(TableRoute *route, PyObject *obj, bool is_counted)
+static PyObject *
+run_table(Route *self, PyObject *obj)
 {
+    TableRoute *route = (TableRoute *)self;
     ArrowTable table;
     struct ArrowArray chunk = {0}, next = {0};
     PyObject *result = NULL;
@@ -54,10 +40,8 @@ convert_table(TableRoute *route, PyObject *obj, bool is_counted)
     }
     /* The slow path converts tables of several chunks, and reports why it copies them. */
     if (arrow_table_next(&table, &chunk) == 1 && arrow_chunk_fits(&chunk, plan) &&
-        arrow_table_next(&table, &next) == 0 &&
-        /* What is counted is not taken back, so lists are checked before the first column is delivered. */
-        (!is_counted || !plan->has_lists || lists_fit(&chunk, plan))) {
-        result = deliver_columns(route, plan, &chunk, is_counted);
+        arrow_table_next(&table, &next) == 0) {
+        result = deliver_columns(route, plan, &chunk);
     }
 done:
     arrow_array_release(&chunk);
@@ -65,20 +49,6 @@ done:
     arrow_table_close(&table);
     Py_XDECREF(plan);
     return result;
-}
-
-/* The `run` of a TableRoute. */
-static PyObject *
-run_table(Route *self, PyObject *obj)
-{
-    return convert_table((TableRoute *)self, obj, false);
-}
-
-/* The `counted` of a TableRoute. */
-static PyObject *
-run_counted_table(Route *self, PyObject *obj)
-{
-    return convert_table((TableRoute *)self, obj, true);
 }
 
 void
@@ -95,7 +65,7 @@ table_route_dealloc(PyObject *self)
 
 PyObject *
 table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
-                 PyObject *(*run)(Route *self, PyObject *obj), PyObject *(*counted)(Route *self, PyObject *obj))
+                 PyObject *(*run)(Route *self, PyObject *obj))
 {
     static char *names[] = {"",     "",         "mutable", "marks_readonly", "fallback",
                             "copy", "writable", "dtype",   "columns",        "by_columns", NULL};
@@ -113,7 +83,6 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
     }
     memset((char *)self + sizeof(PyObject), 0, sizeof(TableRoute) - sizeof(PyObject));
     self->base.run = run;
-    self->base.counted = counted;
     self->base.asks_once = false;
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     self->exporter = (TableExporter *)Py_NewRef(exporter);
@@ -130,7 +99,7 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
 static PyObject *
 table_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    return table_route_make(type, args, keywords, run_table, run_counted_table);
+    return table_route_make(type, args, keywords, run_table);
 }
 
 static PyTypeObject TableRouteType = {

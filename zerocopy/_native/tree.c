@@ -180,7 +180,6 @@ tree_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         PyUnicode_InternInPlace(&to);
     }
     self->base.run = run_tree;
-    self->base.counted = run_tree; /* its leaves have recorded routes of their own */
     self->base.asks_once = false;
     self->base.fallback = NULL;
     self->key = (RouteKey){.to = to};

@@ -6,17 +6,16 @@ import concurrent.futures.thread
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from operator import add
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import zerocopy
 from zerocopy import forks
-from zerocopy._engine import recording
 from zerocopy._engine.explain import explain
+from zerocopy._engine.recording import ALIASED, COPIED, KINDS, REFUSED
 from zerocopy._engine.routes import record_to
-from zerocopy._native import core
 from zerocopy.monitor.conversion import ConversionRow, sort
 
 #: A call site and a pair: the `id` of the calling code, its instruction, and the names of the types.
@@ -24,13 +23,13 @@ _Key = tuple[int, int, tuple[str, str]]
 _Counts = tuple[int, ...]
 #: The codes are kept alive, so that no other code has their `id`.
 _Totals = dict[_Key, tuple[CodeType | None, _Counts]]
-#: Five kinds of calls, then sums.
+#: The kinds of calls, in the order of `recording.KINDS`, then sums.
 _COUNTS = (
     *("aliased_calls", "copied_calls", "unchanged_calls", "refused_calls", "empty_calls"),
     *("aliased_bytes", "copied_bytes", "unmeasured_calls", "nanoseconds"),
 )
-_ALIASED, _COPIED, _UNCHANGED, _REFUSED, _EMPTY = range(5)
 _ZERO: _Counts = (0,) * len(_COUNTS)
+_ONE_CALL = tuple(tuple(int(kind == each) for each in KINDS) for kind in KINDS)
 
 _PACKAGE = str(Path(zerocopy.__file__).parent) + os.sep
 #: Files that call the functions of threads, and modules that the interpreter runs: no call sites.
@@ -38,104 +37,72 @@ _SKIPPED = (threading.__file__, concurrent.futures.thread.__file__, "<frozen ")
 
 
 class Counters:
-    """Counts in Python the conversions of the slow path, which are all of them without the compiled core.
+    """The counts of all recorders, from the start of the first one to the end of the last one."""
 
-    The core has functions of these names and results, and counts the calls of its routes too.
-    """
-
-    #: Further call sites are counted without the site.
+    #: Calls at further sites are counted without the site.
     MAX_SITES = 4096
+    #: Calls with further pairs are counted as `OTHERS`: a program that creates types in a loop has many.
+    MAX_PAIRS = 2048
+    OTHERS = ("", "")
 
     def __init__(self) -> None:
+        #: Whether call sites and durations are recorded from now on.
+        self.has_sites = False
+        #: The newest reason of a copy, a slow alias or a refusal: why, fix, code.
+        self.reasons: dict[_Key, tuple[str, str, str]] = {}
         self._lock = forks.lock()
-        self._local = threading.local()
-        self._entries: dict[Any, tuple[CodeType | None, list[int]]] | None = None
-        self._has_sites = False
-        self._package = ""
-        self._skipped: tuple[str, ...] = ()
+        self.start_again()
 
-    # A route that is composed while the first recorder starts is dropped, and counts nothing.
-
-    def add_bytes(self, aliased: int, copied: int) -> None:
-        """Do nothing."""
-
-    def capsule_bytes(self, capsule: Any) -> int:
-        """Return 0."""
-        return 0
-
-    def outcome(self) -> tuple[int, int, int, bool]:
-        """Return the depth, aliased and copied bytes and unchanged leaves of this thread's conversion."""
-        return getattr(self._local, "outcome", (0, 0, 0, False))
-
-    def set_outcome(self, *outcome: Any) -> None:
-        """Set what `outcome` returns."""
-        self._local.outcome = outcome
-
-    def start_recording(self, package: str, skipped: tuple[str, ...]) -> None:
-        """Record conversions; files whose names begin with these texts are not call sites."""
-        self._package, self._skipped = package, skipped
-        self._entries = {}
-
-    def stop_recording(self) -> None:
-        """Record nothing, and drop what was recorded."""
-        self._entries, self._has_sites = None, False
-
-    def set_sites(self, flag: bool) -> None:
-        """Set whether call sites and durations are recorded from now on."""
-        self._has_sites = flag
-
-    def reset_records(self) -> None:
-        """Set all counts to zero, in a forked child."""
-        if self._entries is not None:
-            self._entries = {}
+    def start_again(self) -> None:
+        """Count from zero, in a forked child too."""
+        self.reasons = {}
+        self._totals: _Totals = {}
+        self._pairs: set[tuple[str, str]] = set()
 
     def record_call(
-        self, pair: tuple[str, str], same: bool, refused: bool, unmeasured: bool, nanoseconds: int
-    ) -> tuple[CodeType | None, int, bool]:
-        """Record the bytes of `outcome`; return the call site, and whether to sample the reason."""
-        _, aliased, copied, unchanged = self.outcome()
-        if refused or same:
-            aliased = copied = 0
-            kind = _REFUSED if refused else _UNCHANGED
-        else:
-            kind = _COPIED if copied else _ALIASED if aliased else _UNCHANGED if unchanged else _EMPTY
-        code, instruction = self._site() if self._has_sites else (None, -1)
+        self, pair: tuple[str, str], kind: int, aliased: int, copied: int, unmeasured: bool, nanoseconds: int
+    ) -> tuple[_Key, bool]:
+        """Add a call; return its key in `reasons`, and whether to sample the reason."""
+        code, instruction = _site() if self.has_sites else (None, -1)
+        call = *_ONE_CALL[kind], aliased, copied, int(unmeasured), nanoseconds * self.has_sites
         with self._lock:
-            entries = {} if self._entries is None else self._entries
-            if len(entries) >= self.MAX_SITES and (id(code), instruction, pair) not in entries:
-                code, instruction = None, -1
-            _, counts = entries.setdefault((id(code), instruction, pair), (code, list(_ZERO)))
-            counts[kind] += 1
-            seconds = nanoseconds if self._has_sites else 0
-            counts[5:] = [
-                x + y for x, y in zip(counts[5:], (aliased, copied, unmeasured, seconds), strict=True)
-            ]
-            number = counts[kind] if kind in (_COPIED, _ALIASED) else 0
-        return code, instruction, number > 0 and not number & (number - 1)
+            if pair not in self._pairs:
+                if len(self._pairs) < self.MAX_PAIRS:
+                    self._pairs.add(pair)
+                else:
+                    pair = self.OTHERS
+            key = id(code), instruction, pair
+            if key not in self._totals and len(self._totals) >= self.MAX_SITES:
+                code, key = None, (id(None), -1, pair)
+            _, before = self._totals.get(key, (None, _ZERO))
+            counts = _sum(before, call)
+            self._totals[key] = code, counts  # one store, so that an interrupted call is counted or not
+        number = counts[kind] if kind in (COPIED, ALIASED) else 0
+        return key, number > 0 and not number & (number - 1)
 
-    def recorded(self) -> list[tuple[CodeType | None, int, tuple[str, str], tuple[int, ...]]]:
-        """Return a list of (code, instruction, pair, counts)."""
+    def totals(self) -> _Totals:
+        """Return the counts by call site and pair."""
         with self._lock:
-            entries = (self._entries or {}).items()
-            return [(code, key[1], key[2], tuple(counts)) for key, (code, counts) in entries]
+            return self._totals.copy()
 
-    def _site(self) -> tuple[CodeType | None, int]:
-        """Return the first frame outside of zerocopy, or the last one in it with the instruction -1."""
-        frame: FrameType | None = sys._getframe(1)
-        own = None
-        while frame is not None:
-            file = frame.f_code.co_filename
-            if file.startswith(self._package):
-                own = frame.f_code
-            elif not file.startswith(self._skipped):
-                return frame.f_code, frame.f_lasti
-            frame = frame.f_back
-        return own, -1
+
+def _site() -> tuple[CodeType | None, int]:
+    """Return the first frame outside of zerocopy, or the last one in it with the instruction -1."""
+    frame: FrameType | None = sys._getframe(1)
+    own = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_PACKAGE):
+            own = frame.f_code
+        elif not file.startswith(_SKIPPED):
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return own, -1
 
 
 _lock = forks.lock()
 _recorders: list[Recorder] = []
-_counters: Any = core if core is not None else Counters()
+_counters = Counters()
 
 
 class Recorder:
@@ -174,17 +141,16 @@ class Recorder:
         with _lock:
             if self in _recorders:
                 return
-            is_first = not _recorders
-            if is_first:
-                _counters.start_recording(_PACKAGE, _SKIPPED)
-            self._start = _totals()
+            is_first, active = not _recorders, _counters
+            self._start = active.totals()
             _recorders.append(self)
             _set_sites()
             if is_first:
-                record_to(_counters, explain)
+                record_to(active, explain)
 
     def stop(self) -> None:
         """Stop counting; `rows` keeps its result. Does nothing if it is not started."""
+        global _counters
         with _lock:
             if self not in _recorders:
                 return
@@ -194,7 +160,7 @@ class Recorder:
             _set_sites()
             if not _recorders:
                 record_to(None, None)
-                _counters.stop_recording()
+                _counters = Counters()
 
     def rows(self) -> list[ConversionRow]:
         """Return the conversions since the start, those that copied the most bytes first."""
@@ -203,7 +169,7 @@ class Recorder:
 
     def _difference(self) -> list[ConversionRow]:
         changed: list[tuple[CodeType | None, _Key, _Counts]] = []
-        for key, (code, counts) in _totals().items():
+        for key, (code, counts) in _counters.totals().items():
             _, before = self._start.get(key, (None, _ZERO))
             difference = tuple(now - then for now, then in zip(counts, before, strict=True))
             if any(difference):
@@ -212,21 +178,11 @@ class Recorder:
 
 
 def _set_sites() -> None:
-    _counters.set_sites(any(recorder.sites for recorder in _recorders))
+    _counters.has_sites = any(recorder.sites for recorder in _recorders)
 
 
-def _totals() -> _Totals:
-    totals: _Totals = {}
-    for code, instruction, pair, counts in _counters.recorded():
-        key = id(code), instruction, pair
-        # A route from an earlier recording can hold an equal pair at another address.
-        _, others = totals.get(key, (None, _ZERO))
-        totals[key] = code, _sum(others, counts)
-    return totals
-
-
-def _sum(a: _Counts, b: Iterable[int]) -> _Counts:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
+def _sum(a: _Counts, b: _Counts) -> _Counts:
+    return tuple(map(add, a, b))
 
 
 # -- rows ----------------------------------------------------------------------------
@@ -245,11 +201,11 @@ def _rows(changed: list[tuple[CodeType | None, _Key, _Counts]], sites: bool) -> 
         file, line, function = place_of(code, instruction) if sites else ("", 0, "")
         subject = file, line, function, *pair
         counts[subject] = _sum(counts.get(subject, _ZERO), difference)
-        reason = recording.reasons.get(key)
+        reason = _counters.reasons.get(key)
         if reason is None:
             continue
         is_alias = reason[2] == "strided-alias"
-        if difference[_ALIASED] if is_alias else difference[_COPIED] or difference[_REFUSED]:
+        if difference[ALIASED] if is_alias else difference[COPIED] or difference[REFUSED]:
             reasons[subject] = reason
     rows = [_row(*each, sites, *reasons.get(each[0], ("", "", ""))) for each in counts.items()]
     return sort(sorted(rows, key=lambda row: (row.file, row.line, row.target, row.source)))
@@ -259,7 +215,8 @@ def _row(subject: _Subject, counts: _Counts, sites: bool, why: str, fix: str, co
     values: dict[str, Any] = dict(zip(_COUNTS, counts, strict=True))
     nanoseconds = values.pop("nanoseconds")
     seconds = nanoseconds / 1e9 if sites else None
-    return ConversionRow(*subject, sum(counts[:5]), **values, seconds=seconds, why=why, fix=fix, code=code)
+    calls = sum(counts[: len(KINDS)])
+    return ConversionRow(*subject, calls, **values, seconds=seconds, why=why, fix=fix, code=code)
 
 
 def place_of(code: CodeType | None, instruction: int) -> tuple[str, int, str]:
@@ -283,10 +240,9 @@ def place_of(code: CodeType | None, instruction: int) -> tuple[str, int, str]:
 
 def _start_again() -> None:
     """Count from zero in a forked child."""
-    _counters.reset_records()
+    _counters.start_again()
     for recorder in _recorders:
         recorder._start = {}
-    recording.reasons = {}
 
 
 if hasattr(os, "register_at_fork"):
