@@ -44,7 +44,9 @@ PATHS = {
         ("pandas", "torch"),
         "x = pd.DataFrame({'a': [1.0, 2.0], 'b': [3.0, 4.0]})",
         "zc.convert(x, 'torch', layout='matrix')",
-        Ceilings(583, 41, 0),
+        Ceilings(
+            589, 42, 0
+        ),  # the version of pandas is compared once, for correct matrices in other versions
     ),
     "polars with options, second": (
         ("polars", "jax"),
@@ -64,7 +66,7 @@ PATHS = {
         ("polars", "torch"),
         "x = pl.DataFrame({'a': [1.0], 't': ['x']})\nstr(zc.explain(x, to='torch'))",
         "str(zc.explain(x, to='torch'))",
-        Ceilings(1512, 46, 0),
+        Ceilings(1525, 47, 0),  # messages plan their calls with a sample, for fixes that work when pasted
     ),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -304,3 +305,14 @@ def test_the_table_of_versions_has_each_guard() -> None:
     checks -= {"framework.py", "cli/processes.py", "cli/support.py"}
     checks.remove("_frameworks/_private.py")  # docs/support.md lists its uses
     assert guards == checks, "list each guard in versions.toml, then run python docs/support.py"
+
+
+def test_the_lines_of_planted_faults_exist() -> None:
+    faults = json.loads((ROOT / "tests" / "faults" / "faults.json").read_text(encoding="utf-8"))
+    stale = [
+        f"{each['file']}:{each['line']}"
+        for each in faults
+        if not (path := ROOT / each["file"]).exists()
+        or each["old"] not in path.read_text("utf-8").split("\n")
+    ]
+    assert not stale, "name the present line in tests/faults/faults.json, or another fault"

@@ -547,7 +547,6 @@ def _onnxruntime() -> dict[str, Make]:
     ort = importlib.import_module("onnxruntime")
     return {
         "value": lambda: ort.OrtValue.ortvalue_from_numpy(np.ones(3, "f4")),
-        "text": lambda: ort.OrtValue.ortvalue_from_numpy(np.array(["a", "b"], object)),
         "bool": lambda: ort.OrtValue.ortvalue_from_numpy(np.ones(3, bool)),
     }
 

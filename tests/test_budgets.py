@@ -1,0 +1,96 @@
+"""The size of the project, in numbers that may only fall."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+from helpers.source_files import FILES, PACKAGE, parse, relative
+
+from zerocopy import source
+
+#: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
+BUDGETS = {
+    "lines of Python in zerocopy/": 74403,
+    "files of Python in zerocopy/": 387,
+    "lines of C in zerocopy/": 8453,
+    "lines of Python in tests/": 104948,
+    "lines of Python in benchmarks/": 18756,
+    "lines of Markdown in docs/": 16633,
+    "forms in which memory passes": 26,
+    "private names of other packages": 33,
+    "Any in _engine/ and tables/": 681,
+}
+
+#: Names with an underscore that the standard library documents.
+DOCUMENTED = {"_replace", "_asdict", "_exit", "_getframe"}
+
+
+def lines(paths: Iterable[Path]) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in paths)
+
+
+@cache
+def own_names() -> frozenset[str]:
+    """Return the names with an underscore that zerocopy itself defines, assigns or passes."""
+    names = set()
+    for path in FILES:
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                names.add(node.attr)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+            elif isinstance(node, ast.alias):
+                names.update([*node.name.split("."), node.asname or ""])
+    return frozenset(names)
+
+
+def private_names(path: Path) -> set[str]:
+    """Return the private attributes of other packages that a file reads by name, without special names."""
+    read = set()
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Attribute):
+            read.add(node.attr)
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("getattr", "hasattr"):
+            read |= {each.value for each in node.args[1:2] if isinstance(each, ast.Constant)}
+    private = {name for name in read if name.startswith("_") and not name.endswith("__")}
+    return private - own_names() - DOCUMENTED
+
+
+def count_any(path: Path) -> int:
+    return sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(parse(path)))
+
+
+def measured() -> dict[str, int]:
+    native = [*PACKAGE.rglob("*.c"), *PACKAGE.rglob("*.h")]
+    typed = [path for path in FILES if relative(path).startswith(("_engine/", "tables/"))]
+    return {
+        "lines of Python in zerocopy/": lines(FILES),
+        "files of Python in zerocopy/": len(FILES),
+        "lines of C in zerocopy/": lines(native),
+        "lines of Python in tests/": lines((ROOT / "tests").rglob("*.py")),
+        "lines of Python in benchmarks/": lines((ROOT / "benchmarks").rglob("*.py")),
+        "lines of Markdown in docs/": lines((ROOT / "docs").rglob("*.md")),
+        "forms in which memory passes": len(source.FORMS),
+        "private names of other packages": sum(len(private_names(path)) for path in FILES),
+        "Any in _engine/ and tables/": sum(map(count_any, typed)),
+    }
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_project_stays_within_its_budgets(budget: str) -> None:
+    assert measured()[budget] <= BUDGETS[budget], "remove as much as the change adds, or say who needs it"
+
+
+def test_private_names_are_those_of_other_packages(tmp_path: Path) -> None:
+    path = tmp_path / "example.py"
+    path.write_text(
+        "x._mgr.blocks; getattr(x, '_other', None); x.public; x.__array__; x._request; x._replace()"
+    )
+    assert private_names(path) == {"_mgr", "_other"}
