@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,7 @@ TARGETS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _settings() -> Iterator[None]:
-    """Restore the settings that fixes change."""
-    yield
-    fix_cases.restore()
+_settings = pytest.fixture(autouse=True)(fix_cases.default_settings)
 
 
 def problems_of(make: Callable[[], Any], to: str, **options: Any) -> list[str]:

@@ -6,7 +6,7 @@ import copy
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -38,15 +38,7 @@ _NAMES = {name.partition(":")[0].replace("-", " ") for f in registry.known() for
 ACTIONS = tuple(f"{name} " for name in _NAMES | {"cast to", "align", "contiguous"})
 
 
-@pytest.fixture(autouse=True)
-def _default_settings() -> Iterator[None]:
-    """Run with JAX's defaults, as a new user does."""
-    import jax
-
-    jax.config.update("jax_enable_x64", False)
-    yield
-    fix_cases.restore()
-    jax.config.update("jax_enable_x64", True)
+_settings = pytest.fixture(autouse=True)(fix_cases.default_settings)
 
 
 def error_of(obj: Any, to: str, **options: Any) -> zc.ZeroCopyError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,16 +23,7 @@ TARGETS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _settings() -> Iterator[None]:
-    """Restore the setting of JAX that other tests have, after fixes that change it."""
-    jax = importlib.import_module("jax") if importlib.util.find_spec("jax") else None
-    x64 = jax and jax.config.jax_enable_x64
-    fix_cases.restore()  # the defaults, as a new user has them
-    yield
-    fix_cases.restore()
-    if jax:
-        jax.config.update("jax_enable_x64", x64)
+_settings = pytest.fixture(autouse=True)(fix_cases.default_settings)
 
 
 @pytest.mark.parametrize("module", MODULES)

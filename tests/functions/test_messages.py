@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,14 +14,7 @@ pytest.importorskip("torch")
 fix_cases = pytest.importorskip("helpers.fix_cases")  # it needs pyarrow
 
 
-@pytest.fixture(autouse=True)
-def _default_settings() -> Iterator[None]:
-    import jax
-
-    before = jax.config.jax_enable_x64
-    yield
-    fix_cases.restore()
-    jax.config.update("jax_enable_x64", before)
+_settings = pytest.fixture(autouse=True)(fix_cases.default_settings)
 
 
 @pytest.mark.parametrize("module", ["numpy", "torch", "pyarrow", "pandas", "polars"])

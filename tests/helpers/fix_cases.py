@@ -108,6 +108,17 @@ def restore() -> None:
         importlib.import_module("jax").config.update("jax_enable_x64", False)
 
 
+def default_settings() -> Iterator[None]:
+    """Run a test with the defaults, as a new user has them; a body of fixtures."""
+    jax = importlib.import_module("jax") if importlib.util.find_spec("jax") else None
+    x64 = jax and jax.config.jax_enable_x64  # of the other tests
+    restore()
+    yield
+    restore()
+    if jax:
+        jax.config.update("jax_enable_x64", x64)
+
+
 def attempt(run: Callable[[], Any]) -> zc.ZeroCopyError | None:
     """Return the error of a call, or None; other exceptions propagate."""
     with warnings.catch_warnings():

@@ -42,7 +42,8 @@ class Candidate:
 def refusal_of_sample(obj: Any, each: Candidate) -> tuple[Call, Exception] | None:
     """Return the call with a sample of the object and its error; None if it has none or is unknown."""
     names = re.findall(r"(?<![\w.])[a-z]\w*(?=\.)", each.sample)
-    modules = {name: sys.modules.get(name) for name in names}  # imports nothing
+    aliases = {"zc": "zerocopy"}
+    modules = {name: sys.modules.get(aliases.get(name, name)) for name in names}  # imports nothing
     try:
         trial = Call(eval(each.sample, modules | {"x": obj}), each.to, each.given or {})
     except Exception as error:  # of any framework

@@ -53,9 +53,12 @@ class NumPy(Framework):
         "contiguous": Fix("numpy.ascontiguousarray({x})"),
         **{f"cast:{name}": changed(f"{{x}}.astype('{name}')") for name in ("float64", "float32", "int8")},
         "objects": Fix("{x}.tolist()"),
-        "pairs": changed(
-            "numpy.expand_dims({x}.astype('{type}'), -1).view({x}.real.dtype.newbyteorder('='))"
-        ),
+        **{  # the real part of complex32 has the type of the whole
+            f"pairs:complex{2 * bits}": changed(
+                f"numpy.expand_dims({{x}}.astype('complex{2 * bits}'), -1).view('float{bits}')"
+            )
+            for bits in (16, 32, 64)
+        },
         "column": Fix("{x}[{label}]"),  # of records
         "replace": Fix("{{**{{name: {x}[name] for name in {x}.dtype.fields.keys()}}, {label}: {value}}}"),
         "truncate:us": Fix("{x}.astype('m8[us]')"),
