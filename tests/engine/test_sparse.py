@@ -462,6 +462,7 @@ def test_dtype_casts_the_values_alone() -> None:
     assert t.col_indices().data_ptr() == x.indices.ctypes.data
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_requires_grad_is_refused_with_a_call_that_works() -> None:
     torch = pytest.importorskip("torch")
     t = torch.eye(3).to_sparse_csr().requires_grad_()

@@ -11,6 +11,7 @@ from typing import Any
 from zerocopy._engine.call_text import as_code, renamed, with_imports
 from zerocopy._engine.containers import leaf_calls
 from zerocopy._engine.planner import Call, make_plan
+from zerocopy._engine.target import may_be_compound
 from zerocopy.errors import Fix, Reason, ZeroCopyError
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source
@@ -61,8 +62,11 @@ def refusal_of_sample(obj: Any, each: Candidate) -> tuple[Call, Exception] | Non
 def refusal(trial: Call) -> tuple[Call, Exception] | None:
     """Return a call, or that of a leaf, and the error of its plan; None if it has none."""
     try:
-        if trial.description is None and trial.is_tree():
-            return _refusal_of_leaf(trial)
+        if trial.description is None:
+            if may_be_compound(type(trial.obj), trial.target) and _is_compound(trial):
+                return None
+            if trial.is_tree():
+                return _refusal_of_leaf(trial)
         make_plan(trial)
         if trial.cast is not None and _nbytes(trial.description) <= _CHECKED:
             for check in trial.cast.checks:
@@ -72,6 +76,13 @@ def refusal(trial: Call) -> tuple[Call, Exception] | None:
             raise
         return trial, without_cycles(error)
     return None
+
+
+def _is_compound(trial: Call) -> bool:
+    """Whether the object is converted part by part, without a plan."""
+    from zerocopy._engine.compounds import pair_of  # here, because most objects have one buffer
+
+    return pair_of(trial) is not None
 
 
 def _refusal_of_leaf(trial: Call) -> tuple[Call, Exception] | None:
