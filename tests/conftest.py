@@ -72,13 +72,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _file_when_frozen, _modules_when_frozen = item.path, len(sys.modules)
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True)
 def _x64() -> None:
-    """Enable 64-bit types in JAX; tests of 32-bit JAX disable them locally."""
+    """Enable 64-bit types in JAX, also after a test that ran with JAX's default."""
     if "jax" in HOST:
         import jax
 
-        jax.config.update("jax_enable_x64", True)
+        if not jax.config.jax_enable_x64:
+            jax.config.update("jax_enable_x64", True)
 
 
 @pytest.fixture(autouse=True)

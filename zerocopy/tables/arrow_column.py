@@ -349,6 +349,8 @@ def _same(a: Memory, b: Memory) -> bool:
 class UnreadColumn(ArrowColumn):
     """A column of a stream or a query: only its type is known before it is read."""
 
+    is_unread = True
+
     def __init__(self, name: str, field: Field, reasons: Sequence[Reason] = ()) -> None:
         super().__init__(name, field, tuple, 0, reasons=reasons)
 

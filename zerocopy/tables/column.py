@@ -34,6 +34,8 @@ class Column:
         The device of its memory.
     changes : bool
         Whether its owner may write to the memory in place.
+    is_unread : bool
+        Whether it belongs to a stream or a query that is not read, so that it has a type and no values.
     refusal : Reason or None
         Why tensors cannot hold it, if that is known without its Arrow type: finding
         the type of Python objects costs a copy.
@@ -74,6 +76,7 @@ class Column:
     length: int
     reasons: tuple[Reason, ...] = ()
     device: Device = HOST
+    is_unread: bool = False
     changes: bool = False
     refusal: Reason | None = None
     #: Whether the mask has one value for each item of a row.

@@ -207,6 +207,8 @@ def _offer_bytes(
         if label in refused:
             if column.field is None or column.field.kind not in ("string", "string_view"):
                 return
+            if column.is_unread:
+                return
             pa, lengths = hub().module(), hub().compute().binary_length
             longest = hub().compute().max(lengths(hub().cast_views(column.arrow(), pa.large_binary())))
             wide[name] = f"S{longest.as_py() or 1}"
@@ -219,7 +221,7 @@ def _offer_bytes(
     effect = "gives bytes of the longest text" + ", and leaves rows with nulls out" * ("nulls" in options)
     for label, error in refused.items():
         fixes = [Fix(options=options, effect=effect), *error.fixes]
-        refused[label] = UnsupportedConversionError("", error.why, code=error.code, fixes=fixes)
+        refused[label] = type(error)("", error.why, code=error.code, fixes=fixes)
 
 
 def _unique(names: list[str]) -> list[str]:
