@@ -15,7 +15,7 @@ from helpers.free_threaded import with_gil
 from helpers.recorded_calls import record, recording
 
 import zerocopy as zc
-from zerocopy._engine import fixes, recording as hook
+from zerocopy._engine import recording as hook
 from zerocopy.monitor import recorder as module
 from zerocopy.monitor.recorder import Recorder
 
@@ -209,7 +209,7 @@ def test_an_error_in_explain_does_not_reach_the_caller(monkeypatch: pytest.Monke
     array = np.arange(4.0)
     with recording() as recorder:
         monkeypatch.setattr(hook, "explain", broken)
-        monkeypatch.setattr(fixes, "resolve", broken)
+        monkeypatch.setattr(hook, "resolve_fixes", broken)
         results = [zc.convert(array, "numpy", copy=True) for _ in range(4)]
     assert all(result.tolist() == array.tolist() for result in results)
     row = one(recorder.rows())

@@ -26,14 +26,15 @@ KINDS = ALIASED, COPIED, UNCHANGED, REFUSED, EMPTY = range(5)
 #: `zerocopy.monitor.recorder.Counters`, while conversions are recorded. Another thread can set it between two
 #: reads, so callers pass the value that they have tested.
 counters: Any = None
-#: ``explain``, while conversions are recorded.
+#: ``explain`` and `fixes.resolve`, while conversions are recorded.
 explain: Any = None
+resolve_fixes: Any = None
 
 
-def set_counters(new: Any, explain_function: Any) -> None:
+def set_counters(new: Any, explain_function: Any, resolve_function: Any) -> None:
     """Set what counts conversions, or None."""
-    global counters, explain
-    counters, explain = new, explain_function
+    global counters, explain, resolve_fixes
+    counters, explain, resolve_fixes = new, explain_function, resolve_function
 
 
 # -- calls -------------------------------------------------------------------------
@@ -145,9 +146,7 @@ def _sample(
     with ignored_errors():
         if observed.plan is not None:
             # Not explained again, because a stream is already consumed.
-            from zerocopy._engine.fixes import resolve  # here, because only recordings need it
-
-            plan = resolve(observed.plan, observed.call)
+            plan = resolve_fixes(observed.plan, observed.call)
         else:
             plan = explain(obj, to, **options)
         reason = _main_reason(plan)

@@ -120,13 +120,13 @@ def set_slow_path(convert: Callable[[Any, Any, Mapping[str, Any]], Any]) -> None
     _slow_path = convert
 
 
-def record_to(counters: Any, explain: Any) -> None:
+def record_to(counters: Any, explain: Any = None, resolve_fixes: Any = None) -> None:
     """Record the conversions from now on to `counters`, or none of them if it is None.
 
     While they are recorded, no conversion has a route: only the slow path counts, and its plan has the bytes.
     """
     global _generation
-    recording.set_counters(counters, explain)
+    recording.set_counters(counters, explain, resolve_fixes)
     is_recorded = counters is not None
     if core is not None:
         core.bypass_routes(is_recorded)
