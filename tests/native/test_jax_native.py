@@ -27,7 +27,7 @@ from zerocopy import registry  # noqa: E402 - after the check for jax
 from zerocopy._frameworks.jax import capsules  # noqa: E402
 
 JAX = registry.by_name("jax")
-EXPORTER, IMPORTER = capsules.exporter(), JAX.fast_importers()["native"]
+EXPORTER, IMPORTER = capsules.exporter(type(jnp.zeros(1))), JAX.fast_importers()["native"]
 FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 NAMES = (
     "bool",
@@ -64,14 +64,10 @@ def aligned(values, dtype):
 
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (1, 3, 1)])
 @pytest.mark.parametrize("name", NAMES)
-def test_the_bare_functions_describe_what_the_public_ones_do(name, shape):
+def test_the_private_importer_makes_what_the_public_one_does(name, shape):
     array = jnp.ones(shape, name)
-    bare, public = capsules.to_capsule()(array), array.__dlpack__()
-    mine, right = dlpack.read(bare), dlpack.read(public)
-    for field in ("ptr", "shape", "strides", "dtype", "device"):
-        assert getattr(mine, field) == getattr(right, field)
-    a = capsules.from_capsule()(bare)
-    b = jax.dlpack.from_dlpack(dlpack.Handover(public))
+    a = capsules.from_capsule()(array.__dlpack__())
+    b = jax.dlpack.from_dlpack(dlpack.Handover(array.__dlpack__()))
     assert (a.dtype, a.shape, a.unsafe_buffer_pointer()) == (b.dtype, b.shape, b.unsafe_buffer_pointer())
     assert a.sharding == b.sharding
     assert a.aval == b.aval
