@@ -30,7 +30,7 @@ from zerocopy.errors import (
     UnsupportedConversionError as UnsupportedConversionError,
 )
 from zerocopy.forks import IMPORTING, LOADING, is_installed as is_installed
-from zerocopy.protocols.exporter_errors import check_descriptors
+from zerocopy.protocols.exporter_errors import check_descriptors, is_error
 from zerocopy.source import (
     FORMS as FORMS,
     Array as Array,
@@ -163,6 +163,8 @@ class Framework:
         try:
             module = self._import()
         except Exception as error:  # TypeError: TensorFlow with a new protobuf; AttributeError: MXNet
+            if not is_error(error):
+                raise
             check_descriptors(error, self.name)
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
             raise FrameworkNotInstalledError(

@@ -96,6 +96,8 @@ def items_of(obj: Any) -> list[tuple[Any, Any]]:
     except (MemoryError, RecursionError):
         raise
     except Exception as error:
+        if not is_error(error):
+            raise
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
             f"reading its items raised {type(error).__name__}: {error}",
@@ -125,6 +127,8 @@ def rebuild(obj: Any, keys: list[Any], values: list[Any]) -> Any:
     except (MemoryError, RecursionError):
         raise
     except Exception as error:
+        if not is_error(error):
+            raise
         remedy, fixes = _plain_form(obj)
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",

@@ -16,6 +16,7 @@ from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, version_numbers
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import has_other_booleans, plain_booleans
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 
@@ -77,6 +78,8 @@ def _layout(image: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     try:
         image.load()  # decodes a file, which can change the mode and the size
     except Exception as error:
+        if not is_error(error):
+            raise
         raise UnsupportedConversionError(
             f"convert({_NAME})",
             f"Pillow cannot load it: {type(error).__name__} {error}".rstrip(),

@@ -17,6 +17,7 @@ from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source
 from zerocopy.tables.arrow_table import table_of_chunks, unread_table
 from zerocopy.tables.column import Column, Table
@@ -119,6 +120,8 @@ class Nanoarrow(Framework):
                 try:
                     array = obj.read_all()
                 except Exception as error:
+                    if not is_error(error):
+                        raise
                     asked = f"convert({name})"
                     why = f"reading the stream failed: {error}"
                     remedy = "create a new stream: its producer failed, or it was read before"

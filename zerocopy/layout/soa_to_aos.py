@@ -22,6 +22,7 @@ from zerocopy.layout.schema import (
     refuse_stream,
 )
 from zerocopy.protocols.array_interface import address, aligned_empty, masked_elements
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 
 _CONVERT = 'zc.convert(x, to="numpy", layout="records") converts tables and dicts of their columns'
@@ -135,6 +136,8 @@ def _array(name: str, column: Any) -> Array:
     except MemoryError:
         raise
     except Exception as error:
+        if not is_error(error):
+            raise
         why = f"NumPy cannot convert column {name!r} to an array: {type(error).__name__}: {error}"
         raise UnsupportedConversionError(SOA_TO_AOS, why, _CONVERT, code="not-an-array") from error
 

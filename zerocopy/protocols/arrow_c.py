@@ -178,6 +178,8 @@ def _export(producer: Any, method: str, name: bytes) -> tuple[str, Field, tuple[
     except ZeroCopyError:
         raise
     except Exception as error:
+        if not is_error(error):
+            raise
         raise raised(asked, error) from error
 
 
@@ -214,6 +216,8 @@ class Stream:
         except ZeroCopyError:
             raise
         except Exception as error:
+            if not is_error(error):
+                raise
             raise raised(self._asked, error) from error
         self._check_unread()
         if not (self._exported.get_schema and self._exported.get_next):

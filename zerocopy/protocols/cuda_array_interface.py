@@ -9,7 +9,7 @@ import numpy as np
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
-from zerocopy.protocols.exporter_errors import check_layout, malformed
+from zerocopy.protocols.exporter_errors import check_layout, is_error, malformed
 from zerocopy.strided_view import StridedView, contiguous_strides
 
 
@@ -41,6 +41,8 @@ def read(producer: Any, device_id: int = 0, interface: Any = None) -> tuple[Stri
         strides = entries.get("strides")
         strides = None if strides is None else tuple(int(s) for s in strides)
     except Exception as error:
+        if not is_error(error):
+            raise
         remedy = "expose shape, typestr, data and version, as version 3 of the interface requires"
         why = f"it could not be read ({type(error).__name__}: {error})"
         raise malformed(asked, why, remedy) from error

@@ -318,6 +318,8 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
     try:
         array = load()
     except Exception as error:
+        if not is_error(error):
+            raise
         raise UnsupportedConversionError(
             asked,
             f"its {protocol} could not be read ({type(error).__name__}: {error})",

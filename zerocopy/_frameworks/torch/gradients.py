@@ -10,6 +10,7 @@ from typing import Any
 from zerocopy import registry
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.functions.gradients import ArrayFunction, Crossing, GradientsHook, Pullback, Spec
+from zerocopy.protocols.exporter_errors import is_error
 
 
 class Gradients(GradientsHook):
@@ -85,6 +86,8 @@ class Gradients(GradientsHook):
         except UnsupportedConversionError:
             raise
         except Exception as error:
+            if not is_error(error):
+                raise
             raise UnsupportedConversionError(
                 "bridge(...)",
                 f"the shapes of the results are not known before the function runs: torch raised {error}",

@@ -25,6 +25,7 @@ from zerocopy.loading.sources.chunked import chunk_rows
 from zerocopy.loading.sources.columnar import IpcFiles, ParquetFiles
 from zerocopy.loading.sources.files import Files, find_files, missing
 from zerocopy.loading.sources.streams import CapsuleStream, FileStream
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import type_name
 
 #: Formats of files by the end of their names. A file with another name is read as Parquet.
@@ -167,7 +168,7 @@ def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
         try:
             return CapsuleStream(source, name)
         except Exception as error:  # of the producer
-            if isinstance(error, ZeroCopyError):
+            if isinstance(error, ZeroCopyError) or not is_error(error):
                 raise
             why = f"its __arrow_c_stream__() raised {type(error).__name__}: {error}"
             raise _not_a_source(source, f"loader({name})", why) from error
