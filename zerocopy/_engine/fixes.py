@@ -161,7 +161,7 @@ class _Composer:
             statements = [other for other in further if other.has_statement] if changes else []
             expressions = [other for other in further if other.options is None and not other.has_statement]
             for other in planned or statements[:1] or expressions[:1]:
-                later.append(refusal.why)
+                later.append("" if each.sample else refusal.why)  # the object itself lacks this obstacle
                 effect = self._effects(each, other)
                 other = other.after(each) if each.sample else other
                 kept[other.code] = replace(other, effect=effect, complete=True)
@@ -390,10 +390,10 @@ class _Composer:
 
     def _alone(self, chosen: Sequence[tuple[Label, Fix]]) -> list[Candidate]:
         """Return the expression of one fix, or a dict of the expressions of several columns."""
-        codes = {}
-        places: dict[Label, str] = {}
-        for label, fix in chosen:  # a change that the expression needs
-            if not fix.alone and not fix.options and fix.source != "{x}":
+        codes, places = {}, dict[Label, str]()
+        alone = {label for label, fix in chosen if fix.alone}
+        for label, fix in chosen:  # a change that the expression of the same column needs
+            if label in alone and not fix.alone and not fix.options and fix.source != "{x}":
                 places[label] = fix.source.format(x=places.get(label) or self._column(label))
         chosen = [(label, fix) for label, fix in chosen if label not in places or fix.alone]
         for label, fix in chosen:
