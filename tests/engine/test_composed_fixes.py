@@ -263,3 +263,26 @@ def test_shares_memory_does_not_compare_the_index_of_a_series() -> None:
     x = pd.Series([1.0, 2.0], index=index)
     assert not zc.shares_memory(x, index)
     assert zc.shares_memory(x.to_frame(), index)
+
+
+def test_the_text_of_labels_is_not_evaluated() -> None:
+    class Label:
+        def __repr__(self) -> str:
+            return "run()"
+
+    ran = list[int]()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("builtins.run", lambda: ran.append(1), raising=False)
+        for to in ("polars", "torch", "pandas"):
+            with pytest.raises(zc.ZeroCopyError):
+                zc.convert({Label(): np.zeros(3, "g"), "ok": np.arange(3.0)}, to)
+    assert not ran
+
+
+@pytest.mark.parametrize("ndim", [2, 30])
+def test_samples_have_one_element(ndim: int) -> None:
+    """With two along each dimension, one of 30 dimensions would take 16 GiB."""
+    from zerocopy.protocols import array_method
+
+    x = np.zeros((1,) * ndim, "g")
+    assert eval(array_method.SAMPLE.format(x="x"), {"x": x, "numpy": np}).size == 1

@@ -18,7 +18,7 @@ from zerocopy import registry
 from zerocopy._engine.call_text import MAX_ITEMS, arguments, as_code, items_of_dict, relocate, with_imports
 from zerocopy._engine.options import NAMES, TABLE_NAMES
 from zerocopy._engine.planner import Call
-from zerocopy._engine.trials import Candidate, refusal, refusal_of_sample, same, without_cycles
+from zerocopy._engine.trials import Candidate, are_plain, refusal, refusal_of_sample, same, without_cycles
 from zerocopy.errors import Fix, Reason, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
@@ -354,7 +354,7 @@ class _Composer:
                 continue
             applied[label, fix.source] = fix.sample
         source, sample = self._argument([*applied]), ""
-        if applied and all(applied.values()) and not before:
+        if applied and all(applied.values()) and not before and are_plain(label for label, _ in applied):
             sample = self._argument([(label, text) for (label, _), text in applied.items()])
         for name, least in (("nulls", 1), ("dtype", self._width())):  # one policy or type for all columns
             values: dict[Any, Any] = given if isinstance(given := options.get(name), dict) else {}

@@ -32,7 +32,7 @@ resolve_fixes: Any = None
 
 
 def set_counters(new: Any, explain_function: Any, resolve_function: Any) -> None:
-    """Set what counts conversions, or None."""
+    """Set the counters of conversions; None ends the recording."""
     global counters, explain, resolve_fixes
     counters, explain, resolve_fixes = new, explain_function, resolve_function
 
@@ -67,7 +67,7 @@ class Observed:
 
     @property
     def kind(self) -> int:
-        """The kind of a call that has returned another object."""
+        """The kind of a call that has returned."""
         return COPIED if self.copied else ALIASED if self.aliased else UNCHANGED if self.unchanged else EMPTY
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,7 +47,7 @@ def refusal_of_sample(obj: Any, each: Candidate) -> tuple[Call, Exception] | Non
     modules = {name: sys.modules.get(aliases.get(name, name)) for name in names}  # imports nothing
     try:
         trial = Call(eval(each.sample, modules | {"x": obj}), each.to, each.given or {})
-    except Exception as error:  # of any framework
+    except BaseException as error:  # of any framework
         if not is_error(error):
             raise
         return None
@@ -57,6 +57,11 @@ def refusal_of_sample(obj: Any, each: Candidate) -> tuple[Call, Exception] | Non
     # The whole object has another address and the length of the columns that remain.
     codes = {refused[1].code, *(reason.code for _, reason in refused[1].obstacles)}
     return None if codes & {"misaligned", "different-lengths"} else refused
+
+
+def are_plain(labels: Iterable[tuple[Hashable, ...]]) -> bool:
+    """Whether labels are literals: the text of others can be code, which a message must not run."""
+    return all(type(part) in (str, int) for label in labels for part in label)
 
 
 def refusal(trial: Call) -> tuple[Call, Exception] | None:
@@ -71,7 +76,7 @@ def refusal(trial: Call) -> tuple[Call, Exception] | None:
         if trial.cast is not None and _nbytes(trial.description) <= _CHECKED:
             for check in trial.cast.checks:
                 check()
-    except Exception as error:
+    except BaseException as error:
         if not is_error(error):
             raise
         return trial, without_cycles(error)

@@ -20,7 +20,7 @@ from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView, contiguous_strides
 
 #: An array like one in a file, which is not read; Python objects have no type without values.
-SAMPLE, OF_OBJECTS = "numpy.zeros((2,) * {x}.ndim, {x}.dtype)", "numpy.asarray({x}[:2])"
+SAMPLE, OF_OBJECTS = "numpy.zeros((1,) * {x}.ndim, {x}.dtype)", "numpy.asarray({x}[:2])"
 _ARRAY = ("__array__", "shape", "dtype", "ndim")
 #: Attributes of tables and series, which may have ``__array__`` and ``shape`` too.
 _TABLE = ("columns", "__dataframe__", "keys", "to_frame")

@@ -57,7 +57,7 @@ def relation_maker(duckdb: Any, check_names: Callable[[list[str]], None]) -> Cal
 
 @cache
 def private_maker(duckdb: Any) -> Any:
-    """Return ``make(connection, arrow, columns)``, or None if this version of DuckDB is not a known one."""
+    """Return ``make(connection, arrow, columns)``, or None if the version is unknown or relations differ."""
 
     def private() -> Any:
         from duckdb._relation import Registered
