@@ -15,7 +15,7 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 74457,
+    "lines of Python in zerocopy/": 74449,
     "files of Python in zerocopy/": 387,
     "lines of C in zerocopy/": 8453,
     "lines of Python in tests/": 104958,
@@ -36,7 +36,7 @@ def lines(paths: Iterable[Path]) -> int:
 
 @cache
 def own_names() -> frozenset[str]:
-    """Return the names with an underscore that zerocopy itself defines, assigns or passes."""
+    """Return the names that zerocopy itself defines, assigns or imports."""
     names = set()
     for path in FILES:
         for node in ast.walk(parse(path)):

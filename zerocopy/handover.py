@@ -36,7 +36,7 @@ _WRITABLE_REQUESTED = Reason(
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """What the caller asks for an array.
+    """The options of the caller for one array.
 
     Attributes
     ----------
@@ -57,23 +57,21 @@ class Request:
     stream: int | None = None
 
 
-def plan(source: Source, request: Request, copy: bool | None) -> Plan:
+def plan(source: Source, request: Request) -> Plan:
     """Return the plan for an array of another framework, or of a type known only by its protocols.
-
-    `copy` is the option of the caller, or of the part of a table that the array is.
 
     Raises
     ------
     ZeroCopyError
-        The target has no such arrays, or the memory would be copied and `copy` is False.
+        The target has no such arrays, or the memory would be copied and ``copy=False`` was passed.
     """
     if source.refusal is not None:
         refusal = source.refusal
         raise UnsupportedConversionError(
             "", refusal.why, refusal.remedy, code=refusal.code, fixes=refusal.fixes
         )
-    device = device_of(source.view, request)
-    reasons = _copy_reasons(source.view, source.reasons, request, device, copy)
+    device = _device_of(source.view, request)
+    reasons = _copy_reasons(source.view, source.reasons, request, device)
     run: Callable[[], Any]
     if source.view.device.is_host:
         run, step = _from_host(source, request, device, reasons)
@@ -86,7 +84,7 @@ def plan(source: Source, request: Request, copy: bool | None) -> Plan:
 
 def plan_native(source: Source, request: Request) -> Plan | None:
     """Return the plan for an array of the target that the target copies; None if it is returned unchanged."""
-    target, device = request.target, device_of(source.view, request)
+    target, device = request.target, _device_of(source.view, request)
     reasons: list[Reason] = []
     if not same_memory_space(source.view.device, device):
         reasons.append(_transfer(source.view.device, device))
@@ -94,7 +92,7 @@ def plan_native(source: Source, request: Request) -> Plan | None:
     if not reasons and request.copy is not True and (request.writable is not False or source.view.readonly):
         return None
     if not target.can_copy_to_device:
-        return plan(source, request, request.copy)
+        return plan(source, request)
     reasons = _apply_copy_option(request.copy, reasons, source.view)
 
     def run() -> Any:
@@ -103,12 +101,12 @@ def plan_native(source: Source, request: Request) -> Plan | None:
     return _plan_of(source, target, reasons, run, f"{target.name} copies to {device}", device)
 
 
-def copies(view: StridedView, request: Request, copy: bool | None) -> bool:
+def copies(view: StridedView, request: Request) -> bool:
     """Whether the plan of an array that its memory holds copies it; raise if it is refused."""
-    return bool(_copy_reasons(view, (), request, device_of(view, request), copy))
+    return bool(_copy_reasons(view, (), request, _device_of(view, request)))
 
 
-def device_of(view: StridedView, request: Request) -> Device:
+def _device_of(view: StridedView, request: Request) -> Device:
     """Return the device of the result, which the target has."""
     target, device = request.target, request.device
     chosen = target.default_device(view) if device is None else target.parse_device(device)
@@ -119,9 +117,7 @@ def device_of(view: StridedView, request: Request) -> Device:
 # -- reasons ------------------------------------------------------------------------------
 
 
-def _copy_reasons(
-    view: StridedView, own: Sequence[Reason], request: Request, device: Device, copy: bool | None
-) -> list[Reason]:
+def _copy_reasons(view: StridedView, own: Sequence[Reason], request: Request, device: Device) -> list[Reason]:
     """Return why an array is copied; `own` has its source's reasons."""
     target = request.target
     # Called for every device, because these methods raise if a copy does not help.
@@ -144,7 +140,7 @@ def _copy_reasons(
                 "", why, code="other-device", fixes=[Fix(options={"device": str(view.device)})]
             )
         reasons.append(_transfer(view.device, device))
-    return reasons if copy is None else _apply_copy_option(copy, reasons, view)
+    return reasons if request.copy is None else _apply_copy_option(request.copy, reasons, view)
 
 
 def _transfer(here: Device, there: Device) -> Reason:

@@ -11,7 +11,7 @@ from benchmarks.results import read_case
 from benchmarks.suite import Case, median
 
 TITLE = "Benchmarks of the monitor"
-ABOUT = "What recording adds to a call of `zc.convert`: it takes the slow path, whose plan has the bytes."
+ABOUT = "The time that recording adds to a call of `zc.convert`, which then takes the slow path."
 
 _UNITS = """\
 *not recorded* is the time of a call while no recorder is started. The other columns are multiples of it:

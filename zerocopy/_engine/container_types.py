@@ -128,7 +128,7 @@ def rebuild(obj: Any, keys: list[Any], values: list[Any]) -> Any:
         raise
     except Exception as error:
         if not is_error(error):
-            raise
+            raise  # the type's constructor did not raise it
         remedy, fixes = _plain_form(obj)
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",

@@ -163,13 +163,12 @@ def _explain_ndarrays(call: Call) -> Plan | None:
     described = lazy_ndarrays(arrays, arrays.__getitem__, one_length=False)
     if described is None:
         return None
-    request = handover.Request(target=call.target)
-    copy = call.options.get("copy")
+    request = handover.Request(target=call.target, copy=call.options.get("copy"))
 
     def outcome_of(columns: LazyColumns, place: int) -> tuple[int, int]:
         view = columns.view_of(place)
         assert view is not None
-        return outcome_of_view(view, handover.copies(view, request, copy))
+        return outcome_of_view(view, handover.copies(view, request))
 
     try:
         call.target.module()

@@ -240,11 +240,11 @@ def make_plan(call: Call) -> Plan:
         )
         new = None if call.cast is None else call.cast.new_type(description.view.dtype)
         if call.cast is not None and new is not None:
-            plan = handover.plan(cast_source(description, new, call.cast), request, request.copy)
+            plan = handover.plan(cast_source(description, new, call.cast), request)
             return replace(plan, source=call.subject)
         if native:
             return handover.plan_native(description, request) or _plan_unchanged(call, target)
-        return handover.plan(description, request, request.copy)
+        return handover.plan(description, request)
     except ZeroCopyError as error:
         error.with_context(asked=str(call))
         raise

@@ -1,4 +1,4 @@
-"""Private names of other packages: each use has a range of versions, a public fallback and its reason."""
+"""Private names of other packages: each use has a range of versions, a fallback and a measured gain."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Private:
 
     def __init__(self, package: str, versions: str, names: str, gain: str) -> None:
         self.package, self.versions, self.names, self.gain = package, versions, names, gain
-        #: Whether the installed package has the names; None before the first call.
+        #: Whether the version is in the range and no comparison has failed; None before the first call.
         self.known: bool | None = None
 
     def __call__(self) -> bool:

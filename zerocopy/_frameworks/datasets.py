@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
@@ -32,7 +33,7 @@ _INDICES = Reason(
     "convert flatten_indices() of the dataset, which writes them in that order once",
     code="exporter-copies",
 )
-#: Other versions: each data set is gathered, because it may have indices.
+#: Other versions: each dataset is gathered, because it may have indices.
 _PRIVATE = Private("datasets", "4 to 5", "Dataset._indices", "16,384 rows of 8 columns: 6 / 100 ms")
 _BITS = obstacles.packed_bits("datasets")
 _DECODED = Reason(
@@ -149,13 +150,11 @@ class Datasets(Framework):
 
     def _gathered(self, obj: Any) -> Any:
         """Return the rows of a dataset in the order of its indices, as an Arrow table."""
-        public = obj.with_format("arrow")  # gathers rows one by one
-        if not _PRIVATE() or obj._indices is None:
-            return public[:]
-        try:
-            return obj.data.table.take(obj._indices.column(0))
-        except hub().module().ArrowException:  # no kernel for text as views, or offsets past 32 bits
-            return public[:]
+        # No kernel for text as views, or offsets past 32 bits: datasets itself gathers rows, one by one.
+        with suppress(hub().module().ArrowException):
+            if _PRIVATE() and obj._indices is not None:
+                return obj.data.table.take(obj._indices.column(0))
+        return obj.with_format("arrow")[:]
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         if cls is not self.module().Dataset:

@@ -469,7 +469,7 @@ static PyMethodDef methods[] = {
      "set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None, "
      "lists=None, index=None, names=None): store a route."},
     {"clear_routes", clear_routes, METH_NOARGS, "clear_routes(): remove all routes."},
-    {"bypass_routes", bypass_routes, METH_O, "bypass_routes(flag): whether conversions find no routes, as while they are recorded."},
+    {"bypass_routes", bypass_routes, METH_O, "bypass_routes(flag): hide the routes, or show them again."},
     {"free_locks", free_locks, METH_NOARGS, "free_locks(): free the locks of the tables, in a forked child."},
     {"clear_values", clear_values, METH_NOARGS, "clear_values(): forget the values of options."},
     {NULL, NULL, 0, NULL},

@@ -60,7 +60,7 @@ def plan(table: Table, request: Request) -> Plan:
     leaves = _leaves(table, request)
     is_lists = len(leaves) == 1 and leaves[0].source.view.ndim == 2
     source = _of_lists(leaves[0].source, request) if is_lists else _source(table, leaves, request)
-    array_plan = handover.plan(source, request, request.copy)
+    array_plan = handover.plan(source, request)
     dtype = leaves[0].datetime_dtype if leaves else ""
     convert = array_plan.run
     assert convert is not None
@@ -92,7 +92,7 @@ def plan_by_layout(table: Table, request: Request, plan: Callable[[], Plan]) -> 
         source = _written(table, [], order, request, reasons, view.dtype)
     else:
         source = Source(table.name, alias, alias.numpy, obj=alias)
-    whole = handover.plan(source, request, request.copy)
+    whole = handover.plan(source, request)
     whole.source, whole.run = f"{table.name} {table.shape}", lambda: run(plan())
     return whole
 

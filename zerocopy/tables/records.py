@@ -92,7 +92,7 @@ def plan(table: Table, request: Request) -> Plan:
             return records.view(np.uint8).reshape(shape) if records.nbytes else np.empty(shape, np.uint8)
 
         source = Source(table.name, view, rows, "arrow-c", [_WRITTEN], obj=view)
-    plan = handover.plan(source, request, request.copy)
+    plan = handover.plan(source, request)
     run = plan.run
     assert run is not None
     records = (lambda: run().view(dtype)[:, 0]) if table.length and dtype.itemsize else host
@@ -156,7 +156,7 @@ def unchanged(table: Table, request: Request) -> Plan:
     shape, strides = (len(array), array.itemsize), (*array.strides, 1)
     view = StridedView(address(array), shape, strides, _BYTE, HOST, not array.flags.writeable, array)
     # As rows of bytes, because the planner has no type for records; it only decides about a copy.
-    plan = handover.plan(Source(table.name, view, lambda: array, "buffer", obj=view), request, request.copy)
+    plan = handover.plan(Source(table.name, view, lambda: array, "buffer", obj=view), request)
 
     def run() -> Array:
         result = array if not plan.reasons else array.copy()

@@ -76,14 +76,14 @@ def outcome_of(columns: LazyColumns, place: int, request: Request) -> tuple[int,
     """Return the bytes that are aliased, and those that are copied; None for a column of several parts."""
     view = columns.view_of(place)
     if view is not None:
-        return outcome_of_view(view, handover.copies(view, request, request.copy))
+        return outcome_of_view(view, handover.copies(view, request))
     column, layout = columns[place], columns.layouts[place]
     if (layout is not None and column.null_count) or _is_refused(column):
         return None  # without the error, which the plan of all columns raises
     tree = decode(Table(column.name, [""], [column], column.length, single=True), request)[""]
     if not isinstance(tree, TensorLeaf) or tree.constant:
         return None
-    plan = handover.plan(tree.source, request, request.copy)
+    plan = handover.plan(tree.source, request)
     return plan.aliased_bytes, plan.copied_bytes
 
 
@@ -98,7 +98,7 @@ def plan_single(table: Table, request: Request) -> Plan | None:
     def host() -> Array:
         return as_tensor(columns[0]).host()
 
-    return handover.plan(Source(table.name, view, host, columns.protocol, obj=view), request, request.copy)
+    return handover.plan(Source(table.name, view, host, columns.protocol, obj=view), request)
 
 
 def _is_refused(column: Column) -> bool:
@@ -145,7 +145,7 @@ def plan_leaves(
 
     def leaf_step(tree: Any, leaf: TensorLeaf, path: str) -> Callable[[], Any]:
         try:
-            plan = handover.plan(leaf.source, request, None if leaf.constant else request.copy)
+            plan = handover.plan(leaf.source, replace(request, copy=None) if leaf.constant else request)
         except ZeroCopyError as error:
             _, _, inner = path.rpartition("]")
             part = ".".join(name for name in inner.split(".") if name not in ("", "values"))

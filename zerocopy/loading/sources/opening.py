@@ -25,7 +25,7 @@ from zerocopy.loading.sources.chunked import chunk_rows
 from zerocopy.loading.sources.columnar import IpcFiles, ParquetFiles
 from zerocopy.loading.sources.files import Files, find_files, missing
 from zerocopy.loading.sources.streams import CapsuleStream, FileStream
-from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.protocols.exporter_errors import ignored_errors, is_error
 from zerocopy.source import type_name
 
 #: Formats of files by the end of their names. A file with another name is read as Parquet.
@@ -182,12 +182,12 @@ def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
 
 
 def _not_a_source(source: Any, asked: str, why: str) -> UnsupportedConversionError:
-    """Return the error for an object that `convert` may read."""
+    """Return the error for an object that is not a source, with a call that makes one if `convert` can."""
     plans = {host: explain(source, host) for host in ("pyarrow.Table", "numpy")}
     calls = [f'zc.convert(x, "{host}")' for host, p in plans.items() if p.error is None and not p.leaves]
     calls += [code.rpartition("; ")[2] for p in plans.values() if p.error for code in p.error.calls]
     calls = [code for code in calls if code.startswith("zc.convert(") and "leaves=" not in code]
-    calls = [_as_array(source), *calls] if isinstance(source, (list, tuple)) else calls
+    calls = [_joined(source), *calls] if isinstance(source, (list, tuple)) else calls
     fixes = [Fix(renamed(code.replace("{", "{{").replace("}", "}}"), "{x}")) for code in calls if code]
     remedy = 'pass a path, a table, a query, a stream, or a dict of arrays: {"x": x, "y": y}'
     return UnsupportedConversionError(
@@ -195,17 +195,15 @@ def _not_a_source(source: Any, asked: str, why: str) -> UnsupportedConversionErr
     )
 
 
-def _as_array(values: Sequence[Any]) -> str:
-    """Return the expression of a table of dicts or tables, or of an array of numbers; empty without one."""
+def _joined(values: Sequence[Any]) -> str:
+    """Return the code that joins dicts or tables into a table, or numbers into an array; else empty."""
     if all(isinstance(each, dict) for each in values):
         return "pyarrow.Table.from_pylist(x)"
     if all(hasattr(each, "columns") for each in values):
         return 'pyarrow.concat_tables([zc.convert(each, "pyarrow.Table") for each in x])'
-    try:
-        is_array = np.asarray(values).dtype.kind in "biufcMm"
-    except ValueError:  # rows of different lengths
-        is_array = False
-    return "numpy.asarray(x)" * is_array
+    with ignored_errors():  # rows of different lengths, or any error of their __array__
+        return "numpy.asarray(x)" * (np.asarray(values).dtype.kind in "biufcMm")
+    return ""
 
 
 def _refuse_columns(opened: Dataset | Stream, options: LoaderOptions) -> None:
