@@ -15,6 +15,7 @@ from helpers.benchmark_suites import run, section, suite, task, timed
 from benchmarks import page
 from benchmarks.results import Results, read
 from benchmarks.suite import Case, Section, Settings, Task
+from zerocopy import _native
 
 
 @pytest.mark.parametrize(
@@ -161,3 +162,36 @@ def test_newest_full_results_become_pages(tmp_path):
     assert page.newest(tmp_path) == {"tables": both, "pool": pool}
     with pytest.raises(ValueError, match="name one of them"):
         page.page(both)
+
+
+@pytest.mark.parametrize(
+    ("sections", "gpus", "name"),
+    [
+        ((), [], "tiny-some-cpu-"),
+        (("tiny",), ["Example 9000"], "tiny-some-cpu-"),
+        (("tiny/pairs",), [], "tiny-pairs-some-cpu-"),
+        (("tiny/gpu", "tiny/gpu-bus"), ["Example 9000"], "tiny-gpu-gpu-bus-example-9000-"),
+        (("tiny/pairs", "tiny"), [], "tiny-some-cpu-"),
+    ],
+)
+def test_file_name_has_sections_and_device(sections, gpus, name):
+    one = Results.begin([suite()], Settings(), sections)
+    one.facts["machine"] = {"cpu": "Some CPU", "gpus": [{"name": gpu} for gpu in gpus]}
+    assert one.file_name() == f"{name}{one.facts['started'][:10]}.json"
+
+
+def test_results_record_the_build(monkeypatch, tmp_path):
+    monkeypatch.setattr(_native, "core", None)
+    monkeypatch.setattr(_native, "why_not", "ZEROCOPY_NATIVE=0 is set")
+    pure = read(results(tmp_path, "pure.json"))
+    assert (pure.compiled, pure.build) == (
+        *(False, "without zerocopy's compiled core (ZEROCOPY_NATIVE=0 is set)"),
+    )
+    monkeypatch.setattr(_native, "core", object())
+    assert read(results(tmp_path, "compiled.json")).build == "with zerocopy's compiled core"
+
+
+def test_kept_results_can_be_read():
+    for path in (ROOT / "benchmarks" / "results").glob("*.json"):
+        if "layout-cuda-compiled" not in path.name:
+            assert any(case.timed() for cases in read(path).cases.values() for case in cases), path

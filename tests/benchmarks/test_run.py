@@ -14,7 +14,6 @@ pytest.importorskip("rich", reason="the benchmarks need it")
 
 from helpers.benchmark_suites import SHORT, run, section, suite, task
 
-from benchmarks import interrupt
 from benchmarks.results import read
 from benchmarks.suite import Case, Entry, Goal, Task
 from benchmarks.timing import Raised, Statement, measure
@@ -185,17 +184,3 @@ def test_output_of_libraries_is_captured(tmp_path):
     assert process.returncode == 0
     assert "noise" not in output + errors
     assert "tiny/pairs" in output
-
-
-def test_interrupt_that_a_library_replaces_ends_the_run():
-    """DuckDB raises RuntimeError instead."""
-
-    def swallow() -> None:
-        interrupt.request()
-        raise RuntimeError("Query interrupted")
-
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            measure({"x": Statement("f()", {"f": swallow})}, SHORT)
-    finally:
-        interrupt.reset()
