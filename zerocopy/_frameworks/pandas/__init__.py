@@ -20,7 +20,6 @@ from zerocopy._frameworks.pandas.columns import (
     is_read_only,
     matrix,
     plain,
-    versioned,
 )
 from zerocopy._frameworks.pandas.fast_path import (
     array_exporter,
@@ -159,7 +158,7 @@ class Pandas(Framework):
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pd = self.module()
         if cls is pd.Series:
-            forms: dict[str, Any] = {"versioned": versioned, "readonly": plain, "ndarray": plain}
+            forms: dict[str, Any] = {"readonly": plain, "ndarray": plain}
             forms["named"] = array_exporter(pd)
             return forms | ({"column": series_exporter(pd)} if hub_aliases_ndarrays() else {})
         if cls is pd.DataFrame:

@@ -134,16 +134,6 @@ def matrix(frame: Any) -> Array:
     return array
 
 
-def versioned(series: Any) -> Any:
-    """Return a series of plain numbers as a DLPack 1.x capsule, which is marked read-only."""
-    if type(series.dtype).__module__ != "numpy.dtypes":
-        return _in_arrow(series).__dlpack__(max_version=(1, 0))
-    array: Any = plain(series)
-    if array.strides[0] < 0:
-        raise ValueError("negative stride: use the slow path")
-    return array.__dlpack__(max_version=(1, 0))
-
-
 def _in_arrow(series: Any) -> Any:
     """Return the one chunk of a series in Arrow's memory, without nulls."""
     chunked = series.array.__arrow_array__()

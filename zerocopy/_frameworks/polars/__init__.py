@@ -145,10 +145,7 @@ class Polars(Framework):
                 raise ValueError("not numbers in one chunk: use the slow path")
             return array
 
-        def versioned(series: Any) -> Any:
-            return plain(series).__dlpack__(max_version=(1, 0))  # NumPy's exporter, which marks it read-only
-
-        forms = {"versioned": versioned, "readonly": plain, "ndarray": plain, "column": plain_column(pl)}
+        forms = {"readonly": plain, "ndarray": plain, "column": plain_column(pl)}
         forms["large_column"] = plain_column(pl, large=True)
         if core is not None:
             forms |= {"native": core.ArrayExporter(numbers), "plain": plain_series(pl)}

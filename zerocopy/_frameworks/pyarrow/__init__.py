@@ -25,7 +25,6 @@ from zerocopy._frameworks.pyarrow.fast_path import (
     LISTS,
     flat_importer,
     lists_exporter,
-    marks_immutable,
     native_exporter,
     native_importer,
     one_chunk_each,
@@ -187,19 +186,7 @@ class PyArrow(ArrowExchange):
         if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES}:
             return {}
         readonly = without_nulls(np.from_dlpack)
-        forms: dict[str, Any] = column | {
-            "readonly": readonly,
-            "ndarray": readonly,
-            "native": native_exporter(pa, cls),
-        }
-        if not marks_immutable(pa):  # pyarrow 24
-            return forms
-
-        def versioned(array: Any) -> Any:
-            # Without max_version pyarrow warns, which takes a microsecond.
-            return array.__dlpack__(max_version=(1, 0))
-
-        return {"versioned": versioned} | forms
+        return column | {"readonly": readonly, "ndarray": readonly, "native": native_exporter(pa, cls)}
 
     def parse_dtype(self, spec: Any) -> DType | None:
         if str(spec) == "extension<arrow.bool8>":
