@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
 import os
 import platform
@@ -164,19 +163,15 @@ def _driver() -> dict[str, str | None]:
 
 def _driver_versions() -> tuple[str | None, str | None]:
     """Return the versions of the NVIDIA driver and of its CUDA, from NVML; None if unknown."""
-    from zerocopy.pool.gpus import nvml
+    from zerocopy.protocols import nvml
 
-    library = nvml()
+    library = nvml.started()
     if library is None:
         return None, None
-    text, number = ctypes.create_string_buffer(96), ctypes.c_int()
-    has_driver = library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))) == 0
-    has_cuda = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)) == 0
-    return (
-        text.value.decode("utf-8", "replace") if has_driver else None,
-        # 1000 * major + 10 * minor (nvmlSystemGetCudaDriverVersion_v2).
-        f"{number.value // 1000}.{number.value % 1000 // 10}" if has_cuda else None,
-    )
+    # 1000 * major + 10 * minor (nvmlSystemGetCudaDriverVersion_v2).
+    number = library.number("nvmlSystemGetCudaDriverVersion_v2")
+    cuda = None if number is None else f"{number // 1000}.{number % 1000 // 10}"
+    return library.text("nvmlSystemGetDriverVersion") or None, cuda
 
 
 def _virtual() -> bool | None:

@@ -15,11 +15,11 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 74416,
+    "lines of Python in zerocopy/": 74398,
     "files of Python in zerocopy/": 387,
     "lines of C in zerocopy/": 8453,
-    "lines of Python in tests/": 102480,
-    "lines of Python in benchmarks/": 18443,
+    "lines of Python in tests/": 102401,
+    "lines of Python in benchmarks/": 18438,
     "lines of Markdown in docs/": 16631,
     "forms in which memory passes": 25,
     "private names of other packages": 33,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import stat
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.fake_nvml import CODES, FakePynvml, gpu, mig_device
+from helpers.fake_nvml import CODES, FakeNvml, gpu, mig_device
 
 from zerocopy.cli import gpu_limits
 from zerocopy.cli.gpu_limits import rows
@@ -22,7 +23,7 @@ from zerocopy.cli.main import command
 
 
 def limits(*gpus: dict[str, Any], environ: dict[str, str] | None = None) -> dict[str, Any]:
-    return gpu_limits.gpu_limits(environ or {}, FakePynvml(*gpus))
+    return gpu_limits.gpu_limits(environ or {}, FakeNvml(*gpus))
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +42,10 @@ def nvidia_smi(folder: Path, script: str) -> None:
 
 def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    library = FakePynvml()
-    library.failing["nvmlInit"] = CODES["LibraryNotFound"]
-    monkeypatch.setitem(__import__("sys").modules, "pynvml", library)
+    library = FakeNvml()
+    library.failing["nvmlInit_v2"] = CODES["LibraryNotFound"]
+    load = ctypes.CDLL
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library if "nvidia-ml" in name else load(name))
     text = CliRunner().invoke(command(), ["doctor"], catch_exceptions=False).stdout
     section = text[text.index("GPU limits") : text.index("Processes")]
     assert "no GPU" in section
@@ -80,8 +82,8 @@ def test_mig_and_vgpu() -> None:
 
 
 def test_unsupported_modes_are_unknown() -> None:
-    library = FakePynvml(gpu())
-    for name in ("MigMode", "VirtualizationMode", "ComputeMode", "MPSComputeRunningProcesses"):
+    library = FakeNvml(gpu())
+    for name in ("MigMode", "VirtualizationMode", "ComputeMode", "MPSComputeRunningProcesses_v3"):
         library.failing[f"nvmlDeviceGet{name}"] = CODES["NotSupported"]
     document = gpu_limits.gpu_limits({}, library)
     assert [text for _, text in rows(document)][:4] == [
@@ -100,8 +102,8 @@ def test_a_lost_gpu_has_its_reason() -> None:
 
 
 def test_a_driver_that_restarts_has_its_reason() -> None:
-    library = FakePynvml(gpu())
-    library.failing["nvmlDeviceGetCount"] = CODES["Uninitialized"]
+    library = FakeNvml(gpu())
+    library.failing["nvmlDeviceGetCount_v2"] = CODES["Uninitialized"]
     assert "restarted" in gpu_limits.gpu_limits({}, library)["why_not"]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from helpers.gpu_pool_processes import MARKS, Run, programs
 
-pytest.importorskip("pynvml", reason="nvidia-ml-py")
-
 pytestmark = MARKS
 
 #: Names of the programs below. `card` is CUDA's first device; PIDs agree outside containers only.

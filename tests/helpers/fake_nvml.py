@@ -1,10 +1,10 @@
-"""A stand-in for ``pynvml``: GPUs, MIG devices, missing figures, failures, old drivers and slow calls."""
+"""A stand-in for NVML: GPUs, MIG devices, missing figures, failures, old drivers and slow calls."""
 
 from __future__ import annotations
 
 import copy
+import ctypes
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 GIB = 1 << 30
@@ -14,6 +14,8 @@ CODES = {
     "InvalidArgument": 2,
     "NotSupported": 3,
     "NoPermission": 4,
+    "NotFound": 6,
+    "InsufficientSize": 7,
     "DriverNotLoaded": 9,
     "LibraryNotFound": 12,
     "FunctionNotFound": 13,
@@ -26,12 +28,11 @@ CODES = {
 }
 
 
-class NVMLError(Exception):
-    """As pynvml's: `value` is the code."""
+class _Refused(Exception):
+    """A call whose result is `code`, an nvmlReturn_t."""
 
-    def __init__(self, value: int) -> None:
-        super().__init__(f"NVML error {value}")
-        self.value = value
+    def __init__(self, code: int) -> None:
+        self.code = code
 
 
 def gpu(index: int = 0, **changes: Any) -> dict[str, Any]:
@@ -65,167 +66,183 @@ def mig_device(index: int, **changes: Any) -> dict[str, Any]:
     return part | {"compute": [(200 + index, GIB)]} | changes
 
 
-class FakePynvml:
-    """The module: `gpus` may be changed between reads.
+class FakeNvml:
+    """The library as ctypes calls it: `gpus` may be changed between reads.
 
-    `failing` maps the name of a function, or "init", to a code or an exception. `missing` has the names
-    that this version lacks. `calls` lists the names that were called. `advance` is called with the
-    seconds that a call takes.
+    `failing` maps the name of a function to the nvmlReturn_t that it returns. `missing` has the names that
+    this version lacks. `calls` lists the names that were called. `advance` is called with the seconds that a
+    call takes.
     """
-
-    NVMLError = NVMLError
-    nvmlMemory_v2 = 0x02000028
-    NVML_FI_DEV_NVLINK_LINK_COUNT = 91
 
     def __init__(self, *gpus: dict[str, Any]) -> None:
         self.gpus = [copy.deepcopy(one) for one in gpus]
-        self.failing: dict[str, Any] = {}
+        self.failing: dict[str, int] = {}
         self.missing: set[str] = set()
         self.calls: list[str] = []
         self.started = False
         self.advance: Callable[[float], None] = lambda seconds: None
 
     def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__(name)
-        if not name.startswith("nvml") or not callable(value):
-            return value
+        if not name.startswith("nvml"):
+            return super().__getattribute__(name)
         if name in self.missing:
             raise AttributeError(name)
+        function = super().__getattribute__(name)
 
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any) -> int:
             self.calls.append(name)
-            self._fail(name)
-            if name != "nvmlInit" and not self.started:
-                raise NVMLError(CODES["Uninitialized"])
-            if name not in ("nvmlInit", "nvmlShutdown", "nvmlDeviceGetHandleByIndex"):
-                self._check_lost(arguments)
-            return value(*arguments)
+            if name in self.failing:
+                return self.failing[name]
+            if name != "nvmlInit_v2" and not self.started:
+                return CODES["Uninitialized"]
+            if arguments and isinstance(arguments[0], ctypes.c_void_p):
+                one = self._by_handle()[arguments[0].value]
+                if one.get("lost"):
+                    return int(one["lost"])
+                arguments = (one, *arguments[1:])
+            try:
+                function(*arguments)
+            except _Refused as refused:
+                return refused.code
+            return 0
 
         return call
 
-    def _fail(self, name: str) -> None:
-        failure = self.failing.get(name)
-        if isinstance(failure, int):
-            raise NVMLError(failure)
-        if failure is not None:
-            raise failure
+    def _by_handle(self) -> dict[Any, dict[str, Any]]:
+        whole = {100 + i: one for i, one in enumerate(self.gpus)}
+        parts = {100 * h + i: part for h, one in whole.items() for i, part in enumerate(one["mig"] or ())}
+        return whole | parts
 
-    def _check_lost(self, arguments: tuple[Any, ...]) -> None:
-        if arguments and isinstance(arguments[0], dict) and arguments[0].get("lost"):
-            raise NVMLError(arguments[0]["lost"])
-
-    @staticmethod
-    def _figure(value: Any) -> Any:
-        """Return a figure; None means that it is not supported."""
-        if value is None:
-            raise NVMLError(CODES["NotSupported"])
-        return value
+    def _handle_of(self, one: dict[str, Any]) -> int:
+        return next(handle for handle, each in self._by_handle().items() if each is one)
 
     # -- the library ----------------------------------------------------------------
 
-    def nvmlInit(self) -> None:
+    def nvmlInit_v2(self) -> None:
         self.started = True
 
     def nvmlShutdown(self) -> None:
         self.started = False
 
-    def nvmlSystemGetDriverVersion(self) -> str:
-        return "580.65.06"
+    def nvmlSystemGetDriverVersion(self, text: Any, size: Any) -> None:
+        text.value = b"580.65.06"
 
-    def nvmlDeviceGetCount(self) -> int:
-        return len(self.gpus)
+    def nvmlSystemGetCudaDriverVersion_v2(self, number: Any) -> None:
+        _fill(number, 13000)
 
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> dict[str, Any]:
-        if self.gpus[index].get("lost"):
-            raise NVMLError(self.gpus[index]["lost"])
-        return self.gpus[index]
+    def nvmlDeviceGetCount_v2(self, count: Any) -> None:
+        _fill(count, len(self.gpus))
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index: Any, handle: Any) -> None:
+        if self.gpus[index.value].get("lost"):
+            raise _Refused(self.gpus[index.value]["lost"])
+        _fill(handle, 100 + index.value)
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: Any, handle: Any) -> None:
+        same = [h for h, one in self._by_handle().items() if one["uuid"] == uuid.value.decode()]
+        if not same:
+            raise _Refused(CODES["NotFound"])
+        _fill(handle, same[0])
 
     # -- one GPU --------------------------------------------------------------------
 
-    def nvmlDeviceGetUUID(self, one: dict[str, Any]) -> str:
-        return str(one["uuid"])
+    def nvmlDeviceGetUUID(self, one: dict[str, Any], text: Any, size: Any) -> None:
+        text.value = one["uuid"].encode()
 
-    def nvmlDeviceGetName(self, one: dict[str, Any]) -> str:
-        return str(one["name"])
+    def nvmlDeviceGetName(self, one: dict[str, Any], text: Any, size: Any) -> None:
+        text.value = one["name"].encode()
 
-    def nvmlDeviceGetMigMode(self, one: dict[str, Any]) -> list[int]:
-        mode = int(one["mig"] is not None)
-        return [mode, mode]
+    def nvmlDeviceGetMigMode(self, one: dict[str, Any], mode: Any, pending: Any) -> None:
+        _fill(mode, int(one["mig"] is not None))
 
-    def nvmlDeviceGetMaxMigDeviceCount(self, one: dict[str, Any]) -> int:
-        return 7
+    def nvmlDeviceGetMaxMigDeviceCount(self, one: dict[str, Any], count: Any) -> None:
+        _fill(count, 7)
 
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, one: dict[str, Any], index: int) -> dict[str, Any]:
-        if index >= len(one["mig"]):
-            raise NVMLError(6)
-        part: dict[str, Any] = one["mig"][index]
-        return part
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, one: dict[str, Any], index: Any, part: Any) -> None:
+        if index.value >= len(one["mig"]):
+            raise _Refused(CODES["NotFound"])
+        _fill(part, 100 * self._handle_of(one) + index.value)
 
-    def nvmlDeviceGetMemoryInfo(self, one: dict[str, Any], version: int | None = None) -> SimpleNamespace:
-        total, used, reserved = self._figure(one["total"]), one["used"], one["reserved"]
-        free = total - used - reserved
-        if version is None:
-            return SimpleNamespace(total=total, used=used + reserved, free=free)
-        self._fail("memory v2")
-        return SimpleNamespace(total=total, used=used, free=free, reserved=reserved)
+    def nvmlDeviceIsMigDeviceHandle(self, one: dict[str, Any], is_part: Any) -> None:
+        _fill(is_part, int(self._handle_of(one) >= 10_000))
 
-    def nvmlDeviceGetUtilizationRates(self, one: dict[str, Any]) -> SimpleNamespace:
-        busy, memory = self._figure(one["utilization"])
-        return SimpleNamespace(gpu=busy, memory=memory)
+    def nvmlDeviceGetMemoryInfo(self, one: dict[str, Any], memory: Any) -> None:
+        _set_memory(one, memory._obj)
+        memory._obj.used += one["reserved"]
 
-    def nvmlDeviceGetTemperature(self, one: dict[str, Any], sensor: int) -> Any:
-        return self._figure(one["temperature"])
+    def nvmlDeviceGetMemoryInfo_v2(self, one: dict[str, Any], memory: Any) -> None:
+        _set_memory(one, memory._obj)
+        memory._obj.reserved = one["reserved"]
 
-    def nvmlDeviceGetPowerUsage(self, one: dict[str, Any]) -> Any:
-        return self._figure(one["power"])
+    def nvmlDeviceGetUtilizationRates(self, one: dict[str, Any], rates: Any) -> None:
+        rates._obj.gpu, rates._obj.memory = _figure(one["utilization"])
 
-    def nvmlDeviceGetPowerManagementLimit(self, one: dict[str, Any]) -> Any:
-        return self._figure(one["power_limit"])
+    def nvmlDeviceGetTemperature(self, one: dict[str, Any], sensor: int, value: Any) -> None:
+        _fill(value, one["temperature"])
 
-    def nvmlDeviceGetClockInfo(self, one: dict[str, Any], kind: int) -> Any:
-        return self._figure(one["clocks"])[kind]
+    def nvmlDeviceGetPowerUsage(self, one: dict[str, Any], value: Any) -> None:
+        _fill(value, one["power"])
 
-    def nvmlDeviceGetPcieThroughput(self, one: dict[str, Any], counter: int) -> Any:
+    def nvmlDeviceGetPowerManagementLimit(self, one: dict[str, Any], value: Any) -> None:
+        _fill(value, one["power_limit"])
+
+    def nvmlDeviceGetClockInfo(self, one: dict[str, Any], kind: int, value: Any) -> None:
+        _fill(value, _figure(one["clocks"])[kind])
+
+    def nvmlDeviceGetPcieThroughput(self, one: dict[str, Any], counter: int, value: Any) -> None:
         self.advance(0.02)
-        return self._figure(one["pcie"])[counter]
+        _fill(value, _figure(one["pcie"])[counter])
 
-    def nvmlDeviceGetNvLinkState(self, one: dict[str, Any], link: int) -> int:
-        return int(link in one["links"])
+    def nvmlDeviceGetNvLinkState(self, one: dict[str, Any], link: int, state: Any) -> None:
+        _fill(state, int(link in one["links"]))
 
-    def nvmlDeviceGetFieldValues(self, one: dict[str, Any], fields: list[Any]) -> list[SimpleNamespace]:
-        return [self._field(one, field) for field in fields]
+    def nvmlDeviceGetFieldValues(self, one: dict[str, Any], count: Any, values: Any) -> None:
+        for value in values:
+            links = one["links"]
+            if value.field == 91:  # one more than are active
+                value.kind, value.value = 1, len(links) + 1 if links else 0
+            elif value.field in (138, 139) and value.scope in links:
+                value.kind, value.value = 3, links[value.scope][0 if value.field == 139 else 1]
+            else:
+                value.code = CODES["NotSupported"]
 
-    def _field(self, one: dict[str, Any], field: Any) -> SimpleNamespace:
-        if field == 91:  # one more than are active
-            return _value(len(one["links"]) + 1 if one["links"] else 0, 1)
-        number, link = field
-        received_and_sent = one["links"].get(link)
-        if received_and_sent is None or number not in (138, 139):
-            return SimpleNamespace(nvmlReturn=3, valueType=0, value=SimpleNamespace())
-        return _value(received_and_sent[0 if number == 139 else 1], 3)
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, one: dict[str, Any], count: Any, infos: Any) -> None:
+        _list(one["compute"], count, infos)
 
-    def _list(self, infos: Any) -> list[SimpleNamespace]:
-        return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in self._figure(infos)]
+    nvmlDeviceGetComputeRunningProcesses_v2 = nvmlDeviceGetComputeRunningProcesses_v3
 
-    def nvmlDeviceGetComputeRunningProcesses(self, one: dict[str, Any]) -> list[SimpleNamespace]:
-        return self._list(one["compute"])
+    def nvmlDeviceGetGraphicsRunningProcesses_v3(self, one: dict[str, Any], count: Any, infos: Any) -> None:
+        _list(one["graphics"], count, infos)
 
-    def nvmlDeviceGetComputeRunningProcesses_v2(self, one: dict[str, Any]) -> list[SimpleNamespace]:
-        return self._list(one["compute"])
+    def nvmlDeviceGetMPSComputeRunningProcesses_v3(self, one: dict[str, Any], count: Any, infos: Any) -> None:
+        _list(one["mps"], count, infos)
 
-    def nvmlDeviceGetGraphicsRunningProcesses(self, one: dict[str, Any]) -> list[SimpleNamespace]:
-        return self._list(one["graphics"])
+    def nvmlDeviceGetVirtualizationMode(self, one: dict[str, Any], mode: Any) -> None:
+        _fill(mode, one.get("virtualization", 0))
 
-    def nvmlDeviceGetMPSComputeRunningProcesses(self, one: dict[str, Any]) -> list[SimpleNamespace]:
-        return self._list(one["mps"])
-
-    def nvmlDeviceGetVirtualizationMode(self, one: dict[str, Any]) -> int:
-        return int(one.get("virtualization", 0))
-
-    def nvmlDeviceGetComputeMode(self, one: dict[str, Any]) -> int:
-        return int(one.get("compute_mode", 0))
+    def nvmlDeviceGetComputeMode(self, one: dict[str, Any], mode: Any) -> None:
+        _fill(mode, one.get("compute_mode", 0))
 
 
-def _value(number: int, kind: int) -> SimpleNamespace:
-    member = {1: "uiVal", 3: "ullVal"}[kind]
-    return SimpleNamespace(nvmlReturn=0, valueType=kind, value=SimpleNamespace(**{member: number}))
+def _figure(value: Any) -> Any:
+    """Return a figure; None means that it is not supported."""
+    if value is None:
+        raise _Refused(CODES["NotSupported"])
+    return value
+
+
+def _set_memory(one: dict[str, Any], memory: Any) -> None:
+    memory.total, memory.used = _figure(one["total"]), one["used"]
+    memory.free = one["total"] - one["used"] - one["reserved"]
+
+
+def _fill(pointer: Any, value: Any) -> None:
+    pointer._obj.value = _figure(value)
+
+
+def _list(processes: Any, count: Any, infos: Any) -> None:
+    room, count._obj.value = count._obj.value, len(_figure(processes))
+    if room < len(processes):
+        raise _Refused(CODES["InsufficientSize"])
+    for info, (pid, used) in zip(infos or (), processes, strict=False):
+        info.pid, info.used = pid, 2**64 - 1 if used is None else used

@@ -1,4 +1,4 @@
-"""Stand-ins for GPUs in the tests of pools: host memory, NVML, CUDA's memory pools.
+"""Stand-ins for GPUs in the tests of pools: host memory, CUDA's memory pools.
 
 They behave as documented; tests/gpu checks the real interfaces.
 """
@@ -73,77 +73,6 @@ class LibcMemory:
     def fence(self):
         """Return no event: only page-locked memory is copied asynchronously."""
         return []
-
-
-class FakeNVML:
-    """NVML with GPUs, MIG slices, and processes by PID with their bytes; a size of None is not supported."""
-
-    def __init__(self, cards, slices=(), processes=()):
-        self.cards, self.slices, self.processes = list(cards), dict(slices), dict(processes)
-
-    def nvmlDeviceGetCount_v2(self, count):
-        count._obj.value = len(self.cards)
-        return 0
-
-    def nvmlDeviceGetHandleByIndex_v2(self, index, handle):
-        handle._obj.value = 100 + index.value
-        return 0
-
-    def nvmlDeviceGetHandleByUUID(self, uuid, handle):
-        names = [card["uuid"] for card in self._all()]
-        if uuid.value.decode() not in names:
-            return 6
-        gpu = self._all()[names.index(uuid.value.decode())]
-        handle._obj.value = next(h for h, card in self._by_handle().items() if card is gpu)
-        return 0
-
-    def _all(self):
-        return [*self.cards, *self.slices.values()]
-
-    def _by_handle(self):
-        whole = {100 + i: card for i, card in enumerate(self.cards)}
-        return whole | {200 + i: part for i, part in self.slices.items()}
-
-    def _card(self, handle):
-        return self._by_handle()[handle.value]
-
-    def nvmlDeviceGetMigMode(self, handle, mode, pending):
-        mode._obj.value = int(handle.value - 100 in self.slices)
-        return 0
-
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle, index, part):
-        part._obj.value = 100 + handle.value
-        return 0
-
-    def nvmlDeviceGetName(self, handle, name, size):
-        name.value = self._card(handle)["name"].encode()
-        return 0
-
-    def nvmlDeviceGetUUID(self, handle, uuid, size):
-        uuid.value = self._card(handle)["uuid"].encode()
-        return 0
-
-    def nvmlDeviceGetMemoryInfo(self, handle, memory):
-        card = self._card(handle)
-        if card["total"] is None:
-            return 3  # NVML_ERROR_NOT_SUPPORTED
-        memory._obj.total, memory._obj.used = card["total"], card.get("used", 0)
-        return 0
-
-    def nvmlDeviceGetMemoryInfo_v2(self, handle, memory):
-        return 3 if self._card(handle).get("old") else self.nvmlDeviceGetMemoryInfo(handle, memory)
-
-    def nvmlDeviceIsMigDeviceHandle(self, handle, part):
-        part._obj.value = int(handle.value >= 200)
-        return 0
-
-    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle, count, infos):
-        room, count._obj.value = count._obj.value, len(self.processes)
-        if room < len(self.processes):
-            return 7  # NVML_ERROR_INSUFFICIENT_SIZE
-        for info, (pid, used) in zip(infos or (), self.processes.items(), strict=False):
-            info.pid, info.used = pid, used
-        return 0
 
 
 class FakeDriver:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.fake_nvml import GIB, FakePynvml, gpu
+from helpers.fake_nvml import GIB, FakeNvml, gpu
 
 from zerocopy.monitor import holders as holders_module
 from zerocopy.monitor.cards import CardReader
@@ -67,7 +67,7 @@ def proc(tmp_path: Path) -> Proc:
 
 
 def nvml(*processes: tuple[int, int | None]) -> Cards:
-    return CardReader(FakePynvml(gpu(compute=list(processes)))).read()
+    return CardReader(FakeNvml(gpu(compute=list(processes)))).read()
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
@@ -125,7 +125,7 @@ def test_without_nvml_it_is_unknown_what_nvml_lists(proc: Proc) -> None:
 
 def test_memory_is_summed_over_gpus(proc: Proc) -> None:
     proc.process(10, "/dev/nvidia0", "/dev/nvidia1")
-    cards = CardReader(FakePynvml(gpu(0, compute=[(10, 3)]), gpu(1, compute=[(10, 4)]))).read()
+    cards = CardReader(FakeNvml(gpu(0, compute=[(10, 3)]), gpu(1, compute=[(10, 4)]))).read()
     assert proc.find(cards).holders[0].memory == 7
 
 

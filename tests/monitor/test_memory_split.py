@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from helpers.fake_nvml import GIB, FakePynvml, gpu, mig_device
+from helpers.fake_nvml import GIB, FakeNvml, gpu, mig_device
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from zerocopy.monitor.cards import CardReader
@@ -14,7 +14,7 @@ from zerocopy.monitor.sample import Card, Cards, ProcessRecord
 
 
 def read(*gpus: dict[str, Any]) -> Cards:
-    return CardReader(FakePynvml(*gpus)).read()
+    return CardReader(FakeNvml(*gpus)).read()
 
 
 def one_card(**changes: Any) -> Card:
@@ -140,7 +140,7 @@ def test_memory_that_nvml_does_not_count_by_process() -> None:
 
 
 def test_a_lost_gpu_has_no_figures() -> None:
-    library = FakePynvml(gpu())
+    library = FakeNvml(gpu())
     library.gpus[0]["lost"] = 15
     (card,) = CardReader(library).read()["cards"]
     split = memory_split(card, [])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 
 import pytest
-from helpers.pool_stand_ins import FakeNVML
+from helpers.fake_nvml import CODES, FakeNvml, gpu as card, mig_device
 
 import zerocopy as zc
 from zerocopy.pool import gpus, limits
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.settings import Settings
+from zerocopy.protocols.nvml import Nvml
 
 GIB = 1 << 30
 A100 = GPU(0, "A100", 80 * GIB)
@@ -109,17 +110,20 @@ def test_other_processes_are_noted() -> None:
 
 # -- GPUs, read through NVML ----------------------------------------------------------------
 
-WHOLE = [
-    {"name": "A100", "uuid": "GPU-a12", "total": 80 * GIB},
-    {"name": "A30", "uuid": "GPU-b", "total": 24 * GIB, "used": 100 << 20},
-]
+
+def whole(name, uuid, total, used=0, processes=(), **more):
+    return card(name=name, uuid=uuid, total=total, used=used, reserved=0, compute=[*processes], **more)
+
+
+WHOLE = [whole("A100", "GPU-a12", 80 * GIB), whole("A30", "GPU-b", 24 * GIB, 100 << 20)]
 
 
 @pytest.fixture
 def nvml(monkeypatch):
-    def put(*arguments, **more):
-        library = FakeNVML(*arguments, **more)
-        monkeypatch.setattr(gpus, "nvml", lambda: library)
+    def put(*cards):
+        library = FakeNvml(*cards)
+        monkeypatch.setattr(gpus.nvml, "started", lambda: Nvml(library, tolerant=True))
+        return library
 
     return put
 
@@ -139,7 +143,7 @@ def nvml(monkeypatch):
     ],
 )
 def test_visible_devices_follow_the_variable(nvml, variable, names) -> None:
-    nvml(WHOLE)
+    nvml(*WHOLE)
     visible, reason = gpus.visible_gpus({} if variable is None else {"CUDA_VISIBLE_DEVICES": variable})
     assert [gpu.name for gpu in visible] == names
     assert [gpu.index for gpu in visible] == list(range(len(names)))
@@ -147,9 +151,9 @@ def test_visible_devices_follow_the_variable(nvml, variable, names) -> None:
 
 
 def test_memory_of_other_processes_is_reported(nvml) -> None:
-    nvml(WHOLE)
+    nvml(*WHOLE)
     assert [gpu.others for gpu in gpus.visible_gpus({})[0]] == [0, 100 << 20]
-    nvml([WHOLE[0] | {"used": 10 << 20}], processes={1: 10 << 20})
+    nvml(whole("A100", "GPU-a", 80 * GIB, 10 << 20, [(1, 10 << 20)]))
     assert gpus.visible_gpus({})[0][0].others == 10 << 20
 
 
@@ -157,7 +161,8 @@ def test_memory_of_other_processes_is_reported(nvml) -> None:
 @pytest.mark.parametrize(("more", "others"), [({}, 0), ({1: 3 * GIB}, 3 * GIB)])
 def test_memory_of_this_process_is_not_that_of_others(nvml, more, others: int) -> None:
     own = 2 * GIB
-    nvml([WHOLE[0] | {"used": own + sum(more.values())}], processes={os.getpid(): own} | more)
+    processes = [(os.getpid(), own), *more.items()]
+    nvml(whole("A100", "GPU-a", 80 * GIB, own + sum(more.values()), processes))
     (gpu,), _ = gpus.visible_gpus({})
     assert (gpu.others, gpu.includes_own) == (others, False)
 
@@ -167,7 +172,7 @@ def test_memory_of_this_process_is_not_that_of_others(nvml, more, others: int) -
 def test_a_pid_namespace_hides_which_memory_is_our_own(nvml, monkeypatch, inode: int, context: bool) -> None:
     monkeypatch.setattr(gpus.os, "readlink", lambda path: f"pid:[{inode}]")
     monkeypatch.setattr(gpus.cuda_pool, "has_context", lambda index: context)
-    nvml([WHOLE[0] | {"used": 2 * GIB}], processes={os.getpid() + 1: 2 * GIB})
+    nvml(whole("A100", "GPU-a", 80 * GIB, 2 * GIB, [(os.getpid() + 1, 2 * GIB)]))
     (gpu,), _ = gpus.visible_gpus({})
     hidden = inode == 4026532001 and context
     assert (gpu.others, gpu.includes_own) == (2 * GIB, hidden)
@@ -176,14 +181,14 @@ def test_a_pid_namespace_hides_which_memory_is_our_own(nvml, monkeypatch, inode:
 
 
 def test_unknown_sizes_of_processes_are_not_subtracted(nvml) -> None:
-    nvml([WHOLE[0] | {"used": GIB}], processes={os.getpid(): 2**64 - 1})
+    nvml(whole("A100", "GPU-a", 80 * GIB, GIB, [(os.getpid(), None)]))
     assert gpus.visible_gpus({})[0][0].others == GIB
 
 
 @pytest.mark.hazard("robustness#gpu-without-a-size")
 def test_a_gpu_whose_memory_is_not_reported_takes_limits_in_bytes(nvml) -> None:
     """GB10 shares the host's memory: NVML reports neither its total nor its used bytes."""
-    nvml([{"name": "GB10", "uuid": "GPU-c", "total": None}])
+    nvml(whole("GB10", "GPU-c", None))
     (gpu,), reason = gpus.visible_gpus({})
     assert (gpu.total, gpu.others, reason) == (None, 0, None)
     assert _limit(gpu, limit="4GiB").nbytes == 4 * GIB
@@ -194,30 +199,28 @@ def test_a_gpu_whose_memory_is_not_reported_takes_limits_in_bytes(nvml) -> None:
 
 
 def test_an_older_driver_reports_memory_in_the_older_form(nvml) -> None:
-    nvml([WHOLE[1] | {"old": True}])
+    nvml(WHOLE[1]).failing["nvmlDeviceGetMemoryInfo_v2"] = CODES["NotSupported"]
     (gpu,), _ = gpus.visible_gpus({})
     assert (gpu.total, gpu.others) == (24 * GIB, 100 << 20)
 
 
 @pytest.mark.hazard("robustness#older-drivers")
-def test_functions_that_an_older_driver_lacks_are_not_called(nvml, monkeypatch) -> None:
-    for name in ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v3"):
-        monkeypatch.delattr(FakeNVML, name)
-    nvml([WHOLE[1]], processes={1: GIB})
+def test_functions_that_an_older_driver_lacks_are_not_called(nvml) -> None:
+    nvml(WHOLE[1]).missing = {"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v3"}
     (gpu,), _ = gpus.visible_gpus({})
     assert (gpu.total, gpu.others) == (24 * GIB, 100 << 20)
 
 
 def test_mig_slice_is_the_visible_gpu(nvml) -> None:
-    part = {"name": "A100 MIG 1g.10gb", "uuid": "MIG-x", "total": 10 * GIB}
-    nvml(WHOLE[:1], slices={0: part})
+    part = mig_device(0, name="A100 MIG 1g.10gb", uuid="MIG-x")
+    nvml(whole("A100", "GPU-a", 80 * GIB, mig=[part]))
     for environ in ({}, {"CUDA_VISIBLE_DEVICES": "MIG-x"}, {"CUDA_VISIBLE_DEVICES": "0"}):
         (gpu,), reason = gpus.visible_gpus(environ)
         assert (gpu.name, gpu.total, gpu.mig, reason) == ("A100 MIG 1g.10gb", 10 * GIB, True, None)
 
 
 def test_missing_driver_is_the_reason(monkeypatch) -> None:
-    monkeypatch.setattr(gpus, "nvml", lambda: None)
+    monkeypatch.setattr(gpus.nvml, "started", lambda: None)
     monkeypatch.setattr(gpus.cuda_driver, "driver", lambda: None)
     visible, reason = gpus.visible_gpus({})
     assert visible == []

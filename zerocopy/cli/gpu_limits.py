@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from zerocopy.formatting import printable
-from zerocopy.monitor.nvml import (
-    CardLostError,
-    DriverRestartedError,
-    Nvml,
-    NvmlUnavailableError,
-)
+from zerocopy.protocols.nvml import CardLostError, DriverRestartedError, Nvml, NvmlUnavailableError
 
 #: Variables of MPS whose values are numbers (NVIDIA MPS, "Appendix: Environment Variables").
 VARIABLES = (
@@ -98,14 +93,13 @@ def _gpu(nvml: Nvml, index: int) -> dict[str, Any]:
     )
     try:
         handle = nvml.handle(index)
-        if nvml.read("nvmlDeviceGetMigMode", handle) is not None:
-            gpu["mig"], parts = nvml.parts(handle)
-            gpu["mig_devices"] = len(parts)
+        gpu["mig"], parts = nvml.parts(handle)
+        gpu["mig_devices"] = None if gpu["mig"] is None else len(parts)
         mode = nvml.number("nvmlDeviceGetVirtualizationMode", handle)
         gpu["virtualization"] = None if mode is None else _VIRTUALIZATION.get(mode)
         mode = nvml.number("nvmlDeviceGetComputeMode", handle)
         gpu["compute_mode"] = None if mode is None else _COMPUTE_MODES.get(mode)
-        clients = nvml.read("nvmlDeviceGetMPSComputeRunningProcesses", handle)
+        clients = nvml.processes(handle, "MPSCompute")
         gpu["mps_clients"] = None if clients is None else len(clients)
     except CardLostError as error:
         gpu["lost"] = str(error)

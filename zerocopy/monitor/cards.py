@@ -6,19 +6,25 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from zerocopy.monitor.nvml import CardLostError, DriverRestartedError, Nvml, NvmlUnavailableError, known
 from zerocopy.monitor.sample import Card, CardProcess, Cards, NVLink
+from zerocopy.protocols.nvml import (
+    CardLostError,
+    DriverRestartedError,
+    Nvml,
+    NvmlUnavailableError,
+    Utilization,
+    known,
+)
 
 #: Seconds between two reads of a GPU's PCIe counters: NVML counts for 20 ms in each of the two calls
 #: (nvmlDeviceGetPcieThroughput, nvml.h).
 PCIE_EVERY = 1.0
 #: Seconds between two attempts to start NVML.
 RETRY_EVERY = 5.0
-# Constants of nvml.h, of which older nvidia-ml-py lack some: nvmlPcieUtilCounter_t, nvmlTemperatureSensors_t,
-# nvmlClockType_t, nvmlMemory_v2_t, and NVML_FI_DEV_NVLINK_LINK_COUNT, _THROUGHPUT_DATA_RX and _TX.
+# Constants of nvml.h: nvmlPcieUtilCounter_t, nvmlTemperatureSensors_t, nvmlClockType_t, and
+# NVML_FI_DEV_NVLINK_LINK_COUNT, _THROUGHPUT_DATA_RX and _TX.
 PCIE_RECEIVED, PCIE_SENT = 1, 0
 TEMPERATURE_GPU, CLOCK_SM, CLOCK_MEMORY = 0, 1, 2
-MEMORY_V2 = 0x02000028
 LINK_COUNT, LINK_RECEIVED, LINK_SENT = 91, 139, 138
 
 _NO_PROCESS = {0, (1 << 32) - 1}  # PIDs that NVML lists for processes it cannot name
@@ -132,15 +138,15 @@ class CardReader:
 
     def _whole_card(self, nvml: Nvml, index: int, uuid: str, name: str, handle: Any) -> Card:
         pcie = self._read_pcie(nvml, index, handle)
-        rates = nvml.read("nvmlDeviceGetUtilizationRates", handle)
+        rates = nvml.read(Utilization(), "nvmlDeviceGetUtilizationRates", handle)
         return _card(
             nvml,
             handle,
             index=str(index),
             uuid=uuid,
             name=name,
-            utilization=known(getattr(rates, "gpu", None)),
-            memory_utilization=known(getattr(rates, "memory", None)),
+            utilization=None if rates is None else known(rates.gpu),
+            memory_utilization=None if rates is None else known(rates.memory),
             power=_watts(nvml.number("nvmlDeviceGetPowerUsage", handle)),
             power_limit=_watts(nvml.number("nvmlDeviceGetPowerManagementLimit", handle)),
             pcie_received=pcie.received,
@@ -199,69 +205,35 @@ def _clocks(nvml: Nvml, handle: Any) -> dict[str, int | None]:
 
 
 def _memory(nvml: Nvml, handle: Any) -> dict[str, int | None]:
-    """Return the total, used and free bytes.
-
-    Version 2 counts the driver's own memory as neither used nor free; version 1 counts it as used.
-    """
-    info = nvml.read("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
-    if info is None:
-        info = nvml.read("nvmlDeviceGetMemoryInfo", handle)
-    return {f"memory_{name}": known(getattr(info, name, None)) for name in ("total", "used", "free")}
+    """Return the total, used and free bytes."""
+    memory = nvml.memory(handle)
+    names = ("total", "used", "free")
+    return {f"memory_{name}": None if memory is None else known(getattr(memory, name)) for name in names}
 
 
 def _processes(nvml: Nvml, handle: Any) -> list[CardProcess] | None:
     """Return the processes of CUDA, graphics and MPS; None if NVML lists none of these kinds."""
     memory: dict[int, int | None] = {}
-    lists = [_process_list(nvml, handle, kind) for kind in ("Compute", "Graphics", "MPSCompute")]
+    lists = [nvml.processes(handle, kind) for kind in ("Compute", "Graphics", "MPSCompute")]
     for infos in lists:
-        for info in infos or ():
-            pid, used = known(getattr(info, "pid", None)), known(getattr(info, "usedGpuMemory", None))
-            if pid is None or pid in _NO_PROCESS:
-                continue
-            # A process of several kinds has the same figure in each list.
-            memory[pid] = max(used, memory.get(pid) or 0) if used is not None else memory.get(pid)
+        for pid, used in infos or ():
+            if pid not in _NO_PROCESS:
+                # A process of several kinds has the same figure in each list.
+                memory[pid] = max(used, memory.get(pid) or 0) if used is not None else memory.get(pid)
     if all(infos is None for infos in lists):
         return None
     return [CardProcess(pid=pid, memory=used) for pid, used in sorted(memory.items())]
 
 
-def _process_list(nvml: Nvml, handle: Any, kind: str) -> Any:
-    """Return NVML's list; drivers before 510 have version 2 of the call, and not version 3."""
-    name = f"nvmlDeviceGet{kind}RunningProcesses"
-    infos = nvml.read(name, handle)
-    return nvml.read(f"{name}_v2", handle) if infos is None else infos
-
-
 def _nvlinks(nvml: Nvml, handle: Any) -> list[NVLink]:
     """Return the active links and their data bytes, which NVML counts in KiB (nvml.h, fields 138 and 139)."""
-    (count,) = _fields(nvml, handle, [LINK_COUNT])
-    links = [i for i in range(min(count or 0, 64)) if nvml.read("nvmlDeviceGetNvLinkState", handle, i) == 1]
-    if not links:
-        return []
+    (count,) = nvml.fields(handle, [(LINK_COUNT, 0)])
+    links = [i for i in range(min(count or 0, 64)) if nvml.number("nvmlDeviceGetNvLinkState", handle, i) == 1]
     # The scope of these fields is the number of the link.
     fields = [(field, link) for field in (LINK_RECEIVED, LINK_SENT) for link in links]
-    values = _fields(nvml, handle, fields)
-    sizes = [_times(value, 1024) for value in values]
+    sizes = [_times(value, 1024) for value in (nvml.fields(handle, fields) if links else [])]
     pairs = zip(links, sizes[: len(links)], sizes[len(links) :], strict=True)
     return [NVLink(link=link, received_bytes=rx, sent_bytes=tx) for link, rx, tx in pairs]
-
-
-def _fields(nvml: Nvml, handle: Any, fields: list[Any]) -> list[int | None]:
-    """Return the value of each field, in one call."""
-    values = nvml.read("nvmlDeviceGetFieldValues", handle, fields)
-    if values is None or len(values) != len(fields):
-        return [None] * len(fields)
-    return [_field(value) for value in values]
-
-
-#: The member of nvmlValue_t for each nvmlValueType_t (nvml.h).
-_MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-
-
-def _field(value: Any) -> int | None:
-    if getattr(value, "nvmlReturn", 1) != 0 or not 0 < value.valueType < len(_MEMBERS):
-        return None
-    return known(getattr(value.value, _MEMBERS[value.valueType], None))
 
 
 def _times(value: int | None, unit: int) -> int | None:

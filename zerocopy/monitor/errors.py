@@ -8,7 +8,7 @@ from typing import Any
 from zerocopy.errors import ZeroCopyError
 
 #: The distributions whose names differ from those of their modules.
-_DISTRIBUTIONS = {"pynvml": "nvidia-ml-py", "prometheus_client": "prometheus-client"}
+_DISTRIBUTIONS = {"prometheus_client": "prometheus-client"}
 
 
 class MonitorRunningError(ZeroCopyError, RuntimeError):
