@@ -54,7 +54,7 @@ PATHS = {
         "options = dict(columns=['a', 'b'], nulls=0.0, dtype='float32')\n"
         "zc.convert(x, 'jax', **options)",
         "zc.convert(x, 'jax', **options)",
-        Ceilings(607, 48, 0),
+        Ceilings(6, 3, 0),
     ),
     "frame, explained": (
         ("polars", "torch"),

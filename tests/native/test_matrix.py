@@ -221,7 +221,7 @@ def test_options_of_a_matrix() -> None:
     [
         ([numbers()], {}),
         ([equal_types(5)], {"copy": False}),
-        ([equal_types(5)], {"dtype": (2, 32)}),
+        ([equal_types(5)], {"dtype": (2, 16)}),
         ([equal_types(5, 1)], {}),
         ([equal_types(1 << 19)], {}),
         ([equal_types(1 << 17), equal_types(1 << 17)], {}),

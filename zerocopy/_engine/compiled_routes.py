@@ -155,16 +155,24 @@ def _compile_memory(parts: Parts, options: Mapping[str, Any], route: Route | Non
 def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
     """Return a compiled route from a table to a dict of its columns, or to a matrix of them; or None."""
     labels, layout = options.get("columns"), options.get("layout")
-    others = {name: value for name, value in options.items() if name not in ("columns", "layout")}
+    others = {name: value for name, value in options.items() if name not in ("columns", "layout", "nulls")}
     has_labels = labels is None or _are_labels(labels)
-    # A fallback in Python exists for dicts of columns only, not for matrices.
-    fits = has_labels and (route is not None if layout is None else layout.startswith("matrix"))
+    # A fallback in Python exists for dicts of columns without nulls=, not for matrices.
+    has_fallback = route is not None or "nulls" in options
+    fits = has_labels and (has_fallback if layout is None else layout.startswith("matrix"))
     if not fits or parts.native_importer is None or not is_routable(parts.target, others):
         return None
     columns = None if labels is None else tuple(labels)
     kind = core.TableRoute if layout is None else core.MatrixRoute
-    options = {"columns": columns, "by_columns": layout == "matrix:F"}
-    return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), **options)
+    own = {"columns": columns, "nulls": options.get("nulls"), "by_columns": layout == "matrix:F"}
+    return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), **own)
+
+
+def is_fill(nulls: Any) -> bool:
+    """Whether compiled routes take a value of ``nulls=``: None, ``"nan"``, a float, or an int of 53 bits."""
+    if type(nulls) is int:
+        return abs(nulls) <= 1 << 53
+    return nulls is None or type(nulls) is float or (type(nulls) is str and nulls == "nan")
 
 
 def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:

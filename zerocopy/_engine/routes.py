@@ -24,6 +24,7 @@ from zerocopy._engine.compiled_routes import (
     declare_dtypes,
     effective_options,
     find_parts,
+    is_fill,
     is_routable,
 )
 from zerocopy._engine.target import resolve
@@ -45,7 +46,9 @@ TABLE: dict[Any, dict[type, Route]] = {}
 _bypassed: dict[Any, dict[type, Route]] = {}
 
 #: The options that the core's table holds. The others depend on the object, or need the whole plan.
-OPTIONS = frozenset(("copy", "writable", "device", "dtype", "layout", "columns", "lists", "index", "names"))
+OPTIONS = frozenset(
+    ("copy", "writable", "device", "dtype", "layout", "columns", "lists", "index", "names", "nulls")
+)
 
 #: The routes for options that no table holds.
 NO_ROUTES: Routes = MappingProxyType({})
@@ -88,6 +91,8 @@ def routes_of(to: Any, options: Mapping[str, Any]) -> Routes:
             return NO_ROUTES
         if type(options.get("index", True)) is not bool:
             return NO_ROUTES  # it is the labels of rows, which differ between calls
+        if "nulls" in options and not is_fill(options["nulls"]):
+            return NO_ROUTES
         routes: Routes = core.Routes(to, **options)
         return routes
     except (LookupError, TypeError) as error:

@@ -324,7 +324,7 @@ arrow_column_memory(const struct ArrowArray *chunk, const PlannedColumn *column,
 }
 
 bool
-arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan)
+arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan, const Fill *fill)
 {
     if (!arrow_has_parts(chunk, 1, plan->n_children) || chunk->length == 0 || chunk->children == NULL ||
         !arrow_has_no_nulls(chunk)) {
@@ -333,8 +333,12 @@ arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan)
     void *data;
     for (int64_t i = 0; i < plan->count; i++) {
         const PlannedColumn *column = &plan->columns[i];
-        if (column->kind == NUMBERS && !arrow_has_numbers(chunk->children[column->index], column->dtype, chunk->offset,
-                                                    chunk->length, &data)) {
+        const struct ArrowArray *array = chunk->children[column->index];
+        if (column->kind != NUMBERS) {
+            continue;
+        }
+        if (!has_values(array, column->dtype, chunk->offset, chunk->length, &data) ||
+            !(arrow_has_no_nulls(array) || (fill->kind != FILL_NONE && array->buffers[0] != NULL))) {
             return false;
         }
     }

@@ -51,6 +51,26 @@ int64_t table_plan_width(PyObject **kept);
    NULL for None. */
 int table_labels_parse(PyObject *columns, PyObject **wanted);
 
+/* ---- fill.c: numbers written to new memory, cast and with a value in place of nulls ---- */
+
+/* The option `nulls`. */
+typedef struct {
+    enum { FILL_NONE, FILL_NAN, FILL_INTEGER, FILL_FLOAT } kind;
+    int64_t integer;
+    double number; /* the integer too */
+} Fill;
+
+/* Parses None, "nan", a float or an int; false for other values. */
+bool fill_parse(PyObject *value, Fill *out);
+/* Whether numbers of a type can be written, and read. */
+bool can_fill(DLDataType dtype);
+/* Whether an array of numbers has nulls among `count` of them from number `first` on. */
+bool arrow_has_nulls(const struct ArrowArray *array, int64_t first, int64_t count);
+/* Writes `count` numbers from number `first` on, `step` bytes apart, as numbers of the type `to`; false if one of them,
+   or the fill, does not fit. */
+bool write_column(char *out, ptrdiff_t step, DLDataType to, const struct ArrowArray *array, DLDataType from,
+                 int64_t first, int64_t count, const Fill *fill);
+
 /* ---- arrow_table.c: a table of an exporter, read once ---- */
 
 typedef struct {
@@ -92,9 +112,9 @@ bool is_in_memory(const void *buffer, uint64_t width, int64_t count);
    address. */
 bool arrow_has_numbers(const struct ArrowArray *array, DLDataType dtype, int64_t first, int64_t count, void **out);
 
-/* Whether a chunk has what its plan needs: rows, no nulls, and structs as the specification requires. Columns of
-   lists are not checked: arrow_column_memory reads their offsets once. */
-bool arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan);
+/* Whether a chunk has what its plan needs: rows, no nulls unless they are filled, and structs as the specification
+   requires. Columns of lists are not checked: arrow_column_memory reads their offsets once. */
+bool arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan, const Fill *fill);
 /* Describes a column of a chunk that fits, but for its owner; false if its lists have nulls or several lengths. */
 bool arrow_column_memory(const struct ArrowArray *chunk, const PlannedColumn *column, Memory *out);
 /* Returns the address of the first value of a column of numbers of a chunk that fits. */
@@ -121,9 +141,24 @@ typedef struct {
     PyObject *wanted; /* dict from label to position, or NULL */
     PyObject *plan;   /* of the last schema, or NULL */
     int by_columns;   /* of a MatrixRoute: whether each column of the matrix is contiguous */
+    Fill fill;
 } TableRoute;
 
-/* Parses (exporter, importer, mutable, marks_readonly, *, fallback, copy, writable, dtype, columns, by_columns). */
+/* Returns the type of a column in the result. */
+static inline DLDataType
+result_dtype(const TableRoute *route, const PlannedColumn *column)
+{
+    return route->delivery.has_dtype ? route->delivery.dtype : column->dtype;
+}
+
+/* Returns an array of bytes that holds `nbytes` of aligned memory at `data`; NULL with an exception. */
+PyObject *new_block(int64_t nbytes, char **data);
+/* From this size on, in bytes, memory is written without the GIL. That takes about 5 us; taking the GIL again can take
+   longer. */
+#define UNLOCK_BYTES (1 << 16)
+
+/* Parses (exporter, importer, mutable, marks_readonly, *, fallback, copy, writable, dtype, columns, nulls,
+   by_columns). */
 PyObject *table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
                            PyObject *(*run)(Route *self, PyObject *obj));
 void table_route_dealloc(PyObject *self);

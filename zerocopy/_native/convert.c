@@ -4,7 +4,7 @@
 static PyObject *python_function = NULL; /* convert in Python, with the same arguments */
 static PyObject *slow_function = NULL;   /* (obj, to, options, error): after a route has failed */
 static PyObject *name_obj, *name_to, *name_copy, *name_writable, *name_device, *name_dtype;
-static PyObject *name_layout, *name_columns, *name_lists, *name_index, *name_names, *name_leaves, *text_keep;
+static PyObject *name_layout, *name_columns, *name_lists, *name_index, *name_names, *name_nulls, *name_leaves, *text_keep;
 
 typedef struct {
     PyObject *obj, *to, *copy, *writable; /* borrowed; NULL if not passed, as all others */
@@ -39,6 +39,7 @@ read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names, Argumen
                     : name == name_lists   ? &out->values[4]
                     : name == name_index   ? &out->values[5]
                     : name == name_names   ? &out->values[6]
+                    : name == name_nulls   ? &out->values[7]
                     : name == name_leaves  ? &out->leaves
                                            : NULL;
         }
@@ -289,8 +290,8 @@ add_convert(PyObject *module)
     } names[] = {{&name_obj, "obj"},           {&name_to, "to"},         {&name_copy, "copy"},
                  {&name_writable, "writable"}, {&name_device, "device"}, {&name_dtype, "dtype"},
                  {&name_layout, "layout"},     {&name_columns, "columns"},
-                 {&name_lists, "lists"},       {&name_index, "index"},   {&name_names, "names"},   {&name_leaves, "leaves"},
-                 {&text_keep, "keep"}};
+                 {&name_lists, "lists"},       {&name_index, "index"},   {&name_names, "names"},
+                 {&name_nulls, "nulls"},       {&name_leaves, "leaves"}, {&text_keep, "keep"}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         *names[i].field = PyUnicode_InternFromString(names[i].text);
         if (*names[i].field == NULL) {

@@ -276,8 +276,8 @@ PyObject *deliver_memory(const Delivery *delivery, Memory *memory);
 
 /* ---- table.c: the routes by target, type and options ---- */
 
-/* The options of a key whose values are objects: device, dtype, layout, columns, lists, index, names. */
-#define ROUTE_VALUES 7
+/* The options of a key whose values are objects: device, dtype, layout, columns, lists, index, names, nulls. */
+#define ROUTE_VALUES 8
 
 typedef struct {
     PyObject *to; /* as the caller passes it; a str is interned */

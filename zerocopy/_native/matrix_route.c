@@ -9,7 +9,7 @@
 #define ALIGNMENT 64 /* of the result, as JAX and TensorFlow require for an alias */
 #define MAX_CHUNKS 256
 #define PAGE 4096
-#define UNLOCK_BYTES (1 << 16) /* written in about 5 us; taking the GIL again can take longer */
+#define ROWS 512 /* of all columns that are cast at a time */
 
 typedef struct {
     int count;
@@ -19,9 +19,11 @@ typedef struct {
 
 /* Reads all chunks; false for a table that the slow path must convert. */
 static bool
-read_chunks(ArrowTable *table, const TablePlan *plan, Chunks *out)
+read_chunks(const TableRoute *route, ArrowTable *table, const TablePlan *plan, Chunks *out)
 {
-    int64_t max_rows = MAX_BYTES / (plan->count * (plan->columns[0].dtype.bits / 8));
+    /* Casts and fills of the core are faster at any size. */
+    int64_t limit = route->fill.kind == FILL_NONE && !route->delivery.has_dtype ? MAX_BYTES : INT64_MAX / 64;
+    int64_t max_rows = limit / (plan->count * (result_dtype(route, &plan->columns[0]).bits / 8));
     out->rows = 0;
     for (out->count = 0; out->count < MAX_CHUNKS; out->count++) {
         struct ArrowArray *chunk = &out->chunks[out->count];
@@ -29,7 +31,7 @@ read_chunks(ArrowTable *table, const TablePlan *plan, Chunks *out)
         if (status <= 0) {
             return status == 0 && out->rows > 0;
         }
-        if (!arrow_chunk_fits(chunk, plan) || chunk->length > max_rows - out->rows) {
+        if (!arrow_chunk_fits(chunk, plan, &route->fill) || chunk->length > max_rows - out->rows) {
             out->count++; /* to be released */
             return false;
         }
@@ -128,8 +130,7 @@ fill_by_rows(char *out, const Chunks *chunks, const TablePlan *plan)
     return 0;
 }
 
-/* Returns an array of bytes that holds `nbytes` of aligned memory at `data`; NULL with an exception. */
-static PyObject *
+PyObject *
 new_block(int64_t nbytes, char **data)
 {
     npy_intp size = (npy_intp)nbytes + ALIGNMENT;
@@ -141,13 +142,72 @@ new_block(int64_t nbytes, char **data)
     return block;
 }
 
+/* Whether a column is cast, or has nulls that are filled. */
+static bool
+is_changed(const TableRoute *route, const Chunks *chunks, const TablePlan *plan)
+{
+    for (int64_t i = 0; i < plan->count; i++) {
+        const PlannedColumn *column = &plan->columns[i];
+        if (!dtype_equal(column->dtype, result_dtype(route, column))) {
+            return true;
+        }
+        for (int k = 0; k < chunks->count; k++) {
+            const struct ArrowArray *chunk = &chunks->chunks[k];
+            if (arrow_has_nulls(chunk->children[column->index], chunk->offset, chunk->length)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Writes the columns, cast and filled, to a matrix with these distances in bytes between rows and between columns;
+   false if a number does not fit. */
+static bool
+fill_matrix(const TableRoute *route, char *out, const Chunks *chunks, const TablePlan *plan, ptrdiff_t row,
+            ptrdiff_t step)
+{
+    DLDataType dtype = result_dtype(route, &plan->columns[0]);
+    bool fits = true;
+    PyThreadState *unlocked = chunks->rows * plan->count * (dtype.bits / 8) >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    for (int k = 0; k < chunks->count; k++) {
+        const struct ArrowArray *chunk = &chunks->chunks[k];
+        for (int64_t start = 0; start < chunk->length && fits; start += ROWS) { /* which stay in the cache */
+            int64_t rows = chunk->length - start < ROWS ? chunk->length - start : ROWS;
+            for (int64_t i = 0; i < plan->count && fits; i++) {
+                const PlannedColumn *column = &plan->columns[i];
+                fits = write_column(out + i * step, row, dtype, chunk->children[column->index], column->dtype,
+                                   chunk->offset + start, rows, &route->fill);
+            }
+            out += rows * row;
+        }
+    }
+    if (unlocked != NULL) {
+        PyEval_RestoreThread(unlocked);
+    }
+    return fits;
+}
+
+/* Whether all columns are of types that the core casts. */
+static bool
+can_cast(const TableRoute *route, const TablePlan *plan)
+{
+    bool can = can_fill(result_dtype(route, &plan->columns[0]));
+    for (int64_t i = 0; i < plan->count; i++) {
+        can = can && can_fill(plan->columns[i].dtype);
+    }
+    return can;
+}
+
 /* Makes an object of the target over a new matrix of the chunks; NULL with or without an exception. */
 static PyObject *
-deliver_matrix(const TableRoute *route, const Chunks *chunks, const TablePlan *plan)
+deliver_matrix(const TableRoute *route, const Chunks *chunks, const TablePlan *plan, bool changed)
 {
     int64_t shape[2] = {chunks->rows, plan->count};
+    DLDataType dtype = result_dtype(route, &plan->columns[0]);
+    ptrdiff_t itemsize = dtype.bits / 8;
     char *data;
-    PyObject *block = new_block(shape[0] * shape[1] * (plan->columns[0].dtype.bits / 8), &data);
+    PyObject *block = new_block(shape[0] * shape[1] * itemsize, &data);
     if (block == NULL) {
         return NULL;
     }
@@ -156,7 +216,7 @@ deliver_matrix(const TableRoute *route, const Chunks *chunks, const TablePlan *p
     memory.data = data;
     memory.ndim = 2;
     memory.readonly = false;
-    memory.dtype = plan->columns[0].dtype;
+    memory.dtype = dtype;
     memory.shape = shape;
     memory.strides = NULL;
     memory.owner = block;
@@ -168,10 +228,18 @@ deliver_matrix(const TableRoute *route, const Chunks *chunks, const TablePlan *p
             memory.strides = NULL; /* JAX and TensorFlow would copy it again, to row-major memory */
         }
     }
-    if (memory.strides != NULL) {
+    bool by_columns = memory.strides != NULL, is_written = true;
+    if (changed) {
+        is_written = fill_matrix(route, data, chunks, plan, by_columns ? itemsize : shape[1] * itemsize,
+                                 by_columns ? shape[0] * itemsize : itemsize);
+    }
+    else if (by_columns) {
         fill_by_columns(data, chunks, plan);
     }
-    else if (fill_by_rows(data, chunks, plan) < 0) {
+    else {
+        is_written = fill_by_rows(data, chunks, plan) == 0;
+    }
+    if (!is_written) {
         Py_DECREF(block);
         return NULL;
     }
@@ -183,16 +251,16 @@ deliver_matrix(const TableRoute *route, const Chunks *chunks, const TablePlan *p
 /* Makes an object of the target over the one column of a table, which holds lists of one length: they are the rows
    of the matrix. NULL with or without an exception. */
 static PyObject *
-deliver_lists(const Delivery *delivery, ArrowTable *table, const TablePlan *plan)
+deliver_lists(const TableRoute *route, ArrowTable *table, const TablePlan *plan)
 {
     struct ArrowArray chunk = {0}, next = {0};
     PyObject *result = NULL;
     Memory memory;
-    if (arrow_table_next(table, &chunk) == 1 && arrow_chunk_fits(&chunk, plan) &&
+    if (arrow_table_next(table, &chunk) == 1 && arrow_chunk_fits(&chunk, plan, &route->fill) &&
         arrow_table_next(table, &next) == 0 && arrow_column_memory(&chunk, &plan->columns[0], &memory)) {
         memory.owner = arrow_column_owner(&chunk, &plan->columns[0]);
         if (memory.owner != NULL) {
-            result = deliver_memory(delivery, &memory);
+            result = deliver_memory(&route->delivery, &memory);
         }
     }
     arrow_array_release(&chunk);
@@ -234,13 +302,19 @@ convert_export(TableRoute *route, PyObject *obj)
     chunks.count = 0;
     TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted, false);
     if (plan != NULL && plan->has_lists) {
-        result = plan->count == 1 ? deliver_lists(&route->delivery, &table, plan) : NULL;
+        result = plan->count == 1 ? deliver_lists(route, &table, plan) : NULL;
     }
-    else if (plan != NULL && route->delivery.copy != OPTION_FALSE && has_one_type(plan) &&
-             read_chunks(&table, plan, &chunks) &&
-             (chunks.count > 1 || route->delivery.copy == OPTION_TRUE || !may_be_one_array(&chunks.chunks[0], plan) ||
-              is_divided(route, obj, &chunks.chunks[0], plan))) {
-        result = deliver_matrix(route, &chunks, plan);
+    else if (plan != NULL && route->delivery.copy != OPTION_FALSE &&
+             (route->delivery.has_dtype || has_one_type(plan)) && read_chunks(route, &table, plan, &chunks)) {
+        bool changed = is_changed(route, &chunks, plan);
+        int64_t nbytes = chunks.rows * plan->count * (plan->columns[0].dtype.bits / 8);
+        if (changed                ? can_cast(route, plan)
+            : nbytes > MAX_BYTES ? false
+                                   : chunks.count > 1 || route->delivery.copy == OPTION_TRUE ||
+                          !may_be_one_array(&chunks.chunks[0], plan) ||
+                          is_divided(route, obj, &chunks.chunks[0], plan)) {
+            result = deliver_matrix(route, &chunks, plan, changed);
+        }
     }
     for (int i = 0; i < chunks.count; i++) {
         arrow_array_release(&chunks.chunks[i]);
@@ -256,7 +330,7 @@ run_matrix(Route *self, PyObject *obj)
 {
     TableRoute *route = (TableRoute *)self;
     bool may_copy = route->exporter->matrix != NULL && route->labels == NULL && !route->by_columns &&
-                    route->delivery.copy != OPTION_FALSE;
+                    route->delivery.copy != OPTION_FALSE && route->fill.kind == FILL_NONE && !route->delivery.has_dtype;
     if (may_copy && table_plan_width(&route->plan) >= route->exporter->matrix_width) { /* of the last table */
         PyObject *result = deliver_own_matrix(route, obj);
         if (result != NULL || !clear_error()) {
@@ -277,7 +351,8 @@ static PyTypeObject MatrixRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.MatrixRoute",
     .tp_doc = "MatrixRoute(exporter, importer, mutable, marks_readonly, *, fallback=None, copy=None, writable=None, "
-              "dtype=None, columns=None, by_columns=False): a table whose columns have one type, copied to one array.",
+              "dtype=None, columns=None, nulls=None, by_columns=False): a table whose columns have one type, or get "
+              "one by dtype, copied to one array.",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(TableRoute),
     .tp_dealloc = table_route_dealloc,

@@ -88,13 +88,19 @@ static PyObject *clear_routes(PyObject *module, PyObject *nothing);
 
 static PyObject *values = NULL; /* a dict: what identifies a value -> the first such value, which keys hold */
 
-/* Returns what identifies a value: the text; the texts and integers of a list or tuple; else its type and the value,
-   since True == 1 == 1.0. NULL without an exception for a list of other objects. */
+/* Returns what identifies a value: the text; the texts and integers of a list or tuple; a float's bits; else its type and
+   the value, since True == 1 == 1.0. NULL without an exception for a list of other objects. */
 static PyObject *
 identity_of(PyObject *value)
 {
     if (PyUnicode_CheckExact(value)) {
         return Py_NewRef(value);
+    }
+    if (PyFloat_CheckExact(value)) { /* by its bits, since 0.0 == -0.0, and NaN differs from itself */
+        double number = PyFloat_AS_DOUBLE(value);
+        uint64_t bits;
+        memcpy(&bits, &number, sizeof(bits));
+        return Py_BuildValue("(OK)", (PyObject *)Py_TYPE(value), (unsigned long long)bits);
     }
     if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) {
         return PyTuple_Pack(2, (PyObject *)Py_TYPE(value), value);
@@ -237,9 +243,10 @@ fill_key(RouteKey *key, PyObject *to, PyObject *const *options)
     return 0;
 }
 
-#define OPTION_NAMES "copy", "writable", "device", "dtype", "layout", "columns", "lists", "index", "names", NULL
-#define OPTION_FIELDS(o) &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6], &o[7], &o[8]
-#define NO_OPTIONS {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None}
+#define OPTION_NAMES "copy", "writable", "device", "dtype", "layout", "columns", "lists", "index", "names", "nulls", \
+    NULL
+#define OPTION_FIELDS(o) &o[0], &o[1], &o[2], &o[3], &o[4], &o[5], &o[6], &o[7], &o[8], &o[9]
+#define NO_OPTIONS {Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None, Py_None}
 
 /* Stores a route; returns whether it had room. A key that exists keeps its route. */
 static bool
@@ -268,7 +275,7 @@ store_route(const RouteKey *key, Route *route)
 }
 
 /* set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None,
-   lists=None, index=None, names=None): returns whether the table had room, and can hold the values. The table keeps
+   lists=None, index=None, names=None, nulls=None): returns whether the table had room, and can hold the values. The table keeps
    all its arguments alive. */
 static PyObject *
 set_route(PyObject *module, PyObject *args, PyObject *keywords)
@@ -276,7 +283,7 @@ set_route(PyObject *module, PyObject *args, PyObject *keywords)
     static char *names[] = {"to", "type", "route", OPTION_NAMES};
     PyObject *to, *type, *route, *options[] = NO_OPTIONS;
     RouteKey key;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!O!|OOOOOOOOO:set_route", names, &to, &PyType_Type, &type,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO!O!|OOOOOOOOOO:set_route", names, &to, &PyType_Type, &type,
                                      &RouteType, &route, OPTION_FIELDS(options)) ||
         fill_key(&key, to, options) < 0) {
         return NULL;
@@ -303,7 +310,7 @@ routes_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     static char *names[] = {"to", OPTION_NAMES};
     PyObject *to, *options[] = NO_OPTIONS;
     RouteKey key;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OOOOOOOOO:Routes", names, &to, OPTION_FIELDS(options)) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OOOOOOOOOO:Routes", names, &to, OPTION_FIELDS(options)) ||
         fill_key(&key, to, options) < 0) {
         return NULL;
     }
@@ -368,7 +375,7 @@ static PyTypeObject RoutesType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.Routes",
     .tp_doc = "Routes(to, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None, "
-              "lists=None, index=None, names=None): the routes to one target with these options, by type. It reads "
+              "lists=None, index=None, names=None, nulls=None): the routes to one target with these options, by type. It reads "
               "the table, so that it is never stale.",
     .tp_basicsize = sizeof(Routes),
     .tp_dealloc = routes_dealloc,
@@ -467,7 +474,7 @@ clear_values(PyObject *module, PyObject *nothing)
 static PyMethodDef methods[] = {
     {"set_route", (PyCFunction)(void (*)(void))set_route, METH_VARARGS | METH_KEYWORDS,
      "set_route(to, type, route, copy=None, writable=None, device=None, dtype=None, layout=None, columns=None, "
-     "lists=None, index=None, names=None): store a route."},
+     "lists=None, index=None, names=None, nulls=None): store a route."},
     {"clear_routes", clear_routes, METH_NOARGS, "clear_routes(): remove all routes."},
     {"bypass_routes", bypass_routes, METH_O, "bypass_routes(flag): hide the routes, or show them again."},
     {"free_locks", free_locks, METH_NOARGS, "free_locks(): free the locks of the tables, in a forked child."},

@@ -1,6 +1,53 @@
 /* Routes of tables that producers export through Arrow's C data interface: a dict of the target's objects. */
 #include "arrow_table.h"
 
+/* Makes an object over a new array of a column's numbers, cast and filled; NULL with or without an exception. */
+static PyObject *
+deliver_new(const TableRoute *route, const PlannedColumn *column, const struct ArrowArray *chunk)
+{
+    DLDataType dtype = result_dtype(route, column);
+    char *data;
+    PyObject *block = NULL;
+    if (route->delivery.copy != OPTION_FALSE && can_fill(column->dtype) && can_fill(dtype)) {
+        block = new_block(chunk->length * (dtype.bits / 8), &data);
+    }
+    if (block == NULL) {
+        return NULL;
+    }
+    PyThreadState *unlocked = chunk->length * (dtype.bits / 8) >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    bool fits = write_column(data, dtype.bits / 8, dtype, chunk->children[column->index], column->dtype, chunk->offset,
+                            chunk->length, &route->fill);
+    if (unlocked != NULL) {
+        PyEval_RestoreThread(unlocked);
+    }
+    if (!fits) { /* the slow path names the value */
+        Py_DECREF(block);
+        return NULL;
+    }
+    Memory memory;
+    memory_init(&memory);
+    memory.data = data;
+    memory.ndim = 1;
+    memory.readonly = false;
+    memory.dtype = dtype;
+    memory.own_shape[0] = chunk->length;
+    memory.shape = memory.own_shape;
+    memory.strides = NULL;
+    memory.owner = block;
+    Delivery fresh = route->delivery;
+    fresh.copy = OPTION_FALSE; /* for a target that cannot alias the new array, the slow path decides */
+    return deliver_memory(&fresh, &memory);
+}
+
+/* Whether a column's numbers are cast, or have nulls that are filled. */
+static bool
+is_changed(const TableRoute *route, const PlannedColumn *column, const struct ArrowArray *chunk)
+{
+    return column->kind == NUMBERS &&
+           (!dtype_equal(column->dtype, result_dtype(route, column)) ||
+            arrow_has_nulls(chunk->children[column->index], chunk->offset, chunk->length));
+}
+
 /* Makes an object of each column of a chunk. */
 static PyObject *
 deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArray *chunk)
@@ -10,8 +57,11 @@ deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArra
     for (int64_t i = 0; result != NULL && i < plan->count; i++) {
         const PlannedColumn *column = &plan->columns[i];
         PyObject *made = NULL;
-        if (arrow_column_memory(chunk, column, &memory) &&
-            (memory.owner = arrow_column_owner(chunk, column)) != NULL) {
+        if (is_changed(route, column, chunk)) {
+            made = deliver_new(route, column, chunk);
+        }
+        else if (arrow_column_memory(chunk, column, &memory) &&
+                 (memory.owner = arrow_column_owner(chunk, column)) != NULL) {
             made = deliver_memory(&route->delivery, &memory);
         }
         if (made == NULL || PyDict_SetItem(result, column->label, made) < 0) {
@@ -39,7 +89,7 @@ run_table(Route *self, PyObject *obj)
         goto done;
     }
     /* The slow path converts tables of several chunks, and reports why it copies them. */
-    if (arrow_table_next(&table, &chunk) == 1 && arrow_chunk_fits(&chunk, plan) &&
+    if (arrow_table_next(&table, &chunk) == 1 && arrow_chunk_fits(&chunk, plan, &route->fill) &&
         arrow_table_next(&table, &next) == 0) {
         result = deliver_columns(route, plan, &chunk);
     }
@@ -68,13 +118,13 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
                  PyObject *(*run)(Route *self, PyObject *obj))
 {
     static char *names[] = {"",     "",         "mutable", "marks_readonly", "fallback",
-                            "copy", "writable", "dtype",   "columns",        "by_columns", NULL};
-    PyObject *exporter, *importer, *fallback = Py_None, *columns = Py_None;
+                            "copy", "writable", "dtype",   "columns",        "nulls", "by_columns", NULL};
+    PyObject *exporter, *importer, *fallback = Py_None, *columns = Py_None, *nulls = Py_None;
     PyObject *copy = Py_None, *writable = Py_None, *dtype = Py_None;
     int is_mutable, marks_readonly, by_columns = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|$OOOOOp:Route", names, &TableExporterType,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|$OOOOOOp:Route", names, &TableExporterType,
                                      &exporter, &ImporterType, &importer, &is_mutable, &marks_readonly, &fallback,
-                                     &copy, &writable, &dtype, &columns, &by_columns)) {
+                                     &copy, &writable, &dtype, &columns, &nulls, &by_columns)) {
         return NULL;
     }
     TableRoute *self = PyObject_New(TableRoute, type);
@@ -87,6 +137,11 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     self->exporter = (TableExporter *)Py_NewRef(exporter);
     self->by_columns = by_columns;
+    if (!fill_parse(nulls, &self->fill)) {
+        PyErr_SetString(PyExc_ValueError, "nulls must be 'nan', a float, or an int of at most 53 bits");
+        Py_DECREF(self);
+        return NULL;
+    }
     if (delivery_init(&self->delivery, importer, is_mutable, marks_readonly, copy, writable, dtype) < 0 ||
         table_labels_parse(columns, &self->wanted) < 0 ||
         (self->wanted != NULL && (self->labels = PyDict_Keys(self->wanted)) == NULL)) {
@@ -106,7 +161,7 @@ static PyTypeObject TableRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.TableRoute",
     .tp_doc = "TableRoute(exporter, importer, mutable, marks_readonly, *, fallback=None, copy=None, writable=None, "
-              "dtype=None, columns=None): a table of numbers in one chunk, to a dict of columns.",
+              "dtype=None, columns=None, nulls=None): a table of numbers in one chunk, to a dict of columns.",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(TableRoute),
     .tp_dealloc = table_route_dealloc,
