@@ -294,7 +294,7 @@ class Mine(zc.Framework):
 zc.register(Mine())
 for call, hook in (
     (lambda: zc.convert(np.zeros(3), to="mine"), "copy_reasons"),
-    (lambda: zc.convert(mine.Array(), to="numpy"), "source"),
+    (lambda: zc.convert(mine.Array(), to="numpy"), "as_ndarray"),
 ):
     try:
         call()

@@ -123,6 +123,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_free)
 
 
+def while_forks_wait(load: Any) -> Any:
+    """Return ``load()``, which imports modules. A fork in another thread waits until it returns."""
+    token = object()
+    with LOADING:  # a fork holds it
+        IMPORTING[token] = get_ident()
+    try:
+        return load()
+    finally:
+        del IMPORTING[token]
+
+
 def is_installed(name: str) -> bool:
     """Whether a module can be imported; imports nothing of it, nor the packages that it is in."""
     import importlib.util  # here, because `import zerocopy` imports this file
@@ -168,6 +179,13 @@ def installed_version(name: str, distribution: str) -> str | None:
         except metadata.PackageNotFoundError:
             continue
     return None
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the first three numbers of a version: ``(2, 11, 0)`` for ``"2.11.0+cu130"``."""
+    import re  # here, because `import zerocopy` imports this file
+
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def is_lazy(module: Any) -> bool:

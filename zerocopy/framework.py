@@ -1,17 +1,15 @@
 """``Framework``: all that zerocopy knows about one framework, in one class.
 
-A framework is a source (`owns`, `source`, for tables `table`), a target (`copy_reasons`,
-`from_host`, for devices `from_device`, for tables `from_table`), or both. A plugin author
-subclasses `Framework` and imports from this module alone.
+A framework is a source (`owns`, `as_ndarray`, for tables `table`), a target (`copy_reasons`,
+`of_ndarray`, for devices `from_device`, for tables `from_table`), or both. The base class derives the
+rest for arrays on the host. A plugin author subclasses `Framework` and imports from this module alone.
 """
 
 from __future__ import annotations
 
 import copy
 import importlib.util
-import re
 import sys
-from _thread import get_ident
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from types import ModuleType
@@ -29,7 +27,12 @@ from zerocopy.errors import (
     Reason as Reason,
     UnsupportedConversionError as UnsupportedConversionError,
 )
-from zerocopy.forks import IMPORTING, LOADING, is_installed as is_installed
+from zerocopy.forks import (
+    is_installed as is_installed,
+    version_numbers as version_numbers,
+    while_forks_wait as while_forks_wait,
+)
+from zerocopy.protocols.array_interface import aligned_copy, host_view
 from zerocopy.protocols.exporter_errors import check_descriptors, is_error
 from zerocopy.source import (
     FORMS as FORMS,
@@ -193,15 +196,24 @@ class Framework:
 
     def has_hook(self, name: str) -> bool:
         """Whether there is a file or class of the hook `name`, such as ``"pool"``; imports nothing."""
-        return bool(_hook_modules(type(self), name))  # type: ignore[arg-type]
+        return bool(hook_modules(type(self), name))  # type: ignore[arg-type]
 
     def owns(self, cls: type) -> bool:
         """Whether `cls`, or one of its bases, is defined in one of `root_modules`."""
         return False
 
+    def as_ndarray(self, obj: Any) -> tuple[Array, DType]:
+        """Return a new ndarray that aliases `obj`, an owned object on the host, and the dtype of its values.
+
+        The ndarray has that dtype's ``storage``, is read-only if the memory is immutable, and keeps the
+        memory alive. Raises ``ZeroCopyError`` if no memory holds the values.
+        """
+        raise lacking(self.name, "as_ndarray")
+
     def source(self, obj: Any) -> Source:
         """Describe the memory of `obj`, an owned object, without a copy; raise if it has none or no dtype."""
-        raise lacking(self.name, "source")
+        array, dtype = self.as_ndarray(obj)
+        return Source(f"{self.name}.{type(obj).__name__}", host_view(array, dtype), array.view)
 
     def allocation(self, obj: Any, address: int) -> tuple[int, int] | None:
         """Return the bounds of the allocation that holds `obj`, an owned object, at `address`, if known."""
@@ -254,13 +266,18 @@ class Framework:
         if view.ndim > self.max_ndim:
             raise refuse_ndim(self.name, view, self.max_ndim)
 
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         """Return an object of the framework over `array`, which has no `copy_reasons`.
 
         `array` holds elements of `dtype` as ``dtype.storage``, and is read-only if the memory is
-        immutable. It is aliased on the host (see `aliases_host`), and copied on `stream` to another `device`.
+        immutable. It is aliased, or copied if `aliases_host` is False.
         """
-        raise lacking(self.name, "from_host")
+        raise lacking(self.name, "of_ndarray")
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        """Return `of_ndarray` on the host, and a copy of `array` on another `device`, ordered on `stream`."""
+        result = self.of_ndarray(array, dtype)
+        return result if device.is_host else self.copy_to_device(result, device, stream)
 
     def variant(self, form: str) -> Framework | None:
         """Return the framework for ``to="name.form"``; None if it does not have `form`."""
@@ -278,11 +295,6 @@ class Framework:
         """Return an object that aliases `source`, device memory without `device_copy_reasons`.
 
         It is ordered on `stream`, the consumer's, and keeps the memory alive.
-
-        Raises
-        ------
-        UnsupportedConversionError
-            The framework cannot import memory of that device.
         """
         raise UnsupportedConversionError(
             f"to={self.name!r}",
@@ -307,13 +319,10 @@ class Framework:
         return write
 
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
-        """Return a copy on `device` of `obj`, an object of the framework, ordered on `stream`.
-
-        Raises
-        ------
-        UnsupportedConversionError
-            The framework has no such device.
-        """
+        """Return a copy on `device` of `obj`, an object of the framework, ordered on `stream`."""
+        if device.is_host and _implements(self, "of_ndarray"):
+            array, dtype = self.as_ndarray(obj)
+            return self.of_ndarray(aligned_copy(array), dtype)
         raise UnsupportedConversionError(
             f"to={self.name!r}, device={str(device)!r}",
             f"{self.name} cannot copy arrays to {device}",
@@ -336,13 +345,7 @@ class Framework:
         return None
 
     def parse_device(self, spec: Any) -> Device:
-        """Return the device that `spec`, the option ``device=`` or a device object of the framework, names.
-
-        Raises
-        ------
-        DeviceOptionError
-            `spec` does not name a device.
-        """
+        """Return the device that `spec`, the option ``device=`` or a device object of its own, names."""
         device = parse_device(spec)
         if device is None:
             remedy = 'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)'
@@ -357,13 +360,7 @@ class Framework:
         return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
 
     def check_device(self, device: Device) -> None:
-        """Check that the framework can use `device`.
-
-        Raises
-        ------
-        DeviceError
-            The framework does not support it, or it does not exist.
-        """
+        """Raise ``DeviceError`` if the framework does not support `device`, or it does not exist."""
         if device.kind not in self.device_kinds:
             raise DeviceError(
                 f"to={self.name!r}, device={str(device)!r}",
@@ -433,27 +430,33 @@ class Framework:
         An exporter returns the object in that form. If it raises anything, the conversion takes
         the slow path. An empty dict keeps the type off the fast path. The form ``native`` may be None.
         """
-        return {}
+        return {"ndarray": self._export_ndarray} if _implements(self, "as_ndarray") else {}
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         """Return importers by form, the cheapest first; each aliases its argument or raises."""
-        return {}
+        return {"ndarray": self._import_ndarray} if _implements(self, "of_ndarray") else {}
+
+    def _export_ndarray(self, obj: Any) -> Array:
+        array, dtype = self.as_ndarray(obj)
+        if not dtype.in_numpy or array.base is None:  # an array without a base is a copy
+            raise BufferError("a dtype that NumPy lacks, or a copy")
+        return array
+
+    def _import_ndarray(self, array: Array) -> Any:
+        dtype = from_numpy(array.dtype)
+        if dtype is None or (self.copy_reasons(host_view(array, dtype)) and self.aliases_host):
+            raise BufferError("a dtype or layout that needs a copy")
+        # A view, because the caller can change the shape of the array itself.
+        return self.of_ndarray(array.view(dtype.storage), dtype)
 
 
-def while_forks_wait(load: Callable[[], Any]) -> Any:
-    """Return ``load()``, which imports modules. A fork in another thread waits until it returns."""
-    token = object()
-    with LOADING:  # a fork holds it
-        IMPORTING[token] = get_ident()
-    try:
-        return load()
-    finally:
-        del IMPORTING[token]
+def _implements(framework: Framework, hook: str) -> bool:
+    return getattr(type(framework), hook) is not getattr(Framework, hook)
 
 
 # A hook is the part of a framework that one package of zerocopy calls, such as the pool. It is a class with
-# the name of its base class without "Hook": `Pool` for `PoolHook`. It is in ``pool.py`` in the framework's
-# folder, or in the framework's own file. A framework inherits the hooks of its base classes.
+# the name of its base class without "Hook", in the framework's own file, or in ``pool.py`` in its folder. A
+# framework inherits the hooks of its base classes.
 
 Hook = TypeVar("Hook")
 
@@ -467,7 +470,7 @@ def hook_of(framework: Framework | None, base: type[Hook]) -> Hook:
 def hook_class(framework: type, base: type[Hook]) -> type[Hook]:
     """Return the class of the hook of a framework's class; `base` if it has none."""
     name = base.__name__.removesuffix("Hook")
-    for module in _hook_modules(framework, name.lower()):
+    for module in hook_modules(framework, name.lower()):
         cls = getattr(importlib.import_module(module), name, None)
         # A plugin's folder can have a file of that name for another purpose.
         if isinstance(cls, type) and issubclass(cls, base):
@@ -481,7 +484,7 @@ def _hook(framework: type, base: type[Any]) -> Any:
 
 
 @cache
-def _hook_modules(framework: type, name: str) -> tuple[str, ...]:
+def hook_modules(framework: type, name: str) -> tuple[str, ...]:
     """Return the modules that can have the hook `name` of a framework's class; imports none of them."""
     title, modules = name.capitalize(), []
     for cls in framework.__mro__:
@@ -493,8 +496,3 @@ def _hook_modules(framework: type, name: str) -> tuple[str, ...]:
         elif hasattr(module, "__path__") and importlib.util.find_spec(f"{cls.__module__}.{name}") is not None:
             modules.append(f"{cls.__module__}.{name}")
     return tuple(modules)
-
-
-def version_numbers(version: str) -> tuple[int, ...]:
-    """Return the first three numbers of a version: ``(2, 11, 0)`` for ``"2.11.0+cu130"``."""
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])

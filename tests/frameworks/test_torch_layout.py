@@ -22,7 +22,7 @@ def test_without_unique_offsets_there_is_no_layout(value: int) -> None:
 def test_unknown_versions_of_torch_have_no_compiled_functions(version: str) -> None:
     other = SimpleNamespace(__version__=version, Tensor=torch.Tensor)
     assert native.exporter(other) is None
-    assert native.importer(other) is None
+    assert native.importer(other, ()) is None
 
 
 #: Contexts in which the first tensors of a process have other keys, or cannot be made.

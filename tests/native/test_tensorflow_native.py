@@ -15,17 +15,15 @@ from helpers.native_core import (
     require_core,
 )
 
+from zerocopy import registry
 from zerocopy.dtype import by_name
 
 require_core()
 tf = pytest.importorskip("tensorflow")
 
-from zerocopy._frameworks.tensorflow import fast_path  # noqa: E402 - after the check for TensorFlow
-
-EXPORTER = fast_path.fast_exporters(tf)["native"]
-IMPORTER = fast_path.fast_importers(tf).get("native")
-if IMPORTER is None:
-    pytest.skip("this TensorFlow has other internals", allow_module_level=True)
+FRAMEWORK = registry.by_name("tensorflow")
+EXPORTER = FRAMEWORK.fast_exporters(type(tf.constant(0)))["native"]
+IMPORTER = FRAMEWORK.fast_importers()["native"]
 NAMES = (
     "bool",
     "int8",
@@ -127,9 +125,9 @@ sys.path.insert(0, "tests")
 import numpy as np, tensorflow as tf
 from tensorflow.python.eager import context
 from helpers.native_core import aligned_copy, core, declare, memory_route
-from zerocopy._frameworks.tensorflow import fast_path
+from zerocopy import registry
 declare()
-importer = fast_path.fast_importers(tf)["native"]
+importer = registry.by_name("tensorflow").fast_importers()["native"]
 route = memory_route(core.NDArrayExporter(), importer, fallback=lambda x: None)
 source = aligned_copy(np.arange(64.0))
 for _ in range(3):

@@ -18,10 +18,10 @@ from zerocopy.strided_view import MAX_NDIM
 require_core()
 torch = pytest.importorskip("torch")
 
-from zerocopy._frameworks.torch import native  # noqa: E402 - after the check for torch
+from zerocopy._frameworks.torch import dtypes, native  # noqa: E402 - after the check for torch
 
 LAYOUT = native.find_layout(torch)
-EXPORTER, IMPORTER = native.exporter(torch), native.importer(torch)
+EXPORTER, IMPORTER = native.exporter(torch), native.importer(torch, dtypes(torch).values())
 if EXPORTER is None or IMPORTER is None:
     pytest.skip("this torch has no exchange API, or another layout", allow_module_level=True)
 

@@ -5,13 +5,12 @@ Pillow stores an image of several bands as 4 bytes for each pixel, and a smaller
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from zerocopy.device import HOST
-from zerocopy.dtype import from_numpy
+from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, version_numbers
 from zerocopy.protocols import arrow_c
@@ -43,6 +42,12 @@ class Pillow(Framework):
     def owns(self, cls: type) -> bool:
         return any(base.__name__ == "Image" and base.__module__ == "PIL.Image" for base in cls.__mro__)
 
+    def as_ndarray(self, obj: Any) -> tuple[Array, DType]:
+        view = _alias(obj, *_layout(obj))
+        if view is None:
+            raise BufferError("its pixels must be copied")
+        return view.numpy(), view.dtype
+
     def source(self, obj: Any) -> Source:
         shape, stored = _layout(obj)
         view = _alias(obj, shape, stored)
@@ -58,17 +63,6 @@ class Pillow(Framework):
 
         view = StridedView(0, shape, contiguous_strides(shape, dtype.itemsize), dtype, HOST, False, obj)
         return Source(_NAME, view, host, "array-interface", (_reason(obj.mode, stored),))
-
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
-        return {"ndarray": _exported}
-
-
-def _exported(image: Any) -> Array:
-    """Return an alias of an image's pixels; raise if they must be copied."""
-    view = _alias(image, *_layout(image))
-    if view is None:
-        raise ValueError("its pixels must be copied")
-    return view.numpy()
 
 
 def _layout(image: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy.dtype import from_numpy
+from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.protocols import producer
-from zerocopy.protocols.array_interface import host_view
 from zerocopy.source import Array, Source
 
 #: Types of samples by FFmpeg's names, to which planar formats add a "p".
@@ -51,14 +50,17 @@ class PyAV(Framework):
         planes = _channels(obj) if hasattr(obj, "samples") else _components(obj)
         return obj if planes is None else planes
 
+    def as_ndarray(self, obj: Any) -> tuple[Array, DType]:
+        array = _samples(obj) if hasattr(obj, "samples") else _pixels(obj)
+        dtype = from_numpy(array.dtype)
+        assert dtype is not None
+        return array, dtype
+
     def source(self, obj: Any) -> Source:
-        return _audio(obj) if hasattr(obj, "samples") else _video(obj)
-
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
-        return {"ndarray": _exported} if cls.__name__ == "VideoFrame" else {}
+        return super().source(obj) if hasattr(obj, "samples") else _video(obj)
 
 
-def _exported(frame: Any) -> Array:
+def _pixels(frame: Any) -> Array:
     """Return an alias of a frame in one plane; raise for others."""
     (plane,) = frame.planes
     return np.from_dlpack(plane)
@@ -115,16 +117,12 @@ def _video(frame: Any) -> Source:
     return source
 
 
-def _audio(frame: Any) -> Source:
-    name, planes = frame.format.name, frame.planes
-    dtype = np.dtype(_SAMPLES[name.removesuffix("p")])
-    if len(planes) != 1:
-        raise _not_one_array(_AUDIO, len(planes))
+def _samples(frame: Any) -> Array:
+    dtype = np.dtype(_SAMPLES[frame.format.name.removesuffix("p")])
+    if len(frame.planes) != 1:
+        raise _not_one_array(_AUDIO, len(frame.planes))
     # NumPy raises if the plane is smaller.
-    array: Array = np.ndarray((1, frame.samples * frame.layout.nb_channels), dtype, planes[0])
-    values = from_numpy(dtype)
-    assert values is not None
-    return Source(_AUDIO, host_view(array, values), lambda: array)
+    return np.ndarray((1, frame.samples * frame.layout.nb_channels), dtype, frame.planes[0])
 
 
 def _not_one_array(kind: str, count: int) -> UnsupportedConversionError:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks._obstacles import changed
 from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.ragged import RaggedLayout, check_built, ragged_parts
-from zerocopy.device import Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
-from zerocopy.protocols.array_interface import aligned_copy, host_view
-from zerocopy.source import Array, Source
+from zerocopy.source import Array
 from zerocopy.strided_view import MAX_NDIM, StridedView
 
 _AS_ARROW = changed("awkward.to_arrow({x})", "gives Arrow's column")
@@ -92,10 +90,10 @@ class Awkward(Framework):
 
     # -- source ---------------------------------------------------------------
 
-    def source(self, obj: Any) -> Source:
-        array = _dense(_layout(obj))
+    def as_ndarray(self, obj: Any) -> tuple[Array, DType]:
+        layout = _layout(obj)
+        array = _dense(layout)
         if array is None:
-            layout = _layout(obj)
             raise obstacles.refuse_source(
                 _name(obj), _RAGGED if layout.purelist_depth == 2 else _RAGGED_TWICE
             )
@@ -106,23 +104,7 @@ class Awkward(Framework):
                 array.dtype,
                 fixes=[changed("awkward.values_astype({x}, 'int64')", "gives integers"), _AS_ARROW],
             )
-        return Source(_name(obj), host_view(array, dtype), lambda: array, "buffer")
-
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
-        ak = self.module()
-        if cls is not ak.Array:
-            return {}
-        plain = ak.contents.NumpyArray
-
-        def ndarray(array: Any) -> Any:
-            layout = array.layout
-            if type(layout) is not plain or layout.backend.name != "cpu" or layout.parameters:
-                raise ValueError("not one buffer on the host: the slow path decides")
-            if layout.data.dtype.kind in "mM":
-                raise ValueError("dates: the slow path refuses them")
-            return layout.data.view()
-
-        return {"ndarray": ndarray}
+        return array, dtype
 
     # -- target ---------------------------------------------------------------
 
@@ -137,24 +119,9 @@ class Awkward(Framework):
             )
         return [] if view.is_aligned(view.dtype.itemsize) else [obstacles.MISALIGNED]
 
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         ak = self.module()
         return ak.Array(ak.contents.NumpyArray(array))
-
-    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
-        source = self.source(obj)
-        return self.from_host(aligned_copy(source.host()), source.view.dtype, device, stream)
-
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        ak = self.module()
-        array_of, content_of = ak.Array, ak.contents.NumpyArray
-
-        def ndarray(array: Any) -> Any:
-            if not array.flags.aligned or array.dtype.name not in NATIVE_NAMES:
-                raise ValueError("misaligned, or not numbers: the slow path decides")
-            return array_of(content_of(array.view()))
-
-        return {"ndarray": ndarray}
 
 
 class Compound(CompoundHook):

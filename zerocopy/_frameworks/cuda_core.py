@@ -101,7 +101,7 @@ class CudaCore(Framework):
             )
         return reasons
 
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         exporter: Any = tidy_strides(array)
         if not dtype.in_numpy:
             exporter = dlpack.Handover(dlpack.retype(dlpack.request(exporter), dtype))
@@ -126,17 +126,6 @@ class CudaCore(Framework):
     @property
     def _view(self) -> Any:
         return self.module().utils.StridedMemoryView
-
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        from_dlpack = self._view.from_dlpack
-        types = frozenset(np.dtype(name).num for name in NATIVE_NAMES)
-
-        def ndarray(array: Any) -> Any:
-            if not array.flags.aligned or array.dtype.num not in types:
-                raise BufferError("misaligned, or of a dtype that cuda.core lacks")
-            return from_dlpack(array, NO_SYNC_STREAM)
-
-        return {"ndarray": ndarray}
 
 
 def _dtype(obj: Any) -> DType:

@@ -5,24 +5,22 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
+from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._native import core
-from zerocopy.device import HOST, Device
+from zerocopy.device import HOST
 from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Fix, FrameworkNotInstalledError, Reason, UnsupportedConversionError
 from zerocopy.forks import is_imported
-from zerocopy.framework import Framework, refuse_dtype, while_forks_wait
-from zerocopy.protocols.array_interface import address
-from zerocopy.source import Array, Source
+from zerocopy.framework import Framework, while_forks_wait
+from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 
-_NATIVE_NAMES = (*REAL_NAMES, "complex64")
+_NAMES = (*REAL_NAMES, "complex64", "bfloat16")
 _INSTALL = "pip install 'mlx[cpu]'"
 # mx.from_dlpack(x, copy=False) raises "Cannot import a CPU array without a copy" (ml-explore/mlx#3680).
 _COPIES = Reason(
@@ -94,47 +92,22 @@ class MLX(Framework):
 
     # -- source ---------------------------------------------------------------
 
-    def source(self, obj: Any) -> Source:
+    def as_ndarray(self, obj: Any) -> tuple[Array, DType]:
         mx = self.module()
         dtype = _dtypes(mx)[obj.dtype]
         try:
-            array = _as_ndarray(mx, obj, dtype)
+            return _as_ndarray(mx, obj, dtype), dtype
         except (ValueError, RuntimeError) as error:
             reason = next((reason for text, reason in _UNREADABLE.items() if text in str(error)), None)
             if reason is None:
                 raise
             raise obstacles.refuse_source("mlx.core.array", reason) from error
-        view = StridedView(address(array), array.shape, array.strides, dtype, HOST, True, array)
-        return Source("mlx.core.array", view, lambda: array, "dlpack")
-
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
-        import numpy as np
-
-        if cls is not self.module().array:  # type: ignore[attr-defined]
-            return {}
-        from_dlpack = np.from_dlpack
-
-        def ndarray(obj: Any) -> Any:
-            array = from_dlpack(obj)  # refuses bfloat16 and arrays of a GPU
-            array.flags.writeable = False
-            return array
-
-        def capsule(obj: Any) -> Any:
-            array = from_dlpack(obj)
-            if not array.flags.aligned or min(array.strides, default=0) < 0:
-                raise BufferError("misaligned, or of negative strides")
-            return obj.__dlpack__()
-
-        forms = {"ndarray": ndarray, "readonly": ndarray, "capsule": capsule}
-        return forms | ({"native": core.ArrayExporter(ndarray, readonly=True)} if core is not None else {})
 
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if view.dtype not in _dtypes(self.module()).values():
-            # It would silently become complex64, or be refused without a reason.
-            raise refuse_dtype("mlx", view.dtype, fixes=obstacles.pairs(view.dtype))
-        self.check_view(view)  # mx.array() raises a ValueError for more dimensions
+        # Others would silently become complex64, or be refused without a reason; as are more dimensions.
+        self.check_view(view, _NAMES, obstacles.pairs)
         if max(view.shape, default=0) >= 2**31:
             raise UnsupportedConversionError(
                 "to='mlx'",
@@ -144,7 +117,7 @@ class MLX(Framework):
             )
         return [_COPIES]
 
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         mx: Any = self.module()
         if not array.flags.aligned or min(array.strides, default=0) < 0:
             array = array.copy(order="C")  # MLX refuses negative strides and the fields of packed records
@@ -153,29 +126,15 @@ class MLX(Framework):
         # With a dtype, because float64 would silently become float32.
         return mx.array(array, dtype=_dtype_of(mx, dtype.name))
 
-    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
-        source = self.source(obj)
-        return self.from_host(source.host(), source.view.dtype, device, stream)
-
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        import numpy as np
-
-        mx: Any = self.module()
-        types, array = {np.dtype(name): _dtype_of(mx, name) for name in _NATIVE_NAMES}, mx.array
-
-        def ndarray(plain: Any) -> Any:
-            return array(plain, types[plain.dtype])  # copies; a dtype of another byte order has no entry
-
-        return {"ndarray": ndarray}
-
 
 def _dtype_of(mx: Any, name: str) -> Any:
     return mx.bool_ if name == "bool" else getattr(mx, name)
 
 
+@cache
 def _dtypes(mx: Any) -> dict[Any, DType]:
     """Return MLX's dtypes with their standard names."""
-    return {_dtype_of(mx, name): by_name(name) for name in (*_NATIVE_NAMES, "bfloat16")}
+    return {_dtype_of(mx, name): by_name(name) for name in _NAMES}
 
 
 def _as_ndarray(mx: Any, obj: Any, dtype: DType) -> Array:

@@ -9,12 +9,11 @@ import atexit
 import ctypes
 import functools
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, Device
-from zerocopy.dtype import UINT, DType, by_name, from_numpy
+from zerocopy.dtype import UINT, DType, by_name
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import dlpack
@@ -187,8 +186,8 @@ class MXNet(Framework):
             contiguous=lambda: _finished(obj.copy()),
         )
 
-    # No fast exporters: MXNet reports an operator's failure only once. The fast path would discard
-    # that error, and the slow path would then export memory that was never written.
+    # No `as_ndarray`, hence no fast exporters: MXNet reports an operator's failure only once. The fast path
+    # would discard that error, and the slow path would then export memory that was never written.
 
     # -- target ---------------------------------------------------------------
 
@@ -218,7 +217,7 @@ class MXNet(Framework):
             reasons.append(obstacles.MISALIGNED)
         return reasons
 
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         # Not mx.nd.from_numpy: it marks its argument read-only, lacks int8, and its deleter crashes the
         # process at interpreter exit.
         capsule = dlpack.export(writable_alias(array), dtype)
@@ -227,22 +226,7 @@ class MXNet(Framework):
             tensor.code, tensor.bits = UINT, 1
         result = self.module().nd.from_dlpack(with_gil(canonical(capsule)))
         result.writable = bool(array.flags.writeable)
-        return result if device.is_host else self.copy_to_device(result, device, stream)
-
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        def ndarray(array: Any) -> Any:
-            dtype = from_numpy(array.dtype)
-            if (
-                dtype is None
-                or dtype.name not in _NAMES
-                or not array.flags.carray
-                or array.ndim == 0
-                or not 0 < array.size <= _MAX_SIZE
-            ):
-                raise BufferError("MXNet cannot alias it")
-            return self.from_host(array, dtype, HOST, None)
-
-        return {"ndarray": ndarray}
+        return result
 
     # -- devices: written against the API, not yet run on hardware ----------------
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy.device import HOST, Device
 from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework, version_numbers
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
-from zerocopy.source import Array, Source
+from zerocopy.source import Array
 from zerocopy.strided_view import MAX_NDIM, StridedView
 
 # GetOrtElementTypeFromDlpack (onnxruntime/core/dlpack/dlpack_converter.cc); no complex numbers.
 _NAMES = (*REAL_NAMES, "bfloat16")
-_FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+_ALL_NAMES = (
+    *_NAMES, "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"
+)  # fmt: skip
 #: The first version whose DLPack has float8 and booleans. Older ones refuse capsules of booleans, and export
 #: booleans as uint8 (GetOrtValueDataType and GetDlpackDataType in that file).
 _HAS_ALL_TYPES = (1, 32)
-#: ONNX's names of the types that NumPy has, and NumPy's.
-_TYPES = {f"tensor({name})": by_name(name).storage.str for name in _NAMES if by_name(name).in_numpy}
-_TYPES |= {"tensor(float)": "<f4", "tensor(double)": "<f8"}
+#: ONNX's names of the types.
+_TYPES = {f"tensor({name.replace('_', '')})": by_name(name) for name in _ALL_NAMES}
+_TYPES |= {"tensor(float)": by_name("float32"), "tensor(double)": by_name("float64")}
+_TYPES["tensor(float8e8m0)"] = by_name("float8_e8m0fnu")
 
 
 class _Memory:
@@ -34,9 +36,9 @@ class _Memory:
 
     __slots__ = ("__array_interface__", "value")
 
-    def __init__(self, value: Any) -> None:
-        shape, kind = tuple(value.shape()), _TYPES[value.data_type()]
-        data = (value.data_ptr(), False)
+    def __init__(self, value: Any, dtype: DType) -> None:
+        shape, data = tuple(value.shape()), (value.data_ptr(), False)
+        kind = dtype.storage.str
         self.__array_interface__ = {"shape": shape, "typestr": kind, "data": data, "version": 3}
         self.value = value
 
@@ -64,32 +66,17 @@ class OnnxRuntime(Framework):
 
     # -- source ---------------------------------------------------------------
 
-    def source(self, obj: Any) -> Source:
-        name = f"onnxruntime.{type(obj).__name__}"
-        obstacles.check_source(name, _refusal(obj))
-        read = dlpack.read(obj.__dlpack__(), obj, HOST)
-        dtype = by_name("bool") if obj.data_type() == "tensor(bool)" else read.dtype
-        view = StridedView(read.ptr, read.shape, read.strides, dtype, HOST, False, obj)
-        return Source(name, view, view.numpy, "dlpack")
-
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def as_ndarray(self, obj: Any) -> tuple[Array, DType]:
         import numpy as np
 
-        if cls is not self.module().OrtValue:
-            return {}
-        as_array = np.asarray
-
-        def ndarray(value: Any) -> Any:
-            if value.device_name() != "cpu":
-                raise BufferError("not on the host")
-            return as_array(_Memory(value))
-
-        return {"ndarray": ndarray}
+        obstacles.check_source(f"onnxruntime.{type(obj).__name__}", _refusal(obj))
+        dtype = _TYPES[obj.data_type()]
+        return np.asarray(_Memory(obj, dtype)), dtype
 
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        self.check_view(view, self._names(), obstacles.pairs)
+        self.check_view(view, _names(self.module().__version__), obstacles.pairs)
         reasons = []
         if not view.c_contiguous:
             reasons.append(obstacles.layout("ONNX Runtime", "row-major memory"))
@@ -97,34 +84,16 @@ class OnnxRuntime(Framework):
             reasons.append(obstacles.MISALIGNED)  # its kernels assume alignment
         return reasons
 
-    def _has_all_types(self) -> bool:
-        return version_numbers(self.module().__version__) >= _HAS_ALL_TYPES
-
-    def _names(self) -> tuple[str, ...]:
-        return (*_NAMES, *_FLOAT8) if self._has_all_types() else _NAMES
-
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         from_dlpack, array = self.module().OrtValue.from_dlpack, writable_alias(tidy_strides(array))
-        if dtype.name == "bool" and not self._has_all_types():
+        if dtype.name == "bool" and len(_names(self.module().__version__)) == len(_NAMES):
             return from_dlpack(_Booleans(dlpack.export(array.view("u1"), by_name("uint8"))))
         return from_dlpack(dlpack.export(array, dtype))
 
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        import numpy as np
 
-        from_dlpack = self.module().OrtValue.from_dlpack
-        names = _NAMES if self._has_all_types() else [name for name in _NAMES if name != "bool"]
-        types = frozenset(np.dtype(name).num for name in names if by_name(name).in_numpy)
-
-        def ndarray(array: Any) -> Any:
-            flags = array.flags
-            if not (flags.behaved and flags.c_contiguous and array.dtype.num in types):
-                raise BufferError(
-                    "read-only, misaligned, not row-major, or of a dtype that ONNX Runtime lacks"
-                )
-            return from_dlpack(array)
-
-        return {"ndarray": ndarray}
+@cache
+def _names(version: str) -> tuple[str, ...]:
+    return _ALL_NAMES if version_numbers(version) >= _HAS_ALL_TYPES else _NAMES
 
 
 def _refusal(obj: Any) -> Reason | None:
@@ -142,6 +111,9 @@ def _refusal(obj: Any) -> Reason | None:
     if obj.device_name() != "cpu":
         fix = Fix("{x}.numpy()", "copies it to the host")
         return Reason(f"it is on {obj.device_name()}", code="other-device", fixes=[fix])
+    if obj.data_type() not in _TYPES:
+        why = f"{obj.data_type()} has no counterpart in other frameworks"
+        return Reason(why, "cast it in the model", code="missing-dtype")
     return None
 
 

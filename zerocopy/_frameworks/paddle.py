@@ -77,19 +77,8 @@ class Paddle(Framework):
         paddle = self.module()
         if cls is not paddle.Tensor or _has_devices(paddle):
             return {}  # each tensor's place must be checked
-        to_capsule, from_dlpack = paddle.utils.dlpack.to_dlpack, np.from_dlpack
-
-        def ndarray(tensor: Any) -> Any:
-            return from_dlpack(tensor)  # refuses sparse tensors, those that require grad, and bfloat16
-
-        def capsule(tensor: Any) -> Any:
-            if not tensor.stop_gradient or not tensor.is_dense():
-                raise BufferError("it requires grad, or is sparse")
-            if tensor.data_ptr() % tensor.element_size() or min(tensor.strides, default=0) < 0:
-                raise BufferError("misaligned, or of negative strides")
-            return to_capsule(tensor)
-
-        return {"ndarray": ndarray, "capsule": capsule}
+        # It refuses sparse tensors, those that require grad, and bfloat16.
+        return {"ndarray": np.from_dlpack}
 
     # -- target ---------------------------------------------------------------
 
@@ -97,7 +86,7 @@ class Paddle(Framework):
         self.check_view(view, _NAMES)
         return obstacles.element_reasons(view)
 
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         paddle = self.module()
         name = dtype.name
         if name in _AS_SIGNED:
@@ -114,22 +103,7 @@ class Paddle(Framework):
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         # Not x.clone(), which Paddle lacks for unsigned integers of more than 8 bits.
         source = self.source(obj.detach().cpu())
-        return self.from_host(aligned_copy(source.host()), source.view.dtype, device, stream)
-
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        import numpy as np
-
-        paddle = self.module()
-        tensor, cpu = paddle.Tensor, paddle.CPUPlace()
-        types = frozenset(np.dtype(name) for name in NATIVE_NAMES if name not in _AS_SIGNED)
-
-        def ndarray(array: Any) -> Any:
-            # For other layouts and byte orders the constructor would copy.
-            if not array.flags.carray or array.dtype not in types or array.ndim > self.max_ndim:
-                raise BufferError("read-only, misaligned, or of a layout or dtype that needs a view")
-            return tensor(array, place=cpu, zero_copy=True)
-
-        return {"ndarray": ndarray}
+        return self.of_ndarray(aligned_copy(source.host()), source.view.dtype)
 
 
 def _alias(paddle: Any, array: Array) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import REAL_NAMES, DType, by_name
+from zerocopy.dtype import REAL_NAMES, DType
 from zerocopy.errors import Reason
 from zerocopy.framework import Framework
 from zerocopy.protocols import dlpack
@@ -40,30 +39,16 @@ class TvmFfi(Framework):
 
     # -- source ---------------------------------------------------------------
 
-    def source(self, obj: Any) -> Source:
-        name = f"tvm_ffi.{type(obj).__name__}"
-        device = Device(*map(int, obj.__dlpack_device__()))
-        if not device.is_host:
-            view = dlpack.read(dlpack.request(obj, stream=None, max_version=None), obj)
-            return Source(name, view, _not_on_host, "dlpack", producer=obj)
+    def as_ndarray(self, obj: Any) -> tuple[Array, DType]:
         capsule = obj.__dlpack__()
         view = dlpack.read(capsule, obj, HOST)
-        return Source(name, view, dlpack.HostImport(capsule, view), "dlpack")
+        return dlpack.as_ndarray(capsule, view), view.dtype
 
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
-        import numpy as np
-
-        if cls is not self.module().Tensor:
-            return {}
-        from_dlpack = np.from_dlpack
-
-        def ndarray(tensor: Any) -> Any:
-            array = from_dlpack(tensor)  # refuses device memory and the dtypes that NumPy lacks
-            if array.flags.owndata:
-                raise BufferError("at NULL, for which NumPy allocates memory")
-            return array
-
-        return {"ndarray": ndarray}
+    def source(self, obj: Any) -> Source:
+        if Device(*map(int, obj.__dlpack_device__())).is_host:
+            return super().source(obj)
+        view = dlpack.read(dlpack.request(obj, stream=None, max_version=None), obj)
+        return Source(f"tvm_ffi.{type(obj).__name__}", view, _not_on_host, "dlpack", producer=obj)
 
     # -- target ---------------------------------------------------------------
 
@@ -71,22 +56,9 @@ class TvmFfi(Framework):
         self.check_view(view, _NAMES, obstacles.pairs)
         return obstacles.element_reasons(view)  # compiled functions assume the alignment of C
 
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         capsule = dlpack.export(writable_alias(tidy_strides(array)), dtype)
         return self.module().from_dlpack(dlpack.Handover(capsule))
-
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        import numpy as np
-
-        from_dlpack = self.module().from_dlpack
-        types = frozenset(np.dtype(name).num for name in _NAMES if by_name(name).in_numpy)
-
-        def ndarray(array: Any) -> Any:
-            if not array.flags.behaved or array.dtype.num not in types:
-                raise BufferError("read-only, misaligned, or of a dtype that TVM FFI lacks")
-            return from_dlpack(array)
-
-        return {"ndarray": ndarray}
 
 
 def _not_on_host() -> Array:

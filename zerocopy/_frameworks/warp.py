@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 from types import ModuleType
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy.device import CUDA, CUDA_HOST, HOST, Device
+from zerocopy.device import CUDA, CUDA_HOST, Device
 from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, refuse_dtype
+from zerocopy.framework import Framework
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.array_interface import writable_alias
 from zerocopy.source import Array, Source
@@ -57,20 +59,21 @@ class Warp(Framework):
 
     # -- source ---------------------------------------------------------------
 
+    def as_ndarray(self, obj: Any) -> tuple[Array, DType]:
+        dtype = _dtype(self.module(), obj)
+        if not obj.device.is_cpu:
+            raise BufferError("not on the host")
+        # NumPy reads the memory as the storage type: the array interface declares bfloat16 as uint16.
+        return _as_ndarray(obj, dtype), dtype
+
     def source(self, obj: Any) -> Source:
         wp = self.module()
-        name = f"warp.{type(obj).__name__}"
-        obstacles.check_source(name, _refusal(wp, obj))
-        dtype = _dtypes(wp).get(_scalar(wp, obj))
-        if dtype is None:
-            raise _refuse_elements(name, obj)
+        dtype = _dtype(wp, obj)
         if obj.device.is_cpu:
-            # NumPy reads the memory as the storage type: the array interface declares bfloat16 as uint16.
-            array = _as_ndarray(obj, dtype)
-            view = StridedView(
-                array.ctypes.data, array.shape, array.strides, dtype, _host_device(obj), False, array
-            )
-            return Source(name, view, lambda: array, "array-interface")
+            source = super().source(obj)
+            if obj.pinned:
+                source.view = replace(source.view, device=Device(CUDA_HOST, 0))
+            return source
         # Written against the API, not yet run on hardware. The interface has no stream, so the
         # consumer would not wait for the kernels that Warp has queued on the device's stream.
         interface = obj.__cuda_array_interface__
@@ -79,7 +82,7 @@ class Warp(Framework):
             interface["data"][0], interface["shape"], interface["strides"], dtype, device, False, obj
         )
         return Source(
-            name,
+            f"warp.{type(obj).__name__}",
             view,
             lambda: obj.numpy().view(dtype.storage),
             "cuda-array-interface",
@@ -88,32 +91,10 @@ class Warp(Framework):
             contiguous=lambda: wp.clone(obj),
         )
 
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
-        import numpy as np
-
-        wp = self.module()
-        if cls is not wp.array:
-            return {}
-        # Their array interfaces declare another type: uint16 for bfloat16, uint64 for a handle.
-        ambiguous = frozenset((np.dtype("uint16").num, np.dtype("uint64").num))
-        unsigned = (wp.uint16, wp.uint64)
-
-        def ndarray(array: Any) -> Any:
-            plain = np.asarray(array)  # raises for device memory
-            number = plain.dtype.num
-            # NumPy's numeric types have the numbers 0 to 16, and 23 (float16).
-            if (number > 16 and number != 23) or (number in ambiguous and array.dtype not in unsigned):
-                raise BufferError("not an array of numbers that NumPy has")
-            return plain
-
-        return {"ndarray": ndarray}
-
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if view.dtype not in _dtypes(self.module()).values():
-            raise refuse_dtype("warp", view.dtype, fixes=obstacles.pairs(view.dtype))
-        self.check_view(view)
+        self.check_view(view, _names(self.module()), obstacles.pairs)
         if view.ndim == 0:
             raise UnsupportedConversionError(
                 "to='warp'",
@@ -135,7 +116,7 @@ class Warp(Framework):
             reasons.append(_WIDE_STRIDES)
         return reasons + obstacles.element_reasons(view)  # kernels compiled by Clang assume alignment
 
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         wp = self.module()
         # The constructor keeps the ndarray alive. Without a copy it takes uint16 for bfloat16.
         return wp.array(
@@ -144,25 +125,6 @@ class Warp(Framework):
 
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         return self.module().clone(obj, device="cpu")  # row-major, of the same vectors or matrices
-
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        import numpy as np
-
-        wp = self.module()
-        array, cpu = wp.array, wp.get_device("cpu")
-        types = {np.dtype(name): getattr(wp, name) for name in REAL_NAMES}
-
-        def ndarray(plain: Any) -> Any:
-            flags = plain.flags
-            # The strides of a contiguous array of less than 2 GiB fit in 32 bits.
-            if not flags.behaved or not 0 < plain.ndim <= self.max_ndim:
-                raise BufferError("read-only, misaligned, or of a number of dimensions that Warp lacks")
-            if not (flags.forc and plain.nbytes < _INT32) and _is_wide((*plain.shape, *plain.strides)):
-                raise BufferError("too large for 32-bit sizes and strides")
-            # A dtype of another byte order is not in the table: Warp would copy it.
-            return array(plain, dtype=types[plain.dtype], device=cpu, copy=False)
-
-        return {"ndarray": ndarray}
 
 
 def _start(wp: Any) -> None:
@@ -175,18 +137,27 @@ def _start(wp: Any) -> None:
         wp.init()
 
 
+@cache
+def _names(wp: Any) -> frozenset[str]:
+    """Return the names of Warp's scalar types; bfloat16 since Warp 1.13."""
+    return frozenset(name for name in (*REAL_NAMES, "bfloat16") if hasattr(wp, name))
+
+
+@cache
 def _dtypes(wp: Any) -> dict[Any, DType]:
-    """Return Warp's scalar types with their standard names; bfloat16 since Warp 1.13."""
-    names = (*REAL_NAMES, "bfloat16")
-    return {getattr(wp, name): by_name(name) for name in names if hasattr(wp, name)}
+    return {getattr(wp, name): by_name(name) for name in _names(wp)}
 
 
-def _scalar(wp: Any, obj: Any) -> Any:
-    """Return the scalar type of an array's elements; None for structures."""
-    if wp.types.type_is_value(obj.dtype):
-        # A type of vectors, matrices, quaternions or transformations is a ctypes array of its scalars.
-        return getattr(obj.dtype, "_wp_scalar_type_", obj.dtype)
-    return None
+def _dtype(wp: Any, obj: Any) -> DType:
+    """Return the type of an array's scalars; refuse arrays without memory, and those of structures."""
+    name = f"warp.{type(obj).__name__}"
+    obstacles.check_source(name, _refusal(wp, obj))
+    # A type of vectors, matrices, quaternions or transformations is a ctypes array of its scalars.
+    scalar = getattr(obj.dtype, "_wp_scalar_type_", obj.dtype) if wp.types.type_is_value(obj.dtype) else None
+    dtype = _dtypes(wp).get(scalar)
+    if dtype is None:
+        raise _refuse_elements(name, obj)
+    return dtype
 
 
 def _as_ndarray(obj: Any, dtype: DType) -> Array:
@@ -198,10 +169,6 @@ def _as_ndarray(obj: Any, dtype: DType) -> Array:
         return np.empty(interface["shape"], dtype.storage)
     array: Array = np.asarray(obj)
     return array
-
-
-def _host_device(obj: Any) -> Device:
-    return Device(CUDA_HOST, 0) if obj.pinned else HOST
 
 
 def _refusal(wp: Any, obj: Any) -> Reason | None:

@@ -27,9 +27,6 @@ FLAG_READ_ONLY, FLAG_IS_COPIED = 1, 2
 #: The highest version whose structs are declared below.
 MAX_VERSION = (1, 2)
 
-#: Before 1.24, the deleter of NumPy's capsules does not take the GIL, so it must not run in a
-#: consumer's own threads (numpy/numpy#22507).
-NUMPY_DELETER_IS_SAFE = np.lib.NumpyVersion(np.__version__) >= "1.24.0"
 NUMPY_TAKES_VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 Capsule = Any  #: ``PyCapsule``, for which typeshed has no public name

@@ -21,7 +21,7 @@ from zerocopy.dtype import COMPLEX, NATIVE_NAMES, SUBBYTE_NAMES, DType, from_num
 from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_driver, dlpack
-from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
+from zerocopy.protocols.array_interface import ALIGNMENT, writable_alias
 from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM, StridedView, contiguous_strides
@@ -126,19 +126,17 @@ class Jax(Framework):
             # __dlpack__ exports only the first shard of a sharded array, and a GPU array without its
             # stream. The devices cannot change once an array exists.
             return {"cuda": on_device}
-        array_type: Any = cls
-        asarray, export, packed = np.asarray, array_type.__dlpack__, _packed_numbers()
+        packed = _packed_numbers()
 
         def ndarray(array: Any) -> Any:
-            view = asarray(array)
+            view = np.asarray(array)
             # JAX 0.11.2 and later unpack sub-byte values into an array that they keep, with a capsule as its
             # base; before, the base of a copy was None.
             if view.base is None or view.dtype.num in packed:
                 raise BufferError("packed or not row-major: asarray copied it")
             return view
 
-        forms = {"ndarray": ndarray, "readonly": ndarray, "capsule": export, "aligned": export}
-        return forms | {"native": capsules.exporter(cls)}
+        return {"ndarray": ndarray, "native": capsules.exporter(cls)}
 
     # -- target ---------------------------------------------------------------
 
@@ -178,15 +176,19 @@ class Jax(Framework):
             )
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        if device.is_host:
+            return self.of_ndarray(array, dtype)
+        # Wait for the transfer: JAX would still read the source after this returns, when its owner
+        # may change it.
         jax = self.module()
-        extended = to_numpy(dtype)
-        assert extended is not None  # JAX depends on ml_dtypes
-        if not device.is_host:
-            # Wait for the transfer: JAX would still read the source after this returns, when its owner
-            # may change it.
-            return jax.device_put(array.view(extended), _jax_device(jax, device)).block_until_ready()
+        extended: Any = to_numpy(dtype)
+        return jax.device_put(array.view(extended), _jax_device(jax, device)).block_until_ready()
+
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         if dtype.name in SUBBYTE_NAMES:
-            return jax.device_put(array.view(extended), _jax_device(jax, device))
+            jax = self.module()
+            extended: Any = to_numpy(dtype)
+            return jax.device_put(array.view(extended), _jax_device(jax, HOST))
         # JAX takes neither read-only NumPy arrays nor versioned capsules. A writable alias is safe:
         # JAX never writes, and XLA does not reuse donated imported buffers (test_jax).
         return from_capsule()(dlpack.export(writable_alias(array), dtype))
@@ -223,39 +225,15 @@ class Jax(Framework):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
 
-        config = self.module().config
-        import_ = from_capsule()
-        # By number: hashing a dtype takes 90 ns more. "q" and "Q" are 64-bit integers with other
-        # numbers than int64 and uint64.
+        jax = self.module()
+        # By number: "q" and "Q" are 64-bit integers with other numbers than int64 and uint64.
         wide = frozenset(np.dtype(name).num for name in (*_NARROW, "q", "Q"))
-
-        truncates = capsules.import_truncates()
-
-        def aligned(capsule: Any) -> Any:
-            if truncates and not config.jax_enable_x64:
-                raise BufferError("JAX's x64 mode is off, and its import may truncate")
-            array = import_(capsule)
-            if array.dtype.num in wide and not config.jax_enable_x64:
-                raise BufferError("JAX's x64 mode is off")
-            return array
-
-        def ndarray(array: Any) -> Any:
-            if array.dtype.num in wide and not config.jax_enable_x64:
-                raise BufferError("JAX's x64 mode is off")
-            # JAX copies misaligned memory asynchronously: later writes to the source would reach the
-            # copy (docs/hazards/jax.md, "Asynchronous copies"). The slow path copies it first.
-            if misalignment(array):
-                raise BufferError("misaligned: the slow path copies it")
-            return import_(array.__dlpack__())  # JAX refuses gaps and reversals
-
-        def readonly(array: Any) -> Any:
-            return ndarray(writable_alias(array))
-
-        names = [*NATIVE_NAMES, *(name for name in _FOREIGN if hasattr(self.module().numpy, name))]
-        native = capsules.importer(config, names)
-        from_device = capsules.device_importer(self.module(), wide, _DEVICE_ALIGNMENT)
-        forms = {"aligned": aligned, "readonly": readonly, "ndarray": ndarray, "cuda": from_device}
-        return forms | {"native": native}
+        names = [*NATIVE_NAMES, *(name for name in _FOREIGN if hasattr(jax.numpy, name))]
+        return {
+            "ndarray": self._import_ndarray,
+            "cuda": capsules.device_importer(jax, wide, _DEVICE_ALIGNMENT),
+            "native": capsules.importer(jax.config, names),
+        }
 
     # -- devices --------------------------------------------------------------
 

@@ -64,11 +64,6 @@ def from_capsule() -> Callable[[Any], Any]:
     return _chosen_import().from_capsule
 
 
-def import_truncates() -> bool:
-    """Whether the import is the public one, which truncates 64-bit values without x64 mode."""
-    return not _chosen_import().arguments
-
-
 def _chosen_import() -> _Import:
     """Return the private import if a trial confirms it, else the public one."""
     global _import

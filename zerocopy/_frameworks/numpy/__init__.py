@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zerocopy import _native
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks._obstacles import changed
-from zerocopy.device import HOST, Device
+from zerocopy.device import HOST
 from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, identity
@@ -151,7 +151,7 @@ class NumPy(Framework):
         obstacles.check_numpy("numpy", view)
         return []
 
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         if dtype.in_numpy:
             return array
         extended = to_numpy(dtype)

@@ -164,17 +164,14 @@ class Torch(Framework):
             reasons.append(Reason(why, code="negative-strides", fixes=[obstacles.CONTIGUOUS]))
         return reasons + obstacles.element_reasons(view)
 
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         torch = self.module()
         # A writable alias, because from_numpy warns about read-only memory once per process. The
         # plan has this warning for every conversion.
         # from_numpy refuses NumPy's second type of a width (ulonglong), which the view replaces by the first.
         plain = tidy_strides(writable_alias(array)).view(dtype.storage)
-        if dtype.in_numpy:
-            tensor = torch.from_numpy(plain)
-        else:
-            tensor = torch.from_numpy(plain).view(getattr(torch, dtype.name))
-        return tensor if device.is_host else self.copy_to_device(tensor, device, stream)
+        tensor = torch.from_numpy(plain)
+        return tensor if dtype.in_numpy else tensor.view(getattr(torch, dtype.name))
 
     def from_device(self, source: Source, stream: int | None) -> Any:
         torch = self.module()
@@ -237,7 +234,12 @@ class Torch(Framework):
             return result, fits(torch, obj, result, dtypes(torch)[obj.dtype], dtype)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        return _fast_importers(self.module()) | {"native": native.importer(self.module())}
+        torch = self.module()
+        forms = super().fast_importers() | {"native": native.importer(torch, dtypes(torch).values())}
+        if torch.version.cuda is not None:
+            # Decided by the build, because a call of the driver would break CUDA in forked children.
+            forms["cuda"] = cuda_importer(torch, torch.utils.dlpack.from_dlpack)
+        return forms
 
     # -- devices --------------------------------------------------------------
 
@@ -370,31 +372,6 @@ def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     from zerocopy.tables.result import stack_encoded
 
     return stack_encoded(batch, functools.partial(collate, collate_fn_map=collate_fn_map))
-
-
-def _fast_importers(torch: Any) -> dict[str, Callable[[Any], Any]]:
-    """Return the fast importers of torch."""
-    from_capsule, from_numpy = torch.utils.dlpack.from_dlpack, torch.from_numpy
-    forms: dict[str, Callable[[Any], Any]] = {"capsule": from_capsule}
-    if torch.version.cuda is not None:
-        # Decided by the build, because a call of the driver would break CUDA in forked children.
-        forms["cuda"] = cuda_importer(torch, from_capsule)
-    if not dlpack.NUMPY_DELETER_IS_SAFE:
-        return forms
-
-    def ndarray(array: Any) -> Any:
-        # For writable, aligned, native, row-major memory the capsule is 15% faster than
-        # from_numpy. Negative strides would abort the capsule importer; from_numpy refuses them.
-        flags = array.flags
-        if flags.carray:
-            return from_capsule(array.__dlpack__())
-        if flags.behaved:
-            return from_numpy(array)
-        if not flags.aligned or min(array.strides, default=0) < 0:
-            raise BufferError("misaligned or reversed")
-        return from_capsule(array.__dlpack__(max_version=(1, 0)))  # read-only: a legacy capsule cannot say so
-
-    return forms | {"ndarray": ndarray}
 
 
 def cuda_importer(torch: Any, from_capsule: Callable[[Any], Any]) -> Callable[[Any], Any]:

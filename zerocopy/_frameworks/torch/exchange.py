@@ -95,9 +95,8 @@ def has_tangent(torch: Any, tensor: Any) -> bool:
 
 def fast_exporters(torch: Any, native: frozenset[Any]) -> dict[str, Callable[[Any], Any]]:
     """Return the fast exporters of ``torch.Tensor``; `native` holds the dtypes that NumPy has too."""
-    to_capsule = torch.utils.dlpack.to_dlpack
     # In C++, Tensor.numpy refuses gradients, lazy bits and other devices. Its result holds an alias
-    # of the tensor and makes the storage non-resizable. torch's own capsule does neither.
+    # of the tensor and makes the storage non-resizable.
     to_ndarray = torch.Tensor.numpy
 
     def as_ndarray(tensor: Any) -> Any:
@@ -105,33 +104,10 @@ def fast_exporters(torch: Any, native: frozenset[Any]) -> dict[str, Callable[[An
             raise BufferError("its storage was cut, or it has a tangent")
         return to_ndarray(tensor)
 
-    def foreign(tensor: Any) -> Any:
-        # to_dlpack is the bare C++ function, 1.5 us faster than __dlpack__, whose checks are
-        # therefore repeated here, at 40 to 70 ns each.
-        if tensor.requires_grad or tensor.is_neg() or tensor.is_conj() or tensor.dim() > MAX_NDIM:
-            raise BufferError("not plain memory")
-        if not tensor.is_cpu:
-            raise BufferError("not on the host")
-        if is_cut(tensor) or has_tangent(torch, tensor):
-            raise BufferError("its storage was cut, or it has a tangent")
-        if tensor.untyped_storage().resizable():
-            to_ndarray(tensor.view(same_width[tensor.element_size()]))
-        return to_capsule(tensor.data)
-
-    # The test of the dtype takes 90 ns; the TypeError of Tensor.numpy would take 10 us.
-    def plain(tensor: Any) -> Any:
-        return as_ndarray(tensor).__dlpack__() if tensor.dtype in native else foreign(tensor)
-
-    def aligned(tensor: Any) -> Any:
-        if tensor.data_ptr() % 64:
-            raise BufferError("not aligned")
-        return as_ndarray(tensor).__dlpack__() if tensor.dtype in native else foreign(tensor)
-
-    same_width = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     forms: dict[str, Callable[[Any], Any]] = {"ndarray": as_ndarray}
-    if dlpack.NUMPY_DELETER_IS_SAFE:
-        forms |= {"capsule": plain, "aligned": aligned}
-    return forms if torch.version.cuda is None else forms | {"cuda": cuda_exporter(torch, to_capsule, native)}
+    if torch.version.cuda is not None:
+        forms["cuda"] = cuda_exporter(torch, torch.utils.dlpack.to_dlpack, native)
+    return forms
 
 
 MAX_NDIM = 64  # of torch's DLPack and NumPy bridges

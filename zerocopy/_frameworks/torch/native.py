@@ -14,19 +14,16 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy
 
 from zerocopy._native import core
-from zerocopy.dtype import NATIVE_NAMES, by_name
+from zerocopy.dtype import DType
 from zerocopy.framework import version_numbers
 
 _KNOWN = ((2, 9), (3,))
-_FOREIGN = (
-    *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
-)
 _WORDS_OF_A_TENSOR = 24  # c10::TensorImpl has about 200 bytes
 _WORDS_OF_A_STORAGE = 8  # of c10::StorageImpl's 96 bytes or more
 
@@ -54,13 +51,12 @@ def exporter(torch: Any) -> Any:
         return None  # missing or other descriptors
 
 
-def importer(torch: Any) -> Any:
-    """Return the compiled importer of ``torch.Tensor``; None if this version of torch is not supported."""
+def importer(torch: Any, dtypes: Iterable[DType]) -> Any:
+    """Return the compiled importer of tensors of `dtypes`; None if this version of torch is not supported."""
     api = _api(torch)
     if api is None:
         return None
-    types = [by_name(name) for name in (*NATIVE_NAMES, *_FOREIGN) if hasattr(torch, name)]
-    return core.ExchangeImporter(api, [(dtype.code, dtype.bits) for dtype in types])
+    return core.ExchangeImporter(api, [(dtype.code, dtype.bits) for dtype in dtypes if dtype.lanes == 1])
 
 
 def _api(torch: Any) -> Any:

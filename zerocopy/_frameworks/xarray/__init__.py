@@ -13,8 +13,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks._private import Private
-from zerocopy.device import Device
-from zerocopy.dtype import DType, from_numpy, native_numbers, to_numpy
+from zerocopy.dtype import DType, native_numbers, to_numpy
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
@@ -125,7 +124,7 @@ class XArray(Framework):
         obstacles.check_numpy("xarray", view)
         return []
 
-    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+    def of_ndarray(self, array: Array, dtype: DType) -> Any:
         from zerocopy._frameworks.xarray import building
 
         extended = None if dtype.in_numpy else to_numpy(dtype)
@@ -135,18 +134,7 @@ class XArray(Framework):
         return building.array(self.module(), values)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        if self.form == "Dataset":
-            return {}
-        from zerocopy._frameworks.xarray import building
-
-        xr, make = self.module(), building.array
-
-        def ndarray(array: Array) -> Any:
-            if from_numpy(array.dtype) is None or array.dtype.isbuiltin != 1:
-                raise ValueError("not plain numbers: use the slow path")
-            return make(xr, array.view())  # the caller can change the shape of the array itself
-
-        return {"ndarray": ndarray}
+        return {} if self.form == "Dataset" else super().fast_importers()
 
     def column_reasons(self, column: Column) -> list[Reason]:
         from zerocopy._frameworks.xarray import building
