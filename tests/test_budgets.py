@@ -15,15 +15,15 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 74050,
-    "files of Python in zerocopy/": 386,
-    "lines of C in zerocopy/": 8957,
-    "lines of Python in tests/": 102534,
+    "lines of Python in zerocopy/": 73386,
+    "files of Python in zerocopy/": 385,
+    "lines of C in zerocopy/": 8880,
+    "lines of Python in tests/": 102444,
     "lines of Python in benchmarks/": 18438,
-    "lines of Markdown in docs/": 16601,
+    "lines of Markdown in docs/": 16600,
     "forms in which memory passes": 25,
-    "private names of other packages": 33,
-    "Any in _engine/ and tables/": 685,
+    "private names of other packages": 32,
+    "Any in _engine/ and tables/": 677,
 }
 
 #: Names with an underscore that the standard library documents.

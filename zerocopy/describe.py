@@ -211,19 +211,6 @@ def are_columns(columns: dict[Any, Any]) -> bool:
         return False
 
 
-def lazy_columns(columns: dict[Any, Any]) -> Table | None:
-    """Return the table of a dict of ndarrays of numbers, of one length; None for another dict."""
-    from zerocopy.tables.column import Table
-    from zerocopy.tables.layouts import lazy_ndarrays
-    from zerocopy.tables.tensor_column import TensorColumn
-
-    values = list(columns.values())
-    described = lazy_ndarrays(values, lambda place: TensorColumn(describe_array(values[place])))
-    if described is None:
-        return None
-    return Table("dict", list(columns), described, values[0].shape[0], obj=columns)
-
-
 def _column(value: Any) -> Column | None:
     """Describe a dict's value as a column; None if it is a table."""
     from zerocopy.protocols import python_numbers

@@ -16,51 +16,9 @@ _MOST_LEAVES = 32
 #: The first words of the warning about an alias whose layout the target reads slowly.
 STRIDED_ALIAS = "strided alias: "
 
-#: Attributes that can be computed when they are first read.
-_DEFERRED = ("reasons", "error", "leaves", "warnings", "protocol")
-
-
-class _Deferred:
-    """Base of `Plan` for attributes that are computed when they are first read."""
-
-    __slots__ = ("_later",)
-
-    def __getattr__(self, name: str) -> Any:
-        # Python calls this only for a slot that is not set.
-        if name not in _DEFERRED:
-            raise AttributeError(f"a Plan has no attribute {name!r}", name=name, obj=self)
-        self._later[name](self)
-        return getattr(self, name)
-
-    def defer(self, compute: Callable[[Any], None], *names: str) -> None:
-        """Unset the attributes `names`, of `_DEFERRED`; ``compute(plan)`` sets them later."""
-        # A new dict, because another thread may read the old one.
-        try:
-            earlier = object.__getattribute__(self, "_later")
-        except AttributeError:
-            earlier = {}
-        self._later: dict[str, Callable[[Any], None]] = earlier | dict.fromkeys(names, compute)
-        for name in names:
-            delattr(self, name)
-
-    def after(self, name: str, function: Callable[[Any], None]) -> None:
-        """Call ``function(plan)`` when the attribute `name` is set: now, unless it is deferred."""
-        try:
-            object.__getattribute__(self, name)
-        except AttributeError:
-            compute = self._later[name]
-
-            def both(plan: Any) -> None:
-                compute(plan)
-                function(plan)
-
-            self._later = {key: both if each is compute else each for key, each in self._later.items()}
-        else:
-            function(self)
-
 
 @dataclass(slots=True, eq=False, repr=False)
-class Plan(_Deferred):
+class Plan:
     """How one conversion will run, and why.
 
     Attributes

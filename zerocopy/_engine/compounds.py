@@ -6,6 +6,7 @@ Only the slow path and the routes that it keeps run this module.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zerocopy import registry
@@ -198,8 +199,8 @@ def explain_compound(call: Call, explain: Callable[..., Plan]) -> Plan | None:
         warnings = pair.layout.warnings(pair.parts)
     copied = sum(leaf.copied_bytes for leaf in leaves.values())
     if _is_empty_column(call, pair):
-        for leaf in leaves.values():  # columns without rows have no bytes; their only offset is not counted
-            leaf.zero_copy, leaf.aliased_bytes = False, 0
+        # Columns without rows have no bytes; their only offset is not counted.
+        leaves = {path: replace(leaf, zero_copy=False, aliased_bytes=0) for path, leaf in leaves.items()}
     reasons = [reason for leaf in leaves.values() for reason in leaf.reasons]
     return Plan(
         layout.summarize(pair.name, pair.parts),
@@ -244,7 +245,7 @@ def _explain_part(call: Call, explain: Callable[..., Plan], pair: _Pair, name: s
     if plan.error is not None:
         raise _located(plan.error, name, call) from plan.error
     if part.reason is not None and plan.copied_bytes:
-        plan.reasons = (part.reason,)
+        return replace(plan, reasons=(part.reason,))
     return plan
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Unpack
 
-from zerocopy import handover, registry
+from zerocopy import registry
 from zerocopy._engine.call_text import relocate
 from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import container_calls, leaf_calls, locate
 from zerocopy._engine.fixes import compose, resolve
 from zerocopy._engine.handles import read_error
-from zerocopy._engine.memory import shares_memory
+from zerocopy._engine.memory import has_bytes
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import is_named, may_be_compound, of_object, text
@@ -70,7 +71,7 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     call = Call(obj, to, checked, reports=True)
     try:
         call.open(obj)
-        return _explain_tree(call, obj) if call.is_tree() else resolve(_explain(call), call)
+        return _explain_leaves(call, obj) if call.is_tree() else resolve(_explain(call), call)
     except OptionError as error:
         if isinstance(error, DeviceOptionError):
             return _refused(error, call)
@@ -85,17 +86,10 @@ explain.__signature__ = SIGNATURE.replace(return_annotation="Plan")  # type: ign
 
 
 def _refused(error: ZeroCopyError, call: Call) -> Plan:
-    """Return the plan of a call that `convert` refuses."""
-    plan = Plan(call.subject, _name(call.to), possible=False)
-    plan.defer(partial(_compose, error=error, call=call), "reasons", "error")
-    return plan
-
-
-def _compose(plan: Plan, error: ZeroCopyError, call: Call) -> None:
-    """Set the error of a refusal, after its remedy has been composed into calls."""
+    """Return the plan of a call that `convert` refuses, with fixes for the call."""
     if not error.calls:
         compose(error, call)
-    plan.reasons, plan.error = (error.reason,), error
+    return Plan(call.subject, _name(call.to), possible=False, reasons=(error.reason,), error=error)
 
 
 _MISREAD = 'many readers of files take arrow.bool8 for int8, without an error (dtype="bool" packs bits)'
@@ -127,72 +121,23 @@ def _explain(call: Call) -> Plan:
     plan = make_plan(call)
     if call.description is None and plan.zero_copy:
         with call.translated_errors():  # an array of several buffers, which can all be empty
-            plan.zero_copy = shares_memory(call.obj, call.obj)
+            plan = replace(plan, zero_copy=has_bytes(call.obj))
     options = {**call.options, "index": call.own_index} if "index" in call.options else call.options
     with call.translated_errors():
-        lost = _lost_labels(call.obj, call.target, options)
-    if lost:  # the warnings of a table are computed when they are first read
-        plan.warnings += lost
+        warnings = _lost_labels(call.obj, call.target, options)
     if call.cast is not None:
         if call.cast.has_bool8 and call.target.keeps_metadata:
-            plan.warnings += (_MISREAD,)
+            warnings += (_MISREAD,)
         try:
             for check in call.cast.checks:
                 check()
         except ZeroCopyError as error:
             raise error.with_context(asked=str(call)) from error.__cause__
-    return plan
-
-
-def _explain_tree(call: Call, obj: Any) -> Plan:
-    """Return the plan of a container, which `obj` is or was opened as: the sum of its leaves' plans."""
-    plan = _explain_ndarrays(call) if type(obj) is dict else None
-    return _explain_leaves(call, obj) if plan is None else plan
-
-
-def _explain_ndarrays(call: Call) -> Plan | None:
-    """Return the plan of a dict of ndarrays of numbers from one of each layout; None if it cannot.
-
-    Ten arrays take 30 us, and the plans of the leaves, which are made when they are first read, 150.
-    """
-    if not call.options.keys() <= {"copy"}:
-        return None
-    from zerocopy.tables.layouts import LazyColumns, lazy_ndarrays, outcome_by_layout, outcome_of_view
-
-    arrays = list(call.obj.values())
-    described = lazy_ndarrays(arrays, arrays.__getitem__, one_length=False)
-    if described is None:
-        return None
-    request = handover.Request(target=call.target, copy=call.options.get("copy"))
-
-    def outcome_of(columns: LazyColumns, place: int) -> tuple[int, int]:
-        view = columns.view_of(place)
-        assert view is not None
-        return outcome_of_view(view, handover.copies(view, request))
-
-    try:
-        call.target.module()
-        aliased, copied = outcome_by_layout(described, outcome_of) or (0, 0)
-    except ZeroCopyError:
-        return None  # the plans of the leaves have the error
-    plan = Plan(
-        f"dict with {len(arrays)} array{'s' if len(arrays) != 1 else ''}",
-        _name(call.to),
-        zero_copy=bool(aliased) and not copied,
-        copied_bytes=copied,
-        aliased_bytes=aliased,
-        steps=("convert each leaf",),
-    )
-    kept = Call(dict(call.obj), call.to, call.options, reports=True)  # the caller may change the dict
-    plan.defer(partial(_complete, call=kept), "leaves")
-    return plan
-
-
-def _complete(plan: Plan, call: Call) -> None:
-    plan.leaves = _explain_leaves(call, call.obj).leaves
+    return replace(plan, warnings=plan.warnings + warnings) if warnings else plan
 
 
 def _explain_leaves(call: Call, obj: Any) -> Plan:
+    """Return the plan of a container, which `obj` is or was opened as: the sum of its leaves' plans."""
     calls = leaf_calls(call.obj, call.options, call.to)
     given = {name: value for name, value in call.options.items() if name != "leaves"}
     # Once for all leaves: they read the whole container.
@@ -201,12 +146,15 @@ def _explain_leaves(call: Call, obj: Any) -> Plan:
     errors: list[ZeroCopyError] = []  # `convert` refuses copies of a file before it converts leaves
     for path, leaf, own, read in calls:
         given_copy = own if read is None else {name: own[name] for name in own if name != "copy"}
-        leaves[path] = plan = _explain_leaf(leaf, path, call.to, given_copy, of_container, call.unwrap)
+        plan = _explain_leaf(leaf, path, call.to, given_copy, of_container, call.unwrap)
         if read is not None and plan.possible and (plan.aliased_bytes or plan.copied_bytes):
-            _add_reading(plan, path, read, call)
+            plan = _with_reading(plan, path, read, call)
             errors += [plan.error] if plan.error is not None else []
+        leaves[path] = plan
     annotate = getattr(type(obj), "__zerocopy_annotate__", None) if call.obj is not obj else None
-    name = "" if annotate is None else annotate(obj, leaves, call.options)
+    name = ""
+    if annotate is not None:
+        name, leaves = annotate(obj, leaves, call.options)
     errors += [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
@@ -225,18 +173,20 @@ def _explain_leaves(call: Call, obj: Any) -> Plan:
     )
 
 
-def _add_reading(plan: Plan, path: str, reason: Reason, call: Call) -> None:
-    """Add the copy that reads an array from a file to its plan."""
+def _with_reading(plan: Plan, path: str, reason: Reason, call: Call) -> Plan:
+    """Return the plan of an array with the copy that reads it from a file."""
+    nbytes = plan.copied_bytes + plan.aliased_bytes
+    plan = replace(plan, zero_copy=False, aliased_bytes=0, warnings=())
     if call.options.get("copy") is False:
         error = read_error(path, reason).with_context(asked=str(call))
         compose(error, call)
-        plan.possible, plan.error, plan.reasons, plan.steps = False, error, (error.reason,), ()
-        plan.copied_bytes = 0
-    else:
-        plan.copied_bytes += plan.aliased_bytes
-        plan.steps = ("read it from the file", *plan.steps)
-        plan.reasons = (reason, *plan.reasons)
-    plan.zero_copy, plan.aliased_bytes, plan.warnings = False, 0, ()
+        return replace(plan, possible=False, copied_bytes=0, error=error, reasons=(error.reason,), steps=())
+    return replace(
+        plan,
+        copied_bytes=nbytes,
+        steps=("read it from the file", *plan.steps),
+        reasons=(reason, *plan.reasons),
+    )
 
 
 def _explain_leaf(
@@ -256,5 +206,5 @@ def _explain_leaf(
         locate(plan.error, leaf, path, of_container)
         if unwrap:
             relocate(plan.error, *unwrap.split("{x}"))
-        plan.reasons = (plan.error.reason,)
+        plan = replace(plan, reasons=(plan.error.reason,))
     return plan

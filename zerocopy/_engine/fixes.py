@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from zerocopy import registry
@@ -68,22 +67,23 @@ def _obstacles(error: ZeroCopyError) -> list[tuple[Label, Reason]]:
     return error.obstacles or [((), error.reason)]
 
 
-def resolve(plan: Plan, call: Any) -> Plan:
-    """Return a plan whose reasons, when they are first read, have fixes for the object's own framework."""
-    plan.after("leaves", partial(_resolve_leaves, call=call))
-    if plan.reasons:
-        plan.defer(partial(_resolve_reasons, reasons=plan.reasons, call=call), "reasons")
-    return plan
-
-
-def _resolve_leaves(plan: Plan, call: Any) -> None:
-    for leaf in plan.leaves.values():
-        resolve(leaf, call)
-
-
-def _resolve_reasons(plan: Plan, reasons: tuple[Reason, ...], call: Any) -> None:
+def resolve(plan: Plan, call: Call) -> Plan:
+    """Return a plan whose reasons, and those of its leaves, have fixes for the object's own framework."""
+    if not (plan.reasons or any(leaf.reasons for leaf in plan.leaves.values())):
+        return plan
     composer = _Composer(call)
-    plan.reasons = tuple(composer.resolved(reason) for reason in reasons)
+    resolved: dict[Reason, Reason] = {}
+
+    def of(plan: Plan) -> Plan:
+        if not (plan.reasons or plan.leaves):
+            return plan
+        for reason in plan.reasons:
+            if reason not in resolved:
+                resolved[reason] = composer.resolved(reason)
+        leaves = {path: of(leaf) for path, leaf in plan.leaves.items()}
+        return replace(plan, reasons=tuple(resolved[reason] for reason in plan.reasons), leaves=leaves)
+
+    return of(plan)
 
 
 #: A matrix whose columns are each in one block of memory.

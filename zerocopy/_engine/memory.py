@@ -95,7 +95,7 @@ def shares_memory(a: Any, b: Any) -> bool:
     """
     with translated_errors(lambda: f"shares_memory({type_name(a)}, {type_name(b)})"):
         if a is b:
-            return _has_bytes(a)
+            return has_bytes(a)
         blocks_of_a = list(blocks(a))
         return any(overlap(one, other) for other in blocks(b) for one in blocks_of_a)
 
@@ -215,7 +215,7 @@ def _bytes(array: Array) -> StridedView:
     return StridedView(address(array), shape, strides, by_name("uint8"), HOST, True, array)
 
 
-def _has_bytes(obj: Any) -> bool:
+def has_bytes(obj: Any) -> bool:
     """Whether an object shares memory with itself; True unless it is known to have none."""
     if type(obj) is StridedView:
         return obj.size != 0
@@ -227,10 +227,10 @@ def _has_bytes(obj: Any) -> bool:
         # Records without fields have no bytes; sparse, sharded and traced arrays are not one block of memory.
         array = opened(obj)
         if array is not obj and is_container(array):
-            return _has_bytes(array)
+            return has_bytes(array)
         return type(array) is not np.ndarray or array.nbytes != 0
     if description is None:
-        return any(_has_bytes(item) for item in items or () if not is_plain_object(item))
+        return any(has_bytes(item) for item in items or () if not is_plain_object(item))
     if isinstance(description, Source):
         return description.view.size != 0
     columns = description.columns

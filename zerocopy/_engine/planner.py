@@ -16,7 +16,6 @@ from zerocopy.casting.sources import cast_source
 from zerocopy.describe import (
     describe,
     describe_columns,
-    lazy_columns,
     opened,
     out_of_memory,
     summarize,
@@ -120,10 +119,6 @@ class Call:
         with self.translated_errors():
             columns = self.obj if type(self.obj) is dict else dict(items_of(self.obj))
             read = self._reading(columns)
-            self.description = lazy_columns(columns) if self.reports and read is None else None
-            if self.description is not None:
-                target.module()
-                return False
             if target.kind != "table" and any(_is_inner_container(value) for value in columns.values()):
                 return True
             target.module()
@@ -324,9 +319,7 @@ def _plan_unchanged(call: Call, target: Framework) -> Plan:
         else:
             if "validate" in call.options:
                 _validate(call)
-            from zerocopy.tables.layouts import total_bytes
-
-            nbytes = total_bytes(description.columns)
+            nbytes = sum(column.nbytes for column in description.columns if column.length)
             shares = nbytes > 0 or description.read is not None
     obj = call.obj
     step = "the object itself"

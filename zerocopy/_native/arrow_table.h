@@ -81,7 +81,7 @@ typedef struct {
     PyObject *matrix;   /* matrix(table) returns a new row-major ndarray, or None; or NULL */
     Py_ssize_t matrix_width; /* it is called after a table of this many columns at least */
     PyObject *extent;   /* extent(table) returns the bounds of the allocation of the first column, or None; or NULL */
-    PyObject *plan;     /* of the last schema that `layouts` read, or NULL */
+    PyObject *plan;     /* of the last schema that `plain` read, or NULL */
 } TableExporter;
 
 extern PyTypeObject TableExporterType;

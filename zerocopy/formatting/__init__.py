@@ -11,9 +11,12 @@ def printable(text: str, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text
-    )
+    escaped = {
+        ord(c): c.encode("unicode_escape").decode("ascii")
+        for c in {*text}.difference(keep)
+        if not c.isprintable()
+    }
+    return text.translate(escaped)
 
 
 def format_bytes(count: int) -> str:

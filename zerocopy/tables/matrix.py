@@ -33,11 +33,10 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import TensorLeaf, decode, refused_by
 from zerocopy.tables.hub import new_memory
-from zerocopy.tables.layouts import LazyColumns
 from zerocopy.tables.nulls import NO_MASK
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked
-from zerocopy.tables.summary import combine_errors, run
+from zerocopy.tables.summary import combine_errors
 
 #: The largest gap, in bytes, between columns of one array that is not worth a copy.
 MOST_GAP = 4096
@@ -70,31 +69,6 @@ def plan(table: Table, request: Request) -> Plan:
 
     run = dates if dtype else convert
     return replace(array_plan, source=f"{table.name} {table.shape}", run=run)
-
-
-def plan_by_layout(table: Table, request: Request, plan: Callable[[], Plan]) -> Plan | None:
-    """Return the plan of a table whose columns have one layout, from their addresses; None for other tables.
-
-    ``plan()`` plans all columns, before the plan runs.
-    """
-    columns = table.columns
-    if not isinstance(columns, LazyColumns) or table.index or not table.length:
-        return None
-    view = columns.view_of(0) if len(columns.groups()) == 1 else None
-    if view is None or view.ndim != 1:
-        return None
-    order = _order(request)
-    if view.owner is None and _regular_strides(view, columns.addresses) is not None:
-        return None  # perhaps one allocation, which only the description of a column knows
-    strides = _strides(view, columns.addresses)
-    alias, reasons = _alias_view(view, (table.length, len(columns)), strides, order, request)
-    if alias is None or reasons:
-        source = _written(table, [], order, request, reasons, view.dtype)
-    else:
-        source = Source(table.name, alias, alias.numpy, obj=alias)
-    whole = handover.plan(source, request)
-    whole.source, whole.run = f"{table.name} {table.shape}", lambda: run(plan())
-    return whole
 
 
 def _order(request: Request) -> str:

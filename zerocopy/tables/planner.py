@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -17,13 +16,10 @@ from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.cells import dense
 from zerocopy.tables.column import RefusedColumn, Table
 from zerocopy.tables.labels import key, listed, positions
-from zerocopy.tables.layouts import LazyColumns, plan_by_layout
-from zerocopy.tables.options import DEFAULTS, Request
+from zerocopy.tables.options import Request
 from zerocopy.tables.summary import copy_required, run
 from zerocopy.tables.tensor_table import table_of_tensor
 
-_MATRICES = ("matrix", "matrix:C", "matrix:F")
-_LAYOUTS = ("columns", *_MATRICES)
 #: Columns of a 2-D tensor that are more likely the elements of vectors.
 _WIDE = 64
 #: The feature that a framework lacks if ``Framework.options`` does not have the option.
@@ -52,39 +48,11 @@ def make(description: Source | Table, request: Request) -> Plan:
         request = rows.split(request)
     if table.read is not None and not _takes_unread(table, request):
         return _unread(table, request)
-    if request.reports and isinstance(table.columns, LazyColumns):
-        plan = _plan_by_layout(table, request)
-        if plan is not None:
-            return plan
     return _plan_columns(table, request)
-
-
-def _plan_by_layout(table: Table, request: Request) -> Plan | None:
-    """Plan one column of each layout; None if an option is for chosen columns, or a plan refuses one."""
-    if not _is_plain(request):
-        return None
-    if request.options.layout in _MATRICES and request.target.kind != "table" and not table.single:
-        from zerocopy.tables import matrix
-
-        try:
-            return matrix.plan_by_layout(table, request, partial(_plan_columns, table, request))
-        except ZeroCopyError:
-            return None
-    kind = to_tables if _keeps_columns(request) else to_tensors
-    if table.single:
-        return None if kind is to_tables else to_tensors.plan_single(table, request)
-    try:
-        kind.check_table(table, request)
-        outcome_of = partial(kind.outcome_of, request=request)
-        return plan_by_layout(table, request.target.name, outcome_of, partial(_plan_columns, table, request))
-    except ZeroCopyError:
-        return None  # the plan of all columns names each that is refused
 
 
 def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
     """Plan a table that has been read; with `unread`, its columns have types and no memory."""
-    if isinstance(table.columns, LazyColumns) and request.options.columns is None:
-        table.columns = list(table.columns)  # which is faster to iterate over
     chosen = select(table, request.options.columns)
     if request.validate and not unread:
         from zerocopy.tables import validation
@@ -208,66 +176,25 @@ def _unread(table: Table, request: Request) -> Plan:
     """Plan a stream or a query, whose types are known before it is read, but not its memory."""
     if any(isinstance(column, RefusedColumn) for column in table.columns):  # their types are not known yet
         table = replace(table, labels=[], columns=[], index=0)
-    sample = _one_of_each_type(table, request)
-    of_columns = [reason for column in (sample or table).columns for reason in column.reasons]
+    of_columns = [reason for column in table.columns for reason in column.reasons]
     reasons = tuple(dict.fromkeys((*table.read_reasons, *of_columns)))
     if request.copy is False and reasons:
         raise copy_required({"": list(reasons)})
     consequence = "it can be read once, and is used up" if table.once else "reading runs it"
-    known = (f"the copied bytes are known only after reading ({consequence})",)
-    types = replace(table, read=None, obj=None)
-
-    def warnings() -> tuple[str, ...]:
-        return (*known, *_plan_columns(types, request, unread=True).warnings) if table.columns else known
-
+    warnings: tuple[str, ...] = (f"the copied bytes are known only after reading ({consequence})",)
+    if table.columns:  # refuse by type before a query runs or a stream is used up
+        warnings += _plan_columns(replace(table, read=None, obj=None), request, unread=True).warnings
     # The schema of a stream without __arrow_c_schema__ is not known here.
     columns = f" of {len(table.columns)} columns" if table.columns else ""
-    plan = Plan(
+    return Plan(
         f"{table.name}{columns}",
         request.target.name,
         steps=("read it", "convert the result"),
         reasons=reasons,
-        # Refuse by type before a query runs or a stream is used up.
-        warnings=() if sample is not None else warnings(),
+        warnings=warnings,
         unread=True,
         run=lambda: _read(table, request),
     )
-    if sample is not None:
-        plan.defer(lambda incomplete: setattr(incomplete, "warnings", warnings()), "warnings")
-    return plan
-
-
-def _one_of_each_type(table: Table, request: Request) -> Table | None:
-    """Return a table of one column of each type of an unread one if its plan is possible; else None."""
-    columns = table.columns
-    if not (request.reports and isinstance(columns, LazyColumns) and _is_plain(request)):
-        return None
-    if request.options.layout in _MATRICES:
-        return None
-    places = [group[0] for group in columns.groups().values()]
-    if len(places) == len(columns):
-        return None
-    sample = replace(
-        table,
-        labels=[table.labels[place] for place in places],
-        columns=[columns[place] for place in places],
-        read=None,
-        obj=None,
-    )
-    try:
-        (to_tables if _keeps_columns(request) else to_tensors).check_table(table, request)
-        _plan_columns(sample, request, unread=True)
-    except ZeroCopyError:
-        return None  # the plan of all columns names each that is refused
-    return sample
-
-
-def _is_plain(request: Request) -> bool:
-    """Whether the options of a request are the same for all columns, and need no values."""
-    options = request.options
-    is_default = options is DEFAULTS or (options.layout in _LAYOUTS and len(options.explicit) == 1)
-    is_default = is_default and request.drop is None
-    return is_default and not (request.validate or request.cast is not None or request.writable)
 
 
 def _read(table: Table, request: Request) -> Any:

@@ -21,7 +21,6 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import variable_lists
 from zerocopy.tables.hub import hub
-from zerocopy.tables.layouts import LazyColumns
 from zerocopy.tables.options import Request
 from zerocopy.tables.summary import combine_plans, copy_required, map_columns, paths, plan_to_run
 from zerocopy.tables.tensor_column import TensorColumn
@@ -74,22 +73,6 @@ def plan(table: Table, request: Request) -> Plan:
     if not all(copied):
         warnings += target.alias_warnings(original)
     return combine_plans(table, target, leaves, run, warnings)
-
-
-def check_table(table: Table, request: Request) -> None:
-    """Refuse labels that the target cannot have."""
-    request.target.table_reasons(table)
-
-
-def outcome_of(columns: LazyColumns, place: int, request: Request) -> tuple[int, int] | None:
-    """Return the bytes that are aliased, and those that are copied; None for a column that `plan` decides."""
-    column = columns[place]
-    copies = bool(request.target.column_reasons(column))
-    if copies and request.copy is False:
-        return None
-    whole = request.copy is True and not isinstance(column, Copied)
-    aliased, copied, _ = sizes(Copied(column) if whole else column, request.target, copies or whole)
-    return aliased, copied
 
 
 def _variable(column: Column) -> Column:

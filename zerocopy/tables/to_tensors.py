@@ -12,12 +12,10 @@ from zerocopy import handover
 from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
-from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
-from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import ENCODED, TensorLeaf, as_tensor, decode
+from zerocopy.tables.column import Table
+from zerocopy.tables.decode import TensorLeaf, decode
 from zerocopy.tables.labels import RENAME, duplicates, listed
-from zerocopy.tables.layouts import LazyColumns, outcome_of_view
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked, rebuild
 from zerocopy.tables.summary import combine_plans, map_columns, plan_to_run
@@ -55,9 +53,7 @@ def plan(table: Table, request: Request) -> Plan:
     trees = decode(table, request)
     plans, steps = plan_leaves(table, trees, request)
     if table.single and isinstance(trees[""], TensorLeaf):
-        plan = plans[""]
-        plan.run = steps[""]
-        return plan
+        return plans[""]
 
     def result() -> Any:
         columns = [rebuild(step, lambda act, _: act()) for step in steps.values()]
@@ -70,40 +66,6 @@ def plan(table: Table, request: Request) -> Plan:
         labels = ", ".join(map(repr, table.labels[-table.index :]))
         warnings = (f"the index is converted too, as {labels}: index=False leaves it out",)
     return combine_plans(table, target, plans, result, warnings)
-
-
-def outcome_of(columns: LazyColumns, place: int, request: Request) -> tuple[int, int] | None:
-    """Return the bytes that are aliased, and those that are copied; None for a column of several parts."""
-    view = columns.view_of(place)
-    if view is not None:
-        return outcome_of_view(view, handover.copies(view, request))
-    column, layout = columns[place], columns.layouts[place]
-    if (layout is not None and column.null_count) or _is_refused(column):
-        return None  # without the error, which the plan of all columns raises
-    tree = decode(Table(column.name, [""], [column], column.length, single=True), request)[""]
-    if not isinstance(tree, TensorLeaf) or tree.constant:
-        return None
-    plan = handover.plan(tree.source, request)
-    return plan.aliased_bytes, plan.copied_bytes
-
-
-def plan_single(table: Table, request: Request) -> Plan | None:
-    """Return the plan of one column of numbers from its memory, before its description; None for others."""
-    columns = table.columns
-    view = columns.view_of(0) if isinstance(columns, LazyColumns) else None
-    if view is None:
-        return None
-    assert isinstance(columns, LazyColumns)
-
-    def host() -> Array:
-        return as_tensor(columns[0]).host()
-
-    return handover.plan(Source(table.name, view, host, columns.protocol, obj=view), request)
-
-
-def _is_refused(column: Column) -> bool:
-    """Whether tensors have no type for a column without options."""
-    return column.refusal is not None or (column.field is not None and column.field.kind in ENCODED)
 
 
 def _in_place(table: Table, request: Request, layout: str) -> Table:
@@ -159,10 +121,11 @@ def plan_leaves(
             plan = replace(plan, zero_copy=False, copied_bytes=0, aliased_bytes=0, new_bytes=nbytes)
         if leaf.step:
             plan = replace(plan, steps=(leaf.step, *plan.steps))
-        plans[path] = plan
         make, dtype = plan.run, leaf.datetime_dtype
         assert make is not None
-        return make if not dtype else lambda: make().view(dtype)
+        run = make if not dtype else lambda: make().view(dtype)
+        plans[path] = plan if run is make else replace(plan, run=run)
+        return run
 
     steps = map_columns(
         table, lambda label, path, column: rebuild(trees[path], partial(leaf_step, trees[path]), path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -171,33 +172,44 @@ class Weights(Mapping[str, ResultT]):
         )
         return explain(part, self.to, **{"leaves": "keep", **self._options})
 
-    def __zerocopy_annotate__(self, leaves: dict[str, Plan], options: Mapping[str, Any]) -> str:
-        """Complete the plans of the tensors, and return a text for all; ``zc.explain`` calls it."""
+    def __zerocopy_annotate__(
+        self, leaves: dict[str, Plan], options: Mapping[str, Any]
+    ) -> tuple[str, dict[str, Plan]]:
+        """Return a text for all tensors, and their plans completed; ``zc.explain`` calls it."""
         is_alias = options.get("copy") is False
-        for (name, tensor), leaf in zip(self.tensors.items(), leaves.values(), strict=True):
-            if leaf.warnings:  # a write to an alias of read-only memory
-                leaf.warnings = ("a write to the result changes it for this process alone, and not the file",)
-            if tensor.packed:
-                leaf.warnings += (f"it has the bytes of {tensor.packed}, a type that NumPy lacks",)
-            if leaf.possible and tensor.file.endswith(_ALIGNED):
-                leaf.reasons = tuple(_with_align(reason, tensor) for reason in leaf.reasons)
-            if tensor.order == "F" and _are_read({reason.code for reason in leaf.reasons}):
-                leaf.steps = tuple(step.replace("row-major", "column-major") for step in leaf.steps)
-            if tensor.read is not None and tensor.nbytes and leaf.possible:
-                self._annotate_compressed(name, leaf, is_alias)
-        return self._summary(self._sources)
+        pairs = zip(self.tensors, leaves.items(), strict=True)
+        completed = {path: self._completed(name, leaf, is_alias) for name, (path, leaf) in pairs}
+        return self._summary(self._sources), completed
 
-    def _annotate_compressed(self, name: str, leaf: Plan, is_alias: bool) -> None:
-        """Add the memory into which a tensor is inflated to its plan."""
+    def _completed(self, name: str, leaf: Plan, is_alias: bool) -> Plan:
+        """Return the plan of a tensor with what its file adds."""
+        tensor, warnings = self.tensors[name], leaf.warnings
+        if warnings:  # a write to an alias of read-only memory
+            warnings = ("a write to the result changes it for this process alone, and not the file",)
+        if tensor.packed:
+            warnings += (f"it has the bytes of {tensor.packed}, a type that NumPy lacks",)
+        reasons, steps = leaf.reasons, leaf.steps
+        if leaf.possible and tensor.file.endswith(_ALIGNED):
+            reasons = tuple(_with_align(reason, tensor) for reason in reasons)
+        if tensor.order == "F" and _are_read({reason.code for reason in reasons}):
+            steps = tuple(step.replace("row-major", "column-major") for step in steps)
+        leaf = replace(leaf, warnings=warnings, reasons=reasons, steps=steps)
+        is_inflated = tensor.read is not None and tensor.nbytes and leaf.possible
+        return self._with_inflation(name, leaf, is_alias) if is_inflated else leaf
+
+    def _with_inflation(self, name: str, leaf: Plan, is_alias: bool) -> Plan:
+        """Return the plan of a compressed tensor with the memory into which it is inflated."""
         error = self._compressed(name)
-        leaf.zero_copy, leaf.aliased_bytes = False, 0
+        leaf = replace(leaf, zero_copy=False, aliased_bytes=0)
         if is_alias:
-            leaf.possible, leaf.copied_bytes, leaf.steps = False, 0, ()
-            leaf.error, leaf.reasons, leaf.warnings = error, (error.reason,), ()
-        else:
-            leaf.copied_bytes += self.tensors[name].nbytes
-            leaf.steps = ("inflate it into new memory", *leaf.steps)
-            leaf.reasons = (Reason(_COMPRESSED, error.remedy, code="compressed"), *leaf.reasons)
+            refused = replace(leaf, possible=False, copied_bytes=0, steps=(), warnings=())
+            return replace(refused, error=error, reasons=(error.reason,))
+        return replace(
+            leaf,
+            copied_bytes=leaf.copied_bytes + self.tensors[name].nbytes,
+            steps=("inflate it into new memory", *leaf.steps),
+            reasons=(Reason(_COMPRESSED, error.remedy, code="compressed"), *leaf.reasons),
+        )
 
     def _compressed(self, name: str) -> CopyRequiredError:
         """Return the error for a compressed tensor with ``copy=False``."""

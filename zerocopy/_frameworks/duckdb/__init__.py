@@ -39,7 +39,6 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
 from zerocopy.tables.hub import NAME as HUB, hub
 from zerocopy.tables.labels import RENAME, text_warnings
-from zerocopy.tables.layouts import LazyColumns
 from zerocopy.tables.summary import combine_errors
 
 COPIES = Reason(
@@ -117,12 +116,7 @@ class DuckDB(Framework):
         refuse(
             (label, changed(kind)) for label, kind in zip(labels, types, strict=True) if kind.id not in PLAIN
         )
-        columns = LazyColumns(
-            [kind.id if kind.id in PLAIN else None for kind in types],
-            [0] * len(types),
-            lambda place: UnreadColumn(name, field_of(types[place]), (COPIES,)),
-            lambda place: None,
-        )
+        columns = [UnreadColumn(name, field_of(kind), (COPIES,)) for kind in types]
         return Table(name, labels, columns, 0, read=lambda: self._read(obj, name), obj=obj)
 
     def _read(self, relation: Any, name: str) -> Table:

@@ -34,7 +34,7 @@ from zerocopy._frameworks.pandas.fast_path import (
     series_builder,
     series_exporter,
 )
-from zerocopy._frameworks.pandas.tables import frame_table, is_default, view_of
+from zerocopy._frameworks.pandas.tables import frame_table, is_default
 from zerocopy._frameworks.pandas.values import (
     BOOL,
     TO_LEVEL,
@@ -63,7 +63,6 @@ from zerocopy.tables.cells import dense
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
-from zerocopy.tables.layouts import lazy_column
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -132,14 +131,7 @@ class Pandas(Framework):
         if isinstance(obj, pd.Index):
             column = index_column(pd, obj)
         elif isinstance(obj, pd.Series):
-            values = obj.array
-            if type(values) is pd.arrays.NumpyExtensionArray:
-                label = "" if obj.name is None else obj.name
-                lazy = lazy_column(
-                    lambda: column_of(pd, values, lambda: obj), lambda: view_of(pd, obj), "buffer"
-                )
-                return Table(name, [label], lazy, len(obj), single=True, obj=obj)
-            column = column_of(pd, values, lambda: obj)
+            column = column_of(pd, obj.array, lambda: obj)
         else:
             column = column_of(pd, obj, lambda: pd.Series(obj, copy=False))
         label = getattr(obj, "name", None)

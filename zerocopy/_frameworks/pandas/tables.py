@@ -5,7 +5,7 @@ This module does not import pandas: callers pass the module as `pd`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from types import NoneType
 from typing import Any
@@ -14,13 +14,8 @@ import numpy as np
 
 from zerocopy._frameworks._private import Private
 from zerocopy._frameworks.pandas import metadata as meta
-from zerocopy._frameworks.pandas.columns import BLOCKS, LEVEL, column_of, index_column, levels_of
-from zerocopy.device import HOST
-from zerocopy.dtype import from_numpy
-from zerocopy.strided_view import StridedView
+from zerocopy._frameworks.pandas.columns import LEVEL, column_of, index_column, levels_of
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.hub import hub
-from zerocopy.tables.layouts import LazyColumns, layout_of
 from zerocopy.tables.tensor_column import TensorColumn
 
 _COLUMNS = Private("pandas", "3", "_iter_column_arrays", "ten columns: 20 / 320 us")
@@ -40,8 +35,7 @@ NAN = (
 
 def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
     """Describe a data frame: its columns, followed by its index unless that is left out."""
-    labels, arrays, levels = labels_of(frame.columns), FrameArrays(pd, frame), list[Any]()
-    count = len(labels)
+    labels, arrays, levels = labels_of(frame.columns), list(column_arrays(pd, frame)), list[Any]()
     if index or (index is None and not is_default(frame.index, pd.RangeIndex)):
         levels = levels_of(frame.index)
         taken = set(map(str, labels))
@@ -51,38 +45,18 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
             taken.add(str(labels[-1]))
     reasons = (LEVEL,) if len(levels) > 1 else ()
 
-    def describe(place: int) -> Column:
-        if place >= count:
-            return index_column(pd, levels[place - count], reasons)
-        return column_of(pd, arrays.at(place), partial(_nth, frame, place))
-
-    columns = LazyColumns(
-        arrays.layouts + [None] * len(levels), arrays.addresses + [0] * len(levels), describe, arrays.view_of
-    )
-    has_nan = arrays.has_floats or any(map(_may_hold_nan, map(columns.__getitem__, columns.without_layout())))
+    columns = [column_of(pd, array, partial(_nth, frame, place)) for place, array in enumerate(arrays)]
+    columns += [index_column(pd, level, reasons) for level in levels]
     return Table(
         name,
         labels,
         columns,
         len(frame),
         index=len(levels),
-        metadata=metadata_of(pd, frame, arrays.dtypes, labels, levels, index),
-        missing_warnings=(NAN,) if has_nan else (),
+        metadata=metadata_of(pd, frame, [array.dtype for array in arrays], labels, levels, index),
+        missing_warnings=(NAN,) if any(map(_may_hold_nan, columns)) else (),
         obj=frame,
     )
-
-
-def view_of(pd: Any, series: Any) -> StridedView | None:
-    """Return the memory of a series of plain numbers, read-only as all of pandas'; None for others."""
-    values = series.array
-    if type(values) is not pd.arrays.NumpyExtensionArray:
-        return None
-    array = values.to_numpy(copy=False)
-    described = layout_of(array)
-    dtype = None if described is None or array.ndim != 1 else from_numpy(array.dtype)
-    if described is None or dtype is None:
-        return None
-    return StridedView(described[1], array.shape, array.strides, dtype, HOST, True, array)
 
 
 def labels_of(index: Any) -> list[Any]:
@@ -94,87 +68,6 @@ def labels_of(index: Any) -> list[Any]:
             return texts
     labels: list[Any] = index.tolist()
     return labels
-
-
-class FrameArrays:
-    """The arrays of a frame's columns with their layouts, which columns of one block share."""
-
-    def __init__(self, pd: Any, frame: Any) -> None:
-        count = frame.shape[1]
-        self.layouts: list[Any] = [None] * count
-        self.addresses = [0] * count
-        self.dtypes: list[Any] = [None] * count
-        self.has_floats = False
-        self._homes: list[Any] = [None] * count
-        self._of_hub: LazyColumns | None = None
-        in_arrow: list[int] = []
-        for places, arrays, block in blocks_of(pd, frame):
-            self._add(places, arrays, block)
-            in_arrow += places if type(block).__name__ == "ArrowExtensionArray" else []
-        if in_arrow:
-            self._add_arrow(in_arrow)
-
-    def _add_arrow(self, places: list[int]) -> None:
-        """Add the layouts of columns in Arrow's memory, as the hub describes a table of them."""
-        names = [str(i) for i in range(len(places))]
-        arrays = [self.at(place).__arrow_array__() for place in places]
-        columns = hub().table(hub().module().Table.from_arrays(arrays, names=names)).columns
-        if isinstance(columns, LazyColumns):
-            self._of_hub, self._in_hub = columns, {place: i for i, place in enumerate(places)}
-            for i, place in enumerate(places):
-                layout = columns.layouts[i]
-                self.layouts[place] = None if layout is None else ("arrow", layout)
-                self.addresses[place] = columns.addresses[i]
-
-    def _add(self, places: list[int], arrays: Callable[[int], Any], block: Any) -> None:
-        first = arrays(0)
-        described = layout_of(first)
-        for row, place in enumerate(places):
-            self._homes[place] = (arrays, row)
-            self.dtypes[place] = first.dtype
-        if described is None:
-            return
-        layout, start = described
-        self.has_floats = self.has_floats or first.dtype.kind == "f"
-        step = block.strides[0] if len(places) > 1 else 0
-        for row, place in enumerate(places):
-            self.layouts[place] = layout
-            self.addresses[place] = start + row * step
-
-    def at(self, place: int) -> Any:
-        """Return the array of a column: an ndarray or an extension array."""
-        arrays, row = self._homes[place]
-        return arrays(row)
-
-    def view_of(self, place: int) -> StridedView | None:
-        """Return the memory of a column with a layout, read-only as that of all of pandas' columns."""
-        if self._of_hub is not None and place in self._in_hub:
-            return self._of_hub.view_of(self._in_hub[place])
-        array = self.at(place)
-        dtype = from_numpy(array.dtype)
-        assert dtype is not None
-        return StridedView(self.addresses[place], array.shape, array.strides, dtype, HOST, True, array)
-
-
-def blocks_of(pd: Any, frame: Any) -> Iterator[tuple[list[int], Callable[[int], Any], Any]]:
-    """Yield for each block the places of its columns, a function that returns their arrays, and its values.
-
-    With private attributes of pandas 3 if it has them: the array of each column takes 1.2 us.
-    """
-    blocks = getattr(getattr(frame, "_mgr", None), "blocks", None) if BLOCKS() else None
-    if blocks is None:
-        yield from one_column_each(pd, frame)
-        return
-    for block in blocks:
-        places = block.mgr_locs.as_array.tolist()
-        if places:
-            yield places, block.iget, block.values
-
-
-def one_column_each(pd: Any, frame: Any) -> Iterator[tuple[list[int], Callable[[int], Any], Any]]:
-    """Yield each column as `blocks_of` yields a block."""
-    for place, array in enumerate(column_arrays(pd, frame)):
-        yield [place], [array].__getitem__, array
 
 
 def _may_hold_nan(column: Column) -> bool:

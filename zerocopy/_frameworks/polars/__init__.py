@@ -8,7 +8,7 @@ wrong decimals (all in polars 2.1.0).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -34,7 +34,6 @@ from zerocopy._frameworks.polars.series import (
     plain_series,
     plain_table,
     series_of,
-    view_of,
 )
 from zerocopy._frameworks.polars.types import (
     changes,
@@ -55,7 +54,6 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import text_warnings
-from zerocopy.tables.layouts import lazy_column, lazy_numbers
 
 
 class Polars(Framework):
@@ -104,20 +102,9 @@ class Polars(Framework):
             why = "a LazyFrame is a query that has not run"
             fixes = [Fix("{x}.collect()", "runs it")]
             raise UnsupportedConversionError("convert(polars.LazyFrame)", why, code="unread", fixes=fixes)
-        columns: Sequence[Column]
         if isinstance(obj, pl.Series):
-            if type(obj) is pl.Series and obj.dtype.is_numeric():  # errors of subclasses come at once
-                columns = lazy_column(lambda: column_of(obj), lambda: view_of(obj), "arrow-c")
-            else:
-                columns = [column_of(obj)]
-            return Table("polars.Series", [obj.name], columns, len(obj), single=True, obj=obj)
-        exporter = _frame_exporter() if type(obj) is pl.DataFrame else None
-        described = None if exporter is None else exporter.layouts(obj)
-        if described is not None:
-            frame = obj.clone()  # the columns of `obj` can be replaced before they are described
-            columns = lazy_numbers(described, obj.height, lambda i: column_of(frame.to_series(i)))
-        else:
-            columns = [column_of(series) for series in columns_of(obj)]
+            return Table("polars.Series", [obj.name], [column_of(obj)], len(obj), single=True, obj=obj)
+        columns = [column_of(series) for series in columns_of(obj)]
         return Table("polars.DataFrame", obj.columns, columns, obj.height, obj=obj)
 
     def source(self, obj: Any) -> Source:
@@ -137,7 +124,7 @@ class Polars(Framework):
         if cls is not pl.Series:
             return {}
 
-        numbers = numbers_of(pl)
+        numbers = numbers_of()
 
         def plain(series: Any) -> Array:
             array = numbers(series)

@@ -24,15 +24,15 @@ from zerocopy._frameworks.polars.types import (
     reasons_against,
 )
 from zerocopy._native import core
-from zerocopy.dtype import REAL_NAMES, from_numpy
+from zerocopy.dtype import REAL_NAMES
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import refuse_ndim
 from zerocopy.protocols import arrow_c
-from zerocopy.protocols.array_interface import address, aligned_copy, host_view
+from zerocopy.protocols.array_interface import address, aligned_copy
 from zerocopy.protocols.arrow_schema import NUMBERS, Field
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
-from zerocopy.strided_view import MAX_NDIM, StridedView
+from zerocopy.strided_view import MAX_NDIM
 from zerocopy.tables import on_device
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, RefusedColumn
@@ -76,7 +76,7 @@ class SeriesColumn(ArrowColumn):
         super().__init__(
             "polars.Series",
             field,
-            lambda: list(arrow_c.read_stream(whole)[1]),
+            lambda: _memory(whole, field),
             len(series),
             # Not Series.to_arrow, which rechunks the series in place.
             lambda: hub().module().chunked_array(series),
@@ -109,6 +109,14 @@ class SeriesColumn(ArrowColumn):
     def _in_chunks(self) -> Reason:
         fix = Fix(action="combine-chunks", effect="copies it into one")
         return Reason(f"it is in {len(self.chunks)} chunks", code="chunks", fixes=[fix])
+
+
+def _memory(series: Any, field: Field) -> list[arrow_c.Memory]:
+    """Return the memory of a series, chunk by chunk; that of plain numbers without its stream (2 / 25 us)."""
+    array = numbers_of()(series) if field.kind == "number" else None
+    if array is None:
+        return list(arrow_c.read_stream(series)[1])
+    return [arrow_c.Memory(field, len(array), 0, 0, (0, address(array)), (), None, array)]
 
 
 class Objects(UnreadColumn):
@@ -346,21 +354,14 @@ def plain_column(pl: Any, large: bool = False) -> Callable[[Any], tuple[str, Any
     return column
 
 
-def view_of(series: Any) -> StridedView | None:
-    """Return the memory of a series of numbers in one chunk without nulls; None for others."""
-    import polars as pl
-
-    array = numbers_of(pl)(series) if type(series) is pl.Series else None
-    dtype = None if array is None else from_numpy(array.dtype)
-    return None if array is None or dtype is None else host_view(array, dtype)
-
-
 @cache
-def numbers_of(pl: Any) -> Callable[[Any], Array | None]:
+def numbers_of() -> Callable[[Any], Array | None]:
     """Return a function from a series of numbers in one chunk to a read-only ndarray, and None from others.
 
     ``Series.to_numpy`` raises an exception for text and nulls, which takes 4 us.
     """
+    import polars as pl
+
     numbers = plain_kinds(pl) - {pl.String}
 
     def public(series: Any) -> Array | None:

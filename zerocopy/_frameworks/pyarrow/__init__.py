@@ -6,7 +6,7 @@ creates such arrays over any memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
@@ -19,7 +19,6 @@ from zerocopy._frameworks.pyarrow.columns import (
     field_of,
     field_of_type,
     flat_array,
-    lazy_array,
 )
 from zerocopy._frameworks.pyarrow.fast_path import (
     LISTS,
@@ -48,7 +47,6 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
 from zerocopy.tables.labels import RENAME, duplicates, listed, text_warnings
-from zerocopy.tables.layouts import LazyColumns, lazy_numbers
 
 _NUMBERS = frozenset(REAL_NAMES) - {"bool"}
 _PACKED = obstacles.packed_bits("Arrow")
@@ -130,11 +128,9 @@ class PyArrow(ArrowExchange):
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         pa = self.module()
-        columns: Sequence[Column]
         name = f"pyarrow.{type(obj).__name__}"
         if isinstance(obj, (pa.Array, pa.ChunkedArray)):
-            columns = lazy_array(pa, obj, name) or [column_of(pa, obj, name)]
-            return Table(name, [""], columns, len(obj), single=True, obj=obj)
+            return Table(name, [""], [column_of(pa, obj, name)], len(obj), single=True, obj=obj)
         if isinstance(obj, pa.RecordBatchReader):
             unread: list[Column] = [UnreadColumn(name, field_of_type(field)) for field in obj.schema]
             return Table(
@@ -143,21 +139,8 @@ class PyArrow(ArrowExchange):
         if not isinstance(obj, (pa.Table, pa.RecordBatch)):
             return None
         schema = obj.schema
-        arrays: Sequence[Column] = self._lazy_columns(pa, obj, name) or [
-            column_of(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)
-        ]
+        arrays = [column_of(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)]
         return Table(name, schema.names, arrays, obj.num_rows, metadata=schema.metadata or {}, obj=obj)
-
-    def _lazy_columns(self, pa: Any, obj: Any, name: str) -> LazyColumns | None:
-        """Return the columns of a table of plain numbers in one chunk; None for another table."""
-        cls: Any = type(obj)
-        exporter = table_exporter(pa, cls) if cls in (pa.Table, pa.RecordBatch) else None
-        described = None if exporter is None else exporter.layouts(obj)
-        if described is None:
-            return None
-        return lazy_numbers(
-            described, obj.num_rows, lambda i: column_of(pa, obj.column(i), name, obj.schema.field(i))
-        )
 
     def _read(self, reader: Any, name: str) -> Table:
         table = self.table(self.read_all(reader))

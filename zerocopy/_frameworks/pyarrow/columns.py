@@ -25,19 +25,17 @@ from zerocopy._frameworks.pyarrow.views import (
     without_invalid_empties,
 )
 from zerocopy.device import HOST
-from zerocopy.dtype import BOOL8, DType, by_name
+from zerocopy.dtype import BOOL8, DType
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array
-from zerocopy.strided_view import StridedView
 from zerocopy.tables import memory, on_device
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column
 from zerocopy.tables.decode import refused_by
-from zerocopy.tables.layouts import LazyColumns, lazy_column
 from zerocopy.tables.tensor_column import TensorColumn
 
 _FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
@@ -79,29 +77,6 @@ def column_of(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
     if may_lack_text(pa) and any(part.kind in _TEXT_VIEWS for part in field.walk()):
         array = with_text(pa, array)
     return _ArrayColumn(pa, array, name, field)
-
-
-#: The classes of arrays of numbers, with their standard types.
-_NUMBER_CLASSES = {f"{name.capitalize()}Array": name for name in ("int8", "int16", "int32", "int64")}
-_NUMBER_CLASSES |= {f"UInt{bits}Array": f"uint{bits}" for bits in (8, 16, 32, 64)}
-_NUMBER_CLASSES |= {"HalfFloatArray": "float16", "FloatArray": "float32", "DoubleArray": "float64"}
-
-
-def lazy_array(pa: Any, array: Any, name: str) -> LazyColumns | None:
-    """Return an array of numbers as one column that is described when it is read; None for others."""
-    dtype_name = _NUMBER_CLASSES.get(type(array).__name__)
-    if dtype_name is None or not getattr(array, "is_cpu", True):
-        return None
-    array = checked(pa, array, name)
-
-    def view() -> StridedView | None:
-        if array.null_count or not len(array):
-            return None
-        dtype, values = by_name(dtype_name), array.buffers()[1]
-        start = values.address + array.offset * dtype.itemsize
-        return StridedView(start, (len(array),), (dtype.itemsize,), dtype, HOST, True, array)
-
-    return lazy_column(lambda: column_of(pa, array, name), view, "arrow-c")
 
 
 class _ArrayColumn(ArrowColumn):

@@ -1,4 +1,4 @@
-"""Plans of tables by layout are the plans of all columns: verdicts, texts, leaves, warnings, errors."""
+"""Plans of tables whose columns differ in type, alignment, access, nulls and chunks, for each framework."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.explained import agree
 from helpers.tiers import sampled
 
 import zerocopy as zc
-from zerocopy._engine import explain
 from zerocopy.plan import Plan
-from zerocopy.tables import layouts, planner
 
 TARGETS = (
     "pyarrow",
@@ -175,69 +174,6 @@ def tables() -> dict[str, Any]:
     return cases
 
 
-def frames() -> list[Any]:
-    """Return frames whose blocks differ: of extension arrays, reversed, not consolidated, without columns."""
-    pd = pytest.importorskip("pandas")
-    numbers = dicts()["numbers"]
-    matrix = np.arange(30.0).reshape(5, 6)
-    mixed = pd.DataFrame(
-        {
-            "f": np.arange(5.0),
-            "i": np.arange(5),
-            "d": pd.date_range("2020", periods=5),
-            "z": pd.date_range("2020", periods=5, tz="UTC"),
-            "c": pd.Categorical(list("aabbc")),
-            "t": list("abcde"),
-            "b": [True, False, None, True, False],
-            "g": np.arange(5.0) + 1,
-            "n": pd.array([1, None, 2, 3, 4]),
-            "e": pd.date_range("2021", periods=5),
-        }
-    )
-    frames = [pd.DataFrame(numbers), pd.DataFrame(matrix), pd.DataFrame(np.asfortranarray(matrix)), mixed]
-    frames += [mixed.copy(), mixed[["g", "d", "f"]], mixed.iloc[::-1], mixed.iloc[1:3, ::2], mixed.iloc[:0]]
-    frames += [pd.DataFrame(index=range(3)), pd.DataFrame(numbers).set_axis(list("aabbcc"), axis=1)]
-    frames += [
-        pd.DataFrame(matrix.astype(">f8")),
-        pd.DataFrame(matrix).T,
-        pd.concat([mixed, frames[1]], axis=1),
-    ]
-    changed = mixed.copy()
-    changed["f"], changed["new"] = list("vwxyz"), 1.0
-    changed.insert(0, "first", np.arange(5, dtype="i1"))
-    del changed["i"]
-    return [*frames, changed]
-
-
-@pytest.mark.parametrize("number", range(15))
-def test_blocks_of_a_frame_are_its_columns(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The private blocks of pandas describe the same columns as its public series."""
-    pd = pytest.importorskip("pandas")
-    from zerocopy._frameworks.pandas import tables as of_pandas
-
-    frame = frames()[number]
-    private = of_pandas.FrameArrays(pd, frame)
-    monkeypatch.setattr(of_pandas, "blocks_of", of_pandas.one_column_each)
-    monkeypatch.setattr(
-        of_pandas, "column_arrays", lambda pd, frame: of_pandas.column_arrays_by_series(frame)
-    )
-    public = of_pandas.FrameArrays(pd, frame)
-    for own, dtype in zip(private.dtypes, frame.dtypes, strict=True):
-        assert own == dtype or own == dtype.newbyteorder(">")
-    for place in range(frame.shape[1]):
-        series = frame.iloc[:, place]
-        np.testing.assert_array_equal(np.asarray(private.at(place)), np.asarray(series))
-        assert type(private.at(place)) in (type(public.at(place)), np.ndarray)
-        if private.layouts[place] is not None and private.layouts[place][0] != "arrow":
-            array = series.to_numpy(copy=False)
-            assert private.addresses[place] == array.ctypes.data
-            shape, number, strides, _ = private.layouts[place]
-            assert (shape, number, strides) == (array.shape, array.dtype.num, array.strides)
-            view = private.view_of(place)
-            assert (view.ptr, view.shape, view.strides) == (array.ctypes.data, array.shape, array.strides)
-            assert view.readonly
-
-
 def content(plan: Plan) -> Any:
     """Return the attributes and texts of a plan that a caller can read."""
     own = (plan.source, plan.target, plan.possible, plan.zero_copy, plan.copied_bytes, plan.new_bytes)
@@ -248,43 +184,26 @@ def content(plan: Plan) -> Any:
 
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.filterwarnings("ignore")
-def test_plan_by_layout_is_the_plan_of_all_columns(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_of_a_table_is_what_convert_does(to: str) -> None:
     pytest.importorskip(to.partition(".")[0])
-    of_all = {}
-    cases = list(sampled(4, list(tables().items()), OPTIONS, first=TARGETS.index(to)))
-    with monkeypatch.context() as patch:
-        patch.setattr(planner, "_plan_by_layout", lambda table, request: None)
-        patch.setattr(planner, "_one_of_each_type", lambda table, request: None)
-        patch.setattr(explain, "_explain_ndarrays", lambda call: None)
-        for number, ((_, table), options) in enumerate(cases):
-            of_all[number] = content(zc.explain(table, to, **options))
-    for number, ((name, table), options) in enumerate(cases):
+    for (name, table), options in sampled(4, list(tables().items()), OPTIONS, first=TARGETS.index(to)):
+        agree(table, to, **options)
         plan = zc.explain(table, to, **options)
-        assert content(plan) == of_all[number], (name, options)
-        again = pickle.loads(pickle.dumps(zc.explain(table, to, **options)))
-        assert content(again) == of_all[number], (name, options)
+        assert content(pickle.loads(pickle.dumps(plan))) == content(plan), (name, options)
         if plan.run is not None:
             expected = zc.convert(table, to, **options)
             assert type(plan.run()) is type(expected), (name, options)
 
 
-def test_one_column_of_each_layout_is_described() -> None:
-    pytest.importorskip("pyarrow")
-    columns = dicts()["two types"]
-    described = []
-    original = layouts.LazyColumns.__getitem__
-
-    class Counted(layouts.LazyColumns):
-        def __getitem__(self, position: Any) -> Any:
-            described.append(position)
-            return original(self, position)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layouts, "LazyColumns", Counted)
-        plan = zc.explain(columns, "pyarrow")
-        assert len(described) == 2
-        assert len(plan.leaves) == 6
-        assert {*described} == {*range(6)}
+@pytest.mark.parametrize("to", ["torch", "pyarrow"])
+def test_the_plan_of_each_column_converts_that_column(to: str) -> None:
+    pytest.importorskip(to)
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0], "c": [5.0, 6.0]})
+    plan = zc.explain(frame, to)
+    assert list(plan.leaves) == ["['a']", "['b']", "['c']"]
+    values = [leaf.run().tolist() for leaf in plan.leaves.values() if leaf.run is not None]
+    assert values in ([], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 
 
 def test_low_alignment_decides() -> None:

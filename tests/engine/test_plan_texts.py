@@ -1,4 +1,4 @@
-"""Plans compose the texts of fixes at the first read; the texts do not depend on the time of that read."""
+"""Texts of plans, of their copies, and of reasons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
-from zerocopy._engine import fixes
 from zerocopy.errors import Fix, Reason
 from zerocopy.plan import Plan
 
@@ -51,24 +50,8 @@ def texts(plan: Plan) -> list[object]:
     ],
     ids=["pickle", "copy", "replace", "fields"],
 )
-def test_a_copy_of_an_unread_plan_has_the_same_texts(plan: Plan, same) -> None:
-    first = same(plan)  # before anything has read the plan's reasons
-    assert texts(first) == texts(plan)
-
-
-def test_fixes_are_composed_once_and_only_when_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyarrow")
-    made = []
-    composer = fixes._Composer
-    monkeypatch.setattr(fixes, "_Composer", lambda call: made.append(call) or composer(call))
-    plans = [CASES[name]() for name in ("with a fix", "refused")]
-    assert not made
-    assert [plan.possible for plan in plans] == [True, False]
-    assert not made
-    for _ in range(2):
-        assert all(plan.reasons[0].remedy for plan in plans)
-        assert plans[1].error.calls
-    assert len(made) == 2
+def test_a_copy_of_a_plan_has_the_same_texts(plan: Plan, same) -> None:
+    assert texts(same(plan)) == texts(plan)
 
 
 def test_a_plan_has_no_other_attributes() -> None:
