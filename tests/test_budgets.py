@@ -15,10 +15,10 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 73386,
+    "lines of Python in zerocopy/": 73147,
     "files of Python in zerocopy/": 385,
     "lines of C in zerocopy/": 8880,
-    "lines of Python in tests/": 102444,
+    "lines of Python in tests/": 102417,
     "lines of Python in benchmarks/": 18438,
     "lines of Markdown in docs/": 16600,
     "forms in which memory passes": 25,

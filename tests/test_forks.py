@@ -120,13 +120,11 @@ FREE_OF_FORKS = {
     # It belongs to one call of `Weights.read`, which waits for its threads and does not fork.
     "weights/file.py": {"ThreadPoolExecutor"},
     # The thread that waits for it ends before a fork; a child creates another.
-    "monitor/session.py": {"Event"},
+    "monitor/sampling.py": {"Event"},
     # Each belongs to one iterator, which refuses to work in a forked child before it waits.
     "loading/prefetcher.py": {"SimpleQueue"},
     # The thread of one iterator creates and uses it; that thread does not exist in a forked child.
     "loading/reading.py": {"ThreadPoolExecutor"},
-    # Of the page's server, whose process does not run the user's program and does not fork.
-    "monitor/web/server.py": {"Event", "ThreadPoolExecutor"},
 }
 
 

@@ -118,7 +118,7 @@ def csv() -> str:
 
     reading, writing = os.pipe()
     file = CsvFile(f"/dev/fd/{writing}", select("index,name,uuid"))
-    file.write(SAMPLE, None)
+    file.write(SAMPLE)
     file.close()
     os.close(writing)
     with open(reading, encoding="utf-8", newline="") as pipe:
@@ -265,9 +265,9 @@ def test_the_terminal() -> None:
         file = io.StringIO()
         out = Output(file)
         out.plain, out.console = plain, Console(file=file, force_terminal=not plain, width=200)
-        out.show(Text(HOSTILE, "bold"), "", table, *report(SAMPLE, None, 200, HOSTILE))
+        out.show(Text(HOSTILE, "bold"), "", table, *report(SAMPLE, 200, HOSTILE))
         out.show(*final_report(SAMPLE, 200, HOSTILE))
-        out.console.print(Printable(Group(*screen(SAMPLE, None, 200, 60, HOSTILE))))
+        out.console.print(Printable(Group(*screen(SAMPLE, 200, 60, HOSTILE))))
         text = file.getvalue()
         assert "\\x1b[2J" in text
         assert not {*"\x07\x9b\r\u202e\u2066\u2028\udc80"} & {*text}
@@ -275,21 +275,11 @@ def test_the_terminal() -> None:
 
 
 def test_the_page() -> None:
-    pytest.importorskip("bokeh")
     from zerocopy.monitor.observer import rates
-    from zerocopy.monitor.web.drawing import ChartView
-    from zerocopy.monitor.web.pages import PAGES
-    from zerocopy.monitor.web.parts import Chart, Moment
+    from zerocopy.monitor.web.pages import PAGES, content_html
 
-    moment = Moment(SAMPLE, rates(SAMPLE, SAMPLE))
-    shown = ""
-    for part in {part for page in PAGES for part in page.parts if not isinstance(part, Chart)}:
-        shown += part.html(moment)
-    for chart in [part for page in PAGES for part in page.parts if isinstance(part, Chart)]:
-        view = ChartView(chart)
-        view.update([moment], 10)
-        shown += view._head.text
-    check(shown)
+    sample = {**SAMPLE, "rates": rates(SAMPLE, SAMPLE)}
+    check("".join(content_html(page, [sample], sample) for page in PAGES))
 
 
 def test_what_is_kept_and_that_a_second_pass_changes_nothing() -> None:

@@ -14,7 +14,6 @@ from rich.console import Console, Group
 
 from zerocopy.cli.monitor.view import final_report, report, screen
 from zerocopy.monitor.conversion import as_dict
-from zerocopy.monitor.observer import rates
 from zerocopy.monitor.sample import Sample
 
 
@@ -27,7 +26,7 @@ def text_of(lines: list[object], width: int = 80) -> str:
 
 
 def screen_text(shown: Sample, width: int = 80, height: int = 24) -> str:
-    return text_of(screen(shown, None, width, height, "title"), width)  # type: ignore[arg-type]
+    return text_of(screen(shown, width, height, "title"), width)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 10), (200, 60), (20, 3)])
@@ -40,8 +39,8 @@ def test_every_sample_fits(name: str, size: tuple[int, int]) -> None:
 
 def test_the_call_site_that_copies_most_comes_first_with_its_fix() -> None:
     observer = ChangingObserver(gpus=cards(card()))
-    before, after = observer.read(), observer.read()
-    text = text_of(screen(after, rates(before, after), 80, 24, "title"))  # type: ignore[arg-type]
+    observer.read()
+    text = text_of(screen(observer.read(), 80, 24, "title"))  # type: ignore[arg-type]
     assert "copied 36.0 MiB/s" in text
     assert re.search(r"train\.py:42 train +polars\.DataFrame +\d", text)
     site = text.index("train.py:42")
@@ -54,7 +53,7 @@ def test_the_order_of_time_shows_times_and_the_slowest_line_first() -> None:
     for order, first in (("bytes", "train.py:42"), ("time", "data.py:7")):
         shown = sample(process(conversions=[as_dict(row) for row in (ROWS[0], slow)]))
         shown["order"] = order
-        for lines in (screen(shown, None, 80, 24, "title"), report(shown, None, 80, "title")):
+        for lines in (screen(shown, 80, 24, "title"), report(shown, 80, "title")):
             text = text_of(lines)  # type: ignore[arg-type]
             assert min(["train.py:42", "data.py:7"], key=text.index) == first
             assert max(map(len, text.split("\n"))) <= 80
@@ -65,7 +64,7 @@ def test_bytes_that_were_not_measured_are_not_zero() -> None:
     unknown = replace(ROWS[1], aliased_bytes=0, aliased_calls=0, empty_calls=1000, unmeasured_calls=1000)
     partly = replace(ROWS[0], unmeasured_calls=3)
     shown = sample(process(conversions=[as_dict(row) for row in (partly, unknown)]))
-    for text in (screen_text(shown), text_of(report(shown, None, 80, "title"))):  # type: ignore[arg-type]
+    for text in (screen_text(shown), text_of(report(shown, 80, "title"))):  # type: ignore[arg-type]
         first, note, *_, last, last_note = [
             line for line in text.split("\n") if re.search(r"\.py:|measured:", line)
         ]
@@ -115,7 +114,7 @@ def test_names_of_files_do_not_control_the_terminal() -> None:
     shown["problems"] = ["\x1b[H"]
     for text in (
         screen_text(shown),
-        text_of(report(shown, None, 80, "title")),  # type: ignore[arg-type]
+        text_of(report(shown, 80, "title")),  # type: ignore[arg-type]
         text_of(final_report(shown, 80, "title")),  # type: ignore[arg-type]
     ):
         assert "\x1b" not in text
@@ -125,14 +124,14 @@ def test_names_of_files_do_not_control_the_terminal() -> None:
 def test_names_are_not_markup() -> None:
     row = replace(ROWS[0], function="[bold]f[/bold]")
     assert "[bold]f[/bold]" in text_of(
-        report(sample(process(conversions=[as_dict(row)])), None, 120, "title"),  # type: ignore[arg-type]
+        report(sample(process(conversions=[as_dict(row)])), 120, "title"),  # type: ignore[arg-type]
         120,
     )
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_report_is_wrapped_not_cut(name: str) -> None:
-    text = text_of(report(SAMPLES[name], None, 80, "title"))  # type: ignore[arg-type]
+    text = text_of(report(SAMPLES[name], 80, "title"))  # type: ignore[arg-type]
     assert max(map(len, text.split("\n"))) <= 80
     assert "…" not in text
     assert ("fix: x.rechunk()" in text) == bool(
@@ -141,7 +140,7 @@ def test_the_report_is_wrapped_not_cut(name: str) -> None:
 
 
 def test_a_memory_that_cannot_be_divided_has_the_reason_in_the_report() -> None:
-    text = text_of(report(SAMPLES["2 GPUs"], None, 80, "title"))  # type: ignore[arg-type]
+    text = text_of(report(SAMPLES["2 GPUs"], 80, "title"))  # type: ignore[arg-type]
     assert "o others 20 GiB  ? not divided 40 GiB" in text
     assert "CUDA_VISIBLE_DEVICES" in text
 

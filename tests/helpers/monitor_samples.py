@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from zerocopy.monitor.conversion import ConversionRow
-from zerocopy.monitor.observer import Rates, rates
+from zerocopy.monitor.observer import rates
 from zerocopy.monitor.sample import (
     Card,
     Cards,
@@ -224,6 +224,7 @@ def sample(*processes: ProcessRecord, gpus: Cards | None = None, time: float = B
         "machine": machine(),
         "problems": [],
         "order": "bytes",
+        "rates": None,
     }
 
 
@@ -236,6 +237,7 @@ def empty_sample(time: float = BEGIN) -> Sample:
         "machine": machine(),
         "problems": [],
         "order": "bytes",
+        "rates": None,
     }
 
 
@@ -261,6 +263,7 @@ class ChangingObserver:
 
     def __init__(self, gpus: Cards | None = None, aliases_after: int = 1_000_000) -> None:
         self.history: deque[Sample] = deque(maxlen=300)
+        self.newest: Sample | None = None
         self._gpus = cards() if gpus is None else gpus
         self._ticks, self._aliases_after = 0, aliases_after
 
@@ -281,9 +284,8 @@ class ChangingObserver:
             gpu["utilization"] = None if gpu["utilization"] is None else 50 + self._ticks % 50
             for link in gpu["nvlinks"]:
                 link["received_bytes"] = (link["received_bytes"] or 0) + self._ticks * GIB
+        if self.newest is not None:
+            made["rates"] = rates(self.newest, made)
         self.history.append(made)
+        self.newest = made
         return made
-
-    def rates(self) -> Rates | None:
-        """Return the rates between the last two samples."""
-        return rates(self.history[-2], self.history[-1]) if len(self.history) > 1 else None

@@ -21,13 +21,12 @@ from helpers.monitor_samples import (
 
 from zerocopy.monitor.csv_file import FIELDS, CsvFile, select
 from zerocopy.monitor.errors import MonitorFieldError, MonitorFileError
-from zerocopy.monitor.observer import rates
 
 
 def written(path: Path, *samples: object, fields: str | None = None) -> Path:
     file = CsvFile(str(path), select(fields))
     for each in samples:
-        file.write(each, None)  # type: ignore[arg-type]
+        file.write(each)  # type: ignore[arg-type]
     file.close()
     return path
 
@@ -69,8 +68,8 @@ def test_rates_are_in_the_second_row(tmp_path: Path) -> None:
     observer = ChangingObserver()
     before, after = observer.read(), observer.read()
     file = CsvFile(str(tmp_path / "a.csv"), select("zerocopy.copied_rate"))
-    file.write(before, None)
-    file.write(after, rates(before, after))
+    file.write(before)
+    file.write(after)
     file.close()
     assert (tmp_path / "a.csv").read_text().split() == [
         "zerocopy.copied_rate", "[bytes/s]", '""', "37718912",
@@ -112,7 +111,7 @@ def test_an_existing_file_is_refused_and_unchanged(tmp_path: Path) -> None:
 def test_rows_are_appended_under_the_same_header(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", sample(), fields="timestamp,index")
     file = CsvFile(str(path), select("timestamp,index"), append=True)
-    file.write(sample(), None)
+    file.write(sample())
     file.close()
     assert len(rows(path)) == 2
     with pytest.raises(MonitorFileError) as caught:
@@ -138,13 +137,13 @@ def test_a_file_that_cannot_be_written_is_an_error(path: str) -> None:
 @pytest.mark.hazard("robustness#full-disk-of-csv")
 def test_a_full_disk_leaves_no_partial_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = CsvFile(str(tmp_path / "a.csv"), select(None))
-    file.write(sample(), None)
+    file.write(sample())
     complete = (tmp_path / "a.csv").read_bytes()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(complete) + 10, before[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            file.write(sample(), None)
+            file.write(sample())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         file.close()

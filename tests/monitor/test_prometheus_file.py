@@ -19,7 +19,7 @@ def test_each_sample_replaces_the_file(tmp_path: Path) -> None:
     assert not path.exists()
     for _ in range(2):
         sample = observer.read()
-        file.write(sample, None)
+        file.write(sample)
         assert path.read_text() == exposition(sample)
     assert os.listdir(tmp_path) == ["zerocopy.prom"]
 
@@ -27,7 +27,7 @@ def test_each_sample_replaces_the_file(tmp_path: Path) -> None:
 def test_a_failed_write_keeps_the_former_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, observer = tmp_path / "zerocopy.prom", ChangingObserver()
     file = PrometheusFile(str(path))
-    file.write(observer.read(), None)
+    file.write(observer.read())
     before = path.read_text()
 
     def fail(before: object, after: object) -> None:
@@ -35,14 +35,14 @@ def test_a_failed_write_keeps_the_former_text(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(os, "rename", fail)
     with pytest.raises(OSError, match="No space left"):
-        file.write(observer.read(), None)
+        file.write(observer.read())
     assert path.read_text() == before
     assert os.listdir(tmp_path) == ["zerocopy.prom"]
 
 
 def test_a_link_stays(tmp_path: Path) -> None:
     (tmp_path / "link.prom").symlink_to(tmp_path / "target.prom")
-    PrometheusFile(str(tmp_path / "link.prom")).write(ChangingObserver().read(), None)
+    PrometheusFile(str(tmp_path / "link.prom")).write(ChangingObserver().read())
     assert (tmp_path / "link.prom").is_symlink()
     assert (tmp_path / "target.prom").is_file()
 

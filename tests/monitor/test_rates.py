@@ -25,7 +25,13 @@ def sample(time: float, *processes: Any, disk: int | None = None, links: Any = (
     }
     machine = {**no_machine(), "disk_read": disk}
     return Sample(
-        time=time, processes=list(processes), cards=cards, machine=machine, problems=[], order="bytes"
+        time=time,
+        processes=list(processes),
+        cards=cards,
+        machine=machine,
+        problems=[],
+        order="bytes",
+        rates=None,
     )
 
 

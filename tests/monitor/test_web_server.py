@@ -13,18 +13,15 @@ from urllib.parse import urlsplit
 import pytest
 from helpers.monitor_samples import HOSTILE, ROWS, SAMPLES, ChangingObserver, process, sample
 
-pytest.importorskip("bokeh")
-
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.conversion import as_dict
 from zerocopy.monitor.errors import ServeError
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web import contents
-from zerocopy.monitor.web.access import HEADERS
-from zerocopy.monitor.web.drawing import MOST_LABELS, ChartView
-from zerocopy.monitor.web.pages import PAGES, Feed, applications
-from zerocopy.monitor.web.parts import Chart, Moment
-from zerocopy.monitor.web.server import Server, serve
+from zerocopy.monitor.web.drawing import MOST_LABELS, chart_html
+from zerocopy.monitor.web.pages import PAGES, content_html
+from zerocopy.monitor.web.parts import Chart
+from zerocopy.monitor.web.server import HEADERS, Server, serve
 
 
 @pytest.fixture(scope="module")
@@ -54,19 +51,22 @@ def test_each_page_is_sent(server: Server, page) -> None:
     status, _, text = get(server, prefix(server) + page.path)
     assert status == 200
     assert f"zerocopy monitor: {page.title}" in text
-    assert 'aria-current="page"' in text
+    assert "aria-current=page" in text
+    content = get(server, f"{prefix(server)}{page.path}?content")[2]
+    assert content.startswith("<section")
+    assert content.count("<section") == text.count("<section")
 
 
 def test_figures_that_were_not_measured_are_named_on_the_pages() -> None:
     unknown = replace(ROWS[1], aliased_bytes=0, unmeasured_calls=1000, seconds=None)
     shown = sample(process(conversions=[as_dict(row) for row in (ROWS[0], unknown)]))
     for table in (contents.SITES, contents.SLOW_SITES, contents.WORST_SITES):
-        rows = table.html(Moment(shown, None)).split("<tr")
+        rows = table.html(shown).split("<tr")
         number = next(number for number, row in enumerate(rows) if "data.py:7" in row)
         assert rows[number].count(">?<") == 4
         assert "0 B" not in rows[number]
         assert "Not measured: the bytes of 1,000 of 1,000 calls, the time." in rows[number + 1]
-    (totals,) = contents.TOTALS.lines(Moment(shown, None))
+    (totals,) = contents.TOTALS.lines(shown)
     assert "1,000 not measured" in totals
 
 
@@ -75,11 +75,6 @@ def test_token_is_long_random_and_in_the_address() -> None:
         assert len(prefix(one)) > 40
         assert prefix(one) != prefix(other)
         assert one.address == "127.0.0.1"
-
-
-@pytest.mark.parametrize("path", ["autoload.js", "metadata", "pool/autoload.js", "pool/metadata"])
-def test_handlers_for_pages_of_other_sites_are_off(server: Server, path: str) -> None:
-    assert get(server, prefix(server) + path)[0] == 403
 
 
 def test_requests_are_not_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
@@ -94,9 +89,9 @@ REFUSED = [
     "/",
     "/wrong/",
     "//",
-    "/static/js/bokeh.min.js",
-    "/ws",
-    "/wrong/ws",
+    "/page.js",
+    "/conversions",
+    "/wrong/?content",
     "/metrics",
     "/favicon.ico",
     "*",
@@ -117,19 +112,12 @@ def test_a_part_of_the_token_is_refused(server: Server) -> None:
     assert get(server, prefix(server)[:-1] + "x/")[0] == 403
 
 
-def upgrade(server: Server, **headers: str) -> int:
-    """Return the status of a request for the websocket."""
-    key = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
-    key |= {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Protocol": "bokeh, x"}
-    return get(server, prefix(server) + "ws", **key, **headers)[0]
-
-
 @pytest.mark.hazard("robustness#invalid-host-headers", "robustness#other-users-and-sites")
-def test_the_websocket_is_refused_to_pages_of_other_origins(server: Server) -> None:
-    assert upgrade(server, Origin="http://example.org") == 403
-    assert upgrade(server, Origin=f"http://localhost:{server.port}") == 403  # another name is another origin
-    assert upgrade(server, Origin="null") == 403
-    assert upgrade(server, Origin="http://[") == 403
+@pytest.mark.parametrize("origin", ["http://example.org", "http://localhost:PORT", "null", "http://["])
+def test_pages_of_other_origins_are_refused(server: Server, origin: str) -> None:
+    path = prefix(server) + "?content"
+    assert get(server, path, Origin=origin.replace("PORT", str(server.port)))[0] == 403
+    assert get(server, path, Origin=f"http://127.0.0.1:{server.port}")[0] == 200
 
 
 @pytest.mark.hazard("robustness#invalid-host-headers", "robustness#dns-rebinding")
@@ -149,31 +137,28 @@ def test_each_response_has_the_security_headers(server: Server) -> None:
     for path in (
         prefix(server),
         "/wrong/",
-        prefix(server) + "static/js/bokeh.min.js",
+        prefix(server) + "page.js",
         prefix(server) + "none",
     ):
         headers = get(server, path)[1]
-        expected = dict(HEADERS)
-        if path.endswith(".js"):
-            expected["Cache-Control"] = "private, max-age=3600"  # the same bytes in each session
-        assert {name: headers[name] for name in HEADERS} == expected
+        assert {name: headers[name] for name in HEADERS} == HEADERS
         assert headers["Server"] is None
 
 
 @pytest.mark.hazard("robustness#token-in-a-referrer")
-@pytest.mark.parametrize("setting", ["", "cdn", "inline"])
-def test_no_resource_is_of_another_host(
-    setting: str, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if setting:
-        monkeypatch.setenv("BOKEH_RESOURCES", setting)
+def test_no_resource_is_of_another_host(server: Server) -> None:
     text = get(server, prefix(server))[2]
-    scripts = re.findall('<script[^>]* src="([^"]*)"', text)
-    assert [script.partition("?")[0] for script in scripts] == [
-        f"{prefix(server)}static/js/{name}.min.js" for name in ("bokeh", "bokeh-widgets")
-    ]
-    for script in scripts:
-        assert get(server, script)[0] == 200
+    assert re.findall(' (?:src|href)="(?!\\./)([^"]*)"', text) == ["data:,"]
+    for name in ("page.js", "page.css"):
+        assert get(server, prefix(server) + name)[0] == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "OPTIONS", "x" * 70_000])
+def test_other_requests_are_refused(server: Server, method: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request(method, prefix(server))
+    assert connection.getresponse().status in (414, 501)
+    connection.close()
 
 
 def test_metrics_are_prometheus_text(server: Server) -> None:
@@ -184,7 +169,6 @@ def test_metrics_are_prometheus_text(server: Server) -> None:
 
 
 def test_hostile_text_is_escaped(server: Server) -> None:
-    # In the page's script it is JSON within a string, whose "<" Bokeh escapes.
     assert HOSTILE not in get(server, prefix(server) + "conversions")[2]
 
 
@@ -232,7 +216,7 @@ def test_an_observer_that_raises_is_reported_to_the_caller() -> None:
         serve(Broken())
 
 
-def test_the_feed_is_read_once_for_all_pages() -> None:
+def test_samples_are_read_once_for_all_pages() -> None:
     observer = ChangingObserver()
     with serve(observer, every=30) as made:
         for page in PAGES[:4]:
@@ -241,45 +225,46 @@ def test_the_feed_is_read_once_for_all_pages() -> None:
 
 
 def test_a_chart_of_very_many_labels_draws_some_of_them() -> None:
-    chart = Chart("links", lambda moment: {f"link {number}": 1.0 for number in range(144)}, "bytes/s")
-    view = ChartView(chart)
-    view.update([Moment(SAMPLES["no GPU"], None)], 10)
-    head, figure = view.model.children
-    assert len(figure.renderers) == MOST_LABELS
-    assert f"and {144 - MOST_LABELS} more" in head.text
+    chart = Chart("links", lambda shown: {f"link {number}": 1.0 for number in range(144)}, "bytes/s")
+    html = chart_html(chart, [SAMPLES["no GPU"]])
+    assert html.count("<path") == MOST_LABELS
+    assert f"and {144 - MOST_LABELS} more" in html
 
 
 def test_a_chart_without_text_takes_no_place() -> None:
-    view = ChartView(Chart("GPUs", lambda moment: {}, "percent", absent=""))
-    view.update([Moment(SAMPLES["no GPU"], None)], 10)
-    assert not view.model.visible
+    assert not chart_html(Chart("GPUs", lambda shown: {}, "percent", absent=""), [SAMPLES["no GPU"]])
+
+
+def test_lines_have_gaps_where_a_figure_is_unknown() -> None:
+    figures = {10.0: 4.0, 20.0: 2.0, 30.0: None, 40.0: 0.0, 50.0: 4.0}
+    samples = [{**SAMPLES["no GPU"], "time": time} for time in figures]
+    html = chart_html(Chart("a", lambda shown: {"a": figures[shown["time"]]}, "count"), samples)
+    assert 'd="M0 0.0L250 75.0M750 150.0L1000 0.0"' in html
+    areas = chart_html(Chart("a", lambda shown: {"a": 1.0, "b": 1.0}, "count", stacked=True), samples[:2])
+    assert 'd="M0 75.0L1000 75.0L1000 150.0L0 150.0Z"' in areas
+    assert 'd="M0 0.0L1000 0.0L1000 75.0L0 75.0Z"' in areas
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_parts_of_the_memory_are_the_memory_of_the_gpus(name: str) -> None:
     sample = SAMPLES[name]
-    parts = contents.MEMORY_SPLIT.values(Moment(sample, None))
+    parts = contents.MEMORY_SPLIT.values(sample)
     total = sum(card["memory_total"] or 0 for card in sample["cards"]["cards"])
     assert sum(value or 0 for value in parts.values()) == total
 
 
-def test_a_page_begins_with_the_first_moment() -> None:
-    feed = Feed(ChangingObserver(), every=1.0)
-    feed.read()
-    document = applications(feed, 1.0)["/conversions"].create_document()
-    assert "train.py:42" in str(document.to_json())
-
-
-def test_only_the_newest_moment_has_call_sites() -> None:
+def test_a_long_history_has_a_bounded_number_of_points() -> None:
     observer = ChangingObserver()
-    feed = Feed(observer, every=1.0, keep=5.0)
-    for _ in range(20):
-        feed.read()
-    moments = list(feed.since(0))
-    assert [moment.number for moment in moments] == [16, 17, 18, 19, 20]
-    sites = [len(moment.sample["processes"][0]["conversions"]) for moment in moments]
-    assert sites == [1, 1, 1, 1, 3]
-    calls = [sum(row["calls"] for row in m.sample["processes"][0]["conversions"]) for m in moments]
-    assert calls == list(range(calls[0], calls[0] + 5))
-    assert feed.newest is not None
-    assert list(feed.since(19)) == [feed.newest]
+    history = [observer.read() for _ in range(1000)]
+    page = next(page for page in PAGES if page.path == "machine-resources")
+    html = content_html(page, history, history[-1])
+    assert max(line.count("L") for line in html.split("<path")) <= 301
+
+
+def test_a_page_without_a_sample_says_so() -> None:
+    observer = ChangingObserver()
+    with serve(observer, samples=False) as made:
+        assert "The first sample is being read" in get(made, prefix(made))[2]
+        assert get(made, prefix(made) + "metrics")[2] == ""
+        observer.read()
+        assert "train.py:42" in get(made, prefix(made) + "conversions")[2]

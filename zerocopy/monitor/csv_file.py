@@ -23,7 +23,6 @@ from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import ConversionRow, as_dict, sum_record, sum_rows
 from zerocopy.monitor.errors import MonitorFieldError, MonitorFileError
 from zerocopy.monitor.memory_split import memory_split
-from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.sample import Card, Sample
 
 _MIB = 1 << 20
@@ -117,7 +116,7 @@ def select(names: str | None) -> Sequence[Field]:
     return [FIELDS[name] for name in asked]
 
 
-def _row(sample: Sample, card: Card | None, rates: Rates | None, totals: ConversionRow) -> dict[str, Any]:
+def _row(sample: Sample, card: Card | None, totals: ConversionRow) -> dict[str, Any]:
     """Return the values of a row; `card` is None on a machine without GPUs."""
     now, records, cores = sample["time"], sample["processes"], sample["machine"]["cpu_percent"]
     running = [record for record in records if not record["ended"]]
@@ -139,7 +138,7 @@ def _row(sample: Sample, card: Card | None, rates: Rates | None, totals: Convers
             "shared": sum(record["shared"]["segment_bytes"] for record in running),
         },
         "totals": as_dict(totals),
-        "rates": rates,
+        "rates": sample["rates"],
         "loaders": {
             side: round(sum(float(each[side]) for each in loaders), 3)  # type: ignore[literal-required]
             for side in ("reader_wait", "consumer_wait")
@@ -179,7 +178,7 @@ class CsvFile:
             self.close()
             raise _unwritable(f"--csv {path}", error) from error
 
-    def write(self, sample: Sample, rates: Rates | None) -> None:
+    def write(self, sample: Sample) -> None:
         """Write the rows of a sample; other programs can read them at once.
 
         Raises
@@ -191,7 +190,7 @@ class CsvFile:
             self._seen[record["process"]["pid"], record["recording_since"]] = sum_record(record)
         totals = sum_rows(self._seen.values())
         cards: Sequence[Any] = sample["cards"]["cards"] or [None]
-        rows = [_row(sample, card, rates, totals) for card in cards]
+        rows = [_row(sample, card, totals) for card in cards]
         self._write(_text([[field.read(row) for field in self._fields] for row in rows]))
 
     def close(self) -> None:

@@ -5,56 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.conversion import as_dict, check_order, rows_of, sort, sum_record, sum_rows, summarized
 from zerocopy.monitor.errors import require
 from zerocopy.monitor.process_record import parent_of
 from zerocopy.monitor.run_directory import SHOWN, RunFiles, default_directory
-from zerocopy.monitor.sample import Card, Cards, Machine, ProcessRecord, Sample
+from zerocopy.monitor.sample import Card, Cards, Machine, ProcessRecord, Rates, Sample
+from zerocopy.monitor.sampling import Ring
 from zerocopy.shared.room import cgroup_limits
 
-Item = TypeVar("Item")
-
-
-class Ring(Generic[Item]):
-    """Items with their times, at most `most`, of which those older than `keep` seconds are dropped."""
-
-    def __init__(self, keep: float, most: int = 100_000) -> None:
-        self.keep = keep
-        self._items: deque[tuple[float, Item]] = deque(maxlen=most)
-
-    def add(self, time: float, item: Item) -> None:
-        """Append an item. After the clock was set back, later items are dropped."""
-        while self._items and self._items[-1][0] > time:
-            self._items.pop()
-        self._items.append((time, item))
-        while self._items[0][0] < time - self.keep:
-            self._items.popleft()
-
-    @property
-    def newest(self) -> Item | None:
-        """The last item; None if there are none."""
-        return self._items[-1][1] if self._items else None
-
-    def at(self, time: float) -> Item | None:
-        """Return the last item that is not later than `time`, else the oldest; None if there are none."""
-        earlier = (item for when, item in reversed(self._items) if when <= time)
-        return next(earlier, self._items[0][1] if self._items else None)
-
-    def __iter__(self) -> Iterator[Item]:
-        """Iterate over a copy, oldest first: another thread may append."""
-        return (item for _, item in list(self._items))
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-
-#: Seconds between the samples of `Observer.rates`: processes write their records once a second.
+#: Seconds between the two samples of the rates: processes write their records once a second.
 WINDOW = 2.0
 
 
@@ -100,6 +64,8 @@ class Observer:
         self.order: str = check_order(order)
         #: The samples of the last seconds. Each has one row of conversions a process, with the sums.
         self.history: Ring[Sample] = Ring(keep)
+        #: The last sample, with the call sites; None before the first.
+        self.newest: Sample | None = None
         self._files = RunFiles(self.directory, shown)
         self._cards, self._machine = cards, machine
         self._descendants: set[tuple[int, float]] = set()
@@ -121,9 +87,14 @@ class Observer:
         machine, why_not = self._read_part(self._read_machine, no_machine)
         problems += [f"the machine: {why_not}"] * bool(why_not)
         sample = Sample(
-            time=now, processes=records, cards=cards, machine=machine, problems=problems, order=self.order
-        )
+            time=now, processes=records, cards=cards, machine=machine, problems=problems, order=self.order,
+            rates=None,
+        )  # fmt: skip
+        before = self.history.at(now - WINDOW)
+        if before is not None:
+            sample["rates"] = rates(before, sample)
         self.history.add(now, {**sample, "processes": [summarized(record) for record in records]})
+        self.newest = sample
         return sample
 
     def _read_cards(self) -> Cards:
@@ -135,8 +106,6 @@ class Observer:
 
     def _read_machine(self) -> Machine:
         if self._machine is None:
-            from zerocopy.monitor.observer import MachineReader
-
             self._machine = MachineReader().read
         return self._machine()
 
@@ -148,13 +117,6 @@ class Observer:
             remedy = getattr(error, "remedy", "")
             why = error.why if isinstance(error, ZeroCopyError) else str(error)
             return default(), f"{why}; to fix: {remedy}" if remedy else why
-
-    def rates(self, seconds: float = WINDOW) -> Rates | None:
-        """Return the rates over the last `seconds`; None before the second sample."""
-        newest = self.history.newest
-        if newest is None or len(self.history) < 2:
-            return None
-        return rates(self.history.at(newest["time"] - seconds) or newest, newest)
 
     def _of_family(self, records: list[ProcessRecord]) -> list[ProcessRecord]:
         """Return the records of `pid` and its descendants, including those whose parents have ended."""
@@ -195,20 +157,6 @@ def no_machine() -> Machine:
 # -- rates ---------------------------------------------------------------------------
 
 
-class Rates(TypedDict):
-    """Rates per second. None means that at least one of the samples lacks the value."""
-
-    seconds: float  # between the samples
-    conversions: dict[str, float]  # of all processes: calls, refused_calls, aliased_bytes, copied_bytes
-    processes: dict[int, dict[str, float]]  # the same by process ID
-    disk_read: float | None
-    disk_written: float | None
-    network_received: float | None
-    network_sent: float | None
-    #: By the card's index, then by link: received_bytes and sent_bytes.
-    nvlinks: dict[str, dict[int, dict[str, float | None]]]
-
-
 _COUNTED = ("calls", "refused_calls", "aliased_bytes", "copied_bytes")
 
 
@@ -216,7 +164,7 @@ def rates(before: Sample, after: Sample) -> Rates:
     """Return the rates between two samples; 0 if the later sample is not later.
 
     A process writes its record at most once a second, so samples should be at least two seconds
-    apart; `Observer.rates` selects them. The counts of a process are divided by the time between
+    apart; `Observer.read` selects them. The counts of a process are divided by the time between
     its own records. A counter that is smaller than before was reset; its rate is 0.
     """
     seconds = max(after["time"] - before["time"], 0.0)

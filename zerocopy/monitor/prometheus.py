@@ -15,7 +15,6 @@ from typing import Any
 from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import as_dict, rows_of, sort
 from zerocopy.monitor.errors import MonitorFileError, require
-from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.sample import Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -158,7 +157,7 @@ class PrometheusFile:
         if os.path.exists(self._path) and not stat.S_ISREG(os.stat(self._path).st_mode):
             raise MonitorFileError(asked, "it is not a regular file", "pass another name")
 
-    def write(self, sample: Sample, rates: Rates | None) -> None:
+    def write(self, sample: Sample) -> None:
         """Replace the file; raise OSError if the disk is full, and keep the former text."""
         self._client.write_to_textfile(self._path, _Collector(sample))
 

@@ -165,6 +165,20 @@ class Machine(TypedDict):
     shared_memory_free: int | None
 
 
+class Rates(TypedDict):
+    """Rates per second. None means that at least one of the samples lacks the value."""
+
+    seconds: float  # between the samples
+    conversions: dict[str, float]  # of all processes: calls, refused_calls, aliased_bytes, copied_bytes
+    processes: dict[int, dict[str, float]]  # the same by process ID
+    disk_read: float | None
+    disk_written: float | None
+    network_received: float | None
+    network_sent: float | None
+    #: By the card's index, then by link: received_bytes and sent_bytes.
+    nvlinks: dict[str, dict[int, dict[str, float | None]]]
+
+
 class Sample(TypedDict):
     """One moment of all monitored processes, the GPUs and the machine."""
 
@@ -174,3 +188,4 @@ class Sample(TypedDict):
     machine: Machine
     problems: list[str]  # what could not be read, and why
     order: str  # of conversions: "bytes" or "time"
+    rates: Rates | None  # over the last two seconds; None in the first sample

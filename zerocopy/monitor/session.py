@@ -5,9 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from zerocopy import forks
@@ -15,75 +13,21 @@ from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import warn
 from zerocopy.monitor.conversion import summarized
 from zerocopy.monitor.errors import MonitorNotStartedError, MonitorOptionError, MonitorRunningError
-from zerocopy.monitor.observer import Ring
 from zerocopy.monitor.process_record import SOURCES, make_record
 from zerocopy.monitor.report import Snapshot, new_recorder
 from zerocopy.monitor.run_directory import FileName, RunFiles, default_directory, write
 from zerocopy.monitor.sample import ProcessRecord
+from zerocopy.monitor.sampling import Ring, Sampler
 
 #: Seconds between two writes of the file.
 _WRITE_EVERY = 1.0
 #: The thread pauses for at least this multiple of the CPU time of the last record: it uses at most a fiftieth
 #: of one core.
 _PAUSE = 50.0
-#: Seconds that `Sampler.stop` waits for the thread. A call that takes longer ends the thread when it returns.
-_PATIENCE = 1.0
 
 _lock = forks.lock()
 _current: Session | None = None
 _hooks_installed = _registered = False
-
-
-class Sampler:
-    """Calls `tick` every `every` seconds in a daemon thread, which ends before a fork and begins again later.
-
-    Python warns of forks while other threads run, and the child of a fork during a call would have
-    its incomplete state.
-    """
-
-    def __init__(self, tick: Callable[[], None], every: float) -> None:
-        self._tick, self._every = tick, every
-        self._wake: threading.Event | None = None
-        self._thread: threading.Thread | None = None
-        self._pid = 0
-        self._lock = forks.lock()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether this process has the thread."""
-        return self._thread is not None and self._pid == os.getpid()
-
-    def start(self) -> None:
-        """Create the thread, unless this process has it."""
-        with self._lock:
-            if self.is_running:
-                return
-            # A new event for each thread: one of the parent may have a lock that no thread releases.
-            wake = threading.Event()
-            thread = threading.Thread(target=self._run, args=(wake,), name="zerocopy-monitor", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # the interpreter shuts down, or the system has no more threads
-                return
-            self._thread, self._wake, self._pid = thread, wake, os.getpid()
-
-    def stop(self) -> None:
-        """End the thread, and wait for it for a second at most."""
-        with self._lock:  # several threads may fork at once
-            thread, wake = self._thread, self._wake
-            if thread is None or wake is None or self._pid != os.getpid():
-                return
-            self._thread = None
-        wake.set()
-        if thread is not threading.current_thread():
-            thread.join(_PATIENCE)
-
-    def _run(self, wake: threading.Event) -> None:
-        pause = self._every
-        while not wake.wait(pause):
-            began = time.thread_time()
-            self._tick()
-            pause = max(self._every, (time.thread_time() - began) * _PAUSE)
 
 
 class Session:
@@ -113,7 +57,7 @@ class Session:
         self.adopted: bool = False
         self._sites, self._keep = sites, keep
         self._lock = forks.lock()
-        self._sampler = Sampler(self._tick, every)
+        self._sampler = Sampler(self._tick, every, _PAUSE)
         self._warned: set[str] = set()
         self._begin()
 

@@ -223,13 +223,10 @@ def _find(options: SimpleNamespace) -> FileName:
 
 def _write(observer: Observer, outputs: list[Any], options: SimpleNamespace, wait: Wait) -> int:
     """Write samples and serve the page until Ctrl+C, ``--count`` or the end of the process."""
-    page = Observer(options.directory, options.pid)
-    with contextlib.suppress(KeyboardInterrupt), served(page, options):
-        failures = watch(observer, outputs, options.every, options.count, wait)
-        if options.serve is None:
-            return 1 if failures else 0
-        while not (options.count and outputs) and not wait(options.every):
-            pass
+    is_served = options.serve is not None and not (options.count and outputs)
+    with contextlib.suppress(KeyboardInterrupt), served(observer, options):
+        failures = watch(observer, outputs, options.every, options.count, wait, is_served=is_served)
+        return 1 if failures and options.serve is None else 0
     return 0
 
 
@@ -253,7 +250,7 @@ def _print_once(observer: Observer, options: SimpleNamespace) -> int:
 
             out = Output()
             title = f"zerocopy {zerocopy.__version__} monitor: {observer.directory}"
-            out.show(*report(sample, None, out.width, title))
+            out.show(*report(sample, out.width, title))
             write_output("")
     except OSError as error:
         print(f"zerocopy monitor: standard output: {error.strerror or error}", file=sys.stderr)

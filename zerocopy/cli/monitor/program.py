@@ -21,7 +21,7 @@ from typing import Any
 from rich.text import Text
 
 from zerocopy.cli.monitor.view import final_report
-from zerocopy.cli.monitor.watching import open_outputs, served, watch
+from zerocopy.cli.monitor.watching import open_outputs, served, until_process_ends, watch
 from zerocopy.errors import ZeroCopyError
 from zerocopy.formatting import format_count, format_seconds
 from zerocopy.monitor.csv_file import discard_rest
@@ -49,24 +49,24 @@ def run_program(options: SimpleNamespace) -> int:
     folder = contextlib.nullcontext(options.directory) if options.directory else private_directory()
     with folder as directory:
         program = Program(options.program, str(directory))
-        observer, page = (Observer(directory, shown=_SHOWN, order=options.order) for _ in range(2))
+        observer = Observer(directory, shown=_SHOWN, order=options.order)
+        is_served = options.serve is not None
         with open_outputs(options) as outputs, contextlib.ExitStack() as stack:
             with program:
-                stack.enter_context(served(page, options))
+                stack.enter_context(served(observer, options))
                 began = time.time()
                 program.start()
-                watch(observer, outputs, options.every, options.count, program.wait)
+                watch(observer, outputs, options.every, options.count, program.wait, is_served=is_served)
                 while not program.wait(options.every):
                     pass
-            sample = observer.read()
+            sample: Sample = {**observer.read(), "rates": None}  # the program has ended
             sample["processes"] = [record for record in sample["processes"] if record["time"] >= began]
             _print_report(sample, _headline(program, options, time.time() - began, len(sample["processes"])))
             stays = sys.stdin.isatty() if options.keep is None else options.keep
-            if options.serve is not None and stays and not program.is_ending:
+            if is_served and stays and not program.is_ending:
                 print("zerocopy monitor: the page stays until Ctrl+C", file=sys.stderr, flush=True)
                 with contextlib.suppress(KeyboardInterrupt):
-                    while True:
-                        time.sleep(3600)
+                    watch(observer, [], options.every, None, until_process_ends(None), is_served=True)
     return program.exit_code or 0
 
 

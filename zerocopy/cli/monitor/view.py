@@ -13,11 +13,10 @@ from rich.text import Text
 from zerocopy.formatting import format_bytes, printable
 from zerocopy.monitor.conversion import ConversionRow, merged_rows
 from zerocopy.monitor.memory_split import MemorySplit, memory_split
-from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.report import summary, text_table
-from zerocopy.monitor.sample import Card, Machine, Sample
+from zerocopy.monitor.sample import Card, Sample
 from zerocopy.monitor.web import contents
-from zerocopy.monitor.web.parts import Chart, Moment, Table, show
+from zerocopy.monitor.web.parts import Chart, Table, show
 
 #: Width of the names of the parts.
 _LABEL = 12
@@ -33,29 +32,29 @@ _HOW = (
 )
 
 
-def screen(sample: Sample, rates: Rates | None, width: int, height: int, title: str) -> list[Text]:
+def screen(sample: Sample, width: int, height: int, title: str) -> list[Text]:
     """Return at most `height` lines; conversions get the lines that the other parts leave."""
     for most in range(max(height // 8, 1), 0, -1):  # items of each part
-        head = [Text(title, "bold"), *_cards(sample, width, most), *_machine(sample["machine"], rates)]
-        tail = _tail(sample, rates, most)
+        head = [Text(title, "bold"), *_cards(sample, width, most), *_machine(sample)]
+        tail = _tail(sample, most)
         wrapped = _wrapped(tail, width)
         if height - len(head) - len(wrapped) >= height // 2:
             tail = wrapped
         room = max(height - len(head) - len(tail), 1)
         if room >= height // 3:
             break
-    middle = _conversions(sample, rates, width, room) if sample["processes"] else _how()[:room]
+    middle = _conversions(sample, width, room) if sample["processes"] else _how()[:room]
     lines = [*head, *middle, *tail][:height]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     return lines
 
 
-def report(sample: Sample, rates: Rates | None, width: int, title: str) -> list[Text]:
+def report(sample: Sample, width: int, title: str) -> list[Text]:
     """Return all lines."""
-    lines = [Text(title, "bold"), *_cards(sample, width, full=True), *_machine(sample["machine"], rates)]
-    lines += _conversions(sample, rates, width) if sample["processes"] else _how()
-    return _wrapped([*lines, *_tail(sample, rates, _ALL)], width)
+    lines = [Text(title, "bold"), *_cards(sample, width, full=True), *_machine(sample)]
+    lines += _conversions(sample, width) if sample["processes"] else _how()
+    return _wrapped([*lines, *_tail(sample, _ALL)], width)
 
 
 def final_report(sample: Sample, width: int, title: str) -> list[Text]:
@@ -64,22 +63,21 @@ def final_report(sample: Sample, width: int, title: str) -> list[Text]:
     if not sample["processes"]:
         lines.append(Text("  No process of the program imported zerocopy, so nothing was recorded."))
         return lines
-    lines += _conversions(sample, None, width)
+    lines += _conversions(sample, width)
     if any(record["pool"]["kind"] for record in sample["processes"]):
-        lines += _pools(Moment(sample, None), 20)
-    lines += _rows("Loaders", contents.LOADERS, Moment(sample, None), 20, "loaders")
+        lines += _pools(sample, 20)
+    lines += _rows("Loaders", contents.LOADERS, sample, 20, "loaders")
     return _wrapped([*lines, *_problems(sample, 20)], width)
 
 
-def _tail(sample: Sample, rates: Rates | None, most: int) -> list[Text]:
-    moment = Moment(sample, rates)
-    lines = [*_pools(moment, most), *_rows("Processes", contents.PROCESSES, moment, most, "processes")]
-    return [*lines, *_rows("Loaders", contents.LOADERS, moment, most, "loaders"), *_problems(sample, most)]
+def _tail(sample: Sample, most: int) -> list[Text]:
+    lines = [*_pools(sample, most), *_rows("Processes", contents.PROCESSES, sample, most, "processes")]
+    return [*lines, *_rows("Loaders", contents.LOADERS, sample, most, "loaders"), *_problems(sample, most)]
 
 
-def _pools(moment: Moment, most: int) -> list[Text]:
+def _pools(sample: Sample, most: int) -> list[Text]:
     charts = contents.FRAMEWORKS, contents.HOST_MODES
-    return [*_rows("Pool", contents.POOLS, moment, most, "pools"), *_figures("", *charts, moment=moment)]
+    return [*_rows("Pool", contents.POOLS, sample, most, "pools"), *_figures("", *charts, sample=sample)]
 
 
 def _how() -> list[Text]:
@@ -93,8 +91,9 @@ def _problems(sample: Sample, most: int) -> list[Text]:
     return [Text(f"Note      {printable(text)}", "yellow") for text in texts[:most]]
 
 
-def _machine(machine: Machine, rates: Rates | None) -> list[Text]:
+def _machine(sample: Sample) -> list[Text]:
     """Return the use of the cores and memory, and the traffic of disks and networks."""
+    machine, rates = sample["machine"], sample["rates"]
     cores, memory, swap = machine["cpu_percent"], machine["memory_total"], machine["swap_used"]
     used = memory - machine["memory_available"]
     total, free = machine["shared_memory_total"], machine["shared_memory_free"]
@@ -149,10 +148,10 @@ def _rate(value: float) -> str:
 # -- conversions: rates, sums, and the call sites with the reason and the fix -----------------
 
 
-def _conversions(sample: Sample, rates: Rates | None, width: int, height: int | None = None) -> list[Text]:
+def _conversions(sample: Sample, width: int, height: int | None = None) -> list[Text]:
     """Return at most `height` lines; without it, all rows with reasons that are not cut."""
     rows = merged_rows(sample["processes"], sample["order"])
-    lines = _figures("Conversions", contents.BYTES, contents.CALLS, moment=Moment(sample, rates))
+    lines = _figures("Conversions", contents.BYTES, contents.CALLS, sample=sample)
     lines.append(_labelled("" if lines else "Conversions", summary(rows)))
     if height is None:
         return [*lines, *_table(rows, width)]
@@ -249,10 +248,10 @@ def _memory(card: Card, split: MemorySplit, width: int) -> list[Text]:
 # -- the tables of the page, one line for each row ---------------------------------------------
 
 
-def _rows(label: str, table: Table, moment: Moment, most: int, noun: str) -> list[Text]:
+def _rows(label: str, table: Table, sample: Sample, most: int, noun: str) -> list[Text]:
     """Return the rows of a table of the page: texts, and figures that are not 0 after their titles."""
     titles = [f"{head[1:]} " if head.startswith("#") else "" for head in table.heads]
-    rows = [[cell if isinstance(cell, str) else cell.text for cell in row] for row in table.rows(moment)]
+    rows = [[cell if isinstance(cell, str) else cell.text for cell in row] for row in table.rows(sample)]
     lines = [
         "  ".join(title + text for title, text in zip(titles, row, strict=False) if text not in ("", "0"))
         for row in rows
@@ -260,8 +259,8 @@ def _rows(label: str, table: Table, moment: Moment, most: int, noun: str) -> lis
     return _limited([_labelled("" if i else label, line) for i, line in enumerate(lines)], most, noun)
 
 
-def _figures(label: str, *charts: Chart, moment: Moment) -> list[Text]:
+def _figures(label: str, *charts: Chart, sample: Sample) -> list[Text]:
     """Return the newest figures of some charts that are not 0, in one line."""
-    figures = [(name, value, chart.unit) for chart in charts for name, value in chart.values(moment).items()]
+    figures = [(name, value, chart.unit) for chart in charts for name, value in chart.values(sample).items()]
     text = "   ".join(f"{name} {show(value, unit)}" for name, value, unit in figures if value)
     return [_labelled(label, text)] if text else []

@@ -14,7 +14,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 from zerocopy.formatting import printable
-from zerocopy.monitor.observer import Observer, Rates
+from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.process_record import is_zombie
 from zerocopy.monitor.run_directory import FileName
 from zerocopy.monitor.sample import Sample
@@ -28,26 +28,37 @@ _GRACE = 10.0
 Wait = Callable[[float], bool]
 
 
-def watch(source: Observer, outputs: Sequence[Any], every: float, count: int | None, wait: Wait) -> list[str]:
+def watch(
+    source: Observer,
+    outputs: Sequence[Any],
+    every: float,
+    count: int | None,
+    wait: Wait,
+    *,
+    is_served: bool = False,
+) -> list[str]:
     """Write samples to all outputs until `wait` returns True, `count` are written or no output is left.
 
     Outputs are files or the screen, with a `name` and the method `write`. One that fails is not written to
-    again; the others continue. Returns the name and the error of each output that failed.
+    again; the others continue. If a page shows the samples, only `wait` ends them. Returns the name and the
+    error of each output that failed.
     """
     working, failures = list(outputs), []
     number, due = 0, time.monotonic()
     ended = False
-    while working:
-        sample, rates = source.read(), source.rates()
+    while working or is_served:
+        sample = source.read()
         for output in list(working):
             try:
-                output.write(sample, rates)
+                output.write(sample)
             except OSError as error:
                 working.remove(output)
                 failures.append(printable(f"{output.name}: {error.strerror or error}"))
                 print(f"zerocopy monitor: cannot write to {failures[-1]}", file=sys.stderr)
         number += 1
-        if ended or number == count:
+        if number == count:
+            working = []
+        if ended or not (working or is_served):
             break
         due = max(due + every, time.monotonic())
         ended = wait(due - time.monotonic())  # the last sample is read after the end
@@ -146,14 +157,15 @@ def open_outputs(options: SimpleNamespace) -> Iterator[list[Any]]:
 
 
 @contextlib.contextmanager
-def served(observer: Any, options: SimpleNamespace) -> Iterator[None]:
+def served(observer: Observer, options: SimpleNamespace) -> Iterator[None]:
     """Serve the page, and print its address; does nothing without ``--serve``."""
     if options.serve is None:
         yield
         return
     from zerocopy.monitor.web.server import serve
 
-    with serve(observer, port=options.serve, address=options.address, every=options.every) as server:
+    place: Any = {"port": options.serve, "address": options.address}
+    with serve(observer, every=options.every, samples=False, **place) as server:
         print(f"zerocopy monitor: {server.url}", file=sys.stderr, flush=True)
         yield
 
@@ -185,7 +197,7 @@ class Screen:
     def __init__(self, console: Any, live: Any, title: str) -> None:
         self._console, self._live, self._title = console, live, title
 
-    def write(self, sample: Sample, rates: Rates | None) -> None:
+    def write(self, sample: Sample) -> None:
         """Draw a sample."""
         from rich.console import Group
 
@@ -194,7 +206,7 @@ class Screen:
 
         width, height = self._console.size
         clock = time.strftime("%H:%M:%S", time.localtime(sample["time"]))
-        lines = screen(sample, rates, width, height, f"{self._title}   {clock}")
+        lines = screen(sample, width, height, f"{self._title}   {clock}")
         self._live.update(Printable(Group(*lines)), refresh=True)
 
 

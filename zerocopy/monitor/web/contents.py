@@ -9,13 +9,12 @@ from zerocopy.formatting import format_bytes, format_seconds
 from zerocopy.monitor.conversion import ConversionRow, rows_of, sort
 from zerocopy.monitor.memory_split import PARTS, MemorySplit, memory_split
 from zerocopy.monitor.report import count_cells, short_path, summary
-from zerocopy.monitor.sample import Card, ProcessRecord
+from zerocopy.monitor.sample import Card, ProcessRecord, Sample
 from zerocopy.monitor.web.parts import (
     COLORS,
     GRAY,
     Cell,
     Chart,
-    Moment,
     Row,
     Table,
     Text,
@@ -41,38 +40,34 @@ _HOW = (
 )
 
 
-def _records(moment: Moment) -> list[ProcessRecord]:
-    return moment.sample["processes"]
-
-
 def _program(record: ProcessRecord) -> str:
     return f"{record['process']['program']} (process {record['process']['pid']})"
 
 
-def _state(moment: Moment) -> list[str]:
+def _state(sample: Sample) -> list[str]:
     """Return the monitored programs, the ended ones, and the problems of the sample."""
-    running = [_program(record) for record in _records(moment) if not record["ended"]]
-    ended = [_program(record) for record in _records(moment) if record["ended"]]
+    running = [_program(record) for record in sample["processes"] if not record["ended"]]
+    ended = [_program(record) for record in sample["processes"] if record["ended"]]
     lines = [f"Monitored: {', '.join(running)}."] * bool(running)
     lines += [f"Ended, with their last figures: {', '.join(ended)}."] * bool(ended)
-    return (lines or [_HOW]) + [f"Not read: {problem}" for problem in moment.sample["problems"]]
+    return (lines or [_HOW]) + [f"Not read: {problem}" for problem in sample["problems"]]
 
 
-def _totals(moment: Moment) -> list[str]:
-    records = _records(moment)
+def _totals(sample: Sample) -> list[str]:
+    records = sample["processes"]
     return [f"Since recording began: {summary(rows_of(records))}."] if records else []
 
 
 STATE, TOTALS = Text(_state), Text(_totals)
 
 
-def _rates(**names: str) -> Callable[[Moment], Values]:
+def _rates(**names: str) -> Callable[[Sample], Values]:
     """Return the rates of conversions by label."""
 
-    def values(moment: Moment) -> Values:
-        if moment.rates is None or not _records(moment):
+    def values(sample: Sample) -> Values:
+        if sample["rates"] is None or not sample["processes"]:
             return {}
-        return {label: moment.rates["conversions"][name] for label, name in names.items()}
+        return {label: sample["rates"]["conversions"][name] for label, name in names.items()}
 
     return values
 
@@ -93,8 +88,8 @@ def _sites(title: str, most: int, order: str) -> Table:
         *("#refused", "#time"),
     )
 
-    def rows(moment: Moment) -> list[Row]:
-        return [line for row in sort(rows_of(_records(moment)), order)[:most] for line in _site(row)]
+    def rows(sample: Sample) -> list[Row]:
+        return [line for row in sort(rows_of(sample["processes"]), order)[:most] for line in _site(row)]
 
     return Table(title, heads, rows, "no conversion was recorded yet")
 
@@ -128,17 +123,17 @@ WORST_SITES = _sites("The 5 call sites with most copied bytes", 5, "bytes")
 # -- pools, processes and loaders ----------------------------------------------------------
 
 
-def _in_pools(moment: Moment, part: str) -> list[tuple[ProcessRecord, str, Any]]:
+def _in_pools(sample: Sample, part: str) -> list[tuple[ProcessRecord, str, Any]]:
     """Return each item of a part of the pools, with its record and its name."""
-    pools: list[tuple[ProcessRecord, Any]] = [(record, record["pool"]) for record in _records(moment)]
+    pools: list[tuple[ProcessRecord, Any]] = [(record, record["pool"]) for record in sample["processes"]]
     return [(record, name, each) for record, pool in pools for name, each in pool[part].items()]
 
 
 FRAMEWORKS = Chart(
     "Pool by framework",
-    lambda moment: _added(
+    lambda sample: _added(
         (name, each["in_use"])
-        for _, name, each in _in_pools(moment, "frameworks")
+        for _, name, each in _in_pools(sample, "frameworks")
         if each["in_use"] is not None
     ),
     "bytes",
@@ -147,9 +142,9 @@ FRAMEWORKS = Chart(
 )
 HOST_MODES = Chart(
     "Host memory of the pool",
-    lambda moment: _added(
+    lambda sample: _added(
         (f"{name}, {key.replace('_', ' ')}", mode[key])
-        for _, name, mode in _in_pools(moment, "host")
+        for _, name, mode in _in_pools(sample, "host")
         for key in ("in_use", "kept")
     ),
     "bytes",
@@ -157,10 +152,10 @@ HOST_MODES = Chart(
 )
 
 
-def _pools(moment: Moment) -> list[Row]:
+def _pools(sample: Sample) -> list[Row]:
     """Return a row for each device of a pool, or why there is no pool."""
     rows: list[Row] = []
-    for record in _records(moment):
+    for record in sample["processes"]:
         pool = record["pool"]
         for index, device in pool["devices"].items():
             share, limit = device["fragmentation"], device["limit"]
@@ -173,9 +168,9 @@ def _pools(moment: Moment) -> list[Row]:
     return rows
 
 
-def _attached(moment: Moment) -> list[Row]:
+def _attached(sample: Sample) -> list[Row]:
     rows: list[Row] = []
-    for record, name, each in _in_pools(moment, "frameworks"):
+    for record, name, each in _in_pools(sample, "frameworks"):
         in_use = "not counted" if each["in_use"] is None else show(each["in_use"], "bytes")
         rows.append([_program(record), name, each["status"], in_use, each["detail"]])
     return rows
@@ -189,11 +184,12 @@ ATTACHED = Table(
 )
 
 
-def _processes(moment: Moment) -> list[Row]:
+def _processes(sample: Sample) -> list[Row]:
     rows: list[Row] = []
-    for record in _records(moment):
+    for record in sample["processes"]:
         shared, state = record["shared"], "ended" if record["ended"] else "running"
-        rates = {} if moment.rates is None else moment.rates["processes"].get(record["process"]["pid"], {})
+        known = {} if sample["rates"] is None else sample["rates"]["processes"]
+        rates = known.get(record["process"]["pid"], {})
         rows.append(
             [
                 *(_program(record), state, show(record["rss"], "bytes")),
@@ -222,13 +218,13 @@ PROCESSES = Table(
 )
 RESIDENT = Chart(
     "Resident memory",
-    lambda moment: {_program(record): record["rss"] for record in _records(moment) if not record["ended"]},
+    lambda sample: {_program(record): record["rss"] for record in sample["processes"] if not record["ended"]},
     "bytes",
     absent="no process is running",
 )
 
 
-def _loaders(moment: Moment) -> list[Row]:
+def _loaders(sample: Sample) -> list[Row]:
     return [
         [
             each["name"],
@@ -241,7 +237,7 @@ def _loaders(moment: Moment) -> list[Row]:
             format_seconds(each["reader_wait"]),
             format_seconds(each["consumer_wait"]),
         ]
-        for record in _records(moment)
+        for record in sample["processes"]
         for each in record["loaders"]
     ]
 
@@ -258,7 +254,9 @@ LOADERS = Table(
 )
 DEPTH = Chart(
     "Batches that are ready",
-    lambda moment: {each["name"]: each["depth"] for record in _records(moment) for each in record["loaders"]},
+    lambda sample: {
+        each["name"]: each["depth"] for record in sample["processes"] for each in record["loaders"]
+    },
     "count",
     absent=_NO_LOADER,
 )
@@ -268,17 +266,12 @@ DEPTH = Chart(
 _UNREAD = "no GPU can be read"
 
 
-def _cards(moment: Moment) -> list[Card]:
-    return moment.sample["cards"]["cards"]
-
-
-def _missing(moment: Moment) -> list[str]:
+def _missing(sample: Sample) -> list[str]:
     """Return the reason why there are no GPUs, or the GPUs that do not answer."""
-    if not _cards(moment):
-        return [f"No GPU: {moment.sample['cards']['why_not'] or 'the driver lists none'}."]
-    return [
-        f"GPU {card['index']} does not answer: {card['lost']}." for card in _cards(moment) if card["lost"]
-    ]
+    cards = sample["cards"]["cards"]
+    if not cards:
+        return [f"No GPU: {sample['cards']['why_not'] or 'the driver lists none'}."]
+    return [f"GPU {card['index']} does not answer: {card['lost']}." for card in cards if card["lost"]]
 
 
 NO_GPU = Text(_missing)
@@ -287,8 +280,8 @@ NO_GPU = Text(_missing)
 def _figure(title: str, key: str, unit: Unit) -> Chart:
     """Return the chart of one figure of each GPU."""
 
-    def values(moment: Moment) -> Values:
-        return {f"GPU {card['index']}": card[key] for card in _cards(moment)}  # type: ignore[literal-required]
+    def values(sample: Sample) -> Values:
+        return {f"GPU {card['index']}": card[key] for card in sample["cards"]["cards"]}  # type: ignore[literal-required]
 
     return Chart(title, values, unit, absent=_UNREAD)
 
@@ -305,25 +298,25 @@ PCIE_RECEIVED = _figure("PCIe: received by the GPU", "pcie_received", "bytes/s")
 PCIE_SENT = _figure("PCIe: sent by the GPU", "pcie_sent", "bytes/s")
 
 
-def _splits(moment: Moment) -> list[tuple[Card, MemorySplit]]:
+def _splits(sample: Sample) -> list[tuple[Card, MemorySplit]]:
     """Return each GPU with the parts of its memory."""
-    processes, cards = moment.sample["processes"], moment.sample["cards"]
+    processes, cards = sample["processes"], sample["cards"]
     return [(card, memory_split(card, processes, cards)) for card in cards["cards"]]
 
 
-def _split(moment: Moment) -> Values:
+def _split(sample: Sample) -> Values:
     """Return the parts of the memory, summed over the GPUs in which they are known."""
     return _added(
         (name.replace("_", " "), size)
-        for card, split in _splits(moment)
+        for card, split in _splits(sample)
         if card["memory_total"] is not None
         for name, size in split.shown(card["memory_total"]).items()
     )
 
 
-def _split_rows(moment: Moment) -> list[Row]:
+def _split_rows(sample: Sample) -> list[Row]:
     rows: list[Row] = []
-    for card, split in _splits(moment):
+    for card, split in _splits(sample):
         rows.append([f"GPU {card['index']}", *(show(getattr(split, name), "bytes") for name in PARTS)])
         if split.why_not and not card["lost"]:
             rows.append([" ".join(split.why_not)])
@@ -339,7 +332,7 @@ MEMORY_PARTS = Table(
 )
 
 
-def _gpus(moment: Moment) -> list[Row]:
+def _gpus(sample: Sample) -> list[Row]:
     return [
         [
             f"GPU {card['index']}",
@@ -350,12 +343,12 @@ def _gpus(moment: Moment) -> list[Row]:
             f"{show(card['power'], 'W')} of {show(card['power_limit'], 'W')}",
             Cell(card["lost"], "bad"),
         ]
-        for card in _cards(moment)
+        for card in sample["cards"]["cards"]
     ]
 
 
-def _card_processes(moment: Moment) -> list[Row]:
-    known = {record["process"]["pid"]: record["process"]["program"] for record in _records(moment)}
+def _card_processes(sample: Sample) -> list[Row]:
+    known = {record["process"]["pid"]: record["process"]["program"] for record in sample["processes"]}
     return [
         [
             f"GPU {card['index']}",
@@ -363,7 +356,7 @@ def _card_processes(moment: Moment) -> list[Row]:
             known.get(each["pid"], "not monitored"),
             show(each["memory"], "bytes"),
         ]
-        for card in _cards(moment)
+        for card in sample["cards"]["cards"]
         for each in card["processes"] or []
     ]
 
@@ -379,9 +372,9 @@ CARD_PROCESSES = Table(
 def _links(title: str, *directions: str, by_link: bool) -> Chart:
     """Return the chart of the rates of NVLinks, or of their sums for each GPU."""
 
-    def values(moment: Moment) -> Values:
+    def values(sample: Sample) -> Values:
         rates: dict[str, float | None] = {}
-        for index, links in moment.rates["nvlinks"].items() if moment.rates is not None else ():
+        for index, links in sample["rates"]["nvlinks"].items() if sample["rates"] is not None else ():
             for name in directions:
                 of_links = {link: each[f"{name}_bytes"] for link, each in links.items()}
                 if by_link:
@@ -401,17 +394,17 @@ LINKS_SENT = _links("NVLink: sent, by link", "sent", by_link=True)
 # -- the machine ---------------------------------------------------------------------------
 
 
-def _cores(moment: Moment) -> Values:
+def _cores(sample: Sample) -> Values:
     """Return the use of each core; with more than eight cores, only the mean."""
-    percent = moment.sample["machine"]["cpu_percent"]
+    percent = sample["machine"]["cpu_percent"]
     if not percent:
         return {}
     cores = {f"core {k}": value for k, value in enumerate(percent)} if len(percent) <= 8 else {}
     return {"mean": sum(percent) / len(percent), **cores}
 
 
-def _memory(moment: Moment) -> Values:
-    machine = moment.sample["machine"]
+def _memory(sample: Sample) -> Values:
+    machine = sample["machine"]
     used = machine["memory_total"] - machine["memory_available"]
     parts: dict[str, float | None] = {"in use": used, "swap": machine["swap_used"]}
     total, free = machine["shared_memory_total"], machine["shared_memory_free"]
@@ -423,8 +416,8 @@ def _memory(moment: Moment) -> Values:
 def _traffic(title: str, *names: str) -> Chart:
     """Return the chart of the rates of some counters of the machine."""
 
-    def values(moment: Moment) -> Values:
-        rates: Any = moment.rates
+    def values(sample: Sample) -> Values:
+        rates: Any = sample["rates"]
         return {} if rates is None else {name.replace("_", " "): rates[name] for name in names}
 
     return Chart(title, values, "bytes/s", absent="after the second sample")

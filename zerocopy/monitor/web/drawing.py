@@ -1,217 +1,124 @@
-"""The charts, tables and paragraphs of an open page, as elements of Bokeh."""
+"""Charts of the page: SVG, whose lines stretch with the page and whose texts do not."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-from bokeh.layouts import column
-from bokeh.models import (
-    AdaptiveTicker,
-    ColumnDataSource,
-    CustomJSTickFormatter,
-    DataRange1d,
-    InlineStyleSheet,
-    Range1d,
-)
-from bokeh.models.widgets import Div
-from bokeh.plotting import figure
+from collections.abc import Iterator, Sequence
 
 from zerocopy.formatting.html import escape
-from zerocopy.monitor.web.parts import COLORS, SUFFIXES, Chart, Moment, Table, Text, Unit, Values, show
+from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.web.parts import COLORS, Chart, Unit, Values, show
 
-#: The style of texts and tables: the page's style does not apply in the shadow DOM of Bokeh's elements.
-STYLE = """
-:host { color: #24292f }
-p, table { font: 14px system-ui, sans-serif }
-h2 { font: 600 15px system-ui, sans-serif; margin: 10px 0 4px }
-p { margin: 4px 0; overflow-wrap: anywhere }
-table { border-collapse: collapse; width: 100%; max-width: 1100px }
-th, td { text-align: left; vertical-align: top; padding: 3px 12px 3px 0; overflow-wrap: anywhere }
-th { font-weight: 600; border-bottom: 1px solid #80808080; overflow-wrap: normal }
-td code { white-space: nowrap }
-td.number, th.number { text-align: right; white-space: nowrap }
-tr.note td { padding: 0 0 8px 12px; border-bottom: 1px solid #80808040 }
-code { font-family: ui-monospace, monospace; font-size: 13px }
-.bad { color: #b35900; font-weight: 600 }
-.legend { display: flex; flex-wrap: wrap; gap: 2px 14px; font: 13px system-ui, sans-serif }
-.legend b { font-weight: 600 }
-.legend span { overflow-wrap: anywhere }
-.legend i { display: inline-block; width: 10px; height: 10px; margin-right: 5px; border-radius: 2px }
-@media (prefers-color-scheme: dark) { :host { color: #d0d7de } .bad { color: #ffa657 } }
-@media (max-width: 640px) {
-  thead { display: none }
-  table, tbody, tr, td { display: block }
-  td code { white-space: normal }
-  td.number { display: inline-block; text-align: left; white-space: normal }
-  td[data-title]::before { content: attr(data-title) ": "; opacity: 0.75 }
-  td:empty { display: none }
-  tr { padding: 4px 0 }
-}
-"""
-TEXT = {"light": "#24292f", "dark": "#d0d7de"}
 #: Lines or areas of one chart: a machine can have 144 NVLinks, or hundreds of processes.
 MOST_LABELS = 20
-
-# Bokeh's own formatters have neither units of 1024 with a space nor the time zone of the browser.
-_TICK = """
-const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-if (!unit.startsWith("bytes")) return `${tick.toLocaleString("en")} ${unit}`.trim();
-let value = tick, power = 0;
-while (value >= 1024 && power < 4) { value /= 1024; power++ }
-return `${+value.toFixed(1)} ${units[power]}${unit.slice(5)}`;
-"""
-_TIME = "return new Date(tick).toLocaleTimeString([], {hourCycle: 'h23'})"
+#: The plot's coordinates; the browser stretches its width.
+_WIDTH, _HEIGHT = 1000, 150
+#: Seconds of a chart's width at least.
+_SHORTEST = 10.0
+#: Seconds between two times below a chart.
+_INTERVALS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 
 
-def _div(**options: Any) -> Any:
-    """Return an element of text. File names may contain TeX, for which Bokeh would load MathJax."""
-    styles: list[Any] = [InlineStyleSheet(css=STYLE)]
-    return Div(stylesheets=styles, sizing_mode="stretch_width", disable_math=True, **options)
+def chart_html(chart: Chart, samples: Sequence[Sample]) -> str:
+    """Return the title, the newest figures and the drawing of a chart; "" while it is hidden."""
+    moments = [(sample["time"], chart.values(sample)) for sample in samples]
+    labels = list(dict.fromkeys(label for _, values in moments for label in values))
+    if not labels and not chart.absent:
+        return ""
+    title = f"<h2>{escape(chart.title)}</h2>"
+    if not labels:
+        return f"{title}<p>{escape(chart.absent)}</p>"
+    shown = labels[:MOST_LABELS]
+    others = iter(COLORS * MOST_LABELS)
+    colors = {label: chart.colors[label] if label in chart.colors else next(others) for label in shown}
+    newest = moments[-1][1]
+    marks = [
+        f'<span><svg class="mark"><rect fill="{color}"/></svg>{escape(label)} '
+        f"<b>{escape(show(newest.get(label), chart.unit))}</b></span>"
+        for label, color in colors.items()
+    ]
+    if len(labels) > len(shown):
+        marks.append(f"<span>and {len(labels) - len(shown)} more, which are not drawn</span>")
+    return f'{title}<div class="legend">{"".join(marks)}</div>{_plot(chart, moments, colors)}'
 
 
-# -- tables and paragraphs -----------------------------------------------------------------
+def _plot(chart: Chart, moments: list[tuple[float, Values]], colors: dict[str, str]) -> str:
+    """Return the axes, and the lines or areas."""
+    last = moments[-1][0]
+    first = min(moments[0][0], last - _SHORTEST)
+    columns = {label: [values.get(label) for _, values in moments] for label in colors}
+    tops = [sum(filter(None, row)) if chart.stacked else max(filter(None, row), default=0) for row in
+            zip(*columns.values(), strict=True)]  # fmt: skip
+    ticks = y_ticks(max(tops), chart.unit)
+    xs = [round((time - first) / (last - first) * _WIDTH) for time, _ in moments]
+    lines = []
+    for value in ticks:
+        y = _y(value, ticks[-1])
+        lines.append(f'<line class="grid" x2="100%" y1="{y}" y2="{y}"/>')
+        lines.append(f'<text x="-8" y="{y + 4}" text-anchor="end">{escape(show(value, chart.unit))}</text>')
+    for time in _x_ticks(first, last):
+        x = f"{(time - first) / (last - first):.2%}"
+        lines.append(f'<line class="grid" x1="{x}" x2="{x}" y2="{_HEIGHT}"/>')
+        # The script of the page replaces the time by that of the browser's time zone.
+        lines.append(f'<text x="{x}" y="{_HEIGHT + 18}" text-anchor="middle" data-time="{time}"></text>')
+    draw = _areas if chart.stacked else _lines
+    shapes = "".join(draw(xs, columns, colors, ticks[-1]))
+    return (
+        f'<svg class="chart">{"".join(lines)}<svg width="100%" height="{_HEIGHT}" '
+        f'viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none">{shapes}</svg></svg>'
+    )
 
 
-class TextView:
-    """A table or paragraphs in one open page; hidden while they have no text.
+def y_ticks(top: float, unit: Unit) -> list[float]:
+    """Return about five values from 0, of which the last is at least `top`.
 
-    The text is replaced as a whole: Bokeh's DataTable kept its first figures for three seconds, although its
-    source had changed (Bokeh 3.9).
+    Examples
+    --------
+    >>> y_ticks(700, "W"), y_ticks(3 << 30, "bytes")[-1] >> 30, y_ticks(3, "percent")[-1]
+    ([0, 200, 400, 600, 800], 3, 100)
     """
-
-    def __init__(self, part: Table | Text) -> None:
-        self._part = part
-        self.model: Any = _div(min_width=280)
-
-    def update(self, moments: Sequence[Moment], keep: int) -> None:
-        """Show the newest moment."""
-        if moments:
-            self.model.text = self._part.html(moments[-1])
-            self.model.visible = bool(self.model.text)
-
-    def set_theme(self, theme: str) -> None:
-        """Do nothing: the style sheet follows the browser."""
-
-
-# -- charts --------------------------------------------------------------------------------
-
-
-class ChartView:
-    """A chart in one open page: it creates a new Bokeh figure when the labels change."""
-
-    def __init__(self, chart: Chart) -> None:
-        self._chart = chart
-        self._labels: tuple[str, ...] = ()
-        self._hidden = 0
-        self._source = ColumnDataSource()
-        self._figure: Any = None
-        self._theme = "light"
-        self._head = _div()
-        self.model: Any = column(self._head, sizing_mode="stretch_width", min_width=280)
-        self._moments: list[tuple[float, Values]] = []
-
-    def update(self, moments: Iterable[Moment], keep: int) -> None:
-        """Add moments."""
-        new = [(moment.sample["time"] * 1000, self._chart.values(moment)) for moment in moments]
-        if not new:
-            return
-        self._moments = [*self._moments, *new][-keep:]
-        labels = tuple(dict.fromkeys(label for _, values in self._moments for label in values))
-        self._hidden = len(labels[MOST_LABELS:])
-        labels = labels[:MOST_LABELS]
-        if labels != self._labels:
-            self._labels = labels
-            self._rebuild()
-        else:
-            self._source.stream(self._data(new), rollover=keep)
-        self._head.text = self._text(new[-1][1])
-        self.model.visible = bool(self._head.text)
-
-    def set_theme(self, theme: str) -> None:
-        """Draw for a light or a dark page."""
-        self._theme = theme
-        if self._figure is not None:
-            _color(self._figure, TEXT[theme])
-
-    def _data(self, moments: list[tuple[float, Values]]) -> dict[str, Any]:
-        missing = 0.0 if self._chart.stacked else math.nan  # Bokeh cannot stack areas over a gap
-        data: dict[str, Any] = {"time": [time for time, _ in moments]}
-        for number, label in enumerate(self._labels):
-            values = [values.get(label) for _, values in moments]
-            data[f"y{number}"] = [missing if value is None else float(value) for value in values]
-        return data
-
-    def _rebuild(self) -> None:
-        self._source, self._figure = ColumnDataSource(self._data(self._moments)), None
-        if self._labels:
-            self._figure = figure(
-                x_axis_type="datetime",
-                height=190,
-                toolbar_location=None,
-                tools="",
-                sizing_mode="stretch_width",
-            )
-            self._draw()
-            _set_axes(self._figure, self._chart.unit)
-            _color(self._figure, TEXT[self._theme])
-        self.model.children = [self._head, *([self._figure] if self._figure is not None else [])]
-
-    def _draw(self) -> None:
-        """Draw lines, or areas on top of each other."""
-        names, colors = [f"y{number}" for number in range(len(self._labels))], self._colors()
-        if self._chart.stacked:
-            self._figure.varea_stack(names, x="time", source=self._source, color=colors, fill_alpha=0.75)
-            return
-        for name, color in zip(names, colors, strict=True):
-            self._figure.line("time", name, source=self._source, color=color, line_width=2)
-
-    def _colors(self) -> list[str]:
-        """Return the colour of each label."""
-        fixed = self._chart.colors
-        others = iter([COLORS[number % len(COLORS)] for number in range(MOST_LABELS)])
-        return [fixed[label] if label in fixed else next(others) for label in self._labels]
-
-    def _text(self, values: Values) -> str:
-        title = f"<h2>{escape(self._chart.title)}</h2>"
-        if not self._labels:
-            return f"{title}<p>{escape(self._chart.absent)}</p>" if self._chart.absent else ""
-        marks = [
-            f'<span><i style="background:{color}"></i>{escape(label)} '
-            f"<b>{escape(show(values.get(label), self._chart.unit))}</b></span>"
-            for color, label in zip(self._colors(), self._labels, strict=True)
-        ]
-        if self._hidden:
-            marks.append(f"<span>and {self._hidden} more, which are not drawn</span>")
-        return f'{title}<div class="legend">{"".join(marks)}</div>'
-
-
-def _set_axes(made: Any, unit: Unit) -> None:
-    """Set ranges, so that charts below each other have equal times, and the texts of the ticks."""
-    made.min_border_left, made.min_border_right = 78, 24
-    made.x_range = DataRange1d(range_padding=0.02, default_span=60_000)
-    made.xaxis.formatter = CustomJSTickFormatter(code=_TIME)
-    made.xaxis.ticker.desired_num_ticks = 4
-    made.yaxis.formatter = CustomJSTickFormatter(args={"unit": SUFFIXES.get(unit, unit)}, code=_TICK)
     if unit == "percent":
-        made.y_range = Range1d(start=0, end=100)
-        return
-    # The span is that of a chart whose values are all 0.
-    made.y_range = DataRange1d(start=0, default_span=2048 if unit.startswith("bytes") else 8)
-    made.yaxis.ticker.desired_num_ticks = 4
-    if unit.startswith("bytes"):
-        made.yaxis.ticker = AdaptiveTicker(
-            base=1024, mantissas=[2**k for k in range(10)], min_interval=1, desired_num_ticks=4
-        )
+        return [0, 20, 40, 60, 80, 100]
+    of_bytes = unit.startswith("bytes")
+    least = (top or (2048 if of_bytes else 8)) / 5
+    if of_bytes:
+        step: float = 2 ** max(math.ceil(math.log2(least)), 0)
+    else:
+        power = 10 ** math.floor(math.log10(least))
+        step = next(power * nice for nice in (1, 2, 5, 10) if power * nice >= least)
+    return [number * step for number in range(max(math.ceil(top / step), 1) + 1)]
 
 
-def _color(made: Any, text: str) -> None:
-    """Give axes, grid and border the colours of the page."""
-    made.background_fill_alpha = made.border_fill_alpha = 0
-    made.outline_line_color = None
-    made.grid.grid_line_color = "#80808050"
-    made.xaxis.axis_line_color = made.yaxis.axis_line_color = "#80808080"
-    made.axis.major_tick_line_color = "#80808080"
-    made.axis.minor_tick_line_color = None
-    made.axis.major_label_text_color = text
+def _x_ticks(first: float, last: float) -> Iterator[int]:
+    """Yield about five times, in whole intervals since 1970."""
+    step = next((each for each in _INTERVALS if each >= (last - first) / 5), _INTERVALS[-1])
+    yield from range(math.ceil(first / step) * step, math.floor(last) + 1, step)
+
+
+def _y(value: float, top: float) -> float:
+    return round(_HEIGHT - value / top * _HEIGHT, 1)
+
+
+Columns = dict[str, list[float | None]]
+
+
+def _lines(xs: list[int], columns: Columns, colors: dict[str, str], top: float) -> Iterator[str]:
+    """Yield a line for each label, with gaps where the figure is unknown."""
+    for label, values in columns.items():
+        path, pen = [], "M"
+        for x, value in zip(xs, values, strict=True):
+            if value is not None:
+                path.append(f"{pen}{x} {_y(value, top)}")
+            pen = "M" if value is None else "L"
+        yield f'<path class="line" stroke="{colors[label]}" d="{"".join(path)}"/>'
+
+
+def _areas(xs: list[int], columns: Columns, colors: dict[str, str], top: float) -> Iterator[str]:
+    """Yield areas on top of each other; an unknown figure has no height."""
+    below = [0.0] * len(xs)
+    for label, values in columns.items():
+        above = [low + (value or 0) for low, value in zip(below, values, strict=True)]
+        points = [f"{x} {_y(value, top)}" for x, value in zip(xs, above, strict=True)]
+        points += [f"{x} {_y(value, top)}" for x, value in zip(xs[::-1], below[::-1], strict=True)]
+        yield f'<path class="area" fill="{colors[label]}" d="M{"L".join(points)}Z"/>'
+        below = above

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 
 from zerocopy.formatting import format_bytes
 from zerocopy.formatting.html import escape
-from zerocopy.monitor.observer import Rates
 from zerocopy.monitor.sample import Sample
 
 #: The colours of Okabe and Ito, which people with colour blindness can distinguish, on light and dark pages.
@@ -19,14 +18,6 @@ GRAY = "#8c959f"
 Unit = Literal["bytes", "bytes/s", "percent", "count", "/s", "MHz", "W", "°C"]
 Values = Mapping[str, float | None]
 SUFFIXES = {"percent": "%", "count": ""}
-
-
-class Moment(NamedTuple):
-    """A sample, the rates at its time, and the number of the moment in a `Feed`, counted from 1."""
-
-    sample: Sample
-    rates: Rates | None
-    number: int = 0
 
 
 def show(value: float | None, unit: Unit) -> str:
@@ -74,12 +65,12 @@ class Table(NamedTuple):
 
     title: str
     heads: Sequence[str]
-    rows: Callable[[Moment], Sequence[Row]]
+    rows: Callable[[Sample], Sequence[Row]]
     absent: str = "none"
 
-    def html(self, moment: Moment) -> str:
+    def html(self, sample: Sample) -> str:
         """Return the table as HTML."""
-        title, rows = f"<h2>{escape(self.title)}</h2>", self.rows(moment)
+        title, rows = f"<h2>{escape(self.title)}</h2>", self.rows(sample)
         if not rows:
             return f"{title}<p>{escape(self.absent)}</p>" if self.absent else ""
         heads = [(head.removeprefix("#"), "number" if head.startswith("#") else "") for head in self.heads]
@@ -100,21 +91,21 @@ def _row(row: Row, heads: Sequence[tuple[str, str]]) -> str:
 
 
 class Text(NamedTuple):
-    """Paragraphs without a title: ``lines(moment)`` returns them."""
+    """Paragraphs without a title: ``lines(sample)`` returns them."""
 
-    lines: Callable[[Moment], Sequence[str]]
+    lines: Callable[[Sample], Sequence[str]]
     title: str = ""
 
-    def html(self, moment: Moment) -> str:
+    def html(self, sample: Sample) -> str:
         """Return the paragraphs as HTML."""
-        return "".join(f"<p>{escape(line)}</p>" for line in self.lines(moment))
+        return "".join(f"<p>{escape(line)}</p>" for line in self.lines(sample))
 
 
 class Chart(NamedTuple):
-    """The content of a chart: ``values(moment)`` returns the figure of each label; None cannot be read."""
+    """The content of a chart: ``values(sample)`` returns the figure of each label; None cannot be read."""
 
     title: str
-    values: Callable[[Moment], Values]
+    values: Callable[[Sample], Values]
     unit: Unit
     stacked: bool = False  # whether the figures are parts of a sum, and shown as areas
     absent: str = "no figures yet"  # shown without labels; "" shows not even the title
