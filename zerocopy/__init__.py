@@ -52,13 +52,10 @@ if TYPE_CHECKING:
     from zerocopy.functions.namespace import namespace as namespace
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
     from zerocopy.loading.errors import (
-        LoaderIterationError as LoaderIterationError,
-        LoaderOptionError as LoaderOptionError,
-        LoaderPickleError as LoaderPickleError,
         LoaderStateError as LoaderStateError,
+        LoaderUseError as LoaderUseError,
         MissingFileError as MissingFileError,
         ReadError as ReadError,
-        UnknownLengthError as UnknownLengthError,
     )
     from zerocopy.monitor.errors import (
         MonitorFieldError as MonitorFieldError,
@@ -151,11 +148,8 @@ _HOME = {
     "Weights": "weights.mapping",
     "MissingFileError": "loading.errors",
     "ReadError": "loading.errors",
-    "LoaderOptionError": "loading.errors",
     "LoaderStateError": "loading.errors",
-    "LoaderIterationError": "loading.errors",
-    "LoaderPickleError": "loading.errors",
-    "UnknownLengthError": "loading.errors",
+    "LoaderUseError": "loading.errors",
     "MonitorFieldError": "monitor.errors",
     "MonitorFileError": "monitor.errors",
     "MonitorNotStartedError": "monitor.errors",

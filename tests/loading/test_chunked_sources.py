@@ -102,7 +102,7 @@ def test_a_corrupt_chunk_is_named_or_skipped(tmp_path: Path, monkeypatch: pytest
 def test_copies_of_a_loader(tmp_path: Path) -> None:
     loader = zc.loader(zarr_array(tmp_path), to="numpy", batch=4)
     assert len(list(pickle.loads(pickle.dumps(loader)))) == 3
-    with pytest.raises(zc.LoaderPickleError, match="open for writing"):
+    with pytest.raises(zc.LoaderUseError, match="open for writing"):
         pickle.dumps(zc.loader(h5py_array(tmp_path), to="numpy", batch=4))
 
 

@@ -10,10 +10,10 @@ import pytest
 from pyarrow import fs
 
 import zerocopy as zc
-from zerocopy.errors import LossyConversionError, UnsupportedConversionError
+from zerocopy.errors import LossyConversionError, OptionError, UnsupportedConversionError
 from zerocopy.loading.dataset import Stream
 from zerocopy.loading.dictionaries import Codes, encode_source
-from zerocopy.loading.errors import LoaderOptionError, LoaderStateError
+from zerocopy.loading.errors import LoaderStateError
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.columnar import ParquetFiles
 from zerocopy.loading.sources.files import Files
@@ -176,7 +176,7 @@ def test_a_null_word_is_a_null():
     ids=str,
 )
 def test_invalid_words_are_refused(path, encode):
-    with pytest.raises(LoaderOptionError, match="encode"):
+    with pytest.raises(OptionError, match="encode"):
         zc.loader(path, "numpy", batch=4, encode=encode)
 
 

@@ -16,7 +16,7 @@ from helpers.pasting import pasted
 from helpers.tiers import sampled
 
 import zerocopy as zc
-from zerocopy.loading.errors import LoaderOptionError
+from zerocopy.errors import OptionError
 from zerocopy.loading.options import _CHECKS, LoaderOptions
 
 TABLE = pa.table({"n": pa.array([1, None, 3]), "x": [0.5, 1.5, 2.5], "city": ["Bern", "Oslo", "Bern"]})
@@ -122,7 +122,7 @@ def test_a_refused_option_has_a_call_with_another_value(
 @pytest.mark.parametrize("name", [*_CHECKS])
 @pytest.mark.parametrize("value", [-1, "nonsense", (), 0.5], ids=str)
 def test_the_value_that_a_message_names_is_valid(name: str, value: Any) -> None:
-    with pytest.raises(LoaderOptionError) as caught:
+    with pytest.raises(OptionError) as caught:
         LoaderOptions("numpy", **{name: value})
     (option,) = re.findall(rf"{name}=(\([^)]*\)|\[[^]]*\]|{{.*}}|[\w\"]+)", caught.value.remedy)[:1]
     LoaderOptions("numpy", **{name: ast.literal_eval(option)})

@@ -105,7 +105,7 @@ def test_options_that_apply() -> None:
     ids=lambda options: next(iter(options)),
 )
 def test_options_of_columns_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(zc.LoaderOptionError, match="has no columns"):
+    with pytest.raises(zc.OptionError, match="has no columns"):
         zc.loader(sparse.csr_array(DENSE), to="scipy", **options)
 
 

@@ -119,7 +119,7 @@ def loader(
 
     Raises
     ------
-    LoaderOptionError
+    OptionError
         An option has an invalid value.
     ReadError
         A file does not exist or cannot be read; also raised during the iteration.

@@ -10,10 +10,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from zerocopy._engine.target import resolve
-from zerocopy.errors import Fix, LossyConversionError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, LossyConversionError, OptionError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.dataset import Dataset, Stream, derived
-from zerocopy.loading.errors import LoaderOptionError
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.tables.codes import Codes, Distinct, given_words, is_dictionary, value_type
 from zerocopy.tables.hub import hub
@@ -35,7 +34,7 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
     given = options.encode if isinstance(options.encode, Mapping) else {}
     for name in given:
         if name not in types:
-            raise LoaderOptionError(
+            raise OptionError(
                 f"loader(encode={{{name!r}: ...}})",
                 f"{source.name} has no column {name!r}, but {', '.join(map(repr, list(types)[:8]))}",
                 fixes=[Fix(options={"encode": {name: None}})],
@@ -141,7 +140,7 @@ def _given_words(name: str, choice: Any, type_: Any) -> Any:
     except ValueError as error:
         fix = f'pass each word once: encode={{{name!r}: ["Bern", "Oslo"]}}, or True to collect them'
         asked = f"loader(encode={{{name!r}: ...}})"
-        raise LoaderOptionError(asked, f"its value {error}", fix) from error.__cause__
+        raise OptionError(asked, f"its value {error}", fix) from error.__cause__
 
 
 def _refuse_once(source: Dataset | Stream, wanted: list[str]) -> None:

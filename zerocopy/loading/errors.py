@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import errno as codes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from errno import ENOENT
 from typing import Any
 
-from zerocopy.errors import OptionError, ZeroCopyError
+from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.exporter_errors import is_error
-
-
-class LoaderOptionError(OptionError):
-    """An option of ``loader`` has an invalid value.
-
-    Examples
-    --------
-    >>> import numpy as np, zerocopy as zc
-    >>> zc.loader({"x": np.arange(3)}, to="numpy", batch=0)
-    Traceback (most recent call last):
-        ...
-    zerocopy.loading.errors.LoaderOptionError: loader(batch=0): it must be an int of at least 1.
-      To fix: pass the number of rows in a batch: batch=8192
-    """
 
 
 class ReadError(ZeroCopyError, OSError):
@@ -89,7 +75,7 @@ class MissingFileError(ReadError, FileNotFoundError):
     """
 
     code = "missing-file"
-    errno: int | None = codes.ENOENT
+    errno: int | None = ENOENT
 
 
 @contextmanager
@@ -124,8 +110,10 @@ class LoaderStateError(ZeroCopyError, ValueError):
     code = "loader-state"
 
 
-class LoaderIterationError(ZeroCopyError, RuntimeError):
-    """An iterator of a loader cannot go on, or a loader cannot be iterated again.
+class LoaderUseError(ZeroCopyError, RuntimeError, TypeError):
+    """A loader cannot be iterated again, counted, copied or pickled; `code` tells these apart.
+
+    It is a TypeError, so that ``list(loader)`` and ``tqdm(loader)`` work without a length.
 
     Examples
     --------
@@ -137,42 +125,8 @@ class LoaderIterationError(ZeroCopyError, RuntimeError):
     >>> list(loader)
     Traceback (most recent call last):
         ...
-    zerocopy.loading.errors.LoaderIterationError: iter(loader): ... can be read only once, and was...
+    zerocopy.loading.errors.LoaderUseError: iter(loader): ... can be read only once, and was...
       To fix: pass a source that can be read again, such as a path or a table
     """
 
     code = "loader-iteration"
-
-
-class UnknownLengthError(ZeroCopyError, TypeError):
-    """The number of batches of a stream is not known before it is read.
-
-    It is a TypeError, so ``list(loader)`` and ``tqdm(loader)`` work without a length.
-
-    Examples
-    --------
-    >>> import pyarrow as pa, zerocopy as zc
-    >>> len(zc.loader(pa.table({"x": [1, 2]}).to_reader(), to="numpy"))
-    Traceback (most recent call last):
-        ...
-    zerocopy.loading.errors.UnknownLengthError: len(loader): the number of rows of ... is not known...
-      To fix: count the batches while iterating, or pass a source in files or in memory
-    """
-
-    code = "unknown-length"
-
-
-class LoaderPickleError(ZeroCopyError, TypeError):
-    """A loader cannot be copied or pickled if its source can be read only once, or only here.
-
-    Examples
-    --------
-    >>> import pickle, pyarrow as pa, zerocopy as zc
-    >>> pickle.dumps(zc.loader(pa.table({"x": [1, 2]}).to_reader(), to="numpy"))
-    Traceback (most recent call last):
-        ...
-    zerocopy.loading.errors.LoaderPickleError: copying or pickling a loader: ... can be read only once...
-      To fix: create another loader, where it is read; or pass a source that can be read again
-    """
-
-    code = "unpicklable-loader"

@@ -22,7 +22,7 @@ from zerocopy.loading.batch_plan import plan_batches
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.dataset import Dataset, Stream, file_name
 from zerocopy.loading.dictionaries import digest
-from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, UnknownLengthError
+from zerocopy.loading.errors import LoaderUseError
 from zerocopy.loading.explain import LoaderPlan, explain
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.iteration import BatchIterator, Tracker
@@ -123,7 +123,7 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
 
     def __getitem__(self, index: Never) -> Never:
         """Refuse an index, which libraries request if they treat the loader as a sequence."""
-        raise LoaderIterationError(
+        raise LoaderUseError(
             f"loader[{index!r}]",
             "the batches of a loader have no indices",
             "iterate: for batch in loader. A DataLoader of torch iterates over a loader with "
@@ -138,10 +138,11 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
         batches whose rows cannot be read.
         """
         if isinstance(self._source, Stream):
-            raise UnknownLengthError(
+            raise LoaderUseError(
                 "len(loader)",
                 f"the number of rows of {self._source.name} is not known before it is read",
                 "count the batches while iterating, or pass a source in files or in memory",
+                code="unknown-length",
             )
         progress, batches = self._tracker.progress, self._fresh.batches()
         if self._is_begun:
@@ -155,7 +156,7 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
         if not self._is_begun:
             return progress
         if isinstance(self._source, Stream) and self._source.once:
-            raise LoaderIterationError(
+            raise LoaderUseError(
                 "iter(loader)",
                 f"{self._source.name} can be read only once, and was already read",
                 "pass a source that can be read again, such as a path or a table",
@@ -352,10 +353,11 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
     def __reduce__(self) -> tuple[Any, ...]:
         source, options = self._source, self._options
         if source.only_here:
-            raise LoaderPickleError(
+            raise LoaderUseError(
                 "copying or pickling a loader",
                 f"{source.name} {source.only_here}",
                 "create another loader, where it is read; or pass a source that can be read again",
+                code="unpicklable-loader",
             )
         if isinstance(options.to, ModuleType):
             options = replace(options, to=options.to.__name__)

@@ -13,9 +13,8 @@ import numpy as np
 
 from zerocopy._engine.call_text import arguments, renamed, rewrite, with_imports
 from zerocopy._engine.target import text
-from zerocopy.errors import Fix, ZeroCopyError
+from zerocopy.errors import Fix, OptionError, ZeroCopyError
 from zerocopy.errors.invalid_option import nearest
-from zerocopy.loading.errors import LoaderOptionError
 from zerocopy.tables.options import is_encoding
 
 #: The least number of batches in a window, if the caller passes ``shuffle=True``.
@@ -58,7 +57,7 @@ class LoaderOptions:
             value = getattr(self, name)
             if not is_valid(value):
                 near = nearest(value, _NAMES.get(name, ()))
-                raise LoaderOptionError(
+                raise OptionError(
                     f"loader({name}={value!r})",
                     why,
                     f'did you mean {name}="{near}"?' if near else f"pass {fix}",
@@ -141,14 +140,14 @@ class LoaderOptions:
     def check_stream(self) -> None:
         """Refuse options that need the number of rows, which a stream does not have before it is read."""
         if self.shard[1] > 1:
-            raise LoaderOptionError(
+            raise OptionError(
                 f"loader(shard={self.shard!r})",
                 "the source is a stream, whose rows cannot be divided before they are read",
                 "pass a source in files or in memory, or a part of the stream to each process",
                 code="stream-shard",
             )
         if self.shuffle == "full":
-            raise LoaderOptionError(
+            raise OptionError(
                 'loader(shuffle="full")',
                 "the source is a stream, whose number of rows is not known before it is read",
                 "pass the number of rows of a window: shuffle=1_000_000",

@@ -14,7 +14,7 @@ from typing import Any
 
 from zerocopy import forks
 from zerocopy.loading.dataset import close_iterator
-from zerocopy.loading.errors import LoaderIterationError
+from zerocopy.loading.errors import LoaderUseError
 
 #: Seconds that `close` waits for the thread. A read that takes longer ends the thread when it returns.
 PATIENCE = 10.0
@@ -131,9 +131,9 @@ class Prefetcher:
         return self.channel.depth
 
     def check_process(self) -> None:
-        """Raise `LoaderIterationError` in a forked child, where the thread does not exist."""
+        """Raise `LoaderUseError` in a forked child, where the thread does not exist."""
         if os.getpid() != self.channel.pid:
-            raise LoaderIterationError(
+            raise LoaderUseError(
                 "next(batches)",
                 "the iterator was created before a fork, and its thread is not in this process",
                 "call iter(loader) in the child process",

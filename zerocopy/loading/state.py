@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from zerocopy.errors.warning import warn
 from zerocopy.loading.dataset import Dataset, Stream
-from zerocopy.loading.errors import LoaderIterationError, LoaderStateError
+from zerocopy.loading.errors import LoaderStateError, LoaderUseError
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.order import Layout, Portion, Run
 
@@ -243,7 +243,7 @@ def part_of_worker(progress: Progress, source: Dataset | Stream, worker: tuple[i
     if workers == 1:
         return progress
     if isinstance(source, Stream):
-        raise LoaderIterationError(
+        raise LoaderUseError(
             "iter(loader)",
             f"each of {workers} worker processes would read all rows of {source.name}",
             "pass num_workers=0: the loader reads in a thread of its own",
@@ -253,7 +253,7 @@ def part_of_worker(progress: Progress, source: Dataset | Stream, worker: tuple[i
     if part[:2] == (number, workers):
         return progress  # a worker continues its own state
     if part[1] > 1:
-        raise LoaderIterationError(
+        raise LoaderUseError(
             "iter(loader)",
             f"the state is of worker {part[0]} of {part[1]}, and this is worker {number} of {workers}",
             "load each worker's state in that worker",

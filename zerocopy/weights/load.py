@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from zerocopy import registry
 from zerocopy._engine.options import Target, check_options
 from zerocopy._engine.target import resolve
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.errors import OptionError, UnsupportedConversionError
 from zerocopy.errors.tracebacks import public
-from zerocopy.loading.errors import LoaderOptionError, MissingFileError, ReadError
+from zerocopy.loading.errors import MissingFileError, ReadError
 from zerocopy.source import type_name
 from zerocopy.weights import gguf, npy, safetensors
 from zerocopy.weights.file import Tensor, WeightFile
@@ -77,7 +77,7 @@ def load(
         `path` is not a path or a sequence of paths; it is also a TypeError.
     ReadError
         A file is not of a known format, or has an invalid header or one above `max_header`.
-    LoaderOptionError
+    OptionError
         `max_header` is not a number of bytes; it is also a ValueError.
     UnknownFrameworkError
         `to` is not a known framework.
@@ -129,7 +129,7 @@ def _limit(max_header: Any) -> int | None:
         limit = -1
     if limit <= 0:
         asked, fix = f"load(max_header={max_header!r})", "pass a number of bytes: max_header=1_000_000"
-        raise LoaderOptionError(asked, "it must be an int of at least 1", fix)
+        raise OptionError(asked, "it must be an int of at least 1", fix)
     return limit
 
 

@@ -1,8 +1,7 @@
-"""Tables, arrays and Hugging Face data sets in memory, and NumPy's files."""
+"""Tables and arrays in memory, and NumPy's files."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
@@ -20,7 +19,6 @@ from zerocopy.loading.dataset import (
     Dataset,
     DerivedDataset,
     Group,
-    Stream,
     choose,
     fitted,
     slice_rows,
@@ -30,7 +28,6 @@ from zerocopy.loading.errors import ReadError
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources.chunked import ChunkedArrays, chunk_rows
 from zerocopy.loading.sources.files import Files, digest
-from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.source import Array
 from zerocopy.tables.column import Table
 from zerocopy.tables.hub import hub
@@ -40,8 +37,6 @@ from zerocopy.weights.file import WeightFile
 
 #: Most rows of a group, so that the first batch does not wait for the whole table.
 GROUP_ROWS = 1 << 17
-#: Rows of a group that are taken by indices, and of a batch of a Hugging Face stream.
-_ROWS = 1 << 14
 
 
 class TableDataset(Dataset):
@@ -271,45 +266,3 @@ class _NumpyFile(DerivedDataset):
 def _checked(files: Files, rows: Any, place: str) -> Any:
     files.check(0)
     return rows
-
-
-def is_data_set(obj: Any) -> bool:
-    """Whether an object is a ``datasets.Dataset`` or ``datasets.IterableDataset``."""
-    return type(obj).__module__.partition(".")[0] == "datasets" and hasattr(obj, "with_format")
-
-
-def open_data_set(obj: Any) -> Dataset | Stream:
-    """Return the rows of a data set, in the order of its indices; its format is ignored."""
-    name = f"datasets.{type(obj).__name__}"
-    table = getattr(getattr(obj, "data", None), "table", None)
-    if table is not None and hasattr(obj, "_indices"):
-        if obj._indices is None:
-            return TableDataset(table, name)
-        indices = obj._indices.column(0).to_numpy()
-        return _IndexedTable(table, indices, name)
-    batches = obj.with_format("arrow")
-    features = getattr(obj, "features", None)
-    schema = features.arrow_schema if features else next(iter(batches.iter(1))).schema
-    return BatchStream(name, schema, partial(batches.iter, _ROWS))
-
-
-class _IndexedTable(Dataset):
-    """Rows of a table in the order of indices, as ``shuffle()`` and ``select()`` make them.
-
-    Arrow takes 16,384 rows of 8 columns in 6 ms; the data set takes them one by one in 0.1 s.
-    """
-
-    in_memory = True
-
-    def __init__(self, table: Any, indices: Array, name: str) -> None:
-        self.name, self.schema = name, table.schema
-        self._table, self._indices = table, indices
-        self.groups = groups_of(len(indices), _ROWS) if len(indices) else []
-
-    def read(self, index: int) -> Any:
-        start = index * _ROWS
-        return take_table(self._table, self._indices[start : start + _ROWS])
-
-    def fingerprint(self) -> str:
-        indices = np.ascontiguousarray(self._indices)
-        return digest(table_digest(self._table), hashlib.sha256(indices.data).hexdigest())

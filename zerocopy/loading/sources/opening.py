@@ -14,10 +14,16 @@ from zerocopy._engine.convert import convert
 from zerocopy._engine.explain import explain
 from zerocopy._engine.target import resolve
 from zerocopy.describe import opened as opened_handle
-from zerocopy.errors import Fix, FrameworkNotInstalledError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import (
+    Fix,
+    FrameworkNotInstalledError,
+    OptionError,
+    UnsupportedConversionError,
+    ZeroCopyError,
+)
 from zerocopy.framework import Framework, hook_of
 from zerocopy.loading.dataset import Dataset, Stream, fitted
-from zerocopy.loading.errors import LoaderOptionError, ReadError, as_read_errors
+from zerocopy.loading.errors import ReadError, as_read_errors
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources import memory
@@ -150,8 +156,6 @@ def _suffix(path: str) -> str:
 
 def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
     """Return an object in memory, a query or a stream."""
-    if memory.is_data_set(source):
-        return memory.open_data_set(source)
     columns = options.columns if options.schema is None else None
     for owner in registry.by_root(type(source)):
         opened = hook_of(owner, LoadingHook).open(source, columns)
@@ -215,7 +219,7 @@ def _refuse_columns(opened: Dataset | Stream, options: LoaderOptions) -> None:
     for name, value in given.items():
         if value is not None:
             why = f"{opened.name} has no columns: its batches are arrays"
-            raise LoaderOptionError(f"loader({name}={value!r})", why, fixes=[Fix(options={name: None})])
+            raise OptionError(f"loader({name}={value!r})", why, fixes=[Fix(options={name: None})])
 
 
 def _check_decode(options: LoaderOptions) -> None:
@@ -246,5 +250,5 @@ def _decoded(source: Dataset | Stream, options: LoaderOptions) -> Dataset:
     return decoder
 
 
-def _decode_error(options: LoaderOptions, why: str, fix: str) -> LoaderOptionError:
-    return LoaderOptionError(f"loader(decode={options.decode!r})", why, fix)
+def _decode_error(options: LoaderOptions, why: str, fix: str) -> OptionError:
+    return OptionError(f"loader(decode={options.decode!r})", why, fix)

@@ -34,7 +34,7 @@ _INDICES = Reason(
     code="exporter-copies",
 )
 #: Other versions: each dataset is gathered, because it may have indices.
-_PRIVATE = Private("datasets", "4 to 5", "Dataset._indices", "16,384 rows of 8 columns: 6 / 100 ms")
+PRIVATE = Private("datasets", "4 to 5", "Dataset._indices", "16,384 rows of 8 columns: 6 / 100 ms")
 _BITS = obstacles.packed_bits("datasets")
 _DECODED = Reason(
     "datasets has no dictionaries: it is decoded",
@@ -152,7 +152,7 @@ class Datasets(Framework):
         """Return the rows of a dataset in the order of its indices, as an Arrow table."""
         # No kernel for text as views, or offsets past 32 bits: datasets itself gathers rows, one by one.
         with suppress(hub().module().ArrowException):
-            if _PRIVATE() and obj._indices is not None:
+            if PRIVATE() and obj._indices is not None:
                 return obj.data.table.take(obj._indices.column(0))
         return obj.with_format("arrow")[:]
 
@@ -246,7 +246,7 @@ class Datasets(Framework):
 
 def _may_have_indices(obj: Any) -> bool:
     """Whether the rows of a dataset may have another order than those of its table."""
-    return not _PRIVATE() or obj._indices is not None
+    return not PRIVATE() or obj._indices is not None
 
 
 def _table_of(arrow: Any) -> Table:
