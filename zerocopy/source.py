@@ -17,9 +17,6 @@ Array = np.ndarray[Any, Any]
 #: Forms in which memory passes from a fast exporter to a fast importer. All but ``cuda`` are
 #: host memory.
 #: ``ndarray``: an aliasing ndarray with any strides, read-only if the memory is immutable.
-#: ``readonly``: an ndarray that is always read-only, since the object is immutable.
-#: ``capsule``: a legacy DLPack capsule, aligned to its item size, without negative strides.
-#: ``aligned``: as ``capsule``, and 64-byte aligned.
 #: ``columns``: for a table, a list of pairs (name, column) whose columns have their own routes.
 #: ``own_columns``: those pairs with ``index=False``, for a table with labels of rows.
 #: ``array_columns``: those pairs with ndarrays for columns of numbers.
@@ -47,7 +44,7 @@ Array = np.ndarray[Any, Any]
 #: strides, as a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy
 #: capsule``, which orders the producer's work before that of `stream` (DLPack, Python specification).
 FORMS = (
-    *("ndarray", "readonly", "capsule", "aligned", "native", "handle", "cuda"),
+    *("ndarray", "native", "handle", "cuda"),
     *("columns", "own_columns", "array_columns", "new_columns"),
     *("matrix", "new_matrix", "hub", "new_hub"),
     *("arrow", "arrow_chunks", "plain", "column", "large_column", "large_batch", "named", "arrays"),

@@ -150,8 +150,7 @@ class Pandas(Framework):
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pd = self.module()
         if cls is pd.Series:
-            forms: dict[str, Any] = {"readonly": plain, "ndarray": plain}
-            forms["named"] = array_exporter(pd)
+            forms: dict[str, Any] = {"ndarray": plain, "named": array_exporter(pd)}
             return forms | ({"column": series_exporter(pd)} if hub_aliases_ndarrays() else {})
         if cls is pd.DataFrame:
             default = pd.RangeIndex

@@ -132,7 +132,7 @@ class Polars(Framework):
                 raise ValueError("not numbers in one chunk: use the slow path")
             return array
 
-        forms = {"readonly": plain, "ndarray": plain, "column": plain_column(pl)}
+        forms = {"ndarray": plain, "column": plain_column(pl)}
         forms["large_column"] = plain_column(pl, large=True)
         if core is not None:
             forms |= {"native": core.ArrayExporter(numbers), "plain": plain_series(pl)}

@@ -168,8 +168,7 @@ class PyArrow(ArrowExchange):
         # Each type has a class. These hold numbers, and their exporter refuses nulls.
         if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES}:
             return {}
-        readonly = without_nulls(np.from_dlpack)
-        return column | {"readonly": readonly, "ndarray": readonly, "native": native_exporter(pa, cls)}
+        return column | {"ndarray": without_nulls(np.from_dlpack), "native": native_exporter(pa, cls)}
 
     def parse_dtype(self, spec: Any) -> DType | None:
         if str(spec) == "extension<arrow.bool8>":

@@ -210,7 +210,7 @@ class TensorFlow(Framework):
         forms = super().fast_importers()
         if core is None:
             return forms
-        types = [by_name(name) for name in (*NATIVE_NAMES, "bfloat16")]
+        types = [by_name(name) for name in _SUPPORTED if name not in _BY_COPY]
         native = core.CapsuleImporter(
             self.module().experimental.dlpack.from_dlpack,
             dtypes=[(dtype.code, dtype.bits) for dtype in types],
