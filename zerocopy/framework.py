@@ -78,8 +78,8 @@ class Framework:
     forms : tuple of str
         Classes of its module that ``to="name.Class"`` chooses, for a framework with several of them. The
         framework for one has it as its attribute `form`.
-    root_modules : tuple of str
-        Top-level modules that define its types, and identify its objects without an import.
+    root_modules, classes : tuple of str
+        Top-level modules that define its types; full names of classes that it owns, with their subclasses.
     distribution, install_hint, min_version, made_by : str
         The argument of ``pip install``; how else to install it; oldest version; code that makes one of ``x``.
     device_kinds : tuple of str
@@ -122,6 +122,7 @@ class Framework:
     forms: tuple[str, ...] = ()
     form: str | None = None
     root_modules: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
     made_by: str = ""
     distribution: str = ""
     install_hint: str = ""
@@ -199,8 +200,8 @@ class Framework:
         return bool(hook_modules(type(self), name))  # type: ignore[arg-type]
 
     def owns(self, cls: type) -> bool:
-        """Whether `cls`, or one of its bases, is defined in one of `root_modules`."""
-        return False
+        """Whether `cls`, or one of its bases, is a class of its arrays; by default, one of `classes`."""
+        return any(f"{base.__module__}.{base.__name__}" in self.classes for base in cls.__mro__)
 
     def as_ndarray(self, obj: Any) -> tuple[Array, DType]:
         """Return a new ndarray that aliases `obj`, an owned object on the host, and the dtype of its values.

@@ -37,10 +37,8 @@ class Pillow(Framework):
     kind = "source"
     made_by = 'import PIL.Image; PIL.Image.fromarray(zc.convert(x, "numpy"))'
     root_modules = ("PIL",)
+    classes = ("PIL.Image.Image",)
     distribution = "pillow"
-
-    def owns(self, cls: type) -> bool:
-        return any(base.__name__ == "Image" and base.__module__ == "PIL.Image" for base in cls.__mro__)
 
     def as_ndarray(self, obj: Any) -> tuple[Array, DType]:
         view = _alias(obj, *_layout(obj))

@@ -33,16 +33,13 @@ class PyAV(Framework):
     name = "av"
     kind = "source"
     root_modules = ("av",)
+    classes = ("av.video.frame.VideoFrame", "av.audio.frame.AudioFrame")
     distribution = "av"
     actions: Mapping[str, Fix] = {
         "contiguous": Fix("{x}.to_ndarray()"),
         "flatten": Fix("{x}.to_ndarray().reshape(-1)"),
     }
     unwrap = 'zc.convert({x}, "numpy")'
-
-    def owns(self, cls: type) -> bool:
-        frames = (("av.video.frame", "VideoFrame"), ("av.audio.frame", "AudioFrame"))
-        return any((base.__module__, base.__name__) in frames for base in cls.__mro__)
 
     def unwrapped(self, obj: Any) -> Any:
         if len(obj.planes) < 2:

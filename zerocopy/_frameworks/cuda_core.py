@@ -34,6 +34,7 @@ class CudaCore(Framework):
     aliases = ("cuda", "cuda_core", "cuda-core", "cuda-python")
     types = ("utils.StridedMemoryView",)
     root_modules = ("cuda",)
+    classes = ("cuda.core._memoryview.StridedMemoryView",)
     distribution = "cuda-core"
     install_hint = "pip install cuda-core cuda-bindings"
     min_version = "1.0"
@@ -45,11 +46,6 @@ class CudaCore(Framework):
             why = f"NumPy {np.__version__} cannot mark the memory that it exports as read-only"
             raise FrameworkNotInstalledError(f"to={self.name!r}", why, "pip install 'numpy>=2.1'")
         return super().module()
-
-    def owns(self, cls: type) -> bool:
-        # By name, because most types of the namespace package `cuda` need no cuda.core.
-        names = [(base.__module__, base.__name__) for base in cls.__mro__]
-        return ("cuda.core._memoryview", "StridedMemoryView") in names
 
     # -- source ---------------------------------------------------------------
 

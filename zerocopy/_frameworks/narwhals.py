@@ -6,12 +6,6 @@ from typing import Any
 
 from zerocopy.framework import Framework
 
-_CLASSES = {
-    ("narwhals.dataframe", "DataFrame"),
-    ("narwhals.dataframe", "LazyFrame"),
-    ("narwhals.series", "Series"),
-}
-
 
 class Narwhals(Framework):
     """``DataFrame``, ``LazyFrame`` and ``Series``, also those of ``narwhals.stable``.
@@ -22,11 +16,9 @@ class Narwhals(Framework):
     name = "narwhals"
     kind = "source"
     root_modules = ("narwhals",)
+    classes = ("narwhals.dataframe.DataFrame", "narwhals.dataframe.LazyFrame", "narwhals.series.Series")
     distribution = "narwhals"
     unwrap = "{x}.to_native()"
-
-    def owns(self, cls: type) -> bool:
-        return any((base.__module__, base.__name__) in _CLASSES for base in cls.__mro__)
 
     def unwrapped(self, obj: Any) -> Any:
         return obj.to_native()

@@ -37,10 +37,8 @@ class H5py(Framework):
     name = "h5py"
     kind = "source"
     root_modules = ("h5py",)
+    classes = ("h5py._hl.dataset.Dataset",)
     distribution = "h5py"
-
-    def owns(self, cls: type) -> bool:
-        return any((b.__module__, b.__name__) == ("h5py._hl.dataset", "Dataset") for b in cls.__mro__)
 
     def source(self, obj: Any) -> Source:
         if not obj:

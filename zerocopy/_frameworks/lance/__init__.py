@@ -18,10 +18,8 @@ class Lance(Framework):
     name = "lance"
     kind = "source"
     root_modules = ("lance",)
+    classes = ("lance.dataset.LanceDataset",)
     distribution = "pylance"
-
-    def owns(self, cls: type) -> bool:
-        return any((b.__module__, b.__name__) == ("lance.dataset", "LanceDataset") for b in cls.__mro__)
 
     def source(self, obj: Any) -> Source:
         why = "it is in files, which are not read yet"

@@ -15,11 +15,8 @@ class Zarr(Framework):
     name = "zarr"
     kind = "source"
     root_modules = ("zarr",)
+    classes = ("zarr.core.array.Array", "zarr.core.Array")
     distribution = "zarr"
-
-    def owns(self, cls: type) -> bool:
-        names = (("zarr.core.array", "Array"), ("zarr.core", "Array"))
-        return any((base.__module__, base.__name__) in names for base in cls.__mro__)
 
     def source(self, obj: Any) -> Source:
         return array_method.describe(obj)
