@@ -15,12 +15,12 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 73085,
-    "files of Python in zerocopy/": 386,
+    "lines of Python in zerocopy/": 73046,
+    "files of Python in zerocopy/": 385,
     "lines of C in zerocopy/": 8880,
-    "lines of Python in tests/": 102417,
+    "lines of Python in tests/": 102412,
     "lines of Python in benchmarks/": 18438,
-    "lines of Markdown in docs/": 16592,
+    "lines of Markdown in docs/": 16591,
     "forms in which memory passes": 22,
     "private names of other packages": 32,
     "Any in _engine/ and tables/": 677,

@@ -18,9 +18,8 @@ from zerocopy.monitor.conversion import as_dict
 from zerocopy.monitor.errors import ServeError
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web import contents
-from zerocopy.monitor.web.drawing import MOST_LABELS, chart_html
 from zerocopy.monitor.web.pages import PAGES, content_html
-from zerocopy.monitor.web.parts import Chart
+from zerocopy.monitor.web.parts import MOST_LABELS, Chart
 from zerocopy.monitor.web.server import HEADERS, Server, serve
 
 
@@ -61,7 +60,7 @@ def test_figures_that_were_not_measured_are_named_on_the_pages() -> None:
     unknown = replace(ROWS[1], aliased_bytes=0, unmeasured_calls=1000, seconds=None)
     shown = sample(process(conversions=[as_dict(row) for row in (ROWS[0], unknown)]))
     for table in (contents.SITES, contents.SLOW_SITES, contents.WORST_SITES):
-        rows = table.html(shown).split("<tr")
+        rows = table.html([shown]).split("<tr")
         number = next(number for number, row in enumerate(rows) if "data.py:7" in row)
         assert rows[number].count(">?<") == 4
         assert "0 B" not in rows[number]
@@ -134,12 +133,7 @@ def test_names_of_this_machine_are_accepted(server: Server, host: str) -> None:
 
 @pytest.mark.hazard("robustness#token-in-a-referrer")
 def test_each_response_has_the_security_headers(server: Server) -> None:
-    for path in (
-        prefix(server),
-        "/wrong/",
-        prefix(server) + "page.js",
-        prefix(server) + "none",
-    ):
+    for path in ("/wrong/", *(prefix(server) + name for name in ("", "page.js", "none"))):
         headers = get(server, path)[1]
         assert {name: headers[name] for name in HEADERS} == HEADERS
         assert headers["Server"] is None
@@ -226,21 +220,21 @@ def test_samples_are_read_once_for_all_pages() -> None:
 
 def test_a_chart_of_very_many_labels_draws_some_of_them() -> None:
     chart = Chart("links", lambda shown: {f"link {number}": 1.0 for number in range(144)}, "bytes/s")
-    html = chart_html(chart, [SAMPLES["no GPU"]])
+    html = chart.html([SAMPLES["no GPU"]])
     assert html.count("<path") == MOST_LABELS
     assert f"and {144 - MOST_LABELS} more" in html
 
 
 def test_a_chart_without_text_takes_no_place() -> None:
-    assert not chart_html(Chart("GPUs", lambda shown: {}, "percent", absent=""), [SAMPLES["no GPU"]])
+    assert not Chart("GPUs", lambda shown: {}, "percent", absent="").html([SAMPLES["no GPU"]])
 
 
 def test_lines_have_gaps_where_a_figure_is_unknown() -> None:
     figures = {10.0: 4.0, 20.0: 2.0, 30.0: None, 40.0: 0.0, 50.0: 4.0}
     samples = [{**SAMPLES["no GPU"], "time": time} for time in figures]
-    html = chart_html(Chart("a", lambda shown: {"a": figures[shown["time"]]}, "count"), samples)
+    html = Chart("a", lambda shown: {"a": figures[shown["time"]]}, "count").html(samples)
     assert 'd="M0 0.0L250 75.0M750 150.0L1000 0.0"' in html
-    areas = chart_html(Chart("a", lambda shown: {"a": 1.0, "b": 1.0}, "count", stacked=True), samples[:2])
+    areas = Chart("a", lambda shown: {"a": 1.0, "b": 1.0}, "count", stacked=True).html(samples[:2])
     assert 'd="M0 75.0L1000 75.0L1000 150.0L0 150.0Z"' in areas
     assert 'd="M0 0.0L1000 0.0L1000 75.0L0 75.0Z"' in areas
 

@@ -282,7 +282,6 @@ def _fits(version: str, specifier: SpecifierSet) -> bool:
 
 
 def _print(document: dict[str, Any], out: Output) -> None:
-    """Print the report."""
     out.show(Text(f"zerocopy {document['zerocopy']}", "bold"), "", _list(_machine_rows(document)))
     frameworks = [_framework_row(row, out) for row in document["frameworks"]]
     titles = ("framework", "kind", "version", "tested", "devices")

@@ -196,7 +196,6 @@ def _mig_card(nvml: Nvml, index: str, gpu: Any, part: Any) -> Card:
 
 
 def _clocks(nvml: Nvml, handle: Any) -> dict[str, int | None]:
-    """Return the temperature and the clocks."""
     return {
         "temperature": nvml.number("nvmlDeviceGetTemperature", handle, TEMPERATURE_GPU),
         "sm_clock": nvml.number("nvmlDeviceGetClockInfo", handle, CLOCK_SM),
@@ -205,7 +204,6 @@ def _clocks(nvml: Nvml, handle: Any) -> dict[str, int | None]:
 
 
 def _memory(nvml: Nvml, handle: Any) -> dict[str, int | None]:
-    """Return the total, used and free bytes."""
     memory = nvml.memory(handle)
     names = ("total", "used", "free")
     return {f"memory_{name}": None if memory is None else known(getattr(memory, name)) for name in names}

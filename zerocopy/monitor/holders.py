@@ -150,7 +150,6 @@ def _text(file: Path) -> str:
 
 
 def _memory_by_pid(cards: Cards) -> dict[int, int | None]:
-    """Return the memory of each process on all GPUs."""
     memory: dict[int, int | None] = {}
     for card in cards["cards"]:
         for one in card["processes"] or ():

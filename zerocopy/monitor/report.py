@@ -116,7 +116,6 @@ class ConversionReport(Report):
         return f"<zerocopy.monitor.{type(self).__name__}: {summary(self._unsorted())}>"
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
         rows = self.rows
         return html_table(summary(rows), rows)
 

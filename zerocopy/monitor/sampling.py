@@ -91,7 +91,7 @@ class Ring(Generic[Item]):
 
     def __iter__(self) -> Iterator[Item]:
         """Iterate over a copy, oldest first: another thread may append."""
-        return (item for _, item in list(self._items))
+        return (item for _, item in self._items.copy())
 
     def __len__(self) -> int:
         return len(self._items)

@@ -316,7 +316,6 @@ def _install_hooks() -> None:
 
 
 def _at_exit() -> None:
-    """Write the last record."""
     session = _current
     if session is not None and session._pid == os.getpid():
         session._end()

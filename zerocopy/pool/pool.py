@@ -429,7 +429,6 @@ class Pool:
         return printable(f"<{'closed ' if self.closed else ''}zerocopy.Pool: {serves}>")
 
     def _repr_html_(self) -> str:
-        """Return the report's tables for notebooks."""
         return self.report()._repr_html_()
 
     def _record(self) -> dict[str, Any]:

@@ -88,7 +88,6 @@ class Report:
         return str(self)
 
     def _repr_html_(self) -> str:
-        """Return tables for notebooks: the settings, and the frameworks."""
         settings = [("device", line) for line in self.devices]
         settings += [("host", line) for line in self.host or ["off"]]
         settings += [("note", note) for note in self.notes]

@@ -117,7 +117,6 @@ def _own_resource(mr: Any, resource: Any, device: int) -> Any:
 
 
 def _resource_of_kind(mr: Any, settings: Settings, maximum: int | None, upstream: Any) -> Any:
-    """Return the resource that allocates, by kind."""
     kind, initial = settings.kind, settings.initial or 0
     if kind == "rmm:async":
         return mr.CudaAsyncMemoryResource(settings.initial, settings.release_threshold)
@@ -217,7 +216,6 @@ class RMMPool:
         self._chain: Chain | None = self._build(limit, f"install_pool({settings.kind!r})")
 
     def _build(self, limit: Limit | None, asked: str) -> Chain:
-        """Return a new chain."""
         settings = self._settings
         mr = load(asked)
         try:

@@ -141,7 +141,6 @@ class Settings:
         return self.frameworks is not None and framework in self.frameworks
 
     def _check(self) -> None:
-        """Raise if options contradict each other."""
         self._check_objects()
         asked = why = remedy = ""
         if self.kind == "driver" and self.has_limit:
@@ -181,7 +180,6 @@ class Settings:
 
 
 def _parse(text: str) -> dict[str, str]:
-    """Return the options in a text as text."""
     options: dict[str, str] = {}
     for place, part in enumerate(piece.strip() for piece in text.split(",")):
         name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -239,7 +237,6 @@ def _read_flag(value: Any) -> bool:
 
 
 def _read_fraction(value: Any) -> float:
-    """Return a fraction of a GPU's total memory."""
     # numbers.Real covers NumPy's scalars, which are not all floats, and fractions.
     is_number = isinstance(value, (str, numbers.Real)) and not isinstance(value, bool)
     try:
@@ -275,7 +272,6 @@ def _elements(value: Any) -> list[Any]:
 
 
 def _read_devices(value: Any) -> tuple[int, ...]:
-    """Return the numbers of one device or of several, in their order."""
     single = device_number(value)
     parsed = [device_number(each) for each in _elements(value)] if single is None else [single]
     devices = tuple(each for each in parsed if each is not None)
@@ -305,7 +301,6 @@ def _read_resource(value: Any) -> Any:
 
 
 def _read_allocator(value: Any) -> Any:
-    """Return an object with the methods of an allocator."""
     if isinstance(value, type):
         raise InvalidValueError("it is a class, not an instance", "pass an instance")
     for method in ("allocate", "deallocate"):

@@ -61,7 +61,6 @@ class Stats:
         return text
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
         from zerocopy.formatting import html
 
         rows = []

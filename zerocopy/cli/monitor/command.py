@@ -28,6 +28,7 @@ from zerocopy.monitor.conversion import ORDERS
 from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.process_record import start_ticks
 from zerocopy.monitor.run_directory import FileName
+from zerocopy.monitor.sample import Sample
 
 #: Seconds between the two samples of a report: the use of cores is counted between samples.
 _BETWEEN = 0.25
@@ -235,7 +236,8 @@ def _print_once(observer: Observer, options: SimpleNamespace) -> int:
 
     observer.read()
     time.sleep(_BETWEEN)
-    sample = observer.read()
+    # Processes write their records once a second, so this interval has no rates.
+    sample: Sample = {**observer.read(), "rates": None}
     try:
         if options.as_json:
             document = {"zerocopy": zerocopy.__version__, **sample}

@@ -71,7 +71,6 @@ def run_program(options: SimpleNamespace) -> int:
 
 
 def _headline(program: Program, options: SimpleNamespace, seconds: float, count: int) -> str:
-    """Return how the program ended."""
     name = " ".join(options.program[: 2 if options.program[0] == "-m" else 1])
     end = f"ended with exit code {program.exit_code}"
     end = f"was killed by {program.signal_name}" if program.signal_name else end

@@ -92,7 +92,6 @@ def _problems(sample: Sample, most: int) -> list[Text]:
 
 
 def _machine(sample: Sample) -> list[Text]:
-    """Return the use of the cores and memory, and the traffic of disks and networks."""
     machine, rates = sample["machine"], sample["rates"]
     cores, memory, swap = machine["cpu_percent"], machine["memory_total"], machine["swap_used"]
     used = memory - machine["memory_available"]
@@ -117,7 +116,6 @@ def _machine(sample: Sample) -> list[Text]:
 
 
 def _labelled(label: str, text: str, style: str = "") -> Text:
-    """Return a line with the name of its part."""
     return Text.assemble((label.ljust(_LABEL), "bold cyan"), (printable(text), style))
 
 

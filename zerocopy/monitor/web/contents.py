@@ -9,9 +9,8 @@ from zerocopy.formatting import format_bytes, format_seconds
 from zerocopy.monitor.conversion import ConversionRow, rows_of, sort
 from zerocopy.monitor.memory_split import PARTS, MemorySplit, memory_split
 from zerocopy.monitor.report import count_cells, short_path, summary
-from zerocopy.monitor.sample import Card, ProcessRecord, Sample
+from zerocopy.monitor.sample import Card, LoaderRecord, ProcessRecord, Sample
 from zerocopy.monitor.web.parts import (
-    COLORS,
     GRAY,
     Cell,
     Chart,
@@ -30,6 +29,33 @@ def _added(parts: Iterable[tuple[str, float | None]]) -> Values:
     for label, value in parts:
         sums[label] = value if sums.get(label) is None else (sums[label] or 0) + (value or 0)
     return sums
+
+
+Column = Callable[[Any], Cell | str]
+
+
+def _table(
+    title: str, items: Callable[[Sample], Iterable[Any]], columns: dict[str, Column], absent: str = "none"
+) -> Table:
+    """Return a table with a row for each item, from the function of each column."""
+
+    def rows(sample: Sample) -> list[Row]:
+        return [[column(item) for column in columns.values()] for item in items(sample)]
+
+    return Table(title, tuple(columns), rows, absent)
+
+
+def _rates(title: str, unit: Unit, absent: str, part: str = "", /, **names: str) -> Chart:
+    """Return the chart of some rates by label: of the conversions, or of the machine."""
+
+    def values(sample: Sample) -> Values:
+        rates: Any = sample["rates"]
+        if rates is None or (part and not sample["processes"]):
+            return {}
+        figures = rates[part] if part else rates
+        return {label.replace("_", " "): figures[name] for label, name in names.items()}
+
+    return Chart(title, values, unit, absent=absent)
 
 
 # -- conversions ---------------------------------------------------------------------------
@@ -61,24 +87,13 @@ def _totals(sample: Sample) -> list[str]:
 STATE, TOTALS = Text(_state), Text(_totals)
 
 
-def _rates(**names: str) -> Callable[[Sample], Values]:
-    """Return the rates of conversions by label."""
-
-    def values(sample: Sample) -> Values:
-        if sample["rates"] is None or not sample["processes"]:
-            return {}
-        return {label: sample["rates"]["conversions"][name] for label, name in names.items()}
-
-    return values
-
-
 _SOON = "after the second sample of a monitored process"
-BYTES = Chart(
-    "Conversions: bytes per second", _rates(aliased="aliased_bytes", copied="copied_bytes"), "bytes/s",
-    absent=_SOON, colors={"aliased": COLORS[0], "copied": COLORS[1]},
+BYTES = _rates(
+    "Conversions: bytes per second", "bytes/s", _SOON, "conversions",
+    aliased="aliased_bytes", copied="copied_bytes",
 )  # fmt: skip
-CALLS = Chart(
-    "Conversions: calls per second", _rates(calls="calls", refused="refused_calls"), "/s", absent=_SOON
+CALLS = _rates(
+    "Conversions: calls per second", "/s", _SOON, "conversions", calls="calls", refused="refused_calls"
 )
 
 
@@ -168,52 +183,51 @@ def _pools(sample: Sample) -> list[Row]:
     return rows
 
 
-def _attached(sample: Sample) -> list[Row]:
-    rows: list[Row] = []
-    for record, name, each in _in_pools(sample, "frameworks"):
-        in_use = "not counted" if each["in_use"] is None else show(each["in_use"], "bytes")
-        rows.append([_program(record), name, each["status"], in_use, each["detail"]])
-    return rows
-
-
 POOLS = Table(
     "Pools", ("process", "kind", "device", "#in use", "#taken", "#peak", "#limit", "#fragmentation"), _pools
 )
-ATTACHED = Table(
-    "Frameworks of the pools", ("process", "framework", "status", "#in use", "detail"), _attached
+ATTACHED = _table(
+    "Frameworks of the pools",
+    lambda sample: _in_pools(sample, "frameworks"),
+    {
+        "process": lambda item: _program(item[0]),
+        "framework": lambda item: item[1],
+        "status": lambda item: item[2]["status"],
+        "#in use": lambda item: _counted(item[2]["in_use"]),
+        "detail": lambda item: item[2]["detail"],
+    },
 )
 
 
-def _processes(sample: Sample) -> list[Row]:
-    rows: list[Row] = []
-    for record in sample["processes"]:
-        shared, state = record["shared"], "ended" if record["ended"] else "running"
-        known = {} if sample["rates"] is None else sample["rates"]["processes"]
-        rates = known.get(record["process"]["pid"], {})
-        rows.append(
-            [
-                *(_program(record), state, show(record["rss"], "bytes")),
-                show(rates.get("copied_bytes"), "bytes/s") if rates else "",
-                _segments(shared["segments"], shared["segment_bytes"]),
-                f"{shared['handles']}",
-                _segments(shared["mapped"], shared["mapped_bytes"]),
-                f"{shared['leases']}",
-            ]
-        )
-    return rows
+def _counted(size: int | None) -> str:
+    return "not counted" if size is None else show(size, "bytes")
 
 
 def _segments(count: int, size: int) -> str:
     return f"{count} ({show(size, 'bytes')})" if count else "0"
 
 
-PROCESSES = Table(
+def _with_rates(sample: Sample) -> Iterator[dict[str, Any]]:
+    """Yield the records with the text of the bytes that each copies per second."""
+    rates = {} if sample["rates"] is None else sample["rates"]["processes"]
+    for record in sample["processes"]:
+        known = rates.get(record["process"]["pid"])
+        yield {**record, "copied": show(known["copied_bytes"], "bytes/s") if known else ""}
+
+
+PROCESSES = _table(
     "Processes and the memory they share",
-    (
-        *("process", "state", "#resident", "#copied", "#own segments", "#handles", "#mapped segments"),
-        "#leases",
-    ),
-    _processes,
+    _with_rates,
+    {
+        "process": _program,
+        "state": lambda record: "ended" if record["ended"] else "running",
+        "#resident": lambda record: show(record["rss"], "bytes"),
+        "#copied": lambda record: record["copied"],
+        "#own segments": lambda r: _segments(r["shared"]["segments"], r["shared"]["segment_bytes"]),
+        "#handles": lambda record: f"{record['shared']['handles']}",
+        "#mapped segments": lambda r: _segments(r["shared"]["mapped"], r["shared"]["mapped_bytes"]),
+        "#leases": lambda record: f"{record['shared']['leases']}",
+    },
     "no process is monitored",
 )
 RESIDENT = Chart(
@@ -224,39 +238,30 @@ RESIDENT = Chart(
 )
 
 
-def _loaders(sample: Sample) -> list[Row]:
-    return [
-        [
-            each["name"],
-            each["bottleneck"],
-            "running" if each["running"] else "ended",
-            f"{each['batches']:,}",
-            f"{each['rows']:,}",
-            show(each["bytes"], "bytes"),
-            f"{each['depth']} of {each['limit']}",
-            format_seconds(each["reader_wait"]),
-            format_seconds(each["consumer_wait"]),
-        ]
-        for record in sample["processes"]
-        for each in record["loaders"]
-    ]
+def _loaders(sample: Sample) -> list[LoaderRecord]:
+    return [loader for record in sample["processes"] for loader in record["loaders"]]
 
 
 _NO_LOADER = "no loader exists in a monitored process"
-LOADERS = Table(
+LOADERS = _table(
     "Loaders",
-    (
-        *("loader", "bottleneck", "state", "#batches", "#rows", "#bytes", "#ready", "#reader waited"),
-        "#consumer waited",
-    ),
     _loaders,
+    {
+        "loader": lambda loader: loader["name"],
+        "bottleneck": lambda loader: loader["bottleneck"],
+        "state": lambda loader: "running" if loader["running"] else "ended",
+        "#batches": lambda loader: f"{loader['batches']:,}",
+        "#rows": lambda loader: f"{loader['rows']:,}",
+        "#bytes": lambda loader: show(loader["bytes"], "bytes"),
+        "#ready": lambda loader: f"{loader['depth']} of {loader['limit']}",
+        "#reader waited": lambda loader: format_seconds(loader["reader_wait"]),
+        "#consumer waited": lambda loader: format_seconds(loader["consumer_wait"]),
+    },
     _NO_LOADER,
 )
 DEPTH = Chart(
     "Batches that are ready",
-    lambda sample: {
-        each["name"]: each["depth"] for record in sample["processes"] for each in record["loaders"]
-    },
+    lambda sample: {loader["name"]: loader["depth"] for loader in _loaders(sample)},
     "count",
     absent=_NO_LOADER,
 )
@@ -278,7 +283,6 @@ NO_GPU = Text(_missing)
 
 
 def _figure(title: str, key: str, unit: Unit) -> Chart:
-    """Return the chart of one figure of each GPU."""
 
     def values(sample: Sample) -> Values:
         return {f"GPU {card['index']}": card[key] for card in sample["cards"]["cards"]}  # type: ignore[literal-required]
@@ -299,7 +303,6 @@ PCIE_SENT = _figure("PCIe: sent by the GPU", "pcie_sent", "bytes/s")
 
 
 def _splits(sample: Sample) -> list[tuple[Card, MemorySplit]]:
-    """Return each GPU with the parts of its memory."""
     processes, cards = sample["processes"], sample["cards"]
     return [(card, memory_split(card, processes, cards)) for card in cards["cards"]]
 
@@ -332,41 +335,34 @@ MEMORY_PARTS = Table(
 )
 
 
-def _gpus(sample: Sample) -> list[Row]:
-    return [
-        [
-            f"GPU {card['index']}",
-            card["name"],
-            show(card["utilization"], "percent"),
-            f"{show(card['memory_used'], 'bytes')} of {show(card['memory_total'], 'bytes')}",
-            show(card["temperature"], "°C"),
-            f"{show(card['power'], 'W')} of {show(card['power_limit'], 'W')}",
-            Cell(card["lost"], "bad"),
-        ]
-        for card in sample["cards"]["cards"]
-    ]
+DEVICES = _table(
+    "GPUs",
+    lambda sample: sample["cards"]["cards"],
+    {
+        "GPU": lambda card: f"GPU {card['index']}",
+        "name": lambda card: card["name"],
+        "#utilization": lambda card: show(card["utilization"], "percent"),
+        "#memory": lambda c: f"{show(c['memory_used'], 'bytes')} of {show(c['memory_total'], 'bytes')}",
+        "#temperature": lambda card: show(card["temperature"], "°C"),
+        "#power": lambda card: f"{show(card['power'], 'W')} of {show(card['power_limit'], 'W')}",
+        "state": lambda card: Cell(card["lost"], "bad"),
+    },
+    _UNREAD,
+)
 
 
-def _card_processes(sample: Sample) -> list[Row]:
+def _card_processes(sample: Sample) -> Iterator[Row]:
     known = {record["process"]["pid"]: record["process"]["program"] for record in sample["processes"]}
-    return [
-        [
-            f"GPU {card['index']}",
-            str(each["pid"]),
-            known.get(each["pid"], "not monitored"),
-            show(each["memory"], "bytes"),
-        ]
-        for card in sample["cards"]["cards"]
-        for each in card["processes"] or []
-    ]
+    for card in sample["cards"]["cards"]:
+        for each in card["processes"] or []:
+            program = known.get(each["pid"], "not monitored")
+            yield [f"GPU {card['index']}", str(each["pid"]), program, show(each["memory"], "bytes")]
 
 
-DEVICES = Table(
-    "GPUs", ("GPU", "name", "#utilization", "#memory", "#temperature", "#power", "state"), _gpus, _UNREAD
-)
 CARD_PROCESSES = Table(
-    "Processes on the GPUs", ("GPU", "#process", "program", "#memory"), _card_processes, "NVML lists none"
-)
+    "Processes on the GPUs", ("GPU", "#process", "program", "#memory"),
+    lambda sample: [*_card_processes(sample)], "NVML lists none",
+)  # fmt: skip
 
 
 def _links(title: str, *directions: str, by_link: bool) -> Chart:
@@ -413,17 +409,10 @@ def _memory(sample: Sample) -> Values:
     return parts
 
 
-def _traffic(title: str, *names: str) -> Chart:
-    """Return the chart of the rates of some counters of the machine."""
-
-    def values(sample: Sample) -> Values:
-        rates: Any = sample["rates"]
-        return {} if rates is None else {name.replace("_", " "): rates[name] for name in names}
-
-    return Chart(title, values, "bytes/s", absent="after the second sample")
-
-
 CPU = Chart("CPU", _cores, "percent", absent="psutil is not installed: pip install psutil")
 MACHINE_MEMORY = Chart("Memory of the machine", _memory, "bytes")
-DISK = _traffic("Disk", "disk_read", "disk_written")
-NETWORK = _traffic("Network", "network_received", "network_sent")
+_SECOND = "after the second sample"
+DISK = _rates("Disk", "bytes/s", _SECOND, disk_read="disk_read", disk_written="disk_written")
+NETWORK = _rates(
+    "Network", "bytes/s", _SECOND, network_received="network_received", network_sent="network_sent"
+)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web import contents as own
-from zerocopy.monitor.web.drawing import chart_html
 from zerocopy.monitor.web.parts import Chart, Table, Text
 
 #: Points of a chart.
@@ -88,13 +87,12 @@ def content_html(page: Page, history: Iterable[Sample], newest: Sample) -> str:
     # One sample of each equal interval, so that the same points are drawn at the next update.
     step = max((samples[-1]["time"] - samples[0]["time"]) / _MOST_POINTS, 1e-3)
     points = [*{int(sample["time"] / step): sample for sample in samples}.values()]
-    parts = []
-    for part in page.parts:
-        is_chart = isinstance(part, Chart)
-        html = chart_html(part, points) if isinstance(part, Chart) else part.html(newest)
-        if html:
-            parts.append(f"<section{' class=chart' if is_chart else ''}>{html}</section>")
-    return "".join(parts)
+    parts = [(part, part.html([*points[:-1], newest])) for part in page.parts]
+    return "".join(
+        f"<section{' class=chart' if isinstance(part, Chart) else ''}>{html}</section>"
+        for part, html in parts
+        if html
+    )
 
 
 STYLE = """

@@ -223,7 +223,6 @@ def serve(
 
 
 def _listen(address: str, port: int) -> socket.socket:
-    """Return a socket that listens on the address."""
     asked = f"serve(port={port}, address={address!r})"
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]

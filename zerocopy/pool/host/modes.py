@@ -201,7 +201,6 @@ class Recycle(Mode):
         return "; ".join(filter(None, (leftover, kept)))
 
     def _describe(self) -> str:
-        """Return which blocks are kept."""
         if self._lazy_zeros:
             zeros = "zeros of 32 MiB and more take no memory until they are used"
         else:
@@ -272,7 +271,6 @@ class Aligned(Recycle):
         return "; ".join(filter(None, (data_handler.disable("aligned"), super()._restore())))
 
     def _describe(self) -> str:
-        """Return which arrays are aligned and which are not."""
         text = "NumPy's arrays are 64-byte aligned"
         if missing := data_handler.why_not_compiled():
             text += f", except zeros and resized arrays, which need the compiled core ({missing})"
@@ -305,7 +303,6 @@ class Pinned(Mode):
         return f"{used}, and are freed with their arrays" if pool.in_use else ""
 
     def _describe(self) -> str:
-        """Return the sizes of used and of kept memory."""
         in_use, kept, _ = self.allocator.figures()
         sizes = f"{format_bytes(in_use)} in use, {format_bytes(kept)} kept for reuse"
         return f"page-locked memory from pool.pinned(); {sizes}"
