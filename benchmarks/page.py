@@ -5,48 +5,42 @@
     python -m benchmarks.page --write                            # all pages and all pictures
     python -m benchmarks.page benchmarks/results/pool-....json   # one page, printed
 
-``--write`` uses the newest full results of each suite in ``benchmarks/results/``. Results of
-quick or interrupted runs, and of a part of a suite, do not become pages. Sections that need a GPU
-have separate pages, ``docs/gpu-....md``; for these a part of the suite is enough. Each page gets a
-row in ``docs/measurements.md``. ``docs/compiled-core.md`` has its prose from ``docs/compiled-core.in`` and
-its tables from the newest results that were measured with the compiled core.
+The prose of a page is in ``docs/NAME.in``, with parts such as ``{{goals}}`` or ``{{rivals tables/columns}}``,
+which are functions in `benchmarks.pages`. ``--write`` uses the newest full results of each suite in
+``benchmarks/results/``. Results of quick or interrupted runs, and of a part of a suite, do not become pages.
+Sections that need a GPU have separate pages, ``docs/gpu-....md``; for these a part of the suite is enough.
+Each page gets a row in ``docs/measurements.md``. ``docs/compiled-core.md`` has the newest results that were
+measured with the compiled core.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
 
 from benchmarks import results as storage
-from benchmarks.pages import compiled_core
-from benchmarks.results import needs_gpu
+from benchmarks.pages import core, shared
+from benchmarks.results import Results, needs_gpu
 from benchmarks.suite import SUITES
 
 _ROOT = Path(__file__).parents[1]
+_DOCS = _ROOT / "docs"
+CORE = "compiled-core"
 
 #: The page of each suite.
-PAGES = {
-    "conversion": "benchmarks.md",
-    "tables": "tables-benchmarks.md",
-    "layout": "layouts-benchmarks.md",
-    "pool": "pool-benchmarks.md",
-    "pipeline": "pipeline-benchmarks.md",
-    "processes": "processes-benchmarks.md",
-    "loader": "loader-benchmarks.md",
-    "monitor": "monitor-benchmarks.md",
-    "bridge": "bridge-benchmarks.md",
-    "functions": "functions-benchmarks.md",
-    "sparse": "sparse-benchmarks.md",
-    "weights": "weights-benchmarks.md",
-    "grid": "grid-benchmarks.md",
-    "vectors": "vectors-benchmarks.md",
-    "hosts": "hosts-benchmarks.md",
-}
+PAGES = {suite: f"{suite}-benchmarks" for suite in SUITES}
+PAGES |= {"conversion": "benchmarks", "layout": "layouts-benchmarks"}
+
+#: Modules of `benchmarks.pages` with the parts of suites that need more than the shared ones.
+_PARTS = {name: name for name in ("conversion", "layout", "pool", "pipeline", "loader", "processes", "grid")}
+_PARTS["hosts"] = "processes"
 
 #: Descriptions of the GPU pages in ``docs/measurements.md``.
 ON_GPU = {
@@ -56,12 +50,9 @@ ON_GPU = {
     "pipeline": "the same pipeline with its engines on a GPU",
 }
 
-_INTRO = """\
-# {title}
-
-{about} The figures are
-from one run, stored in [{file}](../{file}):
-{cpu}, {cores} cores{virtual}, {memory:.0f} GiB, {system}, {python}; {versions}; {date}.
+_RUN = """\
+from one run, stored in {file}:
+{machine}.
 {gpu} This page is written by `python -m benchmarks.page`
 from that file.
 
@@ -73,8 +64,7 @@ python -m benchmarks {arguments}
 {contenders}, interleaved, {rounds} blocks each; the
 figures are medians. Ratios carry over to other machines better than times do. Compare figures within
 a table only: a shared machine may change its speed between tables. For the method, see
-[benchmarks/README.md](../benchmarks/README.md).
-"""
+[benchmarks/README.md](../benchmarks/README.md)."""
 
 
 def page(path: Path, suite: str = "") -> str:
@@ -91,83 +81,90 @@ def page(path: Path, suite: str = "") -> str:
     ValueError
         The file has several suites and `suite` is empty, or does not have `suite`.
     """
-    data = storage.read_plain(path)
-    if suite not in data["suites"]:
-        if suite or len(data["suites"]) != 1:
-            raise ValueError(f"{path} has the suites {', '.join(data['suites'])}. To fix: name one of them")
-        (suite,) = data["suites"]
-    module = import_module(f"benchmarks.pages.{suite}")
-    contenders = getattr(module, "CONTENDERS", "All contenders of a row run in one process")
-    rounds = getattr(module, "ROUNDS", str(data["settings"]["pace"]["rounds"]))
-    suite_sections = {key for key in data["sections"] if key.startswith(f"{suite}/")}
-    if on_gpu(storage.read(path), suite):
-        # Goals of the GPU sections only; the CPU's cases stay for comparison.
-        chosen = {key for key in suite_sections if needs_gpu(key) and data["sections"][key]}
-        data = _only(data, suite_sections) | {"goals": _only(data, chosen)["goals"]}
-        parts = module.on_gpu(data)
-        title, about = f"{module.TITLE} on a GPU", module.ON_GPU
-        arguments = " ".join(name for name in data["asked"] if name.partition("/")[0] == suite)
-        gpu = _gpu(data["machine"])
-    else:
-        data = _only(data, suite_sections) if len(data["suites"]) > 1 else data
-        parts, title, about, arguments = module.body(data), module.TITLE, module.ABOUT, suite
-        gpu = "Nothing here was measured on a GPU."
-    if "core" in data:
-        gpu = f"{gpu} It was measured {storage.read(path).build}."
-    return "\n".join([_intro(path, data, arguments, title, about, contenders, rounds, gpu), *parts]) + "\n"
+    results = storage.read(path)
+    suites = results.facts["suites"]
+    if suite not in suites:
+        if suite or len(suites) != 1:
+            raise ValueError(f"{path} has the suites {', '.join(suites)}. To fix: name one of them")
+        (suite,) = suites
+    gpu = on_gpu(results, suite)
+    results = _of_suite(results, suite)
+    # Goals of the GPU sections only; the CPU's cases stay for comparison.
+    results.goals = [goal for goal in results.goals if not gpu or needs_gpu(goal.section)]
+    template = f"gpu-{PAGES[suite]}" if gpu else PAGES[suite]
+    return _fill(template, parts_of(suite), results, path, suite)
 
 
-def on_gpu(results: storage.Results, suite: str) -> bool:
+def parts_of(suite: str) -> list[ModuleType]:
+    """Return the module with the parts that a suite has alone, if it has any."""
+    return [import_module(f"benchmarks.pages.{_PARTS[suite]}")] if suite in _PARTS else []
+
+
+def page_of_core(path: Path) -> str:
+    """Return the page of the compiled core for a file of results."""
+    return _fill(CORE, [core], storage.read(path), path, "conversion")
+
+
+def _of_suite(results: Results, suite: str) -> Results:
+    """Return results with the sections of a suite and their goals only."""
+    if len(results.facts["suites"]) == 1:
+        return results  # goals of older results have no section
+    cases = {name: cases for name, cases in results.cases.items() if name.startswith(f"{suite}/")}
+    return replace(results, cases=cases, goals=[goal for goal in results.goals if goal.section in cases])
+
+
+def _fill(template: str, modules: list[ModuleType], results: Results, path: Path, suite: str) -> str:
+    """Return a template of docs/ with its parts, which the modules have, or `shared`, or this function."""
+
+    def run(contenders: str = "All contenders of a row run in one process", rounds: str = "") -> str:
+        gpu = (
+            _gpu(results.facts["machine"])
+            if on_gpu(results, suite)
+            else "Nothing here was measured on a GPU."
+        )
+        return _RUN.format(
+            file=_link(path),
+            machine=shared.machine(results),
+            contenders=contenders,
+            arguments=arguments(),
+            gpu=f"{gpu} It was measured {results.build}." if "core" in results.facts else gpu,
+            rounds=rounds or results.facts["settings"]["pace"]["rounds"],
+        )
+
+    def arguments() -> str:
+        if not on_gpu(results, suite):
+            return suite
+        return " ".join(name for name in results.facts["asked"] if name.partition("/")[0] == suite)
+
+    def part(match: re.Match[str]) -> str:
+        name, _, rest = match[1].partition(" ")
+        texts = [text.strip() for text in rest.split("|")] if rest else []
+        if name in ("run", "file"):
+            return run(*texts) if name == "run" else _link(path)
+        make = next(getattr(module, name) for module in (*modules, shared) if hasattr(module, name))
+        return str(make(results, *texts))
+
+    text = (_DOCS / f"{template}.in").read_text(encoding="utf-8")
+    filled = re.sub(r"\{\{(.+?)\}\}", part, text, flags=re.DOTALL)
+    return re.sub(r"\n{3,}", "\n\n", filled).rstrip("\n") + "\n"
+
+
+def _link(path: Path) -> str:
+    return f"[benchmarks/results/{path.name}](../benchmarks/results/{path.name})"
+
+
+def on_gpu(results: Results, suite: str) -> bool:
     """Whether results have times of a suite that were measured on a GPU."""
     return bool(results.facts["machine"].get("gpus") and _gpu_sections(results, suite))
 
 
-def _gpu_sections(results: storage.Results, suite: str) -> list[str]:
+def _gpu_sections(results: Results, suite: str) -> list[str]:
     """Return the sections of a suite that need a GPU and have times."""
     return [
         name
         for name, cases in results.cases.items()
         if name.startswith(f"{suite}/") and needs_gpu(name) and any(case.timed() for case in cases)
     ]
-
-
-def _only(data: dict[str, Any], sections: Collection[str]) -> dict[str, Any]:
-    """Return results with some sections and their goals only."""
-    return data | {
-        "sections": {k: v for k, v in data["sections"].items() if k in sections},
-        "goals": [goal for goal in data["goals"] if goal.get("section") in sections],
-    }
-
-
-def _intro(
-    path: Path,
-    data: dict[str, Any],
-    arguments: str,
-    title: str,
-    about: str,
-    contenders: str,
-    rounds: str,
-    gpu: str,
-) -> str:
-    machine = data["machine"]
-    versions = ", ".join(f"{k} {v}" for k, v in data["versions"].items() if k != "zerocopy")
-    return _INTRO.format(
-        title=title,
-        about=about,
-        contenders=contenders,
-        arguments=arguments,
-        file=f"benchmarks/results/{path.name}",
-        cpu=machine["cpu"],
-        cores=machine["cores"],
-        virtual=" of a virtual machine" if machine["virtual"] else "",
-        memory=machine["memory_bytes"] / 2**30,
-        system=machine["system"],
-        python=machine["python"],
-        versions=versions,
-        date=data["started"][:10],
-        gpu=gpu,
-        rounds=rounds,
-    )
 
 
 def _gpu(machine: dict[str, Any]) -> str:
@@ -185,7 +182,7 @@ def _gpu(machine: dict[str, Any]) -> str:
     return f"The GPU: {', '.join([', '.join(names), *known])}."
 
 
-def refusal(results: storage.Results, suite: str) -> str:
+def refusal(results: Results, suite: str) -> str:
     """Return why results cannot become a page of a suite, or nothing."""
     facts = results.facts
     if results.quick:
@@ -199,65 +196,64 @@ def refusal(results: storage.Results, suite: str) -> str:
     return f"they are from a run with {' and '.join(narrowed)}" if narrowed else ""
 
 
+def _kept(folder: Path) -> Iterator[tuple[Path, Results]]:
+    for path in sorted(folder.glob("*.json")):
+        try:
+            yield path, storage.read(path)
+        except ValueError:
+            continue  # another kind of results
+
+
 def newest(folder: Path, gpu: bool = False) -> dict[str, Path]:
     """Return the newest full results of each suite, by its name: on the CPU, or on a GPU.
 
     On a GPU, results with more of the suite's GPU sections come first.
     """
     candidates: dict[str, tuple[int, str, Path]] = {}
-    for path in sorted(folder.glob("*.json")):
-        try:
-            results = storage.read(path)
-        except ValueError:
-            continue  # another kind of results
+    for path, results in _kept(folder):
         for suite in results.facts["suites"]:
-            if suite not in PAGES or refusal(results, suite):
-                continue
-            if on_gpu(results, suite) != gpu:
+            if suite not in PAGES or refusal(results, suite) or on_gpu(results, suite) != gpu:
                 continue
             candidate = (len(_gpu_sections(results, suite)), results.facts["started"], path)
             candidates[suite] = max(candidates.get(suite, candidate), candidate)
     return {suite: candidates[suite][-1] for suite in SUITES if suite in candidates}
 
 
-def write(folder: Path, docs: Path) -> list[Path]:
+def newest_of_core(folder: Path) -> Path:
+    """Return the newest full results of the goals of the compiled core that were measured with it."""
+    return max(
+        (results.facts["started"], path)
+        for path, results in _kept(folder)
+        if results.complete and not results.quick and not results.facts["settings"].get("frameworks")
+        if results.compiled and any(case.timed() for case in results.cases.get(core.SECTION, ()))
+    )[1]
+
+
+def write(folder: Path) -> list[Path]:
     """Write all pages and pictures, and return the files."""
     from benchmarks.plots import PICTURES, draw
 
-    written = []
+    texts, written = {}, []
     for suite, path in newest(folder).items():
-        target = docs / PAGES[suite]
-        target.write_text(page(path, suite), encoding="utf-8")
-        written.append(target)
-        results = storage.read(path)
+        texts[PAGES[suite]] = page(path, suite)
         # Pictures of this suite only: another file may be newer for other suites.
-        results.cases = {name: cases for name, cases in results.cases.items() if name.startswith(f"{suite}/")}
+        results = _of_suite(storage.read(path), suite)
         if any(picture.drawable(results) for picture in PICTURES):
-            written += draw(results, docs / "pictures")
+            written += draw(results, _DOCS / "pictures")
     for suite, path in newest(folder, gpu=True).items():
-        target = docs / f"gpu-{PAGES[suite]}"
-        target.write_text(page(path, suite), encoding="utf-8")
-        written.append(target)
-    template = docs / f"{compiled_core.NAME}.in"
-    if template.exists():
-        target = template.with_suffix(".md")
-        path = compiled_core.newest(folder)
-        target.write_text(compiled_core.page(template, path), encoding="utf-8")
-        written += [target, *(_picture_of_core(path, docs) if path else [])]
-    index = docs / "measurements.md"
-    if index.exists():
-        existing = [suite for suite in ON_GPU if (docs / f"gpu-{PAGES[suite]}").exists()]
-        index.write_text(with_gpu_pages(index.read_text(encoding="utf-8"), existing), encoding="utf-8")
-    return written
-
-
-def _picture_of_core(path: Path, docs: Path) -> list[Path]:
-    """Draw the picture of the compiled core, whose results may be in another file than those of its suite."""
-    from benchmarks.plots import draw
-
+        texts[f"gpu-{PAGES[suite]}"] = page(path, suite)
+    # The results of the compiled core may be in another file than those of its suite.
+    path = newest_of_core(folder)
+    texts[CORE] = page_of_core(path)
     results = storage.read(path)
-    results.cases = {compiled_core.SECTION: results.cases[compiled_core.SECTION]}
-    return draw(results, docs / "pictures")
+    written += draw(replace(results, cases={core.SECTION: results.cases[core.SECTION]}), _DOCS / "pictures")
+    existing = [suite for suite in ON_GPU if f"gpu-{PAGES[suite]}" in texts]
+    index = (_DOCS / "measurements.md").read_text(encoding="utf-8")
+    texts["measurements"] = with_gpu_pages(index, existing)
+    for name, text in texts.items():
+        written.append(_DOCS / f"{name}.md")
+        written[-1].write_text(text, encoding="utf-8")
+    return written
 
 
 def with_gpu_pages(index: str, suites: Collection[str]) -> str:
@@ -267,9 +263,9 @@ def with_gpu_pages(index: str, suites: Collection[str]) -> str:
     ]
     for suite in suites:
         for i, line in enumerate(lines):
-            row = re.match(rf"\| \[([^\]]+)\]\({re.escape(PAGES[suite])}\) \|", line)
+            row = re.match(rf"\| \[([^\]]+)\]\({re.escape(PAGES[suite])}\.md\) \|", line)
             if row:
-                lines.insert(i + 1, f"| [{row[1]} on a GPU](gpu-{PAGES[suite]}) | {ON_GPU[suite]} |")
+                lines.insert(i + 1, f"| [{row[1]} on a GPU](gpu-{PAGES[suite]}.md) | {ON_GPU[suite]} |")
                 break
     return "\n".join(lines) + "\n"
 
@@ -284,7 +280,7 @@ def main(file: Path | None, suite: str, everything: bool) -> None:
         raise click.UsageError("name a file of results, or use --write")
     try:
         if file is None:
-            for path in write(_ROOT / "benchmarks" / "results", _ROOT / "docs"):
+            for path in write(_ROOT / "benchmarks" / "results"):
                 click.echo(f"written to {path}", err=True)
             return
         results = storage.read(file)

@@ -1,1 +1,1 @@
-"""The generated pages of docs/: a module for each suite, with ``TITLE``, ``ABOUT`` and ``body``."""
+"""The parts of pages that a suite has alone: each is a function of results, named in a template of docs/."""

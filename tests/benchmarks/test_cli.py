@@ -49,11 +49,6 @@ def test_file_name_in_folder_is_generated(tiny, tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == [name]
 
 
-def test_missing_folders_are_created(tiny, tmp_path):
-    assert run("--json", tmp_path / "a" / "b" / "c.json").exit_code == 0
-    assert read(tmp_path / "a" / "b" / "c.json").complete
-
-
 def test_list_shows_suites_and_sections(tiny):
     output = run("--list").output
     assert "tiny/pairs: about pairs" in output
@@ -148,16 +143,6 @@ def test_invalid_pool_variable_is_reported_in_one_line():
         assert message in completed.stderr
         assert completed.stderr.count("\n") == 1
         assert completed.stdout == ""
-
-
-def test_unsupported_setting_is_reported_before_measuring(registered):
-    def tasks(settings):
-        raise ValueError("--sizes 1: less than one record")
-
-    registered(suite(Section("pairs", "", tasks)))
-    result = run("--sizes", "1")
-    assert result.exit_code == 2
-    assert "less than one record" in result.output
 
 
 @pytest.mark.parametrize(

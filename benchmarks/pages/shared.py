@@ -1,0 +1,216 @@
+"""Parts of pages: tables of cases and goals in Markdown. Each part is a function of results and of texts.
+
+A template in docs/ names a part as ``{{rivals tables/columns}}``: `benchmarks.page` calls it with the
+results, and with the texts after its name, which ``|`` separates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from benchmarks.formats import format_duration, format_quantity, format_speedup
+from benchmarks.results import Results
+from benchmarks.suite import Case, Entry, median
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    cells = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in cells)
+
+
+def goals(results: Results, unit: str = "") -> str:
+    """Return the table of goals: on how many cases each was met, and the cases that missed it.
+
+    With `unit` ``"speed"``, ratios of times are shown as speed-ups: ``"4.0x faster"``.
+    """
+
+    def show(value: float, of: str) -> str:
+        return format_speedup(1 / value) if unit == "speed" and of == "x" else format_quantity(value, of)
+
+    rows = []
+    for name in dict.fromkeys(goal.name for goal in results.goals):
+        same = [goal for goal in results.goals if goal.name == name]
+        missed = [goal for goal in same if not goal.met]
+        worst = max(same, key=lambda goal: goal.value - goal.limit)
+        rows.append(
+            [
+                name.removesuffix(" (limit: ratio of times)") if unit else name,
+                f"{len(same) - len(missed)} of {len(same)}",
+                show(worst.value, worst.unit),
+                show(worst.limit, worst.unit),
+                ", ".join(f"{g.case} ({show(g.value, g.unit)})" for g in missed) or "-",
+            ]
+        )
+    return table(["goal", "met", "worst", "limit", "missed on"], rows)
+
+
+def rivals(results: Results, section: str) -> str:
+    """Return a table for each case: contenders by time, then those left out, with the reason."""
+    parts = []
+    for case in results.cases[section]:
+        ours = case.fastest("ours")
+        rows = [
+            [code(entry.label), entry.note, time(entry), "" if entry is ours else ratio(entry, ours)]
+            for entry in sorted(case.timed(), key=median)
+        ]
+        rows += [[code(entry.label), entry.left_out, "", ""] for entry in case.entries if entry.left_out]
+        heads = ["contender", "note", "time", "to zerocopy"]
+        parts.append(f"### {case.name}\n\n{table(heads, rows)}\n")
+    return "\n".join(parts)
+
+
+def series(results: Results, section: str) -> str:
+    """Return a row for each case and a column for each label; a table for each set of labels."""
+    groups: dict[tuple[str, ...], list[list[str]]] = {}
+    for case in results.cases[section]:
+        before, colon, last = case.name.rpartition(": ")
+        row = [f"{before}{colon}{code(last)}", *(noted(entry) for entry in case.entries)]
+        groups.setdefault(tuple(entry.label for entry in case.entries), []).append(row)
+    return "\n\n".join(table(["", *labels], rows) for labels, rows in groups.items())
+
+
+def figures(results: Results, section: str, head: str = "", start: str = "") -> str:
+    """Return a row for each case, and a column for each figure whose name begins with `start`, in bytes."""
+    cases = results.cases[section]
+    names = [
+        name for name in dict.fromkeys(n for case in cases for n in case.figures) if name.startswith(start)
+    ]
+    rows = [[case.name, *(size(case, name) for name in names)] for case in cases]
+    return table([head, *(name.removeprefix(start).strip() for name in names)], rows)
+
+
+def compared(results: Results, section: str, *columns: str) -> str:
+    """Return a row for each case; its columns are the head of the names, labels, and what compares them.
+
+    After the labels, ``ratio`` is the last label's time over that of the first, ``added`` their difference,
+    and ``FIGURE = HEAD`` a figure in bytes. A label after ``:`` is shown as a multiple of the first.
+    """
+    heads = [column.partition(" = ")[2] or column.removeprefix(":") for column in columns]
+    rows = []
+    for case in results.cases[section]:
+        entries = {entry.label: entry for entry in case.timed()}
+        labels = [column for column in columns[1:] if column in entries]
+        first, last = entries[labels[0]], entries[labels[-1]]
+        row = [case.name]
+        for column in columns[1:]:
+            if column in entries:
+                row.append(time(entries[column]))
+            elif column.startswith(":"):
+                row.append(ratio(entries[column[1:]], first))
+            elif column == "ratio":
+                row.append(f"{median(last) / median(first):.2f}x")
+            elif column == "added":
+                row.append(f"{median(last) - median(first):.0f} ns")
+            else:
+                row.append(size(case, column.partition(" = ")[0]))
+        rows.append(row)
+    return table(heads, rows)
+
+
+def machine(results: Results) -> str:
+    """Return the machine, the versions and the date of the run."""
+    facts = results.facts
+    computer = facts["machine"]
+    cores = f"{computer['cores']} cores{' of a virtual machine' * bool(computer['virtual'])}"
+    memory = f"{computer['memory_bytes'] / 2**30:.0f} GiB"
+    versions = ", ".join(
+        f"{name} {version}" for name, version in facts["versions"].items() if name != "zerocopy"
+    )
+    system = f"{computer['system']}, {computer['python']}"
+    return f"{computer['cpu']}, {cores}, {memory}, {system}; {versions}; {facts['started'][:10]}"
+
+
+def build(results: Results) -> str:
+    """Return the build of zerocopy that was measured."""
+    return results.build
+
+
+def busy(results: Results) -> str:
+    """Return a remark if other programs used the processors during the run."""
+    load, cores = results.facts["load_before"], results.facts["machine"]["cores"]
+    if load <= cores:
+        return ""
+    return f"Other programs ran meanwhile (load {load:.1f} on {cores} cores): times are too long."
+
+
+def load(results: Results) -> str:
+    """Return the load of the machine before and after the run."""
+    return "its load was {load_before} before and {load_after} after the run".format(**results.facts)
+
+
+def note(results: Results) -> str:
+    """Return the note of the results: sections may be of later runs."""
+    return str(results.facts.get("note", ""))
+
+
+def entry_of(case: Case, label: str) -> Entry | None:
+    """Return the entry of a label."""
+    return next((entry for entry in case.entries if entry.label == label), None)
+
+
+def labels_of(cases: Iterable[Case]) -> list[str]:
+    """Return the labels of all cases."""
+    return list(dict.fromkeys(entry.label for case in cases for entry in case.entries))
+
+
+def code(text: str) -> str:
+    """Return a text as code."""
+    return f"`{text}`"
+
+
+def noted(entry: Entry | None) -> str:
+    """Return a time and its note, a dash if it was left out, or nothing if it does not exist."""
+    if entry is None:
+        return ""
+    return time(entry) + (f" ({entry.note})" if entry.note and entry.timing else "")
+
+
+def time(entry: Entry | None) -> str:
+    """Return an entry's median."""
+    return format_duration(median(entry)) if entry and entry.timing else "-"
+
+
+def timed_code(entry: Entry | None) -> str:
+    """Return an entry's median and its code."""
+    return f"{time(entry)} {code(entry.label)}" if entry else "-"
+
+
+def ratio(ours: Entry | None, other: Entry | None) -> str:
+    """Return the ratio of two medians."""
+    if not (ours and other and ours.timing and other.timing):
+        return "-"
+    return format_quantity(median(ours) / median(other), "x")
+
+
+def added(ours: Entry | None, other: Entry | None) -> str:
+    """Return the ratio and the difference of two medians."""
+    if ours is None or other is None:
+        return "-"
+    more = median(ours) - median(other)
+    return f"{ratio(ours, other)} {'+' if more >= 0 else '-'}{format_duration(abs(more))}"
+
+
+def speedup(ours: Entry, other: Entry) -> str:
+    """Return in words how much faster or slower one median is than another."""
+    return format_speedup(median(other) / median(ours))
+
+
+def size(case: Case, figure: str) -> str:
+    """Return a figure in bytes."""
+    return format_quantity(case.figures[figure], "bytes") if figure in case.figures else "-"
+
+
+def quoted(remarks: Iterable[str]) -> str:
+    """Return remarks as a quotation, once each."""
+    return "\n>\n".join(f"> {line[0].upper()}{line[1:]}." for line in dict.fromkeys(remarks))
+
+
+def reasons(cases: Sequence[Case]) -> dict[tuple[str, str], list[str]]:
+    """Return the cases of each label and reason for which it was left out."""
+    left_out: dict[tuple[str, str], list[str]] = {}
+    for case in cases:
+        for entry in case.entries:
+            if entry.left_out:
+                left_out.setdefault((entry.label, entry.left_out), []).append(case.name)
+    return left_out
