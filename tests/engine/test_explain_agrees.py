@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.explained import agree
+from helpers.oracle import agrees
 from helpers.table_cases import KINDS, TABLES, TENSORS, shaped
 from helpers.tiers import sampled
 
@@ -47,8 +47,8 @@ def test_explain_agrees_for_columns_and_tables(to: str, shape: str) -> None:
     first = SHAPES.index(shape) + [*HOST, *FORMS].index(to)
     for kind, options in sampled(16, list(KINDS.values()), OPTIONS, first=first):
         column = shaped(kind, shape)
-        agree(column, to, **options)
-        agree(pa.table({"x": column, "y": pa.array(np.arange(len(column)))}), to, **options)
+        agrees(column, to, **options)
+        agrees(pa.table({"x": column, "y": pa.array(np.arange(len(column)))}), to, **options)
 
 
 @pytest.mark.hazard("producers#bytes-of-width-0")
@@ -57,8 +57,8 @@ def test_explain_agrees_for_columns_and_tables(to: str, shape: str) -> None:
 @pytest.mark.parametrize("edge", EDGES)
 def test_explain_agrees_for_values_that_a_framework_refuses(edge: str, to: str) -> None:
     for options in OPTIONS:
-        agree(EDGES[edge], to, **options)
-        agree(pa.table({"x": EDGES[edge]}), to, **options)
+        agrees(EDGES[edge], to, **options)
+        agrees(pa.table({"x": EDGES[edge]}), to, **options)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -74,8 +74,8 @@ def test_explain_agrees_for_every_number_of_dimensions(to: str) -> None:
         pass
     for x in sources:
         for options in ({}, {"copy": True}, {"names": ["a"]}):
-            agree(x, to, **options)
-            agree({"x": x}, to, **options)
+            agrees(x, to, **options)
+            agrees({"x": x}, to, **options)
 
 
 def test_partly_aliased_table_says_so_for_each_leaf() -> None:
@@ -165,7 +165,7 @@ def test_explain_knows_which_dates_fit(unit: str, value: int, options: dict[str,
     for x in (dates, {"x": dates}, np.rec.fromarrays([dates], names="x")):
         for to in HOST:
             if "validate" not in options or to in TABLES:
-                agree(x, to, **options)
+                agrees(x, to, **options)
 
 
 def _other_forms() -> dict[str, Any]:
@@ -223,7 +223,7 @@ def test_the_words_of_categories_are_aliased(to: str) -> None:
         words = zc.convert(zc.convert(frame, to), "pyarrow")["x"].chunk(0).dictionary
     assert zc.shares_memory(frame["x"].cat.categories, words)
     for target in ("pandas", "xarray"):
-        agree(frame, target, copy=True)
+        agrees(frame, target, copy=True)
 
 
 def test_a_column_of_none_is_returned_with_its_objects() -> None:
@@ -240,7 +240,7 @@ def test_a_column_of_none_is_returned_with_its_objects() -> None:
 def test_explain_agrees_for_memory_in_another_form(to: str, form: str) -> None:
     for x in _other_forms()[form]:
         for options in ({}, {"copy": True}, {"copy": False}):
-            agree(x, to, **options)
+            agrees(x, to, **options)
 
 
 class _Extension:

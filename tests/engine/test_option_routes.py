@@ -3,66 +3,17 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers.arrays import sample
 from helpers.frameworks import ALIASING, HOST, PAIRS
-from helpers.option_cases import OPTIONS, TABLE_OPTIONS, describe, outcome, tables, variants
-from helpers.tiers import sampled
+from helpers.option_cases import OPTIONS, describe
 
 import zerocopy as zc
 from zerocopy._engine import routes
 from zerocopy._native import core
-
-
-def compare(x: Any, warm: Any, to: str, options: dict[str, Any]) -> None:
-    """Check that a conversion by the route of `warm`'s type gives the same as one without routes."""
-    routes.clear()
-    cold = outcome(x, to, options)
-    zc.convert(warm, to)
-    try:
-        zc.convert(warm, to, **options)
-    except (zc.ZeroCopyError, ValueError, TypeError):
-        pass
-    else:
-        for _ in range(2):
-            assert outcome(x, to, options) == cold, (to, options)
-    plan = zc.explain(x, to, **options) if cold[0] not in (ValueError, TypeError) else None
-    if plan is None:
-        return
-    assert plan.possible == (not issubclass(cold[0], Exception)), (to, options)
-    if plan.possible:
-        result = zc.convert(x, to, **options)
-        shares = zc.shares_memory(x, result)
-        assert plan.shares_memory in (None, shares), (to, options, str(plan))
-        copy = options.get("copy")
-        assert not (copy is True and shares)
-        assert not (copy is False and zc.shares_memory(x, x) and not shares)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("to", HOST)
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_any_ndarray_converts_as_without_a_route(to: str, options: dict[str, Any]) -> None:
-    warm = sample("f4", (64,))
-    for (x,) in sampled(6, list(variants().values()), first=HOST.index(to) + OPTIONS.index(options)):
-        compare(x, warm, to, options)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("source", "to"), PAIRS)
-def test_any_array_converts_as_without_a_route(source: str, to: str) -> None:
-    warm = zc.convert(sample("f4", (64,)), source)
-    for options in OPTIONS:
-        for name in ("bool", "uint8", "int64", "float16", "float32", "complex64"):
-            try:
-                x = zc.convert(sample(name, (16,)), source)
-            except zc.ZeroCopyError:
-                continue
-            compare(x, warm, to, options)
 
 
 @pytest.mark.parametrize("to", ALIASING)
@@ -72,82 +23,7 @@ def test_copies_are_aligned_to_64_bytes(to: str) -> None:
         assert zc.view(result).is_aligned(64)
 
 
-def extended() -> list[Any]:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    return [sample(dtype, (16,)) for dtype in (ml_dtypes.bfloat16, ml_dtypes.int4)]
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("source", "to"), PAIRS)
-def test_dtypes_that_numpy_lacks_convert_as_without_a_route(source: str, to: str) -> None:
-    warm = zc.convert(sample("f4", (64,)), source)
-    for options in [*OPTIONS, {"dtype": "bfloat16"}]:
-        for array in extended():
-            try:
-                x = zc.convert(array, source)
-            except zc.ZeroCopyError:
-                continue
-            compare(x, warm, to, options)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("to", HOST)
-def test_torch_tensors_of_one_type_convert_as_without_a_route(to: str) -> None:
-    torch = pytest.importorskip("torch")
-    warm = torch.arange(64.0)
-    tensors = [
-        torch.arange(4.0).requires_grad_(),
-        torch.tensor([1 + 2j, 3]).conj(),
-        torch.tensor([1 + 2j, 3]).conj().imag,
-        torch.eye(3).to_sparse(),
-        torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
-        torch.empty(3, device="meta"),
-        torch.arange(4.0).expand(3, 4),
-        torch.arange(8.0)[::2],
-        torch.empty(0),
-    ]
-    for options, x in sampled(3, OPTIONS, tensors, first=HOST.index(to)):
-        if x.layout is torch.strided and not x.is_quantized and x.device.type == "cpu":
-            compare(x, warm, to, options)
-            continue
-        routes.clear()
-        cold = outcome_of_memoryless(x, to, options)
-        with suppress(zc.CopyRequiredError):
-            zc.convert(warm, to, **options)
-        assert outcome_of_memoryless(x, to, options) == cold
-
-
-def outcome_of_memoryless(x: Any, to: str, options: dict[str, Any]) -> Any:
-    """Return the error, or whether the result is the object itself."""
-    try:
-        result = zc.convert(x, to, **options)
-    except (zc.ZeroCopyError, ValueError) as error:
-        return type(error), str(error)
-    return type(result), result is x
-
-
 # -- tables -----------------------------------------------------------------------
-
-
-def compare_tables(table: Any, warm: Any, to: str, options: dict[str, Any]) -> None:
-    """Check a table, without the rule that all of it is aliased: constant columns are not."""
-    routes.clear()
-    cold = outcome(table, to, options)
-    try:
-        zc.convert(warm, to, **options)
-    except (zc.ZeroCopyError, ValueError):
-        return
-    for _ in range(2):
-        assert outcome(table, to, options) == cold, (to, options)
-    assert zc.explain(table, to, **options).possible == (not issubclass(cold[0], Exception))
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("to", HOST)
-def test_tables_convert_as_without_a_route(to: str) -> None:
-    for number, (warm, others) in enumerate(tables()):
-        for options, table in sampled(8, TABLE_OPTIONS, (warm, *others), first=number + HOST.index(to)):
-            compare_tables(table, warm, to, options)
 
 
 @pytest.mark.parametrize(

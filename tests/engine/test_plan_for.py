@@ -9,62 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.arrays import sample
-from helpers.frameworks import HOST, PAIRS
-from helpers.option_cases import TABLE_OPTIONS, outcome, tables, variants
+from helpers.frameworks import HOST
 from helpers.table_cases import KINDS, TABLES, shaped
-from helpers.tiers import sampled
 
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy._engine import routes
-from zerocopy._engine.plan_for import Converter
 from zerocopy._native import core
 
 pa = pytest.importorskip("pyarrow")
-
-OPTIONS: list[dict[str, Any]] = [
-    {},
-    {"copy": False},
-    {"copy": True},
-    {"writable": False},
-    {"dtype": "float32"},
-]
-
-
-def check(converter: Converter, x: Any, to: str, options: dict[str, Any]) -> None:
-    """Check that a converter returns or raises the same as ``convert``."""
-    expected = outcome(x, to, options)
-    for _ in range(2):
-        assert outcome(x, to, options, lambda obj, to, **options: converter(obj)) == expected, (to, options)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("to", HOST)
-def test_a_converter_takes_every_ndarray(to: str, options: dict[str, Any]) -> None:
-    for argument in (np.ndarray, sample("f4", (64,))):
-        routes.clear()
-        converter = zc.plan_for(argument, to, **options)
-        for x in variants().values():
-            check(converter, x, to, options)
-
-
-@pytest.mark.parametrize(("source", "to"), PAIRS)
-def test_a_converter_takes_objects_of_every_framework(source: str, to: str) -> None:
-    converter = zc.plan_for(np.ndarray, to, copy=False)
-    x = zc.convert(sample("f4", (64,)), source)
-    check(converter, x, to, {"copy": False})
-    check(converter, [x, {"x": x}], to, {"copy": False})
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("to", HOST)
-def test_a_converter_takes_every_table(to: str) -> None:
-    for first, (warm, others) in enumerate(tables(), HOST.index(to)):
-        for number, options in enumerate(TABLE_OPTIONS, first):
-            converter = zc.plan_for(type(warm), to, **options)
-            for (table,) in sampled(8, (warm, *others), first=number):
-                check(converter, table, to, options)
 
 
 @pytest.mark.filterwarnings("ignore")

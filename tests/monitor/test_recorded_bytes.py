@@ -9,16 +9,11 @@ import numpy as np
 import pytest
 from helpers.arrays import sample
 from helpers.cuda_stubs import Machine
-from helpers.frameworks import HOST, PAIRS
-from helpers.option_cases import OPTIONS, TABLE_OPTIONS, tables, variants
+from helpers.frameworks import HOST
 from helpers.recorded_calls import check_agrees, recording
-from helpers.tiers import sampled
 
 import zerocopy as zc
 from zerocopy._engine import routes
-
-#: The options that differ in what is copied.
-DISTINCT = [{}, *OPTIONS[:2], OPTIONS[3], OPTIONS[4], OPTIONS[9], OPTIONS[13], OPTIONS[16], OPTIONS[18]]
 
 #: Calls of one case: by the slow path, which composes the route, then by the route.
 TIMES = 2
@@ -41,42 +36,6 @@ def agrees(x: Any, warm: Any, to: str, options: dict[str, Any]) -> None:
         plan = zc.explain(each, to, **options)
         if not plan.unread:
             assert plan.shares_memory in (None, zc.shares_memory(each, result))
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("to", HOST)
-@pytest.mark.parametrize("options", DISTINCT, ids=str)
-def test_any_ndarray_is_counted_as_explained(to: str, options: dict[str, Any]) -> None:
-    warm = sample("f4", (64,))
-    for (x,) in sampled(6, list(variants().values()), first=HOST.index(to) + DISTINCT.index(options)):
-        agrees(x, warm, to, options)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("source", "to"), PAIRS)
-def test_any_array_is_counted_as_explained(source: str, to: str) -> None:
-    warm = zc.convert(sample("f4", (64,)), source)
-    arrays = [sample(name, (16,)) for name in ("bool", "int64", "float32", "complex64")]
-    arrays += [sample("f4", (4, 8)), sample("f4", (0,)), np.asfortranarray(sample("f4", (4, 8)))]
-    for array in arrays:
-        try:
-            x = zc.convert(array, source)
-        except zc.ZeroCopyError:
-            continue
-        for options in ({}, {"copy": True}, {"copy": False}, {"writable": True}, {"dtype": "float32"}):
-            agrees(x, warm, to, options)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("to", [*HOST, "polars", "pyarrow.Table"])
-@pytest.mark.parametrize("number", range(4))
-def test_any_table_is_counted_as_explained(to: str, number: int) -> None:
-    pytest.importorskip(to.partition(".")[0])
-    warm, others = tables()[number]
-    first = number + [*HOST, "polars", "pyarrow.Table"].index(to)
-    every = (*DISTINCT, *TABLE_OPTIONS[len(OPTIONS) :])
-    for options, x in sampled(8, every, (warm, *others), first=first):
-        agrees(x, warm, to, options)
 
 
 @pytest.mark.filterwarnings("ignore")
