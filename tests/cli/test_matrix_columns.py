@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +15,10 @@ from helpers.tiers import sampled
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
-from zerocopy.pairs import arrays, columns, conversion, samples
-from zerocopy.pairs.columns import ColumnCell, ColumnRow
-from zerocopy.tables.column import Column, Table
+from zerocopy.pairs import arrays, columns, samples
+from zerocopy.pairs.columns import ColumnCell
+from zerocopy.tables.column import Table
 from zerocopy.tables.result import to_pylist
 
 pa = pytest.importorskip("pyarrow")
@@ -114,17 +112,6 @@ def test_installed_frameworks_keep_every_promise(source: str) -> None:
         assert cell.zero_copy <= (cell.copied_bytes == 0)
 
 
-def test_tensor_framework_can_be_a_source() -> None:
-    pytest.importorskip("torch")
-    cells = tried(["torch"], ["numpy", "pyarrow"], "float32", "bool", "string", "int64 nulls")
-    assert cells["torch", "pyarrow", "float32"].outcome == "zero-copy"
-    assert cells["torch", "numpy", "bool"].outcome == "zero-copy"
-    for name in ("string", "int64 nulls"):
-        cell = cells["torch", "numpy", name]
-        assert (cell.outcome, cell.broken) == ("no source", [])
-    assert "tensors do not have" in cell.refusals[0].why or "nulls" in cell.refusals[0].why
-
-
 def test_each_type_has_its_outcome_in_torch() -> None:
     pytest.importorskip("torch")
     cells = {name: cell for (_, _, name), cell in tried(["pyarrow"], ["torch"]).items()}
@@ -150,26 +137,6 @@ def test_each_type_has_its_outcome_in_torch() -> None:
     assert cells["int64 chunks"].copied_bytes == 96 * 8
     assert "14 nulls in 96 rows" in cells["int64 nulls"].refusals[0].why
     assert not cells["int64 nulls"].refusals[0].why.startswith("column")
-
-
-def test_2d_array_is_a_table_of_columns(add: Callable[[Framework], None]) -> None:
-    """A framework of tables holds a 2-D array as one column for each of the array's."""
-    add(Crates())
-    result = arrays.measure(samples.iris().arrays, ["numpy", "crates"], samples=1)
-    assert not result.broken
-    outcomes = {(c.source, c.target): (c.outcome, c.copied_bytes) for c in result.cells}
-    assert outcomes["crates", "numpy"] == ("zero-copy", 0)
-    assert outcomes["numpy", "crates"] == ("copy", 2400)  # a column of a row-major array has gaps
-    (back,) = [c for c in result.cells if (c.source, c.target) == ("crates", "numpy")]
-    assert back.proof == ["shares_memory", "address"]
-    assert back.median_ns is not None
-
-
-def test_sources_can_be_selected(add: Callable[[Framework], None]) -> None:
-    add(Crates())
-    result = arrays.measure(samples.iris().arrays, ["numpy", "crates"], 1, sources=["crates"])
-    assert {cell.source for cell in result.cells} == {"crates"}
-    assert [cell.target for cell in result.cells] == ["numpy", "crates"]
 
 
 # -- broken promises --------------------------------------------------------------------
@@ -214,88 +181,6 @@ def test_wrong_results_are_reported(add: Callable[[Framework], None], change: An
     assert any(message in text for text in cell.broken), cell.broken
 
 
-def test_renamed_column_is_reported(add: Callable[[Framework], None]) -> None:
-    class Renaming(Crates):
-        def from_table(self, table: Table) -> Any:
-            return Crate(super().from_table(table).table.rename_columns(["y"]))
-
-    add(Renaming())
-    assert "converted back, it is a table with the columns y" in " ".join(crated().broken)
-
-
-def test_type_change_in_the_plan_is_allowed(add: Callable[[Framework], None]) -> None:
-    class Narrowing(Crates):
-        def column_reasons(self, column: Column) -> list[Reason]:
-            return [Reason("crates have integers of 32 bits", "cast it first")]
-
-        def from_table(self, table: Table) -> Any:
-            return Crate(_changed(super().from_table(table).table, lambda c: c.cast("int32")))
-
-    add(Narrowing())
-    cell = crated()
-    assert (cell.outcome, cell.broken) == ("copy", [])
-    assert cell.reasons == [Reason("crates have integers of 32 bits", "cast it first")]
-
-
-def test_copy_true_that_aliases_is_reported(add: Callable[[Framework], None]) -> None:
-    kept: list[Any] = []
-
-    class Lazy(Crates):
-        def column_reasons(self, column: Column) -> list[Reason]:
-            kept[:] = [column]
-            return []
-
-        def from_table(self, table: Table) -> Any:
-            return Crate(pa.table({"x": kept[0].arrow()}))
-
-    add(Lazy())
-    assert crated().broken == [
-        "explain with copy=True reports zero_copy=False, and the result is all in the source's memory",
-        "copy=True aliases",
-    ]
-
-
-def test_source_changed_in_place_is_reported(add: Callable[[Framework], None]) -> None:
-    """polars' exporters, for example, join the chunks of the data frame itself."""
-
-    class Joining(Crates):
-        def table(self, obj: Any, index: bool | None = None) -> Table | None:
-            if len(obj.table["x"].chunks) > 1:
-                obj.table = obj.table.combine_chunks()
-            return super().table(obj)
-
-    class Aside(Crates):
-        name = "aside"
-        root_modules = ("aside",)
-
-        def from_table(self, table: Table) -> Any:
-            crate.table = crate.table.combine_chunks()
-            return super().from_table(table)
-
-    add(Crates())
-    add(Aside())
-    table = columns.table_of_column(samples.samples()["int64 chunks"])
-    crate = Crate(table)
-    row = ColumnRow("crates", "int64 chunks", table["x"])
-    row.source = crate
-    cell = row.new_cell("aside")
-    row.check(cell)
-    assert "the conversion moved the source in memory" in cell.broken
-
-
-def test_refusal_is_not_a_broken_promise(add: Callable[[Framework], None]) -> None:
-    class Narrow(Crates):
-        def column_reasons(self, column: Column) -> list[Reason]:
-            raise UnsupportedConversionError("", f"is {column.field}, which crates lack", "leave it")
-
-    add(Narrow())
-    cells = tried(["pyarrow", "crates"], ["crates", "numpy"], "date")
-    refused = cells["pyarrow", "crates", "date"]
-    assert (refused.outcome, refused.broken) == ("refused", [])
-    assert refused.refusals == [Reason("is date32[day], which crates lack", "leave it", code="unsupported")]
-    assert cells["crates", "numpy", "date"].outcome == "no source"
-
-
 def test_refusals_with_options_are_recorded(add: Callable[[Framework], None], run_python: Any) -> None:
     pytest.importorskip("jax")
     completed = run_python(
@@ -311,34 +196,6 @@ def test_refusals_with_options_are_recorded(add: Callable[[Framework], None], ru
         """
     )
     assert completed.returncode == 0, completed.stderr
-
-
-@pytest.mark.parametrize("where", ["from_table", "table"])
-def test_foreign_exceptions_are_reported(add: Callable[[Framework], None], where: str) -> None:
-    def fail(*args: Any) -> Any:
-        raise ZeroDivisionError("first line\nsecond line")
-
-    add(type("Bomb", (Crates,), {where: fail})())
-    (text, *_) = crated().broken
-    assert "ZeroDivisionError" in text
-    assert "second line" not in text
-
-
-def test_python_warnings_are_recorded_and_memory_errors_are_raised(add: Callable[[Framework], None]) -> None:
-    class Grumbling(Crates):
-        def from_table(self, table: Table) -> Any:
-            warnings.warn("grumble", UserWarning, stacklevel=1)
-            return super().from_table(table)
-
-    class Hungry(Crates):
-        def from_table(self, table: Table) -> Any:
-            raise MemoryError
-
-    add(Grumbling())
-    assert "UserWarning: grumble" in crated().warnings
-    add(Hungry())
-    with pytest.raises(MemoryError):
-        crated()
 
 
 # -- comparing ----------------------------------------------------------------------
@@ -396,14 +253,6 @@ def test_decoding_inverts_encoding(name: str) -> None:
     assert to_pylist(result["x"]) == columns.tensor_rows(column)
 
 
-def test_samples_match_their_names() -> None:
-    by_name = samples.samples()
-    assert all(len(column) == 96 for column in by_name.values())
-    assert all(bool(column.null_count) == name.endswith("nulls") for name, column in by_name.items())
-    assert {name for name, column in by_name.items() if column.num_chunks > 1} == {"int64 chunks"}
-    assert len({str(column.type) for column in by_name.values()}) == 15
-
-
 def test_pick_selects_by_name_and_type() -> None:
     every = samples.samples()
     assert list(samples.pick(every, ["string", "int64"])) == [
@@ -415,17 +264,6 @@ def test_pick_selects_by_name_and_type() -> None:
         samples.pick(every, ["decimals"])
     with pytest.raises(LookupError, match="known: int64, int64 nulls"):
         samples.pick(every, ["zzz"])
-
-
-def test_containers_share_memory_if_all_items_do() -> None:
-    x = np.arange(8)
-    assert conversion.sharing(x, {"a": x[:4], "b": x[4:]}) == conversion.Sharing(True, True, True)
-    assert conversion.sharing(x, {"a": x[:4], "b": x.copy()}).whole is False
-    assert conversion.sharing({"a": x}, {"a": x}) == conversion.Sharing(True, True, True)
-    assert conversion.sharing(x, x.copy()) == conversion.Sharing(False, False, False)
-    reader = pa.table({"x": x}).to_reader()
-    assert conversion.sharing(reader, x) is None
-    assert conversion.block_bounds(reader) is None
 
 
 # -- the command --------------------------------------------------------------------
@@ -553,22 +391,6 @@ def test_wrong_input_exits_2(
     completed = invoke("matrix", *arguments)
     assert completed.exit_code == 2
     assert message in completed.stderr
-
-
-def test_without_pyarrow_only_arrays_are_converted(run_python: Callable[..., Any]) -> None:
-    completed = run_python(
-        """
-        import sys
-        sys.modules["pyarrow"] = None
-        from zerocopy.cli.main import command
-        command()(["matrix", "--full", "--frameworks", "numpy", "--repeat", "1"], standalone_mode=False)
-        command()(["matrix", "--full", "--frameworks", "numpy", "--only", "columns"], standalone_mode=True)
-        """
-    )
-    assert completed.returncode == 2, completed.stderr
-    assert "Every promise held in 6 conversions: 6 zero-copy." in completed.stdout
-    assert "Columns by type need pyarrow: pip install pyarrow" in completed.stdout
-    assert "Columns by type need pyarrow: pip install pyarrow" in completed.stderr
 
 
 @pytest.fixture
