@@ -182,9 +182,8 @@ class Section:
     tasks : callable
         ``tasks(settings) -> list of Task``; cheap, because it is called to count them.
     look : str
-        How it is shown: ``"contest"`` (zerocopy against others), ``"references"`` (the ratio to
-        others and to each reference), ``"rivals"`` (a row for each contender), ``"series"`` (a
-        column for each label) or ``"figures"``.
+        How it is printed: ``"contest"`` (zerocopy against others) and ``"references"`` (the ratio to
+        others and to each reference) have a row for each case; others a row for each contender.
     goals : callable
         ``goals(cases) -> list of Goal``.
     quick : bool
