@@ -252,7 +252,7 @@ def test_a_long_history_has_a_bounded_number_of_points() -> None:
     history = [observer.read() for _ in range(1000)]
     page = next(page for page in PAGES if page.path == "machine-resources")
     html = content_html(page, history, history[-1])
-    assert max(line.count("L") for line in html.split("<path")) <= 301
+    assert max(line.count("L") for line in html.split("<path")) <= 151
 
 
 def test_a_page_without_a_sample_says_so() -> None:
