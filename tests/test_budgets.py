@@ -20,7 +20,7 @@ BUDGETS = {
     "lines of C in zerocopy/": 8880,
     "lines of Python in tests/": 100132,
     "lines of Python in benchmarks/": 17366,
-    "lines of Markdown in docs/": 16568,
+    "lines of Markdown in docs/": 16567,
     "forms in which memory passes": 22,
     "private names of other packages": 32,
     "Any in _engine/ and tables/": 677,
