@@ -16,7 +16,7 @@ from zerocopy._frameworks._private import uses
 HOME = PACKAGE / "_frameworks"
 #: Names that their packages document, those of Python's named tuples, and of zerocopy's own class `Copied`.
 DOCUMENTED = {
-    *("_replace", "_import_from_c", "_import_from_c_capsule"),
+    *("_replace", "_import_from_c"),
     *("_indices of torch", "_values of torch", "_column of pylibcudf"),
 }
 #: Names that no public name replaces, and that are used for a property instead of for speed.
@@ -114,13 +114,6 @@ jax.config.update("jax_enable_x64", True)
 for name in ("float32", "float16", "int16", "uint8", "complex64", "bool", "float64"):
     for shape in ((5,), (2, 3), (0, 4)):
         show(aligned_copy(np.ones(shape, name)), "jax")
-""",
-    "duckdb": """
-import pyarrow as pa
-for values in ([1, None, 3], [4, None, 6], [7, 8, None]):
-    table = pa.table({"n": values, "s": ["a", None, "c"]})
-    show(table, "duckdb")
-    print(zc.convert(table, "duckdb").filter("n > 1").fetchall())
 """,
     "xarray": """
 import xarray as xr

@@ -76,8 +76,7 @@ class Framework:
     types : tuple of str
         Attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
     forms : tuple of str
-        Classes of its module that ``to="name.Class"`` chooses, for a framework with several of them. The
-        framework for one has it as its attribute `form`.
+        Classes of its module that ``to="name.Class"`` chooses; the framework for one has it as its `form`.
     root_modules, classes : tuple of str
         Top-level modules that define its types; full names of classes that it owns, with their subclasses.
     distribution, install_hint, min_version, made_by : str
@@ -95,8 +94,9 @@ class Framework:
         Whether callers can write to its arrays; whether it can mark memory as read-only.
     has_datetime64, has_records : bool
         Whether its arrays hold NumPy's ``datetime64`` and ``timedelta64``; its structured types.
-    has_dimensions, keeps_metadata : bool
-        Whether columns of a table can have different rows; whether tables keep a schema's metadata.
+    has_dimensions, keeps_metadata, reads_views, runs_queries : bool
+        Whether columns of a table can have different rows; whether tables keep a schema's metadata;
+        whether it takes Arrow's views of text; whether its tables are queries, which each export runs.
     max_ndim : int
         The most dimensions of its arrays. By default NumPy 2's limit, because NumPy passes host memory on.
     options : tuple of str
@@ -127,12 +127,10 @@ class Framework:
     distribution: str = ""
     install_hint: str = ""
     min_version: str = ""
-
     device_kinds: tuple[str, ...] = ("cpu",)
     can_copy_to_device: bool = False
     can_cast: bool = False
     can_export_dlpack: bool = False
-
     aliases_host: bool = True
     slow_reads: str = ""
     packs_booleans: bool = False
@@ -142,6 +140,8 @@ class Framework:
     has_records: bool = False
     keeps_metadata: bool = True
     has_dimensions: bool = False
+    reads_views: bool = True
+    runs_queries: bool = False
     max_ndim: int = 64
     options: tuple[str, ...] = ()
     actions: Mapping[str, Fix] = {}
@@ -425,7 +425,7 @@ class Framework:
         """Return a column of the framework over the only column of `table`; as `from_table`."""
         raise lacking(self.name, "from_column")
 
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[..., Any]]:
         """Return exporters for objects of exactly the type `cls`, by form (see `FORMS`).
 
         An exporter returns the object in that form. If it raises anything, the conversion takes
@@ -433,7 +433,7 @@ class Framework:
         """
         return {"ndarray": self._export_ndarray} if _implements(self, "as_ndarray") else {}
 
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[..., Any]]:
         """Return importers by form, the cheapest first; each aliases its argument or raises."""
         return {"ndarray": self._import_ndarray} if _implements(self, "of_ndarray") else {}
 

@@ -14,42 +14,24 @@ from zerocopy.strided_view import StridedView
 
 Array = np.ndarray[Any, Any]
 
-#: Forms in which memory passes from a fast exporter to a fast importer. All but ``cuda`` are
-#: host memory.
-#: ``ndarray``: an aliasing ndarray with any strides, read-only if the memory is immutable.
-#: ``columns``: for a table, a list of pairs (name, column) whose columns have their own routes.
-#: ``own_columns``: those pairs with ``index=False``, for a table with labels of rows.
-#: ``array_columns``: those pairs with ndarrays for columns of numbers.
-#: ``matrix``: for a table whose values lie in one matrix of numbers, an ndarray that aliases it and has one
-#: column for each of the table's. An exporter raises ValueError for any other table.
-#: ``new_columns``: for a table, pairs of name and new ndarray. An exporter raises for columns without one.
-#: ``new_matrix``: for a table of numbers of one type without nulls, a new ndarray in row-major order that
-#: has one column for each of the table's. An exporter raises for any other table.
-#: ``arrow``: a ``pyarrow.Table`` of numbers, booleans and text: one chunk per column, unique non-empty
-#: names, no metadata. An exporter raises ValueError for any other table.
-#: ``arrow_chunks``: the same with any number of chunks, and with dates.
-#: ``plain``: with the compiled core, for a table or a column of numbers, booleans and text in one chunk, a
-#: ``PlainArray`` (a C object), without the name of a column. An exporter raises ValueError for others.
-#: ``hub``, ``new_hub``: an object of pyarrow, which has its own route; in memory of its own.
-#: ``column``: for one column, a pair of its name and a ``pyarrow.Array`` of numbers or text.
-#: ``large_column``, ``large_batch``: as ``column``, and as ``arrow`` in a ``RecordBatch``, with text as
-#: ``large_string``, a copy.
-#: ``named``: for one column, a pair of its name and a one-dimensional ndarray of numbers.
-#: ``arrays``: for a table, as an importer: a list of names, and one of one-dimensional ndarrays.
+#: Forms in which memory passes from a fast exporter to a fast importer. All but ``cuda`` are host memory.
 #: ``native``: with the compiled core, an ``Exporter`` or ``Importer`` (C objects) instead of a function.
 #: ``native_table``: with the compiled core, a ``TableExporter``, through Arrow's C data interface.
 #: ``native_lists``: the same for a column of lists, a table of it alone; it raises for others.
+#: ``ndarray``: an aliasing ndarray with any strides, read-only if the memory is immutable.
+#: ``cuda``: memory of a NumPy dtype on a CUDA device, aligned to its item size, without negative strides, as
+#: a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy capsule``, which orders the
+#: producer's work before that of `stream` (DLPack, Python specification).
 #: ``handle``: any object, which has a route of its own; the exporter of a handle of shared memory opens it.
-#: ``cuda``: memory of a NumPy dtype on a CUDA device, aligned to its item size, without negative
-#: strides, as a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy
-#: capsule``, which orders the producer's work before that of `stream` (DLPack, Python specification).
-FORMS = (
-    *("ndarray", "native", "handle", "cuda"),
-    *("columns", "own_columns", "array_columns", "new_columns"),
-    *("matrix", "new_matrix", "hub", "new_hub"),
-    *("arrow", "arrow_chunks", "plain", "column", "large_column", "large_batch", "named", "arrays"),
-    *("native_table", "native_lists"),
-)
+#: ``columns``: for a table, pairs of a name and a column, which has its own route: ``export(table, index)``
+#: takes the call's ``index=``, and the columns of an importer are 1-dimensional ndarrays.
+#: ``matrix``: for a table whose values lie in one matrix of numbers, an ndarray with one column for each of
+#: the table's; an importer takes the names too.
+#: ``hub``: for a table or a column of numbers, booleans, text and dates that is not empty, a pair: None or
+#: the column's name, and an object that exports Arrow data, for a column a ``pyarrow.Array``. Names in tables
+#: are unique and not empty. ``export(obj, target)`` takes the target, which may keep no metadata or read no
+#: views.
+FORMS = ("native", "native_table", "native_lists", "ndarray", "cuda", "handle", "columns", "matrix", "hub")
 
 
 @dataclass(slots=True, eq=False)

@@ -17,11 +17,11 @@ from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.producer import compiled_exporter
 
 Route = Callable[[Any], Any]
+#: Exporters or importers by form.
+Functions = dict[str, Callable[..., Any]]
 
 _IN_NUMPY = tuple(dtype for dtype in ALL if dtype.in_numpy)
 _declared: set[str] = set()
-#: The forms of new memory.
-_NEW = ("new_columns", "new_matrix")
 
 
 class Parts(NamedTuple):
@@ -29,15 +29,15 @@ class Parts(NamedTuple):
 
     source: Framework | None  # None: a type without a framework file
     target: Framework
-    exporters: dict[str, Route]
-    importers: dict[str, Route]
+    exporters: Functions
+    importers: Functions
     owned: bool  # whether the objects belong to the target
     native_exporter: Any = None  # of the compiled core
     native_importer: Any = None
     native_table: Any = None  # exporter of tables
     native_lists: Any = None  # exporter of columns of lists
     may_be_ragged: bool = False  # whether such a column becomes a ragged array without lists=
-    exports_no_index: bool = False  # whether index=False changes nothing about the exporters
+    exports_index: bool = True  # whether index=False changes the exporters
 
     @property
     def ndarrays(self) -> bool:
@@ -56,27 +56,27 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
     if owned and not target.is_native(obj):
         return None
     exporters, importers = source.fast_exporters(cls), target.fast_importers()
-    if target.tables and {"hub", "plain"} <= exporters.keys():
-        exporters.pop("native", None)  # only numbers without nulls; a plain array takes as long
+    if source.runs_queries:
+        exporters = _of_queries(exporters, target, options)
     native = exporters.pop("native", None), importers.pop("native", None)
-    own_columns = exporters.pop("own_columns", None)
-    if own_columns is not None and options.get("index") is False:
-        exporters["columns"] = own_columns
-        exporters.pop("array_columns", None)
-    new_hub = exporters.pop("new_hub", None)
-    # The hub's objects are read-only, also new ones; a matrix is a copy of them.
-    if new_hub is not None and not (target.kind == "tensor" and target.marks_readonly):
-        is_matrix = options.get("layout", "").startswith("matrix")
-        kept = {form: exporters[form] for form in ("new_matrix",) if is_matrix and form in exporters}
-        exporters = {"hub": new_hub, "new_hub": new_hub} | kept
-    if options.get("copy") is not None:  # their memory is new: copy=False refuses it
-        exporters = {form: exporter for form, exporter in exporters.items() if form not in _NEW}
-    elif "new_columns" in exporters:
-        exporters["columns"] = exporters.pop("new_columns")
-    no_index = target.kind == "tensor" and (own_columns is not None or "native_table" in exporters)
+    exports_index = target.kind != "tensor" or not {"columns", "native_table"} & exporters.keys()
     tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
     may_be_ragged = tables != (None, None) and may_be_compound(cls, target)
-    return Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged, no_index)
+    return Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged, exports_index)
+
+
+def _of_queries(exporters: Functions, target: Framework, options: Mapping[str, Any]) -> Functions:
+    """Return the exporters of queries, whose results are new memory, for a target and options."""
+    if options.get("copy") is not None:
+        return {}  # copy=False refuses them
+    # The hub's objects are read-only, also new ones; a matrix is a copy of them.
+    without = "hub" if target.kind == "tensor" and target.marks_readonly else "columns"
+    is_row_major = options.get("layout") in ("matrix", "matrix:C")
+    return {
+        form: exporter
+        for form, exporter in exporters.items()
+        if form != without and (form != "matrix" or is_row_major)
+    }
 
 
 def effective_options(parts: Parts, options: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def effective_options(parts: Parts, options: dict[str, Any]) -> dict[str, Any]:
     These are ``layout=`` if the route treats none of them as a table, ``lists="dense"`` by default, and
     ``index=False`` if the parts export tables without labels of rows.
     """
-    if options.get("index") is False and parts.exports_no_index:
+    if options.get("index") is False and not parts.exports_index:
         options = {name: value for name, value in options.items() if name != "index"}
     layout, target = options.get("layout"), parts.target
     arrow = parts.native_table or parts.native_lists
@@ -125,7 +125,7 @@ def compile_route(parts: Parts, options: Mapping[str, Any], route: Route | None)
         if parts.native_exporter is not None and is_routable(parts.target, options):
             # Objects of one type are columns or tables: the first route refuses tables.
             compiled = _compile_memory(parts, options, compiled or route)
-    elif {"matrix", "new_matrix"} & parts.exporters.keys() and options.get("layout", "").startswith("matrix"):
+    elif "matrix" in parts.exporters and options.get("layout", "").startswith("matrix"):
         compiled = _compile_matrix(parts, options, route)
     else:
         # A polars series of numbers, or of lists: the first route refuses lists.
@@ -181,11 +181,7 @@ def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | Non
     order, target = options["layout"].removeprefix("matrix"), parts.target
     if parts.native_importer is None or target.kind != "tensor" or not is_routable(target, others):
         return None
-    matrix = parts.exporters.get("matrix")
-    if matrix is None:  # new memory, in row-major order
-        if order == ":F":
-            return None
-        matrix, order = parts.exporters["new_matrix"], ""
+    matrix = parts.exporters["matrix"]
     if order == ":F":  # the core copies to row-major memory only; the slow path copies by column
         if others.get("copy"):
             return None

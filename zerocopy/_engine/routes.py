@@ -10,7 +10,7 @@ composes its route and stores it: in the table of the compiled core, which has r
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
@@ -33,7 +33,7 @@ from zerocopy.device import HOST
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import identity
 from zerocopy.protocols.exporter_errors import is_error
-from zerocopy.tables.hub import hub
+from zerocopy.tables.hub import NAME as HUB, hub
 
 Routes = Mapping[type, Route]
 
@@ -173,7 +173,7 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
             is_array = parts.source is not None and parts.source.kind == "tensor"
             route = _table_route_of(obj, to, effective) if is_array else None
         else:
-            route = compose(parts, to, effective)
+            route = compose(parts, to, effective, given)
         if core is not None:
             route = compile_route(parts, effective, route)
     except BaseException as error:
@@ -195,7 +195,7 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
 
 def _table_route_of(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
     """Return the route of dicts of arrays, or of matrices with ``names=``, to a table framework; or None."""
-    if core is None or not options.keys() <= {"names"}:
+    if not options.keys() <= {"names"}:
         return None
     from zerocopy._engine import table_routes  # conversions between arrays need no tables
 
@@ -243,7 +243,7 @@ def by_new_route(obj: Any, to: Any) -> Any:
     try:
         cls = type(obj)
         source = registry.by_type(cls)
-        if source is None or routes_of(to, {}).get(cls) is not None:
+        if source is None or source.runs_queries or routes_of(to, {}).get(cls) is not None:
             return NotImplemented
         exporters = source.fast_exporters(cls)
         if not (source.tables and "columns" in exporters) and (
@@ -262,21 +262,19 @@ def by_new_route(obj: Any, to: Any) -> Any:
 # -- routes of Python functions ---------------------------------------------------------
 
 
-def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
-    """Return the route of Python functions for these options, none of them None; or None."""
+def compose(parts: Parts, to: Any, options: Mapping[str, Any], given: Mapping[str, Any]) -> Route | None:
+    """Return the route of Python functions for the `effective_options` of those given; or None."""
     source, target = parts.source, parts.target
     aliases = options.get("copy") is not True
     if parts.owned and aliases and options.keys() <= {"copy"}:
         return identity
     if "handle" in parts.exporters:
         return None if options else _opening_route(parts, to)
-    if _goes_through_hub(parts, options):
-        through_hub = _hub_route(parts, to, options)
-        # A plain array has no metadata, such as that of a frame's index.
-        return through_hub if options or target.keeps_metadata else _by_forms(parts, through_hub, ("plain",))
     if "columns" in parts.exporters and target.kind == "tensor":
-        return _columns_route(parts, to, options)
+        return _columns_route(parts, to, options, given.get("index"))
     between_tables = target.tables and source is not None and source.tables
+    if _is_only_for_hub(parts) and options.keys() <= {"layout", "columns"}:
+        return _hub_route(parts, to, options)
     if not options:
         return _table_route(parts) if between_tables else _plain_route(parts, host_only=False)
     if between_tables or not options.keys() <= {"copy", "device"} or not is_routable(target, options):
@@ -334,24 +332,21 @@ def _opening_route(parts: Parts, to: Any) -> Route:
     return open_and_convert
 
 
-def _goes_through_hub(parts: Parts, options: Mapping[str, Any]) -> bool:
-    """Whether objects are exported as objects of the hub."""
-    if "hub" not in parts.exporters or parts.owned:
+def _is_only_for_hub(parts: Parts) -> bool:
+    """Whether the hub's object replaces the source: a query must run once, and others have no array."""
+    source = parts.source
+    if source is None or "hub" not in parts.exporters or source.name == HUB:
         return False
-    # Columns that are ndarrays already need no hub in between, nor do tables whose metadata would be lost.
-    is_direct = parts.target.kind == "tensor" and "columns" in parts.exporters
-    is_arrow = "arrow" in parts.exporters and "arrow" in parts.importers and not parts.target.keeps_metadata
-    return not (is_direct or (is_arrow and not options)) and options.keys() <= {"layout", "columns"}
+    return source.runs_queries or not (parts.target.tables or "ndarray" in parts.exporters)
 
 
 def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
     """Return the route of an object that exports an object of the hub, which has a route to each target."""
-    exporter, routes, is_query = parts.exporters["hub"], routes_of(to, options), "new_hub" in parts.exporters
-    if parts.target is hub() and not options and not is_query:
-        return exporter
+    exporter, routes, is_query = parts.exporters["hub"], routes_of(to, options), parts.source.runs_queries  # type: ignore[union-attr]
+    target, to_hub = hub(), hub().fast_importers()["hub"]
 
     def route(obj: Any) -> Any:
-        exported = exporter(obj)
+        exported = to_hub(exporter(obj, target))
         try:
             return (routes.get(type(exported)) or _kept_route(exported, to, options))(exported)
         except BaseException as error:
@@ -362,9 +357,9 @@ def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
     return route
 
 
-def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
+def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any], index: bool | None) -> Route | None:
     """Return the route of a table whose columns have routes of their own, with the other options."""
-    exporter = parts.exporters.get("array_columns", parts.exporters["columns"])
+    exporter = parts.exporters["columns"]
     labels = options.get("columns")
     inner = {name: value for name, value in options.items() if name != "columns"}
     if options and not is_routable(parts.target, inner):
@@ -372,7 +367,7 @@ def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route |
     chosen, routes = None if labels is None else tuple(labels), routes_of(to, inner)
 
     def route(table: Any) -> Any:
-        columns = exporter(table)
+        columns = exporter(table, index)
         if any(name != name for name, _ in columns):
             raise ValueError("a label is NaN, which differs from itself: the slow path compares it")
         if chosen is not None:
@@ -400,18 +395,16 @@ def _kept_route(obj: Any, to: Any, options: Mapping[str, Any]) -> Route:
     return route
 
 
-#: The forms in which tables and columns pass between table frameworks, the fastest first. In the benchmark
-#: `grid`, ten columns from polars to nanoarrow take 1.3 times its own call as a plain array, and 6.4 by
-#: a pyarrow.Table; a series from pandas to polars takes 1.4 times polars' call as an array, and 2.3 by Arrow.
-_TABLE_FORMS = ("plain", "large_batch", "arrow", "arrow_chunks", "named", "large_column", "column")
-
-
 def _table_route(parts: Parts) -> Route:
-    """Return the route between two table frameworks: the planned conversion, without the plan."""
+    """Return the route between two table frameworks: through the hub, or as planned, but without the plan.
+
+    In the benchmark `grid`, ten columns take 20 to 250 us through the hub, and 250 to 1,000 as planned.
+    """
     source, target = parts.source, parts.target
     assert source is not None
+    is_through_hub = "hub" in parts.exporters and "hub" in parts.importers
 
-    def route(obj: Any) -> Any:
+    def as_planned(obj: Any) -> Any:
         table = source.table(obj)
         if table is None or table.read is not None:
             raise ValueError("not a table, or not read yet: the slow path handles it")
@@ -422,23 +415,12 @@ def _table_route(parts: Parts) -> Route:
         target.table_reasons(table)
         return target.from_column(table) if table.single else target.from_table(table)
 
-    return _by_forms(parts, route, _TABLE_FORMS)
+    def through_hub(obj: Any) -> Any:
+        try:
+            return parts.importers["hub"](parts.exporters["hub"](obj, target))
+        except ValueError as error:  # a column has nulls or several chunks, or is of another type
+            if not is_error(error):
+                raise
+        return as_planned(obj)
 
-
-def _by_forms(parts: Parts, otherwise: Route, forms: Sequence[str]) -> Route:
-    """Return a route that tries those of the forms that both frameworks have, and then `otherwise`."""
-    forms = [form for form in forms if form in parts.exporters and form in parts.importers]
-    steps = [(parts.exporters[form], parts.importers[form]) for form in forms]
-    if not steps:
-        return otherwise
-
-    def route(obj: Any) -> Any:
-        for export, importer in steps:
-            try:
-                return importer(export(obj))
-            except ValueError as error:  # a column has nulls or several chunks, or is of another type
-                if not is_error(error):
-                    raise
-        return otherwise(obj)
-
-    return route
+    return through_hub if is_through_hub else as_planned

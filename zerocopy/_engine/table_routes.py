@@ -1,8 +1,6 @@
 """Routes of dicts and matrices to tables: each column by its own route, then one call of the target.
 
-A plan describes each column first: ten columns into pandas took 1,005 us, and pandas alone takes 113 us. The
-compiled core makes one Arrow array of the columns: in the benchmark `grid`, ten ndarrays become a frame of
-polars in 16 us, and in 53 by polars' own call.
+A plan describes each column first: ten columns into pandas took 1,005 us, and pandas alone takes 113 us.
 """
 
 from __future__ import annotations
@@ -14,20 +12,16 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._engine.target import resolve
-from zerocopy._native import core
 from zerocopy.dtype import native_numbers
-from zerocopy.framework import Framework, identity
-from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.framework import Framework
 from zerocopy.source import Array
 from zerocopy.tables.hub import NAME as HUB, hub
 
 Route = Callable[[Any], Any]
-#: Makes a table of names and columns.
-Build = Callable[[list[str], Any], Any]
+#: Makes a table of pairs of a name and an array.
+Build = Callable[[list[tuple[str, Any]]], Any]
 #: The units of dates that polars and Arrow have.
 _UNITS = frozenset((unit, 1) for unit in ("ms", "us", "ns"))
-#: Converts an array to the framework of a name, by the route of its type; raises if the type has none.
-Convert = Callable[[Any, str], Any]
 
 
 class Routes:
@@ -60,30 +54,43 @@ def make_route(to: Any, routes: Callable[[str], Routes]) -> Route | None:
     routes : callable
         ``routes(name)`` returns the routes to a framework.
     """
-    target = registry.find(to) or resolve(to)
-    if not target.tables:
-        return None
-    importers = target.fast_importers()
-    columns_of = routes("numpy")
-    build: Any = importers.get("arrays") or _through_plain(target)
+    build = _builder(registry.find(to) or resolve(to), routes)
     if build is None:
         return None
-    takes_dates = "arrow_chunks" in importers and "arrays" not in importers
 
     def route(columns: dict[Any, Any]) -> Any:
         if not columns or not all(type(name) is str and name and "\0" not in name for name in columns):
             raise ValueError("names that need a check")
-        known, names = columns_of.known, list(columns)
-        try:
-            return build(names, [(known.get(type(x)) or columns_of.of(x))(x) for x in columns.values()])
-        except BaseException as error:
-            if not (takes_dates and is_error(error) and any(map(_are_dates, columns.values()))):
-                raise
-        convert, make = routes(HUB).convert, hub().module().Table.from_arrays  # refuses different lengths
-        arrays = [(_dates if _are_dates(x) else convert)(x) for x in columns.values()]
-        return importers["arrow"](make(arrays, names=names))
+        return build([*columns.items()])
 
     return route
+
+
+def _builder(target: Framework, routes: Callable[[str], Routes]) -> Build | None:
+    """Return a function that makes a table of the target, of arrays of any framework; None if it has none."""
+    importers = target.fast_importers() if target.tables else {}
+    for form, importer in importers.items():  # the cheapest first
+        if form == "hub" and registry.is_imported(HUB):
+            return _through_hub(importer, routes(HUB).convert)
+        if form == "columns":
+            return _of_ndarrays(importer, routes("numpy").convert)
+    return None
+
+
+def _of_ndarrays(importer: Route, to_numpy: Route) -> Build:
+    return lambda pairs: importer([(name, to_numpy(x)) for name, x in pairs])
+
+
+def _through_hub(importer: Route, to_hub: Route) -> Build:
+    make = hub().module().Table.from_arrays  # refuses different lengths
+
+    def build(pairs: list[tuple[str, Any]]) -> Any:
+        arrays = [(_dates if _are_dates(x) else to_hub)(x) for _, x in pairs]
+        if not len(arrays[0]):
+            raise ValueError("no rows: the slow path decides")
+        return importer((None, make(arrays, names=[name for name, _ in pairs])))
+
+    return build
 
 
 def _are_dates(x: Any) -> bool:
@@ -107,9 +114,9 @@ def make_matrix_route(to: Any, names: Sequence[str], routes: Callable[[str], Rou
     if not (target.tables and labels and are_plain) or len({*labels}) != len(labels):
         return None  # without labels, only a slow path keeps the number of rows
     by_block: Any = target.fast_importers().get("matrix")
-    build = by_block or _through_plain(target)
+    build = None if by_block else _builder(target, routes)
     numbers, arrays = native_numbers(), routes("numpy")
-    if build is None:
+    if by_block is build:
         return None
 
     def route(x: Any) -> Any:
@@ -120,23 +127,9 @@ def make_matrix_route(to: Any, names: Sequence[str], routes: Callable[[str], Rou
             raise ValueError("not plain numbers: the slow path decides")
         if not (array.flags.forc and array.flags.aligned):
             raise ValueError("gaps between elements: the slow path decides")
+        if build is None:
+            return by_block(array, labels)
         # The transposition of contiguous columns is an alias.
-        return build(array, labels) if by_block else build(labels, np.ascontiguousarray(array.T))
+        return build([*zip(labels, np.ascontiguousarray(array.T), strict=True)])
 
     return route
-
-
-def _through_plain(target: Framework) -> Build | None:
-    """Return a function that makes a table of names and ndarrays, or of the rows of a matrix; or None."""
-    importers, hub_is_used = target.fast_importers(), False
-    importer = importers.get("plain")
-    if importer is None:
-        importer, hub_is_used = importers.get("arrow"), True
-    if importer is None or core is None or (hub_is_used and not registry.is_imported(HUB)):
-        return None
-    make, to_hub = core.plain_table, hub().fast_importers()["plain"] if hub_is_used else identity
-
-    def build(names: list[str], columns: Any) -> Any:
-        return importer(to_hub(make(names, columns)))
-
-    return build

@@ -58,6 +58,7 @@ class Nanoarrow(Framework):
     min_version = "0.7"  # older versions cannot read decimal32 and decimal64
     mutable = False
     packs_booleans = True
+    reads_views = False
     forms = ("Array", "ArrayStream")
 
     def owns(self, cls: type) -> bool:
@@ -132,38 +133,34 @@ class Nanoarrow(Framework):
 
         return unread_table(obj, name, field, read)
 
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[..., Any]]:
         if core is None or cls is not self.module().Array:
             return {}
-        schema_of, to_hub = core.plain_schema, hub().fast_importers()["plain"]
+        pa, types, is_plain_table = hub().module(), hub().plain_types, core.is_plain_table
 
         def check(obj: Any) -> None:
-            schema = obj.schema
-            kind = schema_of(schema.__arrow_c_schema__())
-            if obj.n_chunks != 1 or kind is None or (kind != "table" and schema.name):
-                raise ValueError("other types, several chunks, or a name: the slow path decides")
+            # The schema is read before the data: nanoarrow aborts the process when it exports some types.
+            if obj.n_chunks != 1 or not is_plain_table(obj.schema.__arrow_c_schema__()):
+                raise ValueError("other types, or several chunks: the slow path decides")
 
-        export = cls.__arrow_c_array__
+        def exported(obj: Any, target: Any) -> tuple[str | None, Any]:
+            if not len(obj):
+                raise ValueError("no rows: the slow path decides")
+            if obj.n_children:
+                check(obj)
+                if obj.offset or obj.buffer(0).size_bytes:  # consumers lose the offset and nulls of a struct
+                    raise ValueError("part of a struct, or one with nulls: the slow path decides")
+                return None, obj
+            field = pa.field(obj.schema)
+            if obj.n_chunks != 1 or field.name or field.metadata or field.type not in types:
+                raise ValueError("a name, several chunks, or another type: the slow path decides")
+            return "", pa.array(obj)
 
-        def exporter_of(kind: str) -> Any:
-            def exported(obj: Any) -> Any:
-                is_plain = obj.n_chunks == 1 and schema_of(obj.schema.__arrow_c_schema__()) == kind
-                return export(obj) if is_plain else None  # None is refused without an exception of Python
-
-            return core.TableExporter(exported)
-
-        plain = core.TableExporter(export, check=check).plain
-
-        return {
-            "hub": lambda obj: to_hub(plain(obj)),
-            "plain": plain,
-            "native": core.ColumnExporter(exporter_of("numbers")),
-            "native_table": exporter_of("table"),
-        }
+        return {"hub": exported, "native_table": core.TableExporter(cls.__arrow_c_array__, check=check)}
 
     # -- target ---------------------------------------------------------------
 
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[..., Any]]:
         if self.form is not None:
             return {}
         na, arrow = self.module(), hub().fast_importers()
@@ -181,28 +178,23 @@ class Nanoarrow(Framework):
                 raise ValueError("more than one dimension: the slow path decides")
             return wrap(values)
 
-        views, last = pa.string_view(), None  # the last schema without views
+        views, large, last = pa.string_view(), pa.large_string(), None  # the last schema without views
 
-        def table(whole: Any) -> Any:
+        def of_hub(named: tuple[str | None, Any]) -> Any:
             nonlocal last
-            schema = whole.schema
-            if last is None or not schema.equals(last):
-                if views in schema.types:
-                    return wrap(_table_without_views(whole).to_batches()[0])
-                last = schema
-            return wrap(whole.to_batches()[0])
+            name, arrow = named
+            if name is not None:
+                return wrap(hub().cast_views(arrow, large) if arrow.type == views else arrow)
+            if not isinstance(arrow, pa.Table):
+                return stored(arrow)
+            if last is None or not arrow.schema.equals(last):
+                if views in arrow.schema.types:
+                    arrow = _table_without_views(arrow)
+                else:
+                    last = arrow.schema
+            return stored(arrow)
 
-        def column(named: tuple[str, Any]) -> Any:
-            array = named[1]
-            return wrap(hub().cast_views(array, pa.large_string()) if array.type == views else array)
-
-        def plain(made: Any) -> Any:
-            if made.has_views:
-                raise ValueError("views, which nanoarrow cannot export: another form is cast")
-            return wrap(made)
-
-        forms = {"ndarray": ndarray, "arrow": table, "column": column, "plain": plain}
-        return forms | {"large_batch": wrap, "large_column": column}
+        return {"ndarray": ndarray, "hub": of_hub}
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()

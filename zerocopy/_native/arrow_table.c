@@ -16,7 +16,6 @@ table_exporter_dealloc(PyObject *self)
     Py_XDECREF(exporter->select);
     Py_XDECREF(exporter->matrix);
     Py_XDECREF(exporter->extent);
-    Py_XDECREF(exporter->plan);
     PyObject_Free(self);
 }
 
@@ -39,7 +38,6 @@ table_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         self->matrix = Py_XNewRef(unless_none(matrix));
         self->matrix_width = matrix_width;
         self->extent = Py_XNewRef(unless_none(extent));
-        self->plan = NULL;
     }
     return (PyObject *)self;
 }
@@ -74,7 +72,8 @@ arrow_array_release(struct ArrowArray *array)
     }
 }
 
-void
+/* The same for a schema. */
+static void
 arrow_schema_release(struct ArrowSchema *schema)
 {
     if (schema->release != NULL) {
@@ -222,7 +221,8 @@ arrow_has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t n_chi
            array->length <= limit && array->offset <= limit;
 }
 
-bool
+/* Whether `count` elements at an address are aligned, and at addresses that a process can have. */
+static bool
 is_in_memory(const void *buffer, uint64_t width, int64_t count)
 {
     uint64_t address = (uintptr_t)buffer;
@@ -245,7 +245,9 @@ has_values(const struct ArrowArray *array, DLDataType dtype, int64_t first, int6
     return true;
 }
 
-bool
+/* Whether an array of numbers holds `count` of them from number `first` on, aligned and without nulls; fills their
+   address. */
+static bool
 arrow_has_numbers(const struct ArrowArray *array, DLDataType dtype, int64_t first, int64_t count, void **out)
 {
     return has_values(array, dtype, first, count, out) && arrow_has_no_nulls(array);
@@ -376,7 +378,8 @@ static PyTypeObject ArrowOwnerType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 
-PyObject *
+/* Moves an array to a Python object that releases it; NULL with an exception. */
+static PyObject *
 arrow_owner_new(struct ArrowArray *array)
 {
     ArrowOwner *owner = PyObject_New(ArrowOwner, &ArrowOwnerType);
@@ -397,16 +400,8 @@ arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column)
     return arrow_owner_new(array);
 }
 
-static PyMethodDef table_exporter_methods[] = {
-    {"plain", plain_export, METH_O,
-     "plain(obj): export a column or a table as one PlainArray; ValueError if it is not plain values in one chunk, or "
-     "has no rows."},
-    {NULL, NULL, 0, NULL},
-};
-
 int
 add_arrow_tables(PyObject *module)
 {
-    TableExporterType.tp_methods = table_exporter_methods;
     return PyModule_AddType(module, &TableExporterType) < 0 ? -1 : PyModule_AddType(module, &ArrowOwnerType);
 }

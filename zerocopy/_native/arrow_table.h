@@ -17,8 +17,8 @@ typedef struct {
 
 /* ---- table_plan.c: the columns that a route takes from tables of one schema ---- */
 
-/* How the rows of a column hold numbers: one each, or a list of them. OTHERS hold none that the core reads. */
-typedef enum { NUMBERS, FIXED_LISTS, LISTS, LARGE_LISTS, OTHERS } ColumnKind;
+/* How the rows of a column hold numbers: one each, or a list of them. */
+typedef enum { NUMBERS, FIXED_LISTS, LISTS, LARGE_LISTS } ColumnKind;
 
 typedef struct {
     int64_t index; /* among the children of the schema */
@@ -40,9 +40,8 @@ typedef struct {
 
 /* Returns a new reference to the plan of a table's schema: the one in `*kept` if the schema is the same, otherwise a
    new one, which is then kept. `wanted` maps the chosen labels to their positions, or is NULL for all columns.
-   Returns NULL with or without an exception for a schema that the core does not take: one with other columns than
-   numbers and lists of them, unless it `takes_others`. */
-TablePlan *table_plan_of(PyObject **kept, ArrowTable *table, PyObject *wanted, bool takes_others);
+   Returns NULL with or without an exception for a schema of other columns than numbers and lists of them. */
+TablePlan *table_plan_of(PyObject **kept, ArrowTable *table, PyObject *wanted);
 /* Fills in the DLPack type of the format of a primitive number; false for other formats. */
 bool arrow_dtype(const char *format, DLDataType *out);
 /* Returns the number of columns of a kept plan; 0 for NULL. */
@@ -99,18 +98,11 @@ int arrow_table_next(ArrowTable *table, struct ArrowArray *out);
 void arrow_table_close(ArrowTable *table);
 /* Releases an array that is not released yet; keeps the current exception. */
 void arrow_array_release(struct ArrowArray *array);
-/* The same for a schema. */
-void arrow_schema_release(struct ArrowSchema *schema);
 
 /* Whether an array certainly has no nulls. With a bitmap, its number of nulls can be unknown (-1). */
 bool arrow_has_no_nulls(const struct ArrowArray *array);
 /* Whether an array has these numbers of buffers and children, and a valid length and offset. */
 bool arrow_has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t n_children);
-/* Whether `count` elements at an address are aligned, and at addresses that a process can have. */
-bool is_in_memory(const void *buffer, uint64_t width, int64_t count);
-/* Whether an array of numbers holds `count` of them from number `first` on, aligned and without nulls; fills their
-   address. */
-bool arrow_has_numbers(const struct ArrowArray *array, DLDataType dtype, int64_t first, int64_t count, void **out);
 
 /* Whether a chunk has what its plan needs: rows, no nulls unless they are filled, and structs as the specification
    requires. Columns of lists are not checked: arrow_column_memory reads their offsets once. */
@@ -121,15 +113,6 @@ bool arrow_column_memory(const struct ArrowArray *chunk, const PlannedColumn *co
 char *arrow_column_data(const struct ArrowArray *chunk, const PlannedColumn *column);
 /* Moves a column's array to a Python object that releases it; NULL with or without an exception. */
 PyObject *arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column);
-/* Moves an array to a Python object that releases it; NULL with an exception. */
-PyObject *arrow_owner_new(struct ArrowArray *array);
-
-/* ---- plain_array.c: columns and tables of plain values, for consumers other than tensors ---- */
-
-/* Moves both structs to a new PlainArray; NULL with an exception, and then moves nothing. */
-PyObject *plain_array_new(struct ArrowSchema *schema, struct ArrowArray *array, bool is_table, bool with_views);
-/* exporter.plain(obj): see the documentation of the method. */
-PyObject *plain_export(PyObject *exporter, PyObject *obj);
 
 /* ---- table_route.c: the base of TableRoute and MatrixRoute ---- */
 

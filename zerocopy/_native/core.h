@@ -349,12 +349,11 @@ int add_trees(PyObject *module);
 int add_convert(PyObject *module);
 int add_allocator(PyObject *module);
 int add_arrow_tables(PyObject *module);
+int add_table_plans(PyObject *module);
 int add_table_routes(PyObject *module);
 int add_rows(PyObject *module);
 int add_matrix_routes(PyObject *module);
 int add_exchange_api(PyObject *module);
 int add_interface_exporter(PyObject *module);
-int add_plain_arrays(PyObject *module);
-int add_plain_tables(PyObject *module);
 
 #endif

@@ -300,7 +300,7 @@ convert_export(TableRoute *route, PyObject *obj)
     PyObject *result = NULL;
     Chunks chunks;
     chunks.count = 0;
-    TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted, false);
+    TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted);
     if (plan != NULL && plan->has_lists) {
         result = plan->count == 1 ? deliver_lists(route, &table, plan) : NULL;
     }

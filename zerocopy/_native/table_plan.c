@@ -189,13 +189,6 @@ plan_fits(const TablePlan *plan, const struct ArrowSchema *schema)
     for (int64_t i = 0; i < plan->count; i++) {
         const struct ArrowSchema *field = schema->children[plan->columns[i].index];
         bool is_list = plan->columns[i].kind != NUMBERS;
-        if (plan->columns[i].kind == OTHERS) {
-            PlannedColumn plain;
-            if (is_plain(field, &plain)) { /* the plan is of a dictionary of this type, for example */
-                return false;
-            }
-            continue;
-        }
         if (!is_bare(field, is_list) || (is_list && !is_bare(field->children[0], 0))) {
             return false;
         }
@@ -235,7 +228,7 @@ copy_text(const struct ArrowSchema *schema)
 
 /* Fills the plan's columns; -1 with or without an exception. */
 static int
-choose_columns(TablePlan *plan, const struct ArrowSchema *schema, PyObject *wanted, bool takes_others)
+choose_columns(TablePlan *plan, const struct ArrowSchema *schema, PyObject *wanted)
 {
     PyObject *seen = wanted == NULL ? PySet_New(NULL) : Py_NewRef(wanted);
     int64_t chosen = 0;
@@ -257,12 +250,10 @@ choose_columns(TablePlan *plan, const struct ArrowSchema *schema, PyObject *want
             place = PyLong_AsSsize_t(position);
         }
         PlannedColumn *column = &plan->columns[place];
-        bool fits = is_plain(schema->children[i], column);
-        if (column->label != NULL || !(fits || takes_others)) {
+        if (column->label != NULL || !is_plain(schema->children[i], column)) {
             Py_DECREF(label);
             goto done; /* two columns have one name, or the values are not plain numbers */
         }
-        column->kind = fits ? column->kind : OTHERS;
         column->label = label;
         column->index = i;
         plan->has_lists |= column->kind != NUMBERS;
@@ -279,7 +270,7 @@ done:
 
 /* Makes a plan; NULL with or without an exception. */
 static TablePlan *
-plan_new(const struct ArrowSchema *schema, PyObject *wanted, bool takes_others)
+plan_new(const struct ArrowSchema *schema, PyObject *wanted)
 {
     TablePlan *plan = PyObject_New(TablePlan, &TablePlanType);
     if (plan == NULL) {
@@ -298,7 +289,7 @@ plan_new(const struct ArrowSchema *schema, PyObject *wanted, bool takes_others)
     else {
         plan->text = copy_text(schema);
     }
-    if (plan->text == NULL || choose_columns(plan, schema, wanted, takes_others) < 0) {
+    if (plan->text == NULL || choose_columns(plan, schema, wanted) < 0) {
         Py_CLEAR(plan);
     }
     return plan;
@@ -345,7 +336,7 @@ keep_plan(PyObject **kept, TablePlan *plan, const ArrowTable *table)
 }
 
 TablePlan *
-table_plan_of(PyObject **kept, ArrowTable *table, PyObject *wanted, bool takes_others)
+table_plan_of(PyObject **kept, ArrowTable *table, PyObject *wanted)
 {
     bool has_key;
     TablePlan *plan = kept_plan(kept, table, &has_key);
@@ -356,7 +347,7 @@ table_plan_of(PyObject **kept, ArrowTable *table, PyObject *wanted, bool takes_o
     bool fits = schema != NULL && is_table(schema) && plan != NULL && plan_fits(plan, schema);
     if (!fits) {
         Py_XDECREF(plan);
-        plan = schema != NULL && is_table(schema) ? plan_new(schema, wanted, takes_others) : NULL;
+        plan = schema != NULL && is_table(schema) ? plan_new(schema, wanted) : NULL;
     }
     if (plan != NULL && (!fits || table->key != NULL)) {
         keep_plan(kept, plan, table);
@@ -400,4 +391,51 @@ table_labels_parse(PyObject *columns, PyObject **wanted)
     }
     *wanted = places;
     return 0;
+}
+
+/* ---- schemas that pass between tables ---- */
+
+/* Whether a field is numbers, booleans or text: no dictionary, no children, and no metadata. */
+static bool
+is_plain_value(const struct ArrowSchema *field)
+{
+    return field->n_children == 0 && field->dictionary == NULL && field->metadata == NULL && field->format[0] != 0 &&
+           field->format[1] == 0 && strchr("bcCsSiIlLfguU", field->format[0]) != NULL;
+}
+
+/* is_plain_table(capsule): see the documentation of the function. */
+static PyObject *
+is_plain_table(PyObject *module, PyObject *capsule)
+{
+    const struct ArrowSchema *schema = PyCapsule_GetPointer(capsule, "arrow_schema");
+    if (schema == NULL) {
+        return NULL;
+    }
+    bool is_plain = schema->release != NULL && schema->metadata == NULL && is_table(schema);
+    PyObject *names = PySet_New(NULL);
+    for (int64_t i = 0; names != NULL && is_plain && i < schema->n_children; i++) {
+        const char *name = name_of(schema->children[i]);
+        PyObject *label = PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), NULL);
+        is_plain = name[0] != 0 && is_plain_value(schema->children[i]);
+        if (label == NULL || PySet_Add(names, label) < 0) {
+            Py_CLEAR(names);
+        }
+        Py_XDECREF(label);
+    }
+    is_plain = is_plain && names != NULL && PySet_GET_SIZE(names) == schema->n_children;
+    Py_XDECREF(names);
+    return PyErr_Occurred() && !clear_error() ? NULL : PyBool_FromLong(is_plain);
+}
+
+static PyMethodDef methods[] = {
+    {"is_plain_table", is_plain_table, METH_O,
+     "is_plain_table(capsule): whether a schema is a struct of numbers, booleans and text, without metadata, whose names "
+     "are different UTF-8 texts that are not empty. A consumer can ask before it exports the data."},
+    {NULL, NULL, 0, NULL},
+};
+
+int
+add_table_plans(PyObject *module)
+{
+    return PyModule_AddFunctions(module, methods);
 }

@@ -84,7 +84,7 @@ run_table(Route *self, PyObject *obj)
         return NULL;
     }
     /* Read before the data, so that a table that is refused for its types exports no data. */
-    TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted, false);
+    TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted);
     if (plan == NULL) {
         goto done;
     }

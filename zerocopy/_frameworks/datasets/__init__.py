@@ -161,7 +161,7 @@ class Datasets(Framework):
             return {}
         pairs = hub().fast_exporters(hub().module().Table)["columns"]
 
-        def columns(dataset: Any) -> Any:
+        def columns(dataset: Any, index: object = None) -> Any:
             if _may_have_indices(dataset):
                 raise ValueError("its rows are in the order of indices")
             return pairs(dataset.data.table)
@@ -237,7 +237,12 @@ class Datasets(Framework):
         return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"arrow": self._dataset}
+        return {"hub": self._of_hub}
+
+    def _of_hub(self, named: tuple[str | None, Any]) -> Any:
+        if named[0] is not None:
+            raise ValueError("a column: the slow path makes a table of it")
+        return self._dataset(hub().as_table(named[1]))
 
     def _dataset(self, arrow: Any) -> Any:
         # A hash of the content takes 4 ms per MB, and a fingerprint in the metadata is that of other rows.

@@ -15,7 +15,6 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.duckdb.relations import relation_maker
 from zerocopy._frameworks.duckdb.types import (
     LACKING,
     NUMBERS,
@@ -84,6 +83,7 @@ class DuckDB(Framework):
     mutable = False
     packs_booleans = True
     keeps_metadata = False
+    runs_queries = True
     options = ("connection",)
 
     def owns(self, cls: type) -> bool:
@@ -139,16 +139,16 @@ class DuckDB(Framework):
             column.reasons = (COPIES,)
         return replace(table, name=name, obj=None)
 
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[..., Any]]:
         if cls is not self.module().DuckDBPyRelation:
             return {}
 
-        def result(relation: Any) -> Any:
+        def result(relation: Any, target: Any) -> tuple[None, Any]:
             # Types whose values need no check, so that a query does not run twice.
             if any(kind.id not in PLAIN for kind in relation.types):
                 raise ValueError("types that need a check: the slow path decides")
             table = relation.to_arrow_table()
-            return table if table.num_columns and table[0].num_chunks == 1 else table.combine_chunks()
+            return None, table if table.num_columns and table[0].num_chunks == 1 else table.combine_chunks()
 
         def arrays(relation: Any, types: list[Any] | None = None) -> dict[str, Array]:
             # In a third of the time of reading an Arrow table into new arrays.
@@ -167,8 +167,11 @@ class DuckDB(Framework):
             made: Array = core.stack(arrays(relation, types[:1]).values())
             return made
 
-        forms = {"new_hub": result, "new_columns": lambda relation: [*arrays(relation).items()]}
-        return forms if core is None else forms | {"new_matrix": matrix}
+        def columns(relation: Any, index: object = None) -> list[tuple[str, Array]]:
+            return [*arrays(relation).items()]
+
+        forms: dict[str, Callable[..., Any]] = {"hub": result, "columns": columns}
+        return forms if core is None else forms | {"matrix": matrix}
 
     def parse_dtype(self, spec: Any) -> DType | None:
         name = NUMBERS.get(str(spec).lower())
@@ -176,22 +179,33 @@ class DuckDB(Framework):
 
     # -- target ---------------------------------------------------------------
 
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        table = relation_maker(self.module(), check_names)
+    def fast_importers(self) -> dict[str, Callable[..., Any]]:
         if not registry.is_imported(HUB):
-            return {"arrow": table}
-        pa, array_of = hub().module(), hub().fast_importers().get("ndarray")
+            return {}
+        duckdb, pa, array_of = self.module(), hub().module(), hub().fast_importers().get("ndarray")
+        known = None
 
-        def column(named: tuple[str, Any]) -> Any:
-            return table(pa.Table.from_arrays([named[1]], names=[named[0] or "column_0"]))
+        def of_hub(named: tuple[str | None, Any]) -> Any:
+            nonlocal known
+            name, arrow = named
+            if name is None:
+                arrow = hub().as_table(arrow)
+            else:
+                arrow = pa.Table.from_arrays([arrow], names=[name or "column_0"])
+            if known is None or not arrow.schema.equals(known, check_metadata=True):
+                check_names(arrow.schema.names)
+                if not hub().plain_types.issuperset(arrow.schema.types):
+                    raise ValueError("float16, or dates, whose range the slow path checks")
+                known = arrow.schema
+            return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
 
         def ndarray(source: Any) -> Any:
             values = array_of(source)
             if not isinstance(values, pa.Array) or not len(values) or values.type == "halffloat":
                 raise ValueError("another shape or type: the slow path decides")
-            return column(("", values))
+            return of_hub(("", values))
 
-        return {"arrow": table, "column": column} | ({} if array_of is None else {"ndarray": ndarray})
+        return {"hub": of_hub} | ({} if array_of is None else {"ndarray": ndarray})
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()  # refuses types that Arrow lacks

@@ -22,7 +22,6 @@ from zerocopy._frameworks.pandas.columns import (
     plain,
 )
 from zerocopy._frameworks.pandas.fast_path import (
-    array_exporter,
     frame_builder,
     frame_exporter,
     hub_aliases_ndarrays,
@@ -30,7 +29,6 @@ from zerocopy._frameworks.pandas.fast_path import (
     labels_index,
     may_be_one_matrix,
     plain_array,
-    plain_frame,
     series_builder,
     series_exporter,
 )
@@ -52,9 +50,7 @@ from zerocopy._frameworks.pandas.values import (
     series_getter,
     usable,
     values_of,
-    with_own_bitmap,
 )
-from zerocopy._native import core
 from zerocopy.dtype import from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
@@ -147,41 +143,23 @@ class Pandas(Framework):
             return labelled
         return labelled.set_axis(obj.columns, axis=1) if labelled.ndim == 2 else labelled.rename(obj.name)
 
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[..., Any]]:
         pd = self.module()
         if cls is pd.Series:
-            forms: dict[str, Any] = {"ndarray": plain, "named": array_exporter(pd)}
-            return forms | ({"column": series_exporter(pd)} if hub_aliases_ndarrays() else {})
+            forms: dict[str, Any] = {"ndarray": plain}
+            return forms | ({"hub": series_exporter(pd)} if hub_aliases_ndarrays() else {})
         if cls is pd.DataFrame:
-            default = pd.RangeIndex
 
-            def own_columns(frame: Any) -> list[tuple[Hashable, Any]]:
-                return list(frame.items())
-
-            def columns(frame: Any) -> list[tuple[Hashable, Any]]:
-                if not is_default(frame.index, default):
-                    raise ValueError("not the default index: use the slow path")
-                return own_columns(frame)
-
-            def array_columns(frame: Any) -> list[tuple[Hashable, Any]]:
-                if not is_default(frame.index, default):
+            def columns(frame: Any, index: bool | None = None) -> list[tuple[Hashable, Any]]:
+                if index is not False and not is_default(frame.index, pd.RangeIndex):
                     raise ValueError("not the default index: use the slow path")
                 return labelled_columns(pd, frame)
 
-            forms = {
-                "array_columns": array_columns,
-                "columns": columns,
-                "own_columns": own_columns,
-                "matrix": matrix,
-            }
-            if core is not None:
-                forms["plain"] = plain_frame(pd)
-            if hub_aliases_ndarrays():
-                forms |= {"hub": frame_exporter(pd, True), "arrow": frame_exporter(pd, False)}
-            return forms
+            forms = {"columns": columns, "matrix": matrix}
+            return forms | ({"hub": frame_exporter(pd)} if hub_aliases_ndarrays() else {})
         return {}
 
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[..., Any]]:
         if self.form is not None:
             return {}
         from zerocopy.tables.tensor_table import MAX_COLUMNS
@@ -200,14 +178,20 @@ class Pandas(Framework):
             labels = pd.Index([f"column_{i}" for i in range(width)] if width else pd.RangeIndex(0))
             return pd.DataFrame(array, index=pd.RangeIndex(height), columns=labels, copy=False)
 
-        arrow, frame_of, index_of = pd.arrays.ArrowExtensionArray, frame_builder(), labels_index(pd)
+        extension, frame_of, index_of = pd.arrays.ArrowExtensionArray, frame_builder(), labels_index(pd)
 
-        def table(whole: Any) -> Any:
-            if whole.schema.metadata:
+        def of_hub(named: tuple[str | None, Any]) -> Any:
+            name, arrow = named
+            if name is not None:
+                return series(extension(usable(arrow)), name or None)
+            table = hub().as_table(arrow)
+            if table.schema.metadata:
                 raise ValueError("metadata may describe an index: use the slow path")
-            return frame_of(tuple(whole.column_names), [arrow(usable(column)) for column in whole.columns])
+            columns = [extension(usable(column)) for column in table.columns]
+            return frame_of(tuple(table.column_names), columns)
 
-        def arrays(names: list[str], columns: list[Array]) -> Any:
+        def of_columns(pairs: list[tuple[str, Array]]) -> Any:
+            names, columns = map(list, zip(*pairs, strict=True))
             if not all(map(plain_array, columns)) or len({len(array) for array in columns}) != 1:
                 raise ValueError("not plain numbers, or a copy is needed: use the slow path")
             if may_be_one_matrix(columns):
@@ -220,18 +204,7 @@ class Pandas(Framework):
             index = pd.RangeIndex(len(array))
             return pd.DataFrame(array, index=index, columns=index_of(tuple(names)), copy=False)
 
-        def column(named: tuple[str, Any]) -> Any:
-            name, array = named
-            return series(arrow(usable(array)), name or None)
-
-        def large_column(named: tuple[str, Any]) -> Any:
-            name, array = named
-            if array.null_count and array.type == hub().module().large_string():
-                return column((name, with_own_bitmap(array)))
-            return column(named)
-
-        forms: dict[str, Any] = {"ndarray": ndarray, "arrow": table, "arrays": arrays}
-        return forms | {"matrix": block, "column": column, "large_column": large_column}
+        return {"ndarray": ndarray, "columns": of_columns, "hub": of_hub, "matrix": block}
 
     # -- target ---------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from zerocopy import registry
 from zerocopy._frameworks._private import Private
 from zerocopy._frameworks.pandas.columns import one_block
 from zerocopy._frameworks.pandas.tables import column_arrays, is_default, metadata_of
-from zerocopy._native import core
 from zerocopy.dtype import native_numbers
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array
@@ -163,65 +162,41 @@ def _plain_name(series: Any) -> str:
     return name or ""
 
 
-def series_exporter(pd: Any) -> Callable[[Any], tuple[str, Any]]:
-    """Return a function from a series of plain values to its name and a ``pyarrow.Array``."""
-    column, plain = _column_exporter(), hub().fast_exporters(hub().module().ChunkedArray)["column"]
+def series_exporter(pd: Any) -> Callable[[Any, Any], tuple[str, Any]]:
+    """Return the exporter ``hub`` of series of plain values."""
+    column, plain = _column_exporter(), hub().fast_exporters(hub().module().ChunkedArray)["hub"]
     wrapped = pd.arrays.NumpyExtensionArray
 
-    def exported(series: Any) -> tuple[str, Any]:
+    def exported(series: Any, target: Any) -> tuple[str, Any]:
         values = series.array
         array = column(series.to_numpy(copy=False) if type(values) is wrapped else values)
-        return _plain_name(series), plain(array)[1]
+        return _plain_name(series), plain(array, target)[1]
 
     return exported
 
 
-def array_exporter(pd: Any) -> Callable[[Any], tuple[str, Array]]:
-    """Return a function from a series in NumPy's memory to its name and array."""
-    wrapped = pd.arrays.NumpyExtensionArray
+def frame_exporter(pd: Any) -> Callable[[Any, Any], tuple[None, Any]]:
+    """Return the exporter ``hub`` of frames of plain columns, with metadata for targets that keep it."""
+    pa, column, types = hub().module(), _column_exporter(), hub().plain_types
+    check, make = hub().fast_exporters(pa.Table)["hub"], pa.Table.from_arrays
 
-    def exported(series: Any) -> tuple[str, Array]:
-        if type(series.array) is not wrapped:
-            raise ValueError("another array: use the slow path")
-        return _plain_name(series), series.to_numpy(copy=False)
-
-    return exported
-
-
-def frame_exporter(pd: Any, with_metadata: bool) -> Callable[[Any], Any]:
-    """Return a function from a frame of plain columns to a ``pyarrow.Table``; it raises for other frames."""
-    pa, column = hub().module(), _column_exporter()
-    check, make = hub().fast_exporters(pa.Table)["arrow"], pa.Table.from_arrays
-
-    def exported(frame: Any) -> Any:
+    def exported(frame: Any, target: Any) -> tuple[None, Any]:
         if not is_default(frame.index, pd.RangeIndex) or frame.attrs:
             raise ValueError("labels of rows, or attributes: use the slow path")
         labels, arrays = frame.columns.tolist(), list(column_arrays(pd, frame))
-        if not all(type(label) is str for label in labels):
-            raise ValueError("labels that are not text: use the slow path")
-        table = check(make([column(values) for values in arrays], names=labels))
-        if not with_metadata:
-            return table
-        metadata = metadata_of(pd, frame, [values.dtype for values in arrays], labels, [], None)
-        return table.replace_schema_metadata(metadata)
-
-    return exported
-
-
-def plain_frame(pd: Any) -> Callable[[Any], Any]:
-    """Return a function from a frame of NumPy's numbers to a plain array of the compiled core."""
-    make = core.plain_table
-
-    def exported(frame: Any) -> Any:
-        labels = frame.columns.tolist()
-        if not is_default(frame.index, pd.RangeIndex) or frame.attrs:
-            raise ValueError("labels of rows, or attributes: use the slow path")
-        if {*map(type, labels)} != {str} or "" in labels or "\0" in "".join(labels):
+        if not (labels and len(frame)) or {*map(type, labels)} != {str}:
+            raise ValueError("no values, or labels that are not text: use the slow path")
+        if "" in labels or "\0" in "".join(labels) or len({*labels}) != len(labels):
             raise ValueError("labels that need a check: use the slow path")
-        if len({*labels}) != len(labels):
-            raise ValueError("one label twice: use the slow path")
-        block = one_block(frame)
-        return make(labels, list(column_arrays(pd, frame)) if block is None else block)
+        table = make([column(values) for values in arrays], names=labels)
+        if not all(type(values) is np.ndarray for values in arrays):
+            check(table, target)  # chunks too: 10 us
+        elif not types.issuperset(table.schema.types):
+            raise ValueError("float16: the slow path decides")
+        if target.keeps_metadata:
+            metadata = metadata_of(pd, frame, [values.dtype for values in arrays], labels, [], None)
+            table = table.replace_schema_metadata(metadata)
+        return None, table
 
     return exported
 

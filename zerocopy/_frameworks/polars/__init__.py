@@ -15,9 +15,9 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks._private import Private
-from zerocopy._frameworks.polars.construction import constructors
 from zerocopy._frameworks.polars.series import (
     OWN,
+    ArrayExport,
     Stream,
     aliases_ndarrays,
     check_exports,
@@ -25,14 +25,11 @@ from zerocopy._frameworks.polars.series import (
     column_of,
     columns_of,
     direct,
-    large_batch,
     ndarray_reasons,
     numbers_of,
-    plain_column,
     plain_frame,
     plain_kinds,
     plain_series,
-    plain_table,
     series_of,
 )
 from zerocopy._frameworks.polars.types import (
@@ -110,17 +107,14 @@ class Polars(Framework):
     def source(self, obj: Any) -> Source:
         return as_one_tensor(self.table(obj))
 
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[..., Any]]:
         pl = self.module()
         if cls is pl.DataFrame:
             forms: dict[str, Any] = {
-                "columns": lambda frame: [(series.name, series) for series in columns_of(frame)],
-                "arrow": plain_table(pl),
+                "columns": lambda frame, index: [(series.name, series) for series in columns_of(frame)],
+                "hub": plain_frame(pl),
             }
-            if core is not None:
-                forms |= {"native_table": _frame_exporter(), "plain": plain_frame(pl)}
-                forms["large_batch"] = large_batch(pl)
-            return forms
+            return forms | ({} if core is None else {"native_table": _frame_exporter()})
         if cls is not pl.Series:
             return {}
 
@@ -132,10 +126,9 @@ class Polars(Framework):
                 raise ValueError("not numbers in one chunk: use the slow path")
             return array
 
-        forms = {"ndarray": plain, "column": plain_column(pl)}
-        forms["large_column"] = plain_column(pl, large=True)
+        forms = {"ndarray": plain, "hub": plain_series(pl)}
         if core is not None:
-            forms |= {"native": core.ArrayExporter(numbers), "plain": plain_series(pl)}
+            forms["native"] = core.ArrayExporter(numbers)
             export = pl.DataFrame.__arrow_c_stream__
             exporter = core.TableExporter(lambda series: export(series.to_frame()), check=_check_lists)
             forms["native_lists"] = exporter
@@ -223,10 +216,10 @@ class Polars(Framework):
             return result.alias(obj.name)
         return result
 
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[..., Any]]:
         if self.form == "DataFrame" or not aliases_ndarrays():
             return {}
-        series, of_arrow, of_batch = constructors(self.module())
+        pl = self.module()
 
         def flat(array: Any, name: str = "") -> Any:
             if array.ndim != 1 or array.dtype.kind not in "iuf" or not array.dtype.isnative:
@@ -237,31 +230,23 @@ class Polars(Framework):
                 raise ValueError("not NumPy's own type: use the slow path")
             if array.itemsize > 8 or not (array.flags.c_contiguous and array.flags.aligned):
                 raise ValueError("needs a copy: use the slow path")
-            return series(name, array)
+            return pl.Series(name, array)
 
         if self.form == "Series":  # a whole table is not one series
             return {"ndarray": flat}
-        frame = self.module().DataFrame
 
-        def table(whole: Any) -> Any:
-            batches = whole.to_batches()
-            return of_batch(batches[0]) if len(batches) == 1 else frame(Stream(whole))
+        def of_hub(named: tuple[str | None, Any]) -> Any:
+            name, arrow = named
+            if name is not None:
+                made = pl.Series(ArrayExport(arrow))  # a name given here is lost
+                return made.alias(name) if name else made
+            batches = arrow.to_batches() if hasattr(arrow, "to_batches") else [arrow]
+            return pl.DataFrame(ArrayExport(batches[0]) if len(batches) == 1 else Stream(arrow))
 
-        def column(named: tuple[str, Any]) -> Any:
-            made = of_arrow(named[1])
-            return made.alias(named[0]) if named[0] else made
+        def of_columns(pairs: list[tuple[str, Array]]) -> Any:
+            return pl.DataFrame([flat(array, name) for name, array in pairs])
 
-        def from_plain(made: Any) -> Any:
-            return of_batch(made) if made.is_table else of_arrow(made)
-
-        return {
-            "ndarray": flat,
-            "arrow": table,
-            "arrow_chunks": lambda table: frame(Stream(table)),
-            "column": column,
-            "named": lambda named: flat(named[1], named[0]),
-            "plain": from_plain,
-        }
+        return {"ndarray": flat, "hub": of_hub, "columns": of_columns}
 
 
 @cache

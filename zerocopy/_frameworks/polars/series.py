@@ -23,7 +23,6 @@ from zerocopy._frameworks.polars.types import (
     is_shifted,
     reasons_against,
 )
-from zerocopy._native import core
 from zerocopy.dtype import REAL_NAMES
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import refuse_ndim
@@ -51,7 +50,6 @@ _CODES = Reason(
     code="dictionary-codes",
 )
 _CHUNKS = Private("polars", "2", "DataFrame._df", "ten columns: 1.6 / 9.6 us")
-_NUMBERS = Private("polars", "2", "Series._s", "1.0 / 2.6 us")
 _OBJECTS = "convert the objects to numbers or text first, or leave it out with columns=[...]"
 
 
@@ -290,68 +288,41 @@ def chunk_counts() -> Callable[[Any], set[int]]:
     return _CHUNKS.choose(lambda: private, agrees, lambda frame: {*frame.n_chunks("all")})
 
 
-def _checked_table(pl: Any) -> Callable[[Any], None]:
-    """Return a function that raises for a frame that is not plain columns of one chunk."""
-    kinds, counts = plain_kinds(pl), chunk_counts()
+def plain_frame(pl: Any) -> Callable[[Any, Any], tuple[None, Any]]:
+    """Return the exporter ``hub`` of frames of plain columns of one chunk."""
+    kinds, counts, column = plain_kinds(pl), chunk_counts(), plain_series(pl)
 
-    def check(frame: Any) -> None:
-        names = frame.columns
-        if not names or "" in names or "\0" in "".join(names):
-            raise ValueError("a name that Arrow would change: use the slow path")
-        if not kinds.issuperset(map(type, frame.dtypes)) or counts(frame) != {1}:
+    def exported(frame: Any, target: Any) -> tuple[None, Any]:
+        names, types = frame.columns, {*map(type, frame.dtypes)}
+        if not (names and frame.height) or "" in names or "\0" in "".join(names):
+            raise ValueError("no values, or a name that Arrow would change: use the slow path")
+        if not types <= kinds or counts(frame) != {1}:
             raise ValueError("chunks, or other types: use the slow path")  # a stream would join chunks
+        if pl.String not in types or target.reads_views:
+            return None, frame
+        # Not DataFrame.to_arrow, which waits for polars' threads: a forked child lacks them.
+        arrays = [column(series, target)[1] for series in columns_of(frame)]
+        return None, hub().module().RecordBatch.from_arrays(arrays, names)
 
-    return check
-
-
-def plain_table(pl: Any) -> Callable[[Any], Any]:
-    """Return a function from a frame of plain columns to a ``pyarrow.Table``; it raises for other frames."""
-    check = _checked_table(pl)
-
-    def table(frame: Any) -> Any:
-        check(frame)
-        return hub().module().table(frame)
-
-    return table
+    return exported
 
 
-def plain_frame(pl: Any) -> Callable[[Any], Any]:
-    """Return the compiled exporter of frames of plain columns."""
-    exporter = core.TableExporter(pl.DataFrame.__arrow_c_stream__, check=_checked_table(pl))
-    export: Callable[[Any], Any] = exporter.plain
-    return export
+def plain_series(pl: Any) -> Callable[[Any, Any], tuple[str, Any]]:
+    """Return the exporter ``hub`` of series of plain values in one chunk.
 
-
-def large_batch(pl: Any) -> Callable[[Any], Any]:
-    """Return a function from a frame of plain columns to a ``pyarrow.RecordBatch`` without views of text.
-
-    polars copies 1,000 texts in 9 us, and a cast of pyarrow in 15. ``DataFrame.to_arrow`` waits for polars'
-    threads, which a forked child lacks.
+    polars copies 1,000 texts in 9 us for targets that do not read views, and a cast of pyarrow in 15.
     """
-    check, column = _checked_table(pl), plain_column(pl, large=True)
+    kinds, text = plain_kinds(pl), pl.String
 
-    def batch(frame: Any) -> Any:
-        check(frame)
-        arrays = [column(series)[1] for series in columns_of(frame)]
-        return hub().module().RecordBatch.from_arrays(arrays, frame.columns)
-
-    return batch
-
-
-def plain_column(pl: Any, large: bool = False) -> Callable[[Any], tuple[str, Any]]:
-    """Return a function from a series of plain values in one chunk to its name and a ``pyarrow.Array``.
-
-    With `large`, text is ``large_string``.
-    """
-    kinds, text = plain_kinds(pl), pl.String if large else None
-
-    def column(series: Any) -> tuple[str, Any]:
+    def exported(series: Any, target: Any) -> tuple[str, Any]:
         name, kind = series.name, type(series.dtype)
         if kind not in kinds or series.n_chunks() != 1 or not len(series) or "\0" in name:
             raise ValueError("chunks, or other types: use the slow path")
-        return name, series.to_arrow() if kind is text else hub().module().chunked_array(series).chunk(0)
+        if kind is text and not target.reads_views:
+            return name, series.to_arrow()
+        return name, hub().module().chunked_array(series).chunk(0)
 
-    return column
+    return exported
 
 
 @cache
@@ -364,49 +335,12 @@ def numbers_of() -> Callable[[Any], Array | None]:
 
     numbers = plain_kinds(pl) - {pl.String}
 
-    def public(series: Any) -> Array | None:
-        if (
-            type(series.dtype) not in numbers
-            or series.null_count()
-            or series.n_chunks() != 1
-            or not len(series)
-        ):
+    def array_of(series: Any) -> Array | None:
+        if type(series.dtype) not in numbers or series.null_count() or series.n_chunks() != 1:
             return None
-        array: Array = series.to_numpy(allow_copy=False)
-        return array
+        return series.to_numpy(allow_copy=False) if len(series) else None  # type: ignore[no-any-return]
 
-    def private(series: Any) -> Array | None:
-        inner = series._s
-        if (
-            type(inner.dtype()) not in numbers
-            or inner.null_count()
-            or inner.n_chunks() != 1
-            or not inner.len()
-        ):
-            return None
-        array: Array = inner.to_numpy(writable=False, allow_copy=False)
-        return array
-
-    def agrees(private: Callable[[Any], Array | None]) -> bool:
-        sample = pl.Series("a", [1.5, 2.5])
-        array = private(sample)
-        if array is None or array.flags.writeable or array.tolist() != [1.5, 2.5]:
-            return False
-        return address(array) == address(sample.to_numpy())
-
-    return _NUMBERS.choose(lambda: private, agrees, public)
-
-
-def plain_series(pl: Any) -> Callable[[Any], Any]:
-    """Return the compiled exporter of series of numbers and text."""
-    kinds, export = plain_kinds(pl), pl.Series.__arrow_c_stream__
-
-    def stream(series: Any) -> Any:
-        # polars aborts the process when it exports a name with a NUL, also one inside a type.
-        return export(series) if type(series.dtype) in kinds and "\0" not in series.name else None
-
-    plain: Callable[[Any], Any] = core.TableExporter(stream).plain
-    return plain
+    return array_of
 
 
 def plain_kinds(pl: Any) -> set[Any]:
@@ -415,8 +349,18 @@ def plain_kinds(pl: Any) -> set[Any]:
     return kinds | {pl.Float32, pl.Float64, pl.String}
 
 
+class ArrayExport:
+    """A wrapper that exports only an array, because polars imports pyarrow's types by other means."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return self._array.__arrow_c_array__(requested_schema)
+
+
 class Stream:
-    """A wrapper that exports only a stream, because polars imports pyarrow's types by other means."""
+    """As `ArrayExport`, for a stream."""
 
     def __init__(self, array: Any) -> None:
         self._array = array

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from operator import itemgetter
+from functools import cached_property
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
@@ -28,9 +28,7 @@ from zerocopy._frameworks.pyarrow.fast_path import (
     native_importer,
     one_chunk_each,
     plain_column,
-    plain_importer,
     plain_table,
-    plain_types,
     table_exporter,
     without_nulls,
 )
@@ -38,7 +36,7 @@ from zerocopy._frameworks.pyarrow.views import items_of, whole_array
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import BOOL8, REAL_NAMES, DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
-from zerocopy.framework import identity, refuse_dtype
+from zerocopy.framework import refuse_dtype
 from zerocopy.protocols.array_interface import address, host_view, tidy_strides
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM, StridedView
@@ -147,20 +145,16 @@ class PyArrow(ArrowExchange):
         assert table is not None
         return replace(table, name=name)
 
-    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[..., Any]]:
         import numpy as np
 
         pa = self.module()
         if cls is pa.Tensor:
             return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # read-only if the tensor is
         if cls in (pa.Table, pa.RecordBatch):
-            arrow = {
-                "arrow": plain_table(pa, _NUMBERS),
-                "arrow_chunks": plain_table(pa, _NUMBERS, in_chunks=True),
-            }
             tables = {"columns": one_chunk_each, "native_table": table_exporter(pa, cls)}
-            return tables | (arrow if cls is pa.Table else {})
-        column = {"column": plain_column(plain_types(pa, _NUMBERS))}
+            return tables | ({"hub": plain_table(pa, self.plain_types)} if cls is pa.Table else {})
+        column = {"hub": plain_column(self.plain_types)}
         if cls is pa.ChunkedArray or cls.__name__ in LISTS:
             return {"native_lists": lists_exporter(pa, cls)} | (column if cls is pa.ChunkedArray else {})
         if cls in (pa.StringArray, pa.LargeStringArray, pa.BooleanArray):
@@ -331,18 +325,30 @@ class PyArrow(ArrowExchange):
         columns = [own_items(pa, column) for column in table.columns]
         return pa.Table.from_arrays(columns, schema=table.schema)
 
-    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+    @cached_property
+    def plain_types(self) -> frozenset[Any]:
+        """The types that pass between tables without a plan: numbers, booleans and text."""
         pa = self.module()
-        if self.form == "Table":
-            return {"arrow": identity}
+        numbers = {getattr(pa, name)() for name in _NUMBERS if name != "float16"}
+        return frozenset((*numbers, pa.bool_(), pa.string(), pa.large_string()))
+
+    def as_table(self, obj: Any) -> Any:
+        """Return an object that exports a table of Arrow data as a ``pyarrow.Table``."""
+        pa = self.module()
+        if isinstance(obj, pa.RecordBatch):
+            return pa.Table.from_batches([obj])
+        return obj if isinstance(obj, pa.Table) else pa.table(obj)
+
+    def fast_importers(self) -> dict[str, Callable[..., Any]]:
+        pa = self.module()
         if self.form is not None:
             return {}
-        forms: dict[str, Any] = {
-            "arrow": identity,
-            "arrow_chunks": identity,
-            "native": native_importer(pa, _NUMBERS),
-        }
-        forms["column"], forms["plain"] = itemgetter(1), plain_importer(pa)
+
+        def of_hub(named: tuple[str | None, Any]) -> Any:
+            name, arrow = named
+            return self.as_table(arrow) if name is None else arrow
+
+        forms: dict[str, Any] = {"native": native_importer(pa, _NUMBERS), "hub": of_hub}
         if not hasattr(pa.Array, "from_dlpack"):  # pyarrow 24
             return {"ndarray": flat_importer(pa)} | forms
         flat, tensor = pa.Array.from_dlpack, pa.Tensor.from_dlpack

@@ -225,7 +225,7 @@ def has_extensions(schema: Any) -> bool:
     return any(b"ARROW:extension:name" in (field.metadata or ()) for field in schema)
 
 
-def one_chunk_each(table: Any) -> list[tuple[str, Any]]:
+def one_chunk_each(table: Any, index: object = None) -> list[tuple[str, Any]]:
     """Return a table's columns as pairs of name and array; raise if one has several chunks."""
     table.validate()  # raises if a buffer is too small, as in a crafted IPC file
     if has_extensions(table.schema):
@@ -240,16 +240,10 @@ def one_chunk_each(table: Any) -> list[tuple[str, Any]]:
     return columns
 
 
-def plain_types(pa: Any, names: Iterable[str]) -> frozenset[Any]:
-    """Return the types that routes between tables take: numbers, booleans and text."""
-    numbers = {getattr(pa, name)() for name in names if name != "float16"}
-    return frozenset((*numbers, pa.bool_(), pa.string(), pa.large_string()))
+def plain_column(types: frozenset[Any]) -> Callable[[Any, Any], Any]:
+    """Return the exporter ``hub`` of columns of plain values in one chunk."""
 
-
-def plain_column(types: frozenset[Any]) -> Callable[[Any], Any]:
-    """Return a function from a column of plain values in one chunk to its label and its array."""
-
-    def column(array: Any) -> tuple[str, Any]:
+    def column(array: Any, target: Any) -> tuple[str, Any]:
         if hasattr(array, "chunks"):
             if array.num_chunks != 1:
                 raise ValueError("no rows, or several chunks")
@@ -262,19 +256,17 @@ def plain_column(types: frozenset[Any]) -> Callable[[Any], Any]:
     return column
 
 
-def plain_table(pa: Any, names: Iterable[str], in_chunks: bool = False) -> Callable[[Any], Any]:
-    """Return a function that returns a table of plain columns in one chunk, and raises for others.
+def plain_table(pa: Any, plain_types: frozenset[Any]) -> Callable[[Any, Any], Any]:
+    """Return the exporter ``hub`` of tables of plain columns and dates.
 
-    Plain are numbers, booleans and text; with `in_chunks`, also dates, in any number of chunks. The function
-    keeps the last accepted schema, and `to_batches` counts the chunks without an object for each column: ten
-    columns take 1 us instead of 17.
+    It keeps the last accepted schema, and `to_batches` counts the chunks without an object for each column:
+    ten columns take 1 us instead of 17.
     """
-    types, last = plain_types(pa, names), None
-    if in_chunks:
-        times = [pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC")]
-        types |= {pa.date32(), *times}
+    last = None
+    times = [pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC")]
+    types = plain_types | {pa.date32(), *times}
 
-    def plain(table: Any) -> Any:
+    def plain(table: Any, target: Any) -> Any:
         nonlocal last
         schema = table.schema
         if last is None or not schema.equals(last, True):  # the metadata can name an extension type
@@ -287,44 +279,11 @@ def plain_table(pa: Any, names: Iterable[str], in_chunks: bool = False) -> Calla
                 raise ValueError("other types: the slow path decides")
             last = schema
         chunks = len(table.to_batches())
-        if chunks != 1 and not (in_chunks and chunks):
-            raise ValueError("no rows, or several chunks")
+        if not chunks:
+            raise ValueError("no rows")
         if chunks > 1 and any(column.num_chunks != chunks for column in table.columns):
             raise ValueError("chunks that end at different rows: a stream would divide more of them")
         table.validate()
-        return table
-
-    return plain
-
-
-def _plain_types(pa: Any) -> dict[str, Any]:
-    """Return the types of the formats of columns that the core exports as plain arrays."""
-    kinds = [getattr(pa, f"{sign}int{bits}")() for bits in (8, 16, 32, 64) for sign in ("", "u")]
-    kinds += [pa.float16(), pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.string_view()]
-    return dict(zip(["b", *"cCsSiIlLefguU", "vu"], [pa.bool_(), *kinds], strict=True))
-
-
-def plain_importer(pa: Any) -> Callable[[Any], Any]:
-    """Return the importer of the compiled core's arrays of plain values, as an array or a table.
-
-    Without the schema, ten columns are imported in 7 us instead of 11, and 300 in 190 instead of 330.
-    """
-    whole, types, last = pa.Table.from_batches, _plain_types(pa), (None, None)
-    # As in native_importer. pa.record_batch calls the method for capsules; the direct call saves 0.7 us.
-    array, known_batch = (getattr(cls, "_import_from_c", None) for cls in (pa.Array, pa.RecordBatch))
-    batch = getattr(pa.RecordBatch, "_import_from_c_capsule", None)
-    if array is None or known_batch is None or batch is None:
-        return lambda made: whole([pa.record_batch(made)]) if made.is_table else pa.array(made)
-
-    def plain(made: Any) -> Any:
-        nonlocal last
-        if not made.is_table:
-            return array(made.array_address(), types[made.format])
-        key, (last_key, schema) = made.schema_key, last
-        if key is not None and key is last_key:
-            return whole([known_batch(made.array_address(), schema)])
-        result = batch(*made.__arrow_c_array__())
-        last = key, result.schema
-        return whole([result])
+        return None, table
 
     return plain
