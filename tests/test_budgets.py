@@ -15,15 +15,15 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 73046,
-    "files of Python in zerocopy/": 385,
-    "lines of C in zerocopy/": 8880,
-    "lines of Python in tests/": 100132,
-    "lines of Python in benchmarks/": 17366,
-    "lines of Markdown in docs/": 16567,
-    "forms in which memory passes": 22,
-    "private names of other packages": 32,
-    "Any in _engine/ and tables/": 677,
+    "lines of Python in zerocopy/": 72655,
+    "files of Python in zerocopy/": 383,
+    "lines of C in zerocopy/": 8157,
+    "lines of Python in tests/": 99683,
+    "lines of Python in benchmarks/": 17365,
+    "lines of Markdown in docs/": 16559,
+    "forms in which memory passes": 9,
+    "private names of other packages": 27,
+    "Any in _engine/ and tables/": 667,
 }
 
 #: Names with an underscore that the standard library documents.

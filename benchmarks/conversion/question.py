@@ -99,17 +99,16 @@ def ours(code: str, names: Names, make: Make | None = None) -> list[Method]:
 def in_python(x: Any, to: str) -> Callable[..., Any] | None:
     """Return the fast path of `convert` without the compiled core; None for tables and containers."""
     parts = routes.find_parts(x, to, {})
-    route = None if parts is None or "columns" in parts.exporters else routes.compose(parts, to, {})
-    if route is None:
+    if parts is None or "columns" in parts.exporters:
         return None
-    table = {to: {type(x): route}}
+    table = {to: {type(x): routes.compose(parts, to, {}, None, routes.by_kept_route)}}
 
     def convert_in_python(obj: Any, to: Any, **options: Any) -> Any:
         if options:
             return convert_slowly(obj, to, options)
         try:
             return table[to][type(obj)](obj)
-        except Exception:  # noqa: BLE001 - the route cannot take the object
+        except Exception:  # noqa: BLE001 - the route cannot take the object, or there is none
             return convert_slowly(obj, to, options)
 
     return convert_in_python

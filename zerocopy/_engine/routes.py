@@ -17,23 +17,19 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine import recording
-from zerocopy._engine.compiled_routes import (
-    Parts,
+from zerocopy._engine.composing import (
     Route,
     compile_route,
+    compose,
     declare_dtypes,
     effective_options,
     find_parts,
     is_fill,
-    is_routable,
 )
 from zerocopy._engine.target import resolve
 from zerocopy._native import core
-from zerocopy.device import HOST
 from zerocopy.errors import UnsupportedConversionError
-from zerocopy.framework import identity
 from zerocopy.protocols.exporter_errors import is_error
-from zerocopy.tables.hub import NAME as HUB, hub
 
 Routes = Mapping[type, Route]
 
@@ -173,7 +169,7 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
             is_array = parts.source is not None and parts.source.kind == "tensor"
             route = _table_route_of(obj, to, effective) if is_array else None
         else:
-            route = compose(parts, to, effective, given)
+            route = compose(parts, to, effective, given.get("index"), by_kept_route)
         if core is not None:
             route = compile_route(parts, effective, route)
     except BaseException as error:
@@ -199,12 +195,33 @@ def _table_route_of(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | No
         return None
     from zerocopy._engine import table_routes  # conversions between arrays need no tables
 
-    def routes(name: str) -> Any:
-        return table_routes.Routes(name, routes_of(name, {}), lambda x, to: _kept_route(x, to, {}))
-
     if type(obj) is dict:
-        return None if options else table_routes.make_route(to, routes)
-    return table_routes.make_matrix_route(to, options["names"], routes)
+        return None if options else table_routes.make_route(to, by_kept_route)
+    return table_routes.make_matrix_route(to, options["names"], by_kept_route)
+
+
+def by_kept_route(to: Any, options: Mapping[str, Any], or_slowly: bool = False) -> Route:
+    """Return a function that converts objects by the routes of their types, which it keeps.
+
+    It raises for a type without a route; with `or_slowly`, the slow path converts what no route does.
+    """
+    routes = routes_of(to, options)
+
+    def convert(obj: Any) -> Any:
+        route = routes.get(type(obj)) or keep(obj, to, options)
+        if route is None:
+            raise ValueError("an object without a route: the slow path decides")
+        return route(obj)
+
+    def convert_anyway(obj: Any) -> Any:
+        try:
+            return convert(obj)
+        except BaseException as error:
+            if not is_error(error):
+                raise
+            return _slow_path(obj, to, options)
+
+    return convert_anyway if or_slowly else convert
 
 
 def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
@@ -257,170 +274,3 @@ def by_new_route(obj: Any, to: Any) -> Any:
         if not is_error(error):
             raise
         return NotImplemented  # the slow path converts the object, or raises an error with the reason
-
-
-# -- routes of Python functions ---------------------------------------------------------
-
-
-def compose(parts: Parts, to: Any, options: Mapping[str, Any], given: Mapping[str, Any]) -> Route | None:
-    """Return the route of Python functions for the `effective_options` of those given; or None."""
-    source, target = parts.source, parts.target
-    aliases = options.get("copy") is not True
-    if parts.owned and aliases and options.keys() <= {"copy"}:
-        return identity
-    if "handle" in parts.exporters:
-        return None if options else _opening_route(parts, to)
-    if "columns" in parts.exporters and target.kind == "tensor":
-        return _columns_route(parts, to, options, given.get("index"))
-    between_tables = target.tables and source is not None and source.tables
-    if _is_only_for_hub(parts) and options.keys() <= {"layout", "columns"}:
-        return _hub_route(parts, to, options)
-    if not options:
-        return _table_route(parts) if between_tables else _plain_route(parts, host_only=False)
-    if between_tables or not options.keys() <= {"copy", "device"} or not is_routable(target, options):
-        return None
-    if parts.owned:
-        return None if aliases else _own_copy_route(parts)
-    # A route aliases or raises, so it serves copy=False too, unless its importer copies.
-    return _plain_route(parts, True) if aliases and (target.aliases_host or "copy" not in options) else None
-
-
-def _plain_route(parts: Parts, host_only: bool) -> Route | None:
-    for form, importer in parts.importers.items():
-        if form in parts.exporters and not (host_only and form == "cuda"):
-            return _chain(parts.exporters[form], importer)
-    return None
-
-
-def _chain(exporter: Route, importer: Route) -> Route:
-    if exporter is identity:
-        return importer
-    if importer is identity:
-        return exporter
-
-    def route(obj: Any) -> Any:
-        return importer(exporter(obj))
-
-    return route
-
-
-def _own_copy_route(parts: Parts) -> Route | None:
-    """Return the route of ``copy=True`` for the target's own objects, other than ndarrays."""
-    check, target = parts.exporters.get("ndarray"), parts.target
-    if check is None or parts.ndarrays or target.kind != "tensor" or not target.can_copy_to_device:
-        return None
-    copy_to_device = target.copy_to_device
-
-    def route(obj: Any) -> Any:
-        # The exporter is called only to check that the object is plain memory on the host.
-        if not check(obj).size:
-            raise ValueError("no elements: the slow path returns the object itself")
-        return copy_to_device(obj, HOST, None)
-
-    return route
-
-
-def _opening_route(parts: Parts, to: Any) -> Route:
-    """Return the route of a handle: that of the object that it locates, after it was opened."""
-    open_handle: Any = parts.exporters["handle"]
-    target, routes = parts.target.name, routes_of(to, {})
-
-    def open_and_convert(handle: Any) -> Any:
-        opened = open_handle(handle, target)
-        return (routes.get(type(opened)) or _kept_route(opened, to, {}))(opened)
-
-    return open_and_convert
-
-
-def _is_only_for_hub(parts: Parts) -> bool:
-    """Whether the hub's object replaces the source: a query must run once, and others have no array."""
-    source = parts.source
-    if source is None or "hub" not in parts.exporters or source.name == HUB:
-        return False
-    return source.runs_queries or not (parts.target.tables or "ndarray" in parts.exporters)
-
-
-def _hub_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
-    """Return the route of an object that exports an object of the hub, which has a route to each target."""
-    exporter, routes, is_query = parts.exporters["hub"], routes_of(to, options), parts.source.runs_queries  # type: ignore[union-attr]
-    target, to_hub = hub(), hub().fast_importers()["hub"]
-
-    def route(obj: Any) -> Any:
-        exported = to_hub(exporter(obj, target))
-        try:
-            return (routes.get(type(exported)) or _kept_route(exported, to, options))(exported)
-        except BaseException as error:
-            if not (is_query and is_error(error)):
-                raise
-            return _slow_path(exported, to, options)  # the query must not run again
-
-    return route
-
-
-def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any], index: bool | None) -> Route | None:
-    """Return the route of a table whose columns have routes of their own, with the other options."""
-    exporter = parts.exporters["columns"]
-    labels = options.get("columns")
-    inner = {name: value for name, value in options.items() if name != "columns"}
-    if options and not is_routable(parts.target, inner):
-        return None
-    chosen, routes = None if labels is None else tuple(labels), routes_of(to, inner)
-
-    def route(table: Any) -> Any:
-        columns = exporter(table, index)
-        if any(name != name for name, _ in columns):
-            raise ValueError("a label is NaN, which differs from itself: the slow path compares it")
-        if chosen is not None:
-            columns = _selected(columns, chosen)
-        arrays = {name: (routes.get(type(x)) or _kept_route(x, to, inner))(x) for name, x in columns}
-        if len(arrays) != len(columns):
-            raise ValueError("duplicate column names, which the slow path refuses")
-        return arrays
-
-    return route
-
-
-def _selected(columns: list[tuple[Any, Any]], labels: tuple[Any, ...]) -> list[tuple[Any, Any]]:
-    """Return the columns with these labels; the keys of the result are the table's own labels."""
-    places = {column[0]: column for column in columns}
-    if len(places) != len(columns):
-        raise ValueError("duplicate column names: the slow path decides")
-    return [places[label] for label in labels]
-
-
-def _kept_route(obj: Any, to: Any, options: Mapping[str, Any]) -> Route:
-    route = keep(obj, to, options)
-    if route is None:
-        raise ValueError("an object without a route: the slow path decides")
-    return route
-
-
-def _table_route(parts: Parts) -> Route:
-    """Return the route between two table frameworks: through the hub, or as planned, but without the plan.
-
-    In the benchmark `grid`, ten columns take 20 to 250 us through the hub, and 250 to 1,000 as planned.
-    """
-    source, target = parts.source, parts.target
-    assert source is not None
-    is_through_hub = "hub" in parts.exporters and "hub" in parts.importers
-
-    def as_planned(obj: Any) -> Any:
-        table = source.table(obj)
-        if table is None or table.read is not None:
-            raise ValueError("not a table, or not read yet: the slow path handles it")
-        if not (target.has_dimensions or table.has_rows):
-            raise ValueError("variables with other dimensions: the slow path refuses them")
-        for column in table.columns:
-            target.column_reasons(column)  # raises if the target cannot hold the column
-        target.table_reasons(table)
-        return target.from_column(table) if table.single else target.from_table(table)
-
-    def through_hub(obj: Any) -> Any:
-        try:
-            return parts.importers["hub"](parts.exporters["hub"](obj, target))
-        except ValueError as error:  # a column has nulls or several chunks, or is of another type
-            if not is_error(error):
-                raise
-        return as_planned(obj)
-
-    return through_hub if is_through_hub else as_planned

@@ -5,7 +5,7 @@ A plan describes each column first: ten columns into pandas took 1,005 us, and p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,37 +24,32 @@ Build = Callable[[list[tuple[str, Any]]], Any]
 _UNITS = frozenset((unit, 1) for unit in ("ms", "us", "ns"))
 
 
-class Routes:
-    """The routes of arrays to one framework, by type."""
+def _of_arrays(convert: Route) -> Route:
+    """Return a function that converts arrays as `convert` does, and raises for other objects."""
+    known = set[type]()
 
-    def __init__(self, name: str, by_type: Mapping[type, Route], keep: Callable[[Any, str], Route]) -> None:
-        self.name, self.by_type, self.keep = name, by_type, keep
-        self.known: dict[type, Route] = {}
+    def convert_array(x: Any) -> Any:
+        if type(x) not in known:
+            source = registry.by_type(type(x))
+            if source is None or source.kind != "tensor":
+                raise ValueError("not an array: the slow path describes the column")
+            known.add(type(x))
+        return convert(x)
 
-    def of(self, x: Any) -> Route:
-        """Return the route of an array; raise for another object, and for a type without a route."""
-        source = registry.by_type(type(x))
-        if source is None or source.kind != "tensor":
-            raise ValueError("not an array: the slow path describes the column")
-        self.known[type(x)] = route = self.by_type.get(type(x)) or self.keep(x, self.name)
-        return route
-
-    def convert(self, x: Any) -> Any:
-        """Convert an array."""
-        return (self.known.get(type(x)) or self.of(x))(x)
+    return convert_array
 
 
-def make_route(to: Any, routes: Callable[[str], Routes]) -> Route | None:
+def make_route(to: Any, by_kept_route: Callable[..., Route]) -> Route | None:
     """Return the route of dicts of arrays to a target, or None if it has no such tables.
 
     Parameters
     ----------
     to : object
         The target, as `convert` takes it.
-    routes : callable
-        ``routes(name)`` returns the routes to a framework.
+    by_kept_route : callable
+        `zerocopy._engine.routes.by_kept_route`.
     """
-    build = _builder(registry.find(to) or resolve(to), routes)
+    build = _builder(registry.find(to) or resolve(to), by_kept_route)
     if build is None:
         return None
 
@@ -66,14 +61,14 @@ def make_route(to: Any, routes: Callable[[str], Routes]) -> Route | None:
     return route
 
 
-def _builder(target: Framework, routes: Callable[[str], Routes]) -> Build | None:
+def _builder(target: Framework, by_kept_route: Callable[..., Route]) -> Build | None:
     """Return a function that makes a table of the target, of arrays of any framework; None if it has none."""
     importers = target.fast_importers() if target.tables else {}
     for form, importer in importers.items():  # the cheapest first
         if form == "hub" and registry.is_imported(HUB):
-            return _through_hub(importer, routes(HUB).convert)
+            return _through_hub(importer, _of_arrays(by_kept_route(HUB, {})))
         if form == "columns":
-            return _of_ndarrays(importer, routes("numpy").convert)
+            return _of_ndarrays(importer, _of_arrays(by_kept_route("numpy", {})))
     return None
 
 
@@ -106,21 +101,21 @@ def _dates(x: Array) -> Any:
     return hub().module().array(x)  # NaT is null
 
 
-def make_matrix_route(to: Any, names: Sequence[str], routes: Callable[[str], Routes]) -> Route | None:
-    """Return the route of matrices with ``names=`` to a target, or None; `routes` is that of `make_route`."""
+def make_matrix_route(to: Any, names: Sequence[str], by_kept_route: Callable[..., Route]) -> Route | None:
+    """Return the route of matrices with ``names=`` to a target, or None."""
     target = registry.find(to) or resolve(to)
     labels = list(names)
     are_plain = all(type(name) is str and name and "\0" not in name for name in labels)
     if not (target.tables and labels and are_plain) or len({*labels}) != len(labels):
         return None  # without labels, only a slow path keeps the number of rows
     by_block: Any = target.fast_importers().get("matrix")
-    build = None if by_block else _builder(target, routes)
-    numbers, arrays = native_numbers(), routes("numpy")
+    build = None if by_block else _builder(target, by_kept_route)
+    numbers, to_numpy = native_numbers(), _of_arrays(by_kept_route("numpy", {}))
     if by_block is build:
         return None
 
     def route(x: Any) -> Any:
-        array = arrays.convert(x)
+        array = to_numpy(x)
         if array.ndim != 2 or array.shape[1] != len(labels) or not array.shape[0]:
             raise ValueError("another shape: the slow path decides")
         if array.dtype.num not in numbers or array.dtype.kind not in "iuf" or not array.dtype.isnative:
