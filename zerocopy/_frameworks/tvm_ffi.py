@@ -6,7 +6,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import REAL_NAMES, DType
+from zerocopy.dtype import REAL_NAMES, DType, by_name
 from zerocopy.errors import Reason
 from zerocopy.framework import Framework
 from zerocopy.protocols import dlpack
@@ -40,6 +40,11 @@ class TvmFfi(Framework):
     # -- source ---------------------------------------------------------------
 
     def as_ndarray(self, obj: Any) -> tuple[Array, DType]:
+        import numpy as np
+
+        if obj.dtype in REAL_NAMES and not (array := np.from_dlpack(obj)).flags.owndata:
+            return array, by_name(obj.dtype)
+        # Of a dtype that NumPy lacks, or at NULL, for which NumPy allocates memory.
         capsule = obj.__dlpack__()
         view = dlpack.read(capsule, obj, HOST)
         return dlpack.as_ndarray(capsule, view), view.dtype
