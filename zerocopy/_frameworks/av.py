@@ -58,7 +58,6 @@ class PyAV(Framework):
 
 
 def _pixels(frame: Any) -> Array:
-    """Return an alias of a frame in one plane; raise for others."""
     (plane,) = frame.planes
     return np.from_dlpack(plane)
 

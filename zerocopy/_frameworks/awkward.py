@@ -260,7 +260,6 @@ def _copied(layout: Any) -> Reason | None:
 
 
 def _aliases(values: Array, layout: Any) -> bool:
-    """Whether values lie in the memory of a layout."""
     import numpy as np
 
     while not layout.is_numpy:

@@ -133,7 +133,6 @@ def _dtype_of(mx: Any, name: str) -> Any:
 
 @cache
 def _dtypes(mx: Any) -> dict[Any, DType]:
-    """Return MLX's dtypes with their standard names."""
     return {_dtype_of(mx, name): by_name(name) for name in _NAMES}
 
 

@@ -184,7 +184,6 @@ def _refusal(wp: Any, obj: Any) -> Reason | None:
 
 
 def _refuse_elements(name: str, obj: Any) -> UnsupportedConversionError:
-    """Return the error for elements that are not numbers."""
     struct = hasattr(obj.dtype, "numpy_dtype")
     fixes = [Fix("{x}.numpy()", "gives a structured NumPy array")] if struct else []
     shown = "a structure" if struct else getattr(obj.dtype, "__name__", obj.dtype)

@@ -203,7 +203,6 @@ def _classes(*names: str) -> Any:
 
 
 def _levels(index: Any, name: str) -> list[Column]:
-    """Return an index's levels as columns."""
     columns = _pylibcudf()
     why = _RANGE if isinstance(index, _classes("RangeIndex")) else None
     why = _LEVELS if isinstance(index, _classes("MultiIndex")) else why

@@ -18,7 +18,6 @@ class Loading(LoadingHook):
     can_decode = True
 
     def decoder(self, files: ParquetFiles, device: int) -> Dataset | None:
-        """Return the files' rows as frames."""
         registry.by_name("cudf").module()
         return DecodedFiles(files, partial(_decode, device), "cudf")
 

@@ -19,7 +19,6 @@ class Loading(LoadingHook):
     """Relations of DuckDB; each epoch runs the query again."""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
-        """Return the batches of a relation, of the chosen columns only."""
         if not hasattr(obj, "to_arrow_table"):
             return None  # a connection, which convert() refuses
         relation = obj

@@ -30,7 +30,6 @@ class Loading(LoadingHook):
         return (os.path.abspath(obj.file.filename), obj.name) if is_file else None
 
     def open_again(self, path: str, name: str) -> Any:
-        """Return the dataset of a path and a name."""
         import h5py
 
         return h5py.File(path, "r")[name]

@@ -23,7 +23,6 @@ class Loading(LoadingHook):
         return lance.dataset(path)
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
-        """Return the rows of the chosen columns."""
         return LanceRows(obj, columns)
 
 

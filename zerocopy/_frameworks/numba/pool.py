@@ -99,7 +99,6 @@ def _manager() -> Any:
             type(self).used = True
 
         def _pool(self) -> PoolInterface | None:
-            """Return the pool of this device; None if there is none."""
             pool = Pool.installed_pool
             return pool if pool is not None and self.context.device.id in pool.pools else None
 

@@ -146,7 +146,6 @@ def _in_arrow(series: Any) -> Any:
 
 
 def levels_of(index: Any) -> list[Any]:
-    """Return each level of an index as an index."""
     if index.nlevels == 1:
         return [index]
     # get_level_values(1) means the level whose name is 1, if there is one: integer names hide positions.
@@ -155,7 +154,6 @@ def levels_of(index: Any) -> list[Any]:
 
 
 def index_column(pd: Any, level: Any, reasons: tuple[Reason, ...] = ()) -> Column:
-    """Describe an index of one level."""
     if type(level) is pd.RangeIndex:
         reasons = (*reasons, RANGE)
     values = level.to_numpy(copy=False) if isinstance(level.dtype, np.dtype) else level.array

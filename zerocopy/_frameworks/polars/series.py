@@ -132,7 +132,6 @@ class Objects(UnreadColumn):
 
 
 def column_of(series: Any) -> Column:
-    """Describe a series."""
     dtype = series.dtype
     if _has_objects(dtype):
         return Objects(series)
@@ -181,7 +180,6 @@ def check_exports(names: list[str], dtypes: list[Any], column: Callable[[int], A
 
 
 def _inner(dtype: Any) -> list[Any]:
-    """Return the types inside a type."""
     inner = getattr(dtype, "inner", None)
     return [*([] if inner is None else [inner]), *(f.dtype for f in getattr(dtype, "fields", ()))]
 
@@ -370,7 +368,6 @@ class Stream:
 
 
 def series_of(pl: Any, name: str, column: Column) -> Any:
-    """Return a column as a series."""
     if isinstance(column, OWN):
         return column.series.alias(name)
     if column.field is not None and column.field.kind == "unknown" and hasattr(column, "series"):

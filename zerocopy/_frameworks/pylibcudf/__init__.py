@@ -154,7 +154,6 @@ class PyLibCuDF(Framework):
         return result.copy() if copied else result
 
     def on_gpu(self, column: Column) -> bool:
-        """Whether a column's memory is on a GPU."""
         inner = column._column if isinstance(column, Copied) else column
         if isinstance(inner, TensorColumn):
             return inner.source.view.device.kind == "cuda"

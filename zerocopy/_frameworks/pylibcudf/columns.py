@@ -46,7 +46,6 @@ _DIGITS = {"DECIMAL32": 9, "DECIMAL64": 18, "DECIMAL128": 38}
 
 
 def _address(span: Any) -> int:
-    """Return the address of a column's buffer."""
     if span is None:
         return 0
     address = span.ptr if hasattr(span, "ptr") else span.__cuda_array_interface__["data"][0]
@@ -60,7 +59,6 @@ def any_address(col: Any) -> int:
 
 
 def read(col: Any, dtype: Any, owner: Any, device: Device, stream: int) -> Memory:
-    """Describe a column and its children."""
     kind: str = col.type().id().name
     nulls = col.null_count()
     mask, data = _address(col.null_mask()) if nulls else 0, _address(col.data())

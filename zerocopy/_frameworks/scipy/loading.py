@@ -32,7 +32,6 @@ class SparseDataset(Dataset):
         self.groups = groups_of(self._rows.num_rows)
 
     def read(self, index: int) -> SparseRows:
-        """Return the rows of a group."""
         return self._rows.slice(index * GROUP_ROWS, self.groups[index].rows)
 
     def fingerprint(self) -> str:

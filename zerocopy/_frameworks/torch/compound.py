@@ -127,7 +127,6 @@ class Compound(CombinedHook):
 
 @lru_cache(maxsize=1)
 def _formats() -> dict[Any, str]:
-    """Return the format of each of torch's sparse layouts."""
     import torch
 
     return {getattr(torch, f"sparse_{form}"): form for form in ("coo", *COMPRESSED)}

@@ -172,7 +172,6 @@ def dataset(xr: Any, table: Table) -> Any:
 
 
 def variable(xr: Any, dims: Sequence[Hashable], values: Any) -> Any:
-    """Return a variable over an array."""
     # Without `fastpath`, xarray copies dates in read-only memory (pydata/xarray#8843) and imports Dask
     # and sparse. With it, it does not wrap extension arrays.
     return xr.Variable(dims, values, fastpath=isinstance(values, np.ndarray))
