@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 import zerocopy as zc
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Statement, measure
+from benchmarks.contest import Contest
+from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.timing import Statement
 
 OURS, BY_HAND = "zc.bridge", "by hand, DLPack"
 #: The largest ratio to the wrapper by hand.
@@ -135,15 +136,12 @@ def run(settings: Settings, rows: int, columns: int) -> list[Case]:
         return []
     cases = []
     for name, (step, wrappers) in contenders().items():
-        statements = {
-            label: Statement("step()", {"step": step(call, rows, columns)})
-            for label, call in wrappers.items()
-        }
-        timings = measure(statements, settings.pace)
-        entries = [
-            Entry(label, "ours" if label == OURS else "idiom", timings.get(label)) for label in statements
-        ]
-        cases.append(Case(f"{name}, {rows} x {columns}", entries))
+        contest = Contest()
+        case = contest.case(f"{name}, {rows} x {columns}")
+        for label, call in wrappers.items():
+            statement = Statement("step()", {"step": step(call, rows, columns)})
+            contest.add(case, label, "ours" if label == OURS else "idiom", statement)
+        cases += contest.time(settings.pace)
     return cases
 
 

@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 import zerocopy as zc
+from benchmarks.contest import Contest, refusal
 from benchmarks.conversion.contenders import DOCUMENTED, Contender, Pair, differs, namespace, pairs
 from benchmarks.conversion.subjects import SUBJECTS, Array, aligned_values
-from benchmarks.suite import Case, Entry, Section, Settings, Task, median
-from benchmarks.timing import Raised, Statement, measure
+from benchmarks.suite import Case, Section, Settings, Task, median
+from benchmarks.timing import Statement
 
 LEAVES = (1, 10, 100, 1000)
 QUICK_LEAVES = (1, 100)
@@ -68,10 +69,7 @@ def check(contender: Contender, pair: Pair, x: dict[str, Any], values: Array) ->
 
     The order of keys does not matter: tree maps sort them.
     """
-    try:
-        result = statement(contender, pair, x).value()
-    except Exception as error:  # noqa: BLE001 - any error is the result of the check
-        return Raised.of(error).why
+    result = statement(contender, pair, x).value()
     if type(result) is not dict or result.keys() != x.keys():
         return "gives another container"
     for key, leaf in result.items():
@@ -95,16 +93,12 @@ def tasks(settings: Settings) -> list[Task]:
 def run(pair: Pair, count: int, settings: Settings) -> list[Case]:
     """Check the contenders of a pair, then time those that pass."""
     x, values = leaves(pair[0], count)
-    case = Case(f"{' -> '.join(pair)}, dict of {count:,}")
-    able = {}
-    for contender in contenders(pair):
-        refused = check(contender, pair, x, values)
-        case.entries.append(Entry(contender.code, contender.role, note=contender.note, left_out=refused))
-        if not refused:
-            able[contender.code] = statement(contender, pair, x)
-    timings = measure(able, settings.pace)
-    for entry in case.entries:
-        entry.timing = timings.get(entry.label)
+    contest = Contest()
+    case = contest.case(f"{' -> '.join(pair)}, dict of {count:,}")
+    for each in contenders(pair):
+        refused = refusal(partial(check, each, pair, x, values))
+        contest.add(case, each.code, each.role, partial(statement, each, pair, x), refused, each.note)
+    contest.time(settings.pace)
     ours = case.fastest("ours")
     if ours is not None:
         case.figures = {"ns a leaf": median(ours) / count}

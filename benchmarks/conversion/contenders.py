@@ -9,7 +9,6 @@ no row, because their cost is that of the copy.
 from __future__ import annotations
 
 import importlib.util
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,8 +19,9 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
+from benchmarks.contest import refusal
 from benchmarks.conversion.subjects import SUBJECTS, Array, aligned_values
-from benchmarks.timing import Raised, Statement
+from benchmarks.timing import Statement
 
 Pair = tuple[str, str]
 
@@ -275,14 +275,12 @@ def check(contender: Contender, pair: Pair, x: Any, expected: Array) -> str:
 
     Type, dtype and values must be the same, and it must share the memory of the source.
     """
-    try:
-        with warnings.catch_warnings():
-            if contender.warns:
-                warnings.simplefilter("ignore")
-            result = statement(contender, pair, x).value()
-    except Exception as error:  # noqa: BLE001 - any error is the result of the check
-        return Raised.of(error).why
-    return differs(pair, result, expected) or ("" if zc.shares_memory(x, result) else "copies")
+
+    def wrong() -> str:
+        result = statement(contender, pair, x).value()
+        return differs(pair, result, expected) or ("" if zc.shares_memory(x, result) else "copies")
+
+    return refusal(wrong)
 
 
 def differs(pair: Pair, result: Any, expected: Array) -> str:

@@ -6,17 +6,16 @@ in the same process. Without the compiled core, zerocopy's call and its pure Pyt
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from benchmarks.contest import Contest, refusal
 from benchmarks.conversion import goals
 from benchmarks.conversion.contenders import pairs
 from benchmarks.conversion.core_arrays import arrays
 from benchmarks.conversion.core_tables import containers
 from benchmarks.conversion.question import Method, Question
-from benchmarks.suite import Case, Entry, Section, Settings, Task, median
-from benchmarks.timing import Raised, measure
+from benchmarks.suite import Case, Section, Settings, Task, median
 
 #: Seconds of a quick run.
 _SECONDS = 5.0
@@ -35,35 +34,23 @@ def tasks(settings: Settings) -> list[Task]:
 
 def run(settings: Settings) -> list[Case]:
     """Check all methods, then time those that pass."""
-    cases, timed = [], {}
+    contest, pieces = Contest(), {}
     for question in questions(settings):
-        case = Case(question.name)
+        case = contest.case(question.name)
+        pieces[question.name] = question.pieces
         for method in question.methods:
             refused = check(method, question) if method.checked else ""
-            case.entries.append(Entry(method.code, method.role, note=method.note, left_out=refused))
-            if not refused:
-                timed[f"{case.name}: {method.code}"] = method.statement
-            elif method.role == "ours":
-                case.failed = f"{method.code} {refused}"
-        cases.append((case, question.pieces))
-    timings = measure(timed, settings.pace)
-    for case, pieces in cases:
-        for entry in case.entries:
-            entry.timing = timings.get(f"{case.name}: {entry.label}")
+            contest.add(case, method.code, method.role, method.statement, refused, method.note)
+    for case in contest.time(settings.pace):
         ours = case.fastest("ours")
-        if pieces and ours:
-            case.figures = {"ns per leaf or column": median(ours) / pieces}
-    return [case for case, _ in cases]
+        if pieces[case.name] and ours:
+            case.figures = {"ns per leaf or column": median(ours) / pieces[case.name]}
+    return contest.cases
 
 
 def check(method: Method, question: Question) -> str:
     """Return why the result of a method is wrong, or nothing."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about read-only memory and legacy capsules
-            return question.wrong(method.statement.value())
-    except Exception as error:  # noqa: BLE001 - any error is the result of the check
-        return Raised.of(error).why
+    return refusal(lambda: question.wrong(method.statement.value()))
 
 
 def judge(cases: Sequence[Case]) -> list[goals.Goal]:

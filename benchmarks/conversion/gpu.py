@@ -11,7 +11,8 @@ from time import perf_counter_ns
 from typing import Any
 
 from benchmarks import gpu_timing
-from benchmarks.conversion.contenders import Contender, Pair
+from benchmarks.contest import Contest
+from benchmarks.conversion.contenders import Pair
 from benchmarks.conversion.gpu_contenders import (
     across,
     check,
@@ -21,8 +22,8 @@ from benchmarks.conversion.gpu_contenders import (
     statement,
 )
 from benchmarks.conversion.subjects import aligned_values
-from benchmarks.suite import Case, Entry, Section, Settings, Task
-from benchmarks.timing import Loop, Pace, Raised, Statement, Timing, measure, take_turns
+from benchmarks.suite import Case, Section, Settings, Task
+from benchmarks.timing import Loop, Pace, Raised, Statement, Timing, take_turns
 from zerocopy.formatting import format_bytes
 from zerocopy.protocols import cuda_driver
 
@@ -56,39 +57,29 @@ def bus_tasks(settings: Settings) -> list[Task]:
     ]
 
 
-def _contest(pair: Pair, count: int, name: str) -> tuple[Case, dict[str, Statement]]:
-    """Check the contenders of a pair; return their case, and those that pass."""
+def _contest(pair: Pair, count: int, name: str) -> tuple[Contest, dict[str, Callable[[], Statement]]]:
+    """Check the contenders of a pair; return their contest, and the statements of all."""
     expected = aligned_values(count)
     x = side(pair[0]).make(expected)
-    case, able = Case(name), {}
-    for contender in contenders(pair):
-        refused = check(contender, pair, x, expected)
-        case.entries.append(_entry(contender, refused))
-        if not refused:
-            able[contender.code] = statement(contender, x)
-        elif contender.role == "ours":
-            case.failed = f"{contender.code} {refused}"
-    return case, able
-
-
-def _entry(contender: Contender, refused: str) -> Entry:
-    return Entry(contender.code, contender.role, note=contender.note, left_out=refused)
+    contest = Contest()
+    case = contest.case(name)
+    statements = {each.code: partial(statement, each, x) for each in contenders(pair)}
+    for each in contenders(pair):
+        refused = check(each, pair, x, expected)
+        contest.add(case, each.code, each.role, statements[each.code], refused, each.note)
+    return contest, statements
 
 
 def run(pair: Pair, settings: Settings) -> list[Case]:
     """Time each contender on the host, without waiting for the device; then the device."""
-    case, able = _contest(pair, COUNT, " -> ".join(pair))
-    timings = measure(able, settings.pace)
-    for entry in case.entries:
-        entry.timing = timings.get(entry.label)
-    if "jax" in pair:
-        # JAX uses private streams, on which no events can be recorded.
-        return [case]
-    # Separate from the host's times: here the stream is kept busy, so that waiting for it takes longer.
-    both = {entry.role: entry.label for entry in case.timed(*_NAMES)}
+    contest, statements = _contest(pair, COUNT, " -> ".join(pair))
+    (case,) = contest.time(settings.pace)
+    # JAX uses private streams, on which no events can be recorded.
+    both = {entry.role: entry.label for entry in case.timed(*_NAMES)} if "jax" not in pair else {}
     if not both:
         return [case]
-    clocked = gpu_timing.measure({label: able[label] for label in both.values()}, settings.pace)
+    # Separate from the host's times: here the stream is kept busy, so that waiting for it takes longer.
+    clocked = gpu_timing.measure({label: statements[label]() for label in both.values()}, settings.pace)
     for role, label in both.items():
         if isinstance(timing := clocked[label], gpu_timing.GpuTiming):
             case.figures[DEVICE.format(_NAMES[role])] = timing.device.median
@@ -98,11 +89,9 @@ def run(pair: Pair, settings: Settings) -> list[Case]:
 def across_the_bus(pair: Pair, settings: Settings) -> list[Case]:
     """Time transfers until the data have arrived."""
     size = QUICK_BUS if settings.quick else BUS
-    case, able = _contest(pair, size // 4, f"{' -> '.join(pair)}, {format_bytes(size)}")
+    contest, _ = _contest(pair, size // 4, f"{' -> '.join(pair)}, {format_bytes(size)}")
     pace = replace(settings.pace, patience=min(settings.pace.patience, _PATIENCE))
-    timings = until_done(able, pace)
-    for entry in case.entries:
-        entry.timing = timings.get(entry.label)
+    (case,) = contest.time(pace, until_done)
     for entry in case.timed():
         if entry.role in _NAMES and isinstance(entry.timing, Timing):
             case.figures[f"GB/s {_NAMES[entry.role]}"] = round(size / entry.timing.median, 1)

@@ -8,7 +8,6 @@ must give the same values on the right device.
 from __future__ import annotations
 
 import importlib.util
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,9 +18,10 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
+from benchmarks.contest import refusal
 from benchmarks.conversion.contenders import LIBRARIES, Contender, Pair
 from benchmarks.conversion.subjects import Array
-from benchmarks.timing import Raised, Statement
+from benchmarks.timing import Statement
 
 
 @dataclass(frozen=True)
@@ -225,21 +225,20 @@ def check(contender: Contender, pair: Pair, x: Any, expected: Array) -> str:
     Type, values and device must be the same; between frameworks on the device it must share memory.
     """
     ours = zc_result(pair, x)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = statement(contender, x).value()
-    except Exception as error:  # noqa: BLE001 - any error is the result of the check
-        return Raised.of(error).why
-    if type(result) is not type(ours):
-        return f"gives a {type(result).__qualname__}, not a {type(ours).__qualname__}"
-    device, expected_device = zc.view(result).device, zc.view(ours).device
-    if device != expected_device:
-        return f"gives memory on {device}, not {expected_device}"
-    values = side(pair[1]).values(result)
-    if values.dtype != expected.dtype or not np.array_equal(values, expected):
-        return "gives other values"
-    return "copies" if "numpy" not in pair and not zc.shares_memory(x, result) else ""
+
+    def wrong() -> str:
+        result = statement(contender, x).value()
+        if type(result) is not type(ours):
+            return f"gives a {type(result).__qualname__}, not a {type(ours).__qualname__}"
+        device, expected_device = zc.view(result).device, zc.view(ours).device
+        if device != expected_device:
+            return f"gives memory on {device}, not {expected_device}"
+        values = side(pair[1]).values(result)
+        if values.dtype != expected.dtype or not np.array_equal(values, expected):
+            return "gives other values"
+        return "copies" if "numpy" not in pair and not zc.shares_memory(x, result) else ""
+
+    return refusal(wrong)
 
 
 def zc_result(pair: Pair, x: Any) -> Any:

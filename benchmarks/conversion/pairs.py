@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from benchmarks.conversion.contenders import Contender, Pair, check, contenders, pairs, statement
+from benchmarks.contest import Contest
+from benchmarks.conversion.contenders import Pair, check, contenders, pairs, statement
 from benchmarks.conversion.subjects import SUBJECTS, aligned_values
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Pace, measure
+from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.timing import Pace
 
 COUNT = 1000  # elements
 
@@ -25,17 +26,12 @@ def _contest(pair: Pair, pace: Pace) -> list[Case]:
     """Check the contenders of a pair, then time those that pass."""
     expected = aligned_values(COUNT)
     x = SUBJECTS[pair[0]].make(expected)
-    case = Case(_name(pair))
-    able: dict[str, Contender] = {}
-    for contender in contenders(pair):
-        refused = check(contender, pair, x, expected)
-        case.entries.append(Entry(contender.code, contender.role, note=contender.note, left_out=refused))
-        if not refused:
-            able[contender.code] = contender
-    timings = measure({code: statement(c, pair, x) for code, c in able.items()}, pace)
-    for entry in case.entries:
-        entry.timing = timings.get(entry.label)
-    return [case]
+    contest = Contest()
+    case = contest.case(_name(pair))
+    for each in contenders(pair):
+        refused = check(each, pair, x, expected)
+        contest.add(case, each.code, each.role, partial(statement, each, pair, x), refused, each.note)
+    return contest.time(pace)
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Statement, measure
+from benchmarks.contest import Contest
+from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.timing import Statement
 
 #: The contenders.
 BY_HAND, DECORATED = "by hand", "accepts"
@@ -70,25 +71,15 @@ def tasks(settings: Settings) -> list[Task]:
 
 def run(settings: Settings) -> list[Case]:
     """Time each call by hand and with ``accepts``, in turns."""
-    made = questions(settings)
-    statements = {}
-    for name, question in made.items():
+    contest = Contest()
+    for name, question in questions(settings).items():
         import_module(question.to)
         decorated = zc.accepts(question.to)(function)
         names = {"convert": zc.convert, "g": function, "f": decorated, **question.names}
-        statements[f"{name}: {BY_HAND}"] = Statement(question.by_hand, names)
-        statements[f"{name}: {DECORATED}"] = Statement(question.decorated, names)
-    timings = measure(statements, settings.pace)
-    return [
-        Case(
-            name,
-            [
-                Entry(BY_HAND, "reference", timings.get(f"{name}: {BY_HAND}")),
-                Entry(DECORATED, "ours", timings.get(f"{name}: {DECORATED}")),
-            ],
-        )
-        for name in made
-    ]
+        case = contest.case(name)
+        contest.add(case, BY_HAND, "reference", Statement(question.by_hand, names))
+        contest.add(case, DECORATED, "ours", Statement(question.decorated, names))
+    return contest.time(settings.pace)
 
 
 def judge(cases: Sequence[Case]) -> list[Goal]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -12,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.contest import Contest, refusal
 from benchmarks.layout.copies import copy, stream
 from benchmarks.layout.data import Array, memory, native
 from benchmarks.suite import Case, Entry, Settings, median
-from benchmarks.timing import Pace, Raised, Statement, measure
+from benchmarks.timing import Pace, Statement
 
 #: Notes that goals and pages look up.
 FRESH = "fresh memory"
@@ -94,7 +94,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Contest:
+class Transposition:
     """One case: the input of the methods, and a check of their results.
 
     Attributes
@@ -123,39 +123,26 @@ class Contest:
             return f"{', '.join(missing)} is not installed"
         for target in self.targets:
             target.reshape(-1).view(np.uint8)[:] = 0
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                result = method.result(self.names)
-        except Exception as error:  # noqa: BLE001 - any error is the result of the check
-            return Raised.of(error).why
-        if isinstance(result, np.ndarray) and result.dtype == np.uint8:  # a copy of the bytes
-            return "" if np.array_equal(result, self.names["raw"]) else "gives other bytes"
-        return self.differs(result)
+
+        def wrong() -> str:
+            result = method.result(self.names)
+            if isinstance(result, np.ndarray) and result.dtype == np.uint8:  # a copy of the bytes
+                return "" if np.array_equal(result, self.names["raw"]) else "gives other bytes"
+            return self.differs(result)
+
+        return refusal(wrong)
 
     def run(self, methods: Sequence[Method], settings: Settings) -> Case:
-        """Check the methods, then time those that pass.
-
-        Raises
-        ------
-        AssertionError
-            zerocopy does not pass: then there is nothing to compare with.
-        """
-        case = Case(self.case)
-        able = {}
+        """Check the methods, then time those that pass."""
+        contest = Contest()
+        case = contest.case(self.case)
         for method in methods:
-            if not method.wanted(settings):
-                continue
-            long = settings.quick and "numba" in method.needs() and len(self.names["dtype"]) > _LONG_LOOP
-            refused = "takes seconds to compile: not with --quick" if long else self.check(method)
-            if refused and method.role == "ours":
-                raise AssertionError(f"{method.code} {refused}")
-            case.entries.append(Entry(method.code, method.role, note=method.note, left_out=refused))
-            if not refused:
-                able[method.code] = Statement(method.code, self.names)
-        timings = measure(able, pace(settings))
-        for entry in case.entries:
-            entry.timing = timings.get(entry.label)
+            if method.wanted(settings):
+                long = settings.quick and "numba" in method.needs() and len(self.names["dtype"]) > _LONG_LOOP
+                refused = "takes seconds to compile: not with --quick" if long else self.check(method)
+                statement = Statement(method.code, self.names)
+                contest.add(case, method.code, method.role, statement, refused, method.note)
+        contest.time(pace(settings))
         return case
 
 

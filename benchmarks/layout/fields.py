@@ -9,8 +9,8 @@ import zerocopy as zc
 from benchmarks.conversion.inputs import NOISE
 from benchmarks.layout.contest import (
     FRESH,
-    Contest,
     Method,
+    Transposition,
     at_least,
     differs_from_columns,
     namespace,
@@ -38,13 +38,15 @@ def name_of(layout: Layout, wanted: Sequence[str]) -> str:
     return f"{', '.join(wanted)} of {len(layout.dtype)} fields, {layout.case}"
 
 
-def contest(layout: Layout, wanted: Sequence[str], nbytes: int) -> Contest:
+def contest(layout: Layout, wanted: Sequence[str], nbytes: int) -> Transposition:
     """Return the contest for selected fields of a record type."""
     r = records(layout.dtype, nbytes // layout.dtype.itemsize)
     o = zc.aos_to_soa(r, fields=wanted, copy=True)
     names = namespace(r) | {"r": r, "o": o, "fields": wanted}
     chosen = r[list(wanted)]  # a view
-    return Contest(name_of(layout, wanted), names, [names["w"], *o.values()], differs_from_columns(chosen))
+    return Transposition(
+        name_of(layout, wanted), names, [names["w"], *o.values()], differs_from_columns(chosen)
+    )
 
 
 def tasks(settings: Settings) -> list[Task]:

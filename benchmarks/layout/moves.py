@@ -13,8 +13,8 @@ import zerocopy as zc
 from benchmarks.layout.contest import (
     FRESH,
     LOOP,
-    Contest,
     Method,
+    Transposition,
     at_least,
     differs_from_columns,
     differs_from_records,
@@ -162,7 +162,7 @@ TO_ROWS = (
 )
 
 
-def to_columns(layout: Layout, nbytes: int) -> Contest:
+def to_columns(layout: Layout, nbytes: int) -> Transposition:
     """Return the contest of records to columns."""
     r = records(layout.dtype, nbytes // layout.dtype.itemsize)
     o = zc.aos_to_soa(r, copy=True)
@@ -173,10 +173,10 @@ def to_columns(layout: Layout, nbytes: int) -> Contest:
         shape = (len(o), len(r))
         names["m"] = memory(r.nbytes).view(next(iter(o.values())).dtype).reshape(shape)
         targets.append(names["m"])
-    return Contest(layout.case, names, targets, differs_from_columns(r))
+    return Transposition(layout.case, names, targets, differs_from_columns(r))
 
 
-def to_rows(layout: Layout, nbytes: int) -> Contest:
+def to_rows(layout: Layout, nbytes: int) -> Transposition:
     """Return the contest of columns to records."""
     source = records(layout.dtype, nbytes // layout.dtype.itemsize)
     c = zc.aos_to_soa(source, copy=True)
@@ -184,7 +184,7 @@ def to_rows(layout: Layout, nbytes: int) -> Contest:
     names = namespace(source) | {"r": r, "c": c, "columns": [*c.values()]} | _loops(layout.dtype, "merge")
     if not _mixed(layout.dtype):
         names["m"] = np.stack([*c.values()])
-    return Contest(layout.case, names, [names["w"], r], differs_from_records(source))
+    return Transposition(layout.case, names, [names["w"], r], differs_from_records(source))
 
 
 def _loops(dtype: np.dtype[Any], name: str) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _loops(dtype: np.dtype[Any], name: str) -> dict[str, Any]:
     return names | {name: make(dtype, parallel=False), f"{name}_parallel": make(dtype, parallel=True)}
 
 
-def fresh(layout: Layout, nbytes: int) -> Contest:
+def fresh(layout: Layout, nbytes: int) -> Transposition:
     """Return the contest with ``r.copy()``: each call allocates, writes and frees memory."""
     r = records(layout.dtype, nbytes // layout.dtype.itemsize)
     names = {"zc": zc, "dtype": r.dtype, "r": r, "c": zc.aos_to_soa(r, copy=True)}
@@ -207,7 +207,7 @@ def fresh(layout: Layout, nbytes: int) -> Contest:
     def differs(result: Any) -> str:
         return columns(result) if isinstance(result, dict) else rows(result)
 
-    return Contest(layout.case, names, [], differs)
+    return Transposition(layout.case, names, [], differs)
 
 
 IN_FRESH = (
@@ -220,7 +220,7 @@ IN_FRESH = (
 
 
 def _tasks(
-    make: Callable[[Layout, int], Contest], methods: Sequence[Method], settings: Settings
+    make: Callable[[Layout, int], Transposition], methods: Sequence[Method], settings: Settings
 ) -> list[Task]:
     """Return a task for each record type."""
     at_least(settings, max(layout.dtype.itemsize for layout in LAYOUTS))
@@ -228,7 +228,10 @@ def _tasks(
 
 
 def _run(
-    make: Callable[[Layout, int], Contest], methods: Sequence[Method], layout: Layout, settings: Settings
+    make: Callable[[Layout, int], Transposition],
+    methods: Sequence[Method],
+    layout: Layout,
+    settings: Settings,
 ) -> list[Case]:
     contest = make(layout, size(settings))
     case = contest.run(methods, settings)

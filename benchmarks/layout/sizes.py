@@ -8,10 +8,11 @@ from functools import partial
 import numpy as np
 
 import zerocopy as zc
+from benchmarks.contest import Contest
 from benchmarks.conversion.inputs import NOISE
 from benchmarks.layout.contest import (
-    Contest,
     Method,
+    Transposition,
     differs_from_columns,
     differs_from_records,
     pace,
@@ -19,8 +20,8 @@ from benchmarks.layout.contest import (
     timed,
 )
 from benchmarks.layout.data import PARTICLE, records
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task
-from benchmarks.timing import Statement, measure
+from benchmarks.suite import Case, Goal, Section, Settings, Task
+from benchmarks.timing import Statement
 
 _ROWS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000, 10_000_000)
 
@@ -43,7 +44,7 @@ PAIRS = (
 )
 
 
-def contest(rows: int) -> Contest:
+def contest(rows: int) -> Transposition:
     """Return the contest for `rows` records; the input of one direction is the output of the other."""
     r = records(PARTICLE.dtype, rows)
     expected = r.copy()
@@ -53,7 +54,7 @@ def contest(rows: int) -> Contest:
     def differs(result: object) -> str:
         return to_columns(result) if isinstance(result, dict) else to_rows(result)
 
-    return Contest(f"{rows:,} records", names, [], differs)
+    return Transposition(f"{rows:,} records", names, [], differs)
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -70,12 +71,11 @@ def _run(rows: int, settings: Settings) -> list[Case]:
         assert not refused, f"{method.code} {refused}"
     # By name, because columns are too narrow for code.
     labels = {method.name or method.code: method for method in methods}
-    timings = measure(
-        {k: Statement(method.code, prepared.names) for k, method in labels.items()}, pace(settings)
-    )
-    entries = [Entry(label, method.role, timings[label]) for label, method in labels.items()]
-    figures = {"bytes of records": PARTICLE.dtype.itemsize * rows}
-    return [Case(prepared.case, entries, figures)]
+    turns = Contest()
+    case = turns.case(prepared.case, {"bytes of records": PARTICLE.dtype.itemsize * rows})
+    for label, method in labels.items():
+        turns.add(case, label, method.role, Statement(method.code, prepared.names))
+    return turns.time(pace(settings))
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Loop, Statement, measure
+from benchmarks.contest import Contest
+from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.timing import Loop, Statement
 from zerocopy.monitor.recorder import Recorder
 
 #: The contenders: how conversions are recorded while their block runs.
@@ -91,21 +92,13 @@ def tasks(settings: Settings) -> list[Task]:
 
 def run(settings: Settings) -> list[Case]:
     """Time each conversion in each mode."""
-    made = sources(settings)
-    statements = {
-        f"{name}: {mode}": Recorded(code, {"convert": zc.convert, "x": x}, mode)
-        for name, (x, code, _) in made.items()
-        for mode in (OFF, STOPPED, COUNTED, BY_LINE)
-    }
-    timings = measure(statements, settings.pace)
-    cases = []
-    for name in made:
-        entries = [
-            Entry(mode, "reference" if mode in (OFF, STOPPED) else "ours", timings.get(f"{name}: {mode}"))
-            for mode in (OFF, STOPPED, COUNTED, BY_LINE)
-        ]
-        cases.append(Case(name, entries))
-    return cases
+    contest = Contest()
+    for name, (x, code, _) in sources(settings).items():
+        case = contest.case(name)
+        for mode in (OFF, STOPPED, COUNTED, BY_LINE):
+            role = "reference" if mode in (OFF, STOPPED) else "ours"
+            contest.add(case, mode, role, Recorded(code, {"convert": zc.convert, "x": x}, mode))
+    return contest.time(settings.pace)
 
 
 def judge(cases: Sequence[Case]) -> list[Goal]:

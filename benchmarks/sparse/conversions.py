@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Statement, measure
+from benchmarks.contest import Contest
+from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.timing import Statement
 
 #: The contenders.
 BY_HAND, OURS = "by hand", "convert"
@@ -108,23 +109,12 @@ def run(settings: Settings, count: int = COUNT) -> list[Case]:
     """Time each conversion by hand and with ``convert``, in turns."""
     by_hand = (to_torch, from_torch, to_jax, to_sparse)
     names = {"convert": zc.convert, "x": sample(count)} | {f.__name__: f for f in by_hand}
-    made = questions(settings, names)
-    statements = {}
-    for name, question in made.items():
-        statements[f"{name}: {BY_HAND}"] = Statement(question.by_hand, names)
-        statements[f"{name}: {OURS}"] = Statement(question.ours, names)
-    timings = measure(statements, settings.pace)
-    return [
-        Case(
-            name,
-            [
-                Entry(BY_HAND, "reference", timings.get(f"{name}: {BY_HAND}")),
-                Entry(OURS, "ours", timings.get(f"{name}: {OURS}")),
-            ],
-            figures={"copied bytes": float(question.copied_bytes)},
-        )
-        for name, question in made.items()
-    ]
+    contest = Contest()
+    for name, question in questions(settings, names).items():
+        case = contest.case(name, {"copied bytes": float(question.copied_bytes)})
+        contest.add(case, BY_HAND, "reference", Statement(question.by_hand, names))
+        contest.add(case, OURS, "ours", Statement(question.ours, names))
+    return contest.time(settings.pace)
 
 
 def judge(cases: Sequence[Case]) -> list[Goal]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.suite import Case, Entry, Settings, Task
+from benchmarks.contest import Contest, refusal
+from benchmarks.suite import Case, Settings, Task
 from benchmarks.tables.data import MAKERS, MODULES, aliases, installed, namespace, spans, spans_of_frame, x64
-from benchmarks.timing import Raised, Statement, measure
+from benchmarks.timing import Statement
 
 Array = np.ndarray[Any, Any]
 
@@ -97,30 +97,18 @@ class Question:
         )
 
     def run(self, settings: Settings) -> list[Case]:
-        """Check the methods, then time those that pass.
-
-        Raises
-        ------
-        AssertionError
-            zerocopy does not pass: then there is nothing to compare with.
-        """
+        """Check the methods, then time those that pass."""
         with x64():
             table = self.table()
             names = self.names(table, settings.quick)
-            case = Case(self.name)
-            able = {}
+            contest = Contest()
+            case = contest.case(self.name)
             for method in self.methods:
-                refused, note = self.check(method, names, table, settings)
-                notes = [part for part in (method.note, note) if part]
-                case.entries.append(Entry(method.code, method.role, note=", ".join(notes), left_out=refused))
-                if refused and method.role == "ours":
-                    raise AssertionError(f"{method.code} {refused}")
-                if not refused:
-                    able[method.code] = Statement(method.code, names)
-            timings = measure(able, settings.pace)
-            for entry in case.entries:
-                entry.timing = timings.get(entry.label)
-            return [case]
+                refused, copies = self.check(method, names, table, settings)
+                note = ", ".join(filter(None, [method.note, copies]))
+                statement = Statement(method.code, names)
+                contest.add(case, method.code, method.role, statement, refused, note)
+            return contest.time(settings.pace)
 
     def check(
         self, method: Method, names: Mapping[str, Any], table: Any, settings: Settings | None = None
@@ -130,19 +118,19 @@ class Question:
             return "is not installed", ""
         if method.slow and settings is not None and settings.quick:
             return "takes seconds: not with --quick", ""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                result = Statement(method.code, names).value()
-                if method.role == "reference":  # other work, for comparison
-                    return "", ""
-                converted = self.reads(result)
-        except Exception as error:  # noqa: BLE001 - any error is the result of the check
-            return Raised.of(error).why, ""
-        ours = self.reads(Statement(self.methods[0].code, names).value())
-        refused = differ(converted, ours)
-        memory = spans(table) + (spans_of_frame(names["dn"]) if "dn" in method.names() else [])
-        return refused, "" if refused else _copies(converted, memory)
+        copies = []
+
+        def wrong() -> str:
+            result = Statement(method.code, names).value()
+            if method.role == "reference":  # other work, for comparison
+                return ""
+            converted = self.reads(result)
+            refused = differ(converted, self.reads(Statement(self.methods[0].code, names).value()))
+            memory = spans(table) + (spans_of_frame(names["dn"]) if "dn" in method.names() else [])
+            copies.append("" if refused else _copies(converted, memory))
+            return refused
+
+        return refusal(wrong), "".join(copies)
 
 
 def tasks(questions: Callable[[], Sequence[Question]], settings: Settings) -> list[Task]:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
+from benchmarks.contest import Contest
+from benchmarks.suite import Case, Goal, Section, Settings, Task, median
 from benchmarks.tables.data import installed
-from benchmarks.timing import Statement, measure
+from benchmarks.timing import Statement
 
 WIDTH, HEIGHT = 1920, 1080
 LIMIT = 0.1
@@ -76,16 +77,16 @@ def run(question: Question, settings: Settings) -> list[Case]:
         import torch
 
         names["torch"] = torch
-    codes = {question.ours: "ours", question.library: "library"}
-    statements = {code: Statement(code, names) for code in codes}
-    ours, theirs = (np.asarray(statement.value()) for statement in statements.values())
+    contest = Contest()
+    case = contest.case(question.name)
+    for code, role in ((question.ours, "ours"), (question.library, "library")):
+        contest.add(case, code, role, Statement(code, names))
+    values = [Statement(entry.label, names).value() for entry in case.entries]
+    ours, theirs = map(np.asarray, values)
     assert ours.dtype == theirs.dtype
     assert np.array_equal(ours, theirs)
-    assert zc.shares_memory(names["x"], statements[question.ours].value())
-    timings = measure(statements, settings.pace)
-    return [
-        Case(question.name, [Entry(code, role, timing=timings.get(code)) for code, role in codes.items()])
-    ]
+    assert zc.shares_memory(names["x"], values[0])
+    return contest.time(settings.pace)
 
 
 def tasks(settings: Settings) -> list[Task]:

@@ -16,9 +16,10 @@ import numpy as np
 
 import zerocopy as zc
 from benchmarks.children import environment
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
+from benchmarks.contest import Contest
+from benchmarks.suite import Case, Goal, Section, Settings, Task, median
 from benchmarks.tables.data import installed
-from benchmarks.timing import Statement, measure
+from benchmarks.timing import Statement
 
 LIBRARY, OURS = "library", "load"
 ALL, SUMS, FIRST = "all tensors", "all tensors and their sums", "first tensor"
@@ -128,17 +129,14 @@ def run(settings: Settings, nbytes: int = 0) -> list[Case]:
     with written(nbytes or _size(settings)) as files:
         for name, question in questions(settings).items():
             names = names_of(files, question)
-            statements = {LIBRARY: Statement(question.library, names), OURS: Statement(question.ours, names)}
-            timings = measure(statements, settings.pace)
-            entries = [
-                Entry(LIBRARY, "library", timings.get(LIBRARY)),
-                Entry(OURS, "ours", timings.get(OURS)),
-            ]
             to = name.partition(":")[0].split()[0]
             path = files.aligned if "aligned" in name else files.archive if ".npz" in name else files.plain
-            wanted = ["t7"] if FIRST in name else None
-            plan = zc.load(path, to=to).explain(wanted)
-            cases.append(Case(name, entries, figures={COPIED: float(plan.copied_bytes)}))
+            plan = zc.load(path, to=to).explain(["t7"] if FIRST in name else None)
+            contest = Contest()
+            case = contest.case(name, {COPIED: float(plan.copied_bytes)})
+            contest.add(case, LIBRARY, "library", Statement(question.library, names))
+            contest.add(case, OURS, "ours", Statement(question.ours, names))
+            cases += contest.time(settings.pace)
     return cases
 
 
