@@ -336,3 +336,16 @@ def test_a_query_runs_once() -> None:
                 runs.clear()
                 zc.convert(relation, to)
                 assert runs == [7], to
+
+
+@pytest.mark.parametrize(("source", "to"), [("pandas", "polars"), ("polars", "pandas")])
+def test_a_series_keeps_its_name(source: str, to: str) -> None:
+    module = pytest.importorskip(source)
+    pytest.importorskip(to)
+    for values in ([1.5, 2.5], ["a", None], [1, 2]):
+        for name in ("x", "", "y"):
+            for _ in range(2):
+                series = (
+                    module.Series(values, name=name) if source == "pandas" else module.Series(name, values)
+                )
+                assert (zc.convert(series, to).name or "") == name

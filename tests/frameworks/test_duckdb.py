@@ -369,26 +369,6 @@ def test_each_type_in_each_shape_keeps_its_values(kind: str, shape: str) -> None
         assert any(warning.startswith("column 'x': ") for warning in plan.warnings), plan.warnings
 
 
-_CHANGED_OR_REFUSED = ("halffloat", "decimal256", "extension<arrow.fixed_shape_tensor")
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith(_CHANGED_OR_REFUSED)])
-def test_tables_of_a_known_schema_give_equal_relations(kind: str) -> None:
-    """From the second table of a schema on, a relation can take the columns of the first."""
-    column = shaped(KINDS[kind], next(iter(SHAPES)))
-    tables = [pa.table({"x": column, "n": range(len(column))}) for _ in range(3)]
-    # Another schema that `equals` takes as the same, unless it compares metadata.
-    tables.append(tables[0].cast(tables[0].schema.with_metadata({"made": "by hand"})))
-    for table in tables:
-        made, expected = zc.convert(table, "duckdb"), duckdb.from_arrow(table)
-        assert (made.columns, made.types) == (expected.columns, expected.types)
-        assert made.to_arrow_table().equals(expected.to_arrow_table())
-        chained = made.project("n + 1 AS m, x").filter("m > 2")
-        assert chained.to_arrow_table().equals(
-            expected.project("n + 1 AS m, x").filter("m > 2").to_arrow_table()
-        )
-
-
 @pytest.mark.hazard("duckdb#dictionaries-of-structs")
 def test_dictionaries_of_structs_are_refused() -> None:
     """A query on null codes would fail, and invalidate the whole database."""
@@ -398,29 +378,6 @@ def test_dictionaries_of_structs_are_refused() -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="decode it in Arrow"):
         zc.convert(table, "duckdb")
     assert zc.convert(table["x"].combine_chunks().dictionary_decode(), "duckdb").fetchall()[0] == ({"a": 1},)
-
-
-def test_known_schemas_outlive_a_connection() -> None:
-    table, default = pa.table({"n": [1, 2], "s": ["a", None]}), duckdb.default_connection()
-    with duckdb.connect() as connection:
-        duckdb.set_default_connection(connection)
-        try:
-            for _ in range(2):
-                assert zc.convert(table, "duckdb").fetchall() == [(1, "a"), (2, None)]
-        finally:
-            duckdb.set_default_connection(default)
-    relation = zc.convert(table, "duckdb")
-    assert relation.types == duckdb.from_arrow(table).types
-    assert relation.query("v", "SELECT s FROM v WHERE n = 1").fetchall() == [("a",)]
-
-
-def test_more_schemas_than_are_kept() -> None:
-    for _ in range(2):
-        for i in range(20):
-            relation = zc.convert(pa.table({f"c{i}": [i, None]}), "duckdb")
-            assert (relation.columns, relation.fetchall()) == ([f"c{i}"], [(i,), (None,)])
-    with pytest.raises(zc.UnsupportedConversionError, match="does not distinguish the names"):
-        zc.convert(pa.table({"c1": [1], "C1": [2]}), "duckdb")
 
 
 @pytest.mark.hazard("duckdb#silent-changes-of-types-and-values")

@@ -441,3 +441,23 @@ def test_names_that_are_not_utf8_are_refused(to: str) -> None:
     for _ in range(3):
         with pytest.raises(zc.UnsupportedConversionError):
             zc.convert(array, to)
+
+
+@pytest.mark.parametrize("to", ["polars", "pandas", "pyarrow", "duckdb", "numpy"])
+def test_parts_of_structs_and_structs_with_nulls_convert_as_planned(to: str) -> None:
+    """Consumers lose the offset and the nulls of a struct."""
+    pytest.importorskip(to)
+    rows_of = [{"a": 1.5, "b": 4}, {"a": 2.5, "b": 5}, {"a": 3.5, "b": 6}]
+    whole, with_nulls = pa.array(rows_of), pa.array([rows_of[0], None, rows_of[2]])
+    for _ in range(2):
+        zc.convert(na.Array(whole), to)
+
+    def outcome(convert: Callable[..., Any], array: Any) -> Any:
+        try:
+            result = convert(na.Array(array), to)
+        except zc.ZeroCopyError as error:
+            return type(error), error.code
+        return type(result), str(zc.convert(result, "pyarrow") if to != "numpy" else result)
+
+    for array in (whole, whole[1:], whole[:2], whole[:0], with_nulls, with_nulls[2:]):
+        assert outcome(zc.convert, array) == outcome(lambda x, to: convert_slowly(x, to, {}), array)

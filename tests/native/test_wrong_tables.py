@@ -264,3 +264,13 @@ def test_kept_plan_does_not_hide_an_extension_type() -> None:
         WRONG_SCHEMAS[name](producer)
         with pytest.raises(BufferError):
             route(producer)
+
+
+@pytest.mark.parametrize("name", WRONG_SCHEMAS)
+def test_a_wrong_schema_is_not_a_plain_table(name: str) -> None:
+    producer = TableProducer(numbers())
+    assert core.is_plain_table(producer.__arrow_c_array__()[0])
+    producer = TableProducer(numbers())
+    WRONG_SCHEMAS[name](producer)
+    # Tables of booleans and text pass between table frameworks, but not to tensors.
+    assert core.is_plain_table(producer.__arrow_c_array__()[0]) is (name in ("bits", "text"))

@@ -68,12 +68,9 @@ def _builder(target: Framework, by_kept_route: Callable[..., Route]) -> Build | 
         if form == "hub" and registry.is_imported(HUB):
             return _through_hub(importer, _of_arrays(by_kept_route(HUB, {})))
         if form == "columns":
-            return _of_ndarrays(importer, _of_arrays(by_kept_route("numpy", {})))
+            to_numpy = _of_arrays(by_kept_route("numpy", {}))
+            return lambda pairs: importer([(name, to_numpy(x)) for name, x in pairs])
     return None
-
-
-def _of_ndarrays(importer: Route, to_numpy: Route) -> Build:
-    return lambda pairs: importer([(name, to_numpy(x)) for name, x in pairs])
 
 
 def _through_hub(importer: Route, to_hub: Route) -> Build:

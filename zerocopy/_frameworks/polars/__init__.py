@@ -238,8 +238,7 @@ class Polars(Framework):
         def of_hub(named: tuple[str | None, Any]) -> Any:
             name, arrow = named
             if name is not None:
-                made = pl.Series(ArrayExport(arrow))  # a name given here is lost
-                return made.alias(name) if name else made
+                return pl.Series(ArrayExport(arrow)).alias(name)  # a name given to Series is lost
             batches = arrow.to_batches() if hasattr(arrow, "to_batches") else [arrow]
             return pl.DataFrame(ArrayExport(batches[0]) if len(batches) == 1 else Stream(arrow))
 

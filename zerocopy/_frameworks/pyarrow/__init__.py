@@ -337,7 +337,11 @@ class PyArrow(ArrowExchange):
         pa = self.module()
         if isinstance(obj, pa.RecordBatch):
             return pa.Table.from_batches([obj])
-        return obj if isinstance(obj, pa.Table) else pa.table(obj)
+        if isinstance(obj, pa.Table):
+            return obj
+        table = pa.table(obj)
+        table.validate()  # pyarrow imports the columns of a part of a struct, which are longer, as they are
+        return table
 
     def fast_importers(self) -> dict[str, Callable[..., Any]]:
         pa = self.module()
