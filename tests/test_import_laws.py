@@ -65,13 +65,15 @@ LAYERS: dict[str, set[str]] = {
     # It loads a framework's file when an object or a target needs it.
     "registry": NOUNS | {"_frameworks", "forks", "formatting", "framework", "protocols"},
     "casting": NOUNS | {"protocols", "registry"},
+    # The options of one call, parsed.
+    "request": {"casting", "framework"},
     # The plan of one array for one target, which plans of tables are made of.
-    "handover": NOUNS | {"framework", "protocols", "registry"},
+    "handover": NOUNS | {"framework", "protocols", "registry", "request"},
     # Arrays of several buffers: sparse, ragged.
     "compound": NOUNS | {"describe", "framework", "protocols", "registry"},
     "tables": NOUNS
     | {"_native", "casting", "forks", "formatting", "framework", "handover", "layout", "protocols"}
-    | {"registry"},
+    | {"registry", "request"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
     "_frameworks": NOUNS
     | {
@@ -91,7 +93,7 @@ LAYERS: dict[str, set[str]] = {
     | {"pool", "protocols", "registry", "tables"},
     "_engine": NOUNS
     | {"_native", "casting", "compound", "describe", "formatting", "framework", "handover", "layout"}
-    | {"protocols", "registry", "tables"},
+    | {"protocols", "registry", "request", "tables"},
     "shared": NOUNS
     | {"_engine", "describe", "forks", "formatting", "frames", "framework", "protocols", "registry"}
     | {"tables"},
@@ -110,6 +112,7 @@ LAYERS: dict[str, set[str]] = {
         "pool",
         "protocols",
         "registry",
+        "request",
         "tables",
         "weights",
     },
@@ -146,7 +149,8 @@ LAYERS: dict[str, set[str]] = {
         "tables",
     },
     # Functions of one framework for the arrays of another.
-    "functions": NOUNS | {"_engine", "describe", "forks", "framework", "protocols", "registry", "zerocopy"},
+    "functions": NOUNS
+    | {"_engine", "describe", "forks", "framework", "protocols", "registry", "request", "zerocopy"},
     "integrations": NOUNS
     | {
         "_engine",
@@ -159,6 +163,7 @@ LAYERS: dict[str, set[str]] = {
         "pool",
         "protocols",
         "registry",
+        "request",
         "shared",
         "tables",
     },

@@ -8,7 +8,6 @@ their arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from zerocopy import registry
@@ -18,6 +17,7 @@ from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversio
 from zerocopy.framework import Framework
 from zerocopy.plan import STRIDED_ALIAS, Plan
 from zerocopy.protocols.array_interface import aligned_copy, host_view
+from zerocopy.request import Request
 from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView
 
@@ -32,29 +32,6 @@ _WRITABLE_REQUESTED = Reason(
     code="writable-requested",
     fixes=[Fix(options={"writable": None}, effect="aliases: do not write to the result")],
 )
-
-
-@dataclass(slots=True, kw_only=True)
-class Request:
-    """The options of the caller for one array.
-
-    Attributes
-    ----------
-    target : Framework
-        The framework of the result.
-    device : Any
-        The option ``device=``; None for the device of the source, if the target has it.
-    copy, writable : bool or None
-        As ``convert`` takes them.
-    stream : int or None
-        The stream of the caller, parsed.
-    """
-
-    target: Framework
-    device: Any = None
-    copy: bool | None = None
-    writable: bool | None = None
-    stream: int | None = None
 
 
 def plan(source: Source, request: Request) -> Plan:

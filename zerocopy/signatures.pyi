@@ -18,7 +18,6 @@ import polars
 import tensorflow
 import torch
 
-from zerocopy._engine.options import ConvertOptions, MatrixLayout, NullPolicy
 from zerocopy._engine.plan_for import Converter
 from zerocopy._engine.signatures import (
     ColumnOptions,
@@ -36,6 +35,7 @@ from zerocopy._engine.signatures import (
     Torch,
 )
 from zerocopy.loading.loader import Loader
+from zerocopy.request import ConvertOptions, MatrixLayout, NullPolicy
 from zerocopy.weights.mapping import Weights
 
 _NumPyArray: TypeAlias = np.ndarray[Any, Any]

@@ -22,8 +22,7 @@ import pytest
 from helpers.paths import ROOT
 
 import zerocopy as zc
-from zerocopy import registry
-from zerocopy._engine import options
+from zerocopy import registry, request
 from zerocopy._engine.plan_for import Converter
 from zerocopy._engine.target import resolve
 from zerocopy.loading.loader import Loader
@@ -155,7 +154,7 @@ def test_the_overload_of_wrong_calls_has_every_option(name: str) -> None:
         each.name for each in parameters if each.kind is not each.KEYWORD_ONLY
     ]
     # `out` holds the result of one call.
-    assert name != "convert" or tuple(names) == options.NAMES
+    assert name != "convert" or tuple(names) == request.NAMES
 
 
 @pytest.mark.parametrize("name", ["plan_for", "loader", "load"])
@@ -168,7 +167,7 @@ def test_other_overloads_take_options_of_the_function_alone(name: str) -> None:
         if isinstance(node, ast.ClassDef)
     }
     kinds |= {
-        kind.__name__: {*kind.__annotations__} for kind in (options.ArrayOptions, options.ConvertOptions)
+        kind.__name__: {*kind.__annotations__} for kind in (request.ArrayOptions, request.ConvertOptions)
     }
 
     def names_of(kind: str) -> set[str]:
@@ -178,7 +177,7 @@ def test_other_overloads_take_options_of_the_function_alone(name: str) -> None:
     *typed, _ = overloads(OTHERS, name)
     for overload in typed:
         assert isinstance(overload.args.kwarg.annotation, ast.Subscript)
-        assert names_of(overload.args.kwarg.annotation.slice.id) - options.ONE_CALL <= known
+        assert names_of(overload.args.kwarg.annotation.slice.id) - request.ONE_CALL <= known
 
 
 @pytest.mark.parametrize("cls", [zc.Weights, Loader, Converter])

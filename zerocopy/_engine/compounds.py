@@ -66,8 +66,7 @@ def pair_of(call: Call) -> _Pair | None:
         return None
     reader, taker = hook_of(source, CompoundHook), hook_of(call.target, CompoundHook)
     options = call.options
-    options_of_table = call.table_options.explicit if call.table_options else {}
-    if options_of_table not in ({}, {"lists": "ragged"}) or (
+    if call.request.of_tables not in ({}, {"lists": "ragged"}) or (
         source is call.target
         and options.keys() <= {"copy", "stream", "leaves"}
         and options.get("copy") is not True
@@ -107,7 +106,7 @@ def convert(call: Call, convert_part: Convert) -> Any:
             arrays = [array.view() for array in arrays]  # the caller can assign a shape to its own arrays
         result = pair.taker.build(layout, arrays)
     # No route for a table framework: it would use the route for its columns of lists, which have other rules.
-    if not call.options and call.cast is None and not pair.has_tables:
+    if not call.options and call.request.cast is None and not pair.has_tables:
         _keep(call, pair)
     return result
 
@@ -120,7 +119,7 @@ def _fit(call: Call, pair: _Pair) -> tuple[Layout, list[Part]]:
     except ZeroCopyError as error:
         raise _located(error, name, call) from error
     layout, parts = pair.taker.fit(pair.layout, pair.parts)
-    new = None if call.cast is None else call.cast.new_type(dtype)
+    new = None if call.request.cast is None else call.request.cast.new_type(dtype)
     if new is not None:
         if parts[0].make is None:  # otherwise duplicates are summed before the cast
             pair.layout.check_cast(pair.parts)

@@ -9,7 +9,7 @@ from zerocopy import registry
 from zerocopy._engine import recording
 from zerocopy._engine.call_text import relocate
 from zerocopy._engine.containers import convert_leaves
-from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, check_options
+from zerocopy._engine.options import SIGNATURE, attributes_of, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree, set_slow_path
 from zerocopy._engine.target import is_named, may_be_compound, of_object
@@ -18,6 +18,7 @@ from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import not_transformed, shorten
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.request import ConvertOptions
 
 
 # One dictionary for all options: ten named defaults and their checks cost 30 ns more.
@@ -223,7 +224,7 @@ def _observed_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
 def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: recording.Observed | None) -> Any:
     try:
         options = check_options("convert", passed) if passed else {}
-        call = Call(obj, to, options, reports=observed is not None)
+        call = Call(obj, to, options, for_explain=observed is not None)
     except Exception as error:
         shorten(error)  # also errors of options, which are Python's TypeError and ValueError
         raise

@@ -14,7 +14,7 @@ from zerocopy._engine.containers import container_calls, leaf_calls, locate
 from zerocopy._engine.fixes import compose, resolve
 from zerocopy._engine.handles import read_error
 from zerocopy._engine.memory import has_bytes
-from zerocopy._engine.options import SIGNATURE, ConvertOptions, Like, Target, check_options
+from zerocopy._engine.options import SIGNATURE, Like, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import is_named, may_be_compound, of_object, text
 from zerocopy.errors import DeviceOptionError, OptionError, Reason, ZeroCopyError
@@ -23,6 +23,7 @@ from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import lost_unit
 from zerocopy.protocols.python_numbers import NUMBERS
+from zerocopy.request import ConvertOptions
 from zerocopy.source import type_name
 
 
@@ -68,7 +69,7 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     checked = check_options("explain", options) if options else {}
     if not is_named(to):
         to, checked = of_object(to, obj, checked)
-    call = Call(obj, to, checked, reports=True)
+    call = Call(obj, to, checked, for_explain=True)
     try:
         call.open(obj)
         return _explain_leaves(call, obj) if call.is_tree() else resolve(_explain(call), call)
@@ -125,11 +126,11 @@ def _explain(call: Call) -> Plan:
     options = {**call.options, "index": call.own_index} if "index" in call.options else call.options
     with call.translated_errors():
         warnings = _lost_labels(call.obj, call.target, options)
-    if call.cast is not None:
-        if call.cast.has_bool8 and call.target.keeps_metadata:
+    if call.request.cast is not None:
+        if call.request.cast.has_bool8 and call.target.keeps_metadata:
             warnings += (_MISREAD,)
         try:
-            for check in call.cast.checks:
+            for check in call.request.cast.checks:
                 check()
         except ZeroCopyError as error:
             raise error.with_context(asked=str(call)) from error.__cause__

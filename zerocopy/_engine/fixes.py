@@ -15,13 +15,13 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine.call_text import MAX_ITEMS, arguments, as_code, items_of_dict, relocate, with_imports
-from zerocopy._engine.options import NAMES, TABLE_NAMES
 from zerocopy._engine.planner import Call
 from zerocopy._engine.trials import Candidate, are_plain, refusal, refusal_of_sample, same, without_cycles
 from zerocopy.errors import Fix, Reason, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.request import NAMES, TABLE_NAMES
 from zerocopy.source import Source
 
 Label = tuple[Hashable, ...]
@@ -97,7 +97,7 @@ class _Composer:
         self.options = call.options
         self.target = call.target
         self.to = call.to if isinstance(call.to, str) else self.target.name
-        self.obj, self.description, self.cast = call.obj, call.description, call.cast
+        self.obj, self.description, self.cast = call.obj, call.description, call.request.cast
         self.framework, self.unwrap, self.failed = _framework(call.obj), call.unwrap, call
 
     # -- which calls work -----------------------------------------------------

@@ -1,23 +1,14 @@
-"""The options of ``convert`` and ``explain``: their names and types, listed once."""
+"""The signature of functions that take the options of ``convert``, and the checks of a call's options."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from inspect import Parameter, Signature
 from types import ModuleType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    SupportsComplex,
-    SupportsFloat,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from zerocopy.errors.invalid_option import invalid_value, unknown_option
+from zerocopy.request import NAMES, ONE_CALL, ConvertOptions
 
 if TYPE_CHECKING:  # the known names are literals, so that type checkers report misspelled names
     from zerocopy._engine.signatures import (
@@ -31,50 +22,6 @@ else:
     Target, Like = str | ModuleType | type[Any], Any
     # The types of an array's and of a table's result. The stub gives them the default Any (PEP 696).
     ResultT, TableT = TypeVar("ResultT"), TypeVar("TableT")
-
-
-#: Values of ``nulls=`` with which a column stays one array: the numbers of NumPy and Python, and these texts.
-Fill: TypeAlias = Literal["nan", "drop"] | SupportsFloat | SupportsComplex
-#: A value of ``nulls=`` for one column.
-NullPolicy: TypeAlias = Literal["mask"] | Fill
-
-
-#: The values of ``layout=`` that make one array of a table.
-MatrixLayout: TypeAlias = Literal["matrix", "matrix:C", "matrix:F"]
-
-
-class ArrayOptions(TypedDict, total=False):
-    """Options of every conversion."""
-
-    device: Any
-    copy: bool | None
-    stream: Any
-    writable: bool | None
-    dtype: Any
-    leaves: Literal["keep", "error"] | None
-    validate: Literal["full"] | None
-    out: Any
-
-
-class ConvertOptions(ArrayOptions, total=False):
-    """All options: those of every conversion, and those for tables."""
-
-    layout: Literal["columns", "matrix", "matrix:C", "matrix:F", "records"] | None
-    columns: Sequence[Hashable] | None
-    nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | None
-    encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None
-    lists: Literal["dense", "ragged", "pad", "variable"] | None
-    pad: Any
-    max_length: int | None
-    names: Sequence[str] | None
-    index: Any
-    connection: Any
-
-
-NAMES = tuple(ConvertOptions.__annotations__)
-#: Options of one call, which functions for many calls do not take.
-ONE_CALL = frozenset(("out",))
-TABLE_NAMES = tuple(name for name in NAMES if name not in ArrayOptions.__annotations__)
 
 #: The texts that options of every conversion accept.
 _CHOICES = {"leaves": ("keep", "error"), "validate": ("full",)}

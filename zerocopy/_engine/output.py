@@ -84,9 +84,9 @@ def plan(call: Any, make_plan: Callable[[Any], Plan]) -> Plan:
 
 def _without_out(call: Any, options: dict[str, Any]) -> Any:
     """Return the call whose result ``out=`` receives, for the same object, which has been described."""
-    other = type(call)(call.obj, call.to, options, call.reports)
+    other = type(call)(call.obj, call.to, options, call.request.for_explain)
     other.description = call.description
-    call.cast = other.cast  # explain runs its checks
+    call.request.cast = other.request.cast  # explain runs its checks
     return other
 
 
@@ -126,7 +126,8 @@ def _check(call: Any, source: Source, there: StridedView) -> None:
     here = source.view
     if here.shape != there.shape:
         raise refuse(f"out= has shape {there.shape}, and the values have {here.shape}")
-    new = here.dtype if call.cast is None else call.cast.new_type(here.dtype) or here.dtype
+    cast = call.request.cast
+    new = here.dtype if cast is None else cast.new_type(here.dtype) or here.dtype
     if new is not there.dtype:
         cast = Fix(options={"dtype": there.dtype.name}, effect="casts the values")
         raise refuse(f"out= is {there.dtype}, and the values are {new}", cast)

@@ -11,9 +11,7 @@ from zerocopy._engine.convert import convert_slowly
 from zerocopy._engine.explain import explain
 from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import (
-    ONE_CALL,
     SIGNATURE,
-    ConvertOptions,
     Like,
     ResultT,
     TableT,
@@ -30,6 +28,7 @@ from zerocopy.formatting import printable
 from zerocopy.plan import Plan
 from zerocopy.protocols.arrow_c import read_field
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.request import ONE_CALL, ConvertOptions
 from zerocopy.source import type_name
 from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Table

@@ -1,7 +1,11 @@
-"""``Call`` and its plan: ``explain`` returns the plan, ``convert`` runs it."""
+"""A call: its options parsed into a `Request`, its object described, and its plan.
+
+``explain`` returns the plan, ``convert`` runs it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -9,7 +13,6 @@ from typing import Any
 from zerocopy import handover, registry
 from zerocopy._engine.container_types import is_container, is_mapping, items_of
 from zerocopy._engine.handles import read_error, reading
-from zerocopy._engine.options import TABLE_NAMES
 from zerocopy._engine.target import resolve, text
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
@@ -27,12 +30,33 @@ from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols import python_numbers
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.request import TABLE_NAMES, Request
 from zerocopy.source import Source, type_name
 
 #: With only these options, except ``copy=True``, an object of the target is returned unchanged.
 _UNCHANGED = frozenset(("copy", "stream", "leaves", "validate"))
 #: The longest text of an option in a message.
 _WIDEST = 200
+#: Options of arrays that a `Request` has as they are.
+_OF_REQUEST = ("device", "copy", "writable", "validate")
+
+
+def parse(target: Framework, options: Mapping[str, Any], for_explain: bool = False) -> Request:
+    """Return the request of a call, whose options have passed `check_options`; the plan parses ``stream=``.
+
+    Raises
+    ------
+    OptionError
+        ``dtype=`` is not a type, or an option for tables has an invalid value.
+    """
+    given = {name: options[name] for name in _OF_REQUEST if name in options}
+    cast = DTypeOption(options["dtype"], target.packs_booleans) if "dtype" in options else None
+    if of_tables := {name: options[name] for name in TABLE_NAMES if name in options}:
+        from zerocopy.tables.options import check  # conversions between arrays need no tables
+
+        given["of_tables"] = of_tables = check(of_tables)
+        given |= of_tables
+    return Request(target=target, cast=cast, for_explain=for_explain, **given)
 
 
 class Call:
@@ -43,33 +67,25 @@ class Call:
 
     __slots__ = (
         "_summary",
-        "cast",
         "description",
         "obj",
         "options",
-        "reports",
-        "table_options",
+        "request",
         "target",
         "to",
         "unwrap",
     )
 
-    def __init__(self, obj: Any, to: Any, options: dict[str, Any], reports: bool = False) -> None:
+    def __init__(self, obj: Any, to: Any, options: dict[str, Any], for_explain: bool = False) -> None:
         self.obj, self.to, self.options = obj, to, options
-        self.reports = reports  # whether the plan of a table describes each column, for explain
         # Names take no other module: a first conversion runs few files.
         self.target = registry.find(to) or resolve(to, obj)
         self.description: Any = None  # a Source or a Table; None before describe()
         self._summary = self.unwrap = ""  # the method of the caller's object that returned `obj`, see `open`
-        self.table_options: Any = None  # an Options; checked here, before the object is described
-        self.cast: DTypeOption | None = None
-        if "dtype" in options:
-            self.cast = DTypeOption(options["dtype"], self.target.packs_booleans)
-        if options and (given := {name: options[name] for name in TABLE_NAMES if name in options}):
-            from zerocopy.tables.options import Options, of_layout
-
-            layout = given.get("layout") if len(given) == 1 else None
-            self.table_options = of_layout(layout) if type(layout) is str else Options(**given)
+        if options:
+            self.request = parse(self.target, options, for_explain)
+        else:
+            self.request = Request(target=self.target, for_explain=for_explain)
 
     def open(self, obj: Any) -> None:
         """Set `obj` to the object that a handle locates, or that the caller's object wraps."""
@@ -114,7 +130,7 @@ class Call:
         if not is_mapping(self.obj):
             return True
         target = self.target
-        if (not target.tables or "leaves" in self.options) and not self.table_options:
+        if (not target.tables or "leaves" in self.options) and not self.request.of_tables:
             return True
         with self.translated_errors():
             columns = self.obj if type(self.obj) is dict else dict(items_of(self.obj))
@@ -131,7 +147,7 @@ class Call:
     def _reading(self, columns: dict[Any, Any]) -> Reason | None:
         """Return why the columns of an open file are copies; refuse them with ``copy=False``."""
         is_alias = self.options.get("copy") is False
-        if columns is self.obj or not (is_alias or self.reports):
+        if columns is self.obj or not (is_alias or self.request.for_explain):
             return None
         read = reading(self.obj, list(columns), list(columns.values()), self.target.name)
         if read is not None and is_alias:
@@ -148,16 +164,10 @@ class Call:
         return self.description
 
     @property
-    def shapes_arrays(self) -> bool:
-        """Whether an option for tables applies to arrays too."""
-        return self.table_options is not None and not self.table_options.for_tables_only
-
-    @property
-    def ignores_layout(self) -> bool:
-        """Whether the only option for tables is ``layout=``, and the object is one column."""
-        options = self.table_options
-        is_column = not isinstance(self.description, Source) and self.description.single
-        return options is not None and options.for_tables_only and is_column
+    def is_of_layout(self) -> bool:
+        """Whether the only option for tables has no effect on arrays and single columns."""
+        request = self.request
+        return request.layout not in (None, "records") and request.of_tables.keys() == {"layout"}
 
     @property
     def own_index(self) -> bool | None:
@@ -211,31 +221,32 @@ def make_plan(call: Call) -> Plan:
             from zerocopy._engine import output
 
             return output.plan(call, make_plan)
-        stream = parse_stream(options["stream"]) if "stream" in options else None
+        request = call.request
+        if "stream" in options:
+            request.stream = parse_stream(options["stream"])
         native = _is_native(call, target)
         if native and options.keys() <= _UNCHANGED and options.get("copy") is not True:
             return _plan_unchanged(call, target)
-        target = target.like(call.obj) if native and _keeps_labels(call, target) else target
+        if native and _keeps_labels(call, target):
+            target = target.like(call.obj)
+            request = replace(request, target=target)
         description = call.describe(target)
-        if native and call.ignores_layout:
-            plain = Call(call.obj, call.to, {k: v for k, v in options.items() if k != "layout"}, call.reports)
+        is_column = not isinstance(description, Source) and description.single
+        if native and is_column and call.is_of_layout:
+            others = {name: value for name, value in options.items() if name != "layout"}
+            plain = Call(call.obj, call.to, others, request.for_explain)
             plain.description = description
             return make_plan(plain)
-        if call.cast is not None:
-            _check_records(call.cast, options)
-            call.cast.bind(_labels(description))
-        if not isinstance(description, Source) or target.kind == "table" or call.shapes_arrays:
-            return _plan_table(call, target, stream)
-        request = handover.Request(
-            target=target,
-            device=options.get("device"),
-            copy=options.get("copy"),
-            writable=options.get("writable"),
-            stream=stream,
-        )
-        new = None if call.cast is None else call.cast.new_type(description.view.dtype)
-        if call.cast is not None and new is not None:
-            plan = handover.plan(cast_source(description, new, call.cast), request)
+        cast = request.cast
+        if cast is not None:
+            _check_records(cast, options)
+            cast.bind(_labels(description))
+        shapes_arrays = request.of_tables and not call.is_of_layout
+        if not isinstance(description, Source) or target.kind == "table" or shapes_arrays:
+            return _plan_table(call, request)
+        new = None if cast is None else cast.new_type(description.view.dtype)
+        if cast is not None and new is not None:
+            plan = handover.plan(cast_source(description, new, cast), request)
             return replace(plan, source=call.subject)
         if native:
             return handover.plan_native(description, request) or _plan_unchanged(call, target)
@@ -264,12 +275,12 @@ def _is_native(call: Call, target: Framework) -> bool:
 
 def _keeps_labels(call: Call, target: Framework) -> bool:
     """Whether the options leave one object of the target's, whose labels are those of the source."""
-    options = call.table_options
-    if options is None or target.kind == "tensor":
-        return options is None
+    given = call.request.of_tables.keys()
+    if not given or target.kind == "tensor":
+        return not given
     # A framework that has tensors too makes a dict of them with layout="columns".
     kept = {"columns", "index", "layout"} if target.kind == "table" else {"columns", "index"}
-    return bool(options.explicit.keys() <= kept)
+    return given <= kept
 
 
 def _labels(description: Any) -> list[Any] | None:
@@ -279,27 +290,14 @@ def _labels(description: Any) -> list[Any] | None:
     return None if description.read is not None and not description.columns else list(description.labels)
 
 
-def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
+def _plan_table(call: Call, request: Request) -> Plan:
     """Plan a table, a column, or an array whose target or options are for tables."""
     from zerocopy.tables import planner
-    from zerocopy.tables.options import DEFAULTS, Request
 
-    options = call.options
-    request = Request(
-        target=target,
-        device=options.get("device"),
-        copy=options.get("copy"),
-        writable=options.get("writable"),
-        stream=stream,
-        options=call.table_options or DEFAULTS,
-        validate="validate" in options,
-        cast=call.cast,
-        reports=call.reports,
-    )
     if request.device is not None:
-        parsed = target.parse_device(request.device)  # once, because each column would repeat the error
-        if target.kind != "tensor":
-            target.check_device(parsed)
+        parsed = request.target.parse_device(request.device)  # once: each column would repeat the error
+        if request.target.kind != "tensor":
+            request.target.check_device(parsed)
     with call.translated_errors():
         return planner.make(call.description, request)
 

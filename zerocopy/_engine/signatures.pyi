@@ -31,8 +31,8 @@ import tensorflow
 import torch
 from typing_extensions import TypeVar
 
-from zerocopy._engine.options import ArrayOptions, ConvertOptions, Fill, MatrixLayout, NullPolicy
 from zerocopy.framework import FrameworkName
+from zerocopy.request import ArrayOptions, ConvertOptions, Fill, MatrixLayout, NullPolicy
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

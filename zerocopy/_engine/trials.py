@@ -73,8 +73,8 @@ def refusal(trial: Call) -> tuple[Call, Exception] | None:
             if trial.is_tree():
                 return _refusal_of_leaf(trial)
         make_plan(trial)
-        if trial.cast is not None and _nbytes(trial.description) <= _CHECKED:
-            for check in trial.cast.checks:
+        if trial.request.cast is not None and _nbytes(trial.description) <= _CHECKED:
+            for check in trial.request.cast.checks:
                 check()
     except BaseException as error:
         if not is_error(error):

@@ -9,12 +9,13 @@ from contextlib import aclosing, closing
 from types import FunctionType
 from typing import Any, Literal, TypeVar, Unpack
 
-from zerocopy._engine.options import NAMES, ONE_CALL, SIGNATURE, ConvertOptions, Target, check_options
+from zerocopy._engine.options import SIGNATURE, Target, check_options
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnknownFrameworkError
 from zerocopy.errors.tracebacks import public
 from zerocopy.functions.conversions import Conversions
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.request import NAMES, ONE_CALL, ConvertOptions
 
 #: A type variable for the whole function keeps overloads, and staticmethod and classmethod objects too.
 _Function = TypeVar("_Function")

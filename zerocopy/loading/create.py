@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from zerocopy._engine.options import Like, NullPolicy, Target
+from zerocopy._engine.options import Like, Target
 from zerocopy._engine.target import is_named, of_object
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
@@ -16,6 +16,7 @@ from zerocopy.loading.lists import with_one_length
 from zerocopy.loading.loader import Loader, loader_class
 from zerocopy.loading.options import LoaderOptions, in_terms_of_loader
 from zerocopy.loading.sources.opening import open_source
+from zerocopy.request import NullPolicy
 
 
 @public

@@ -11,6 +11,7 @@ from zerocopy.casting.sources import cast_source
 from zerocopy.dtype import BOOL8, DType, by_name
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.arrow_c import Memory
+from zerocopy.request import Request
 from zerocopy.source import Array
 from zerocopy.tables import memory, on_device
 from zerocopy.tables.arrow_column import ArrowColumn
@@ -18,7 +19,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, empty_mask
 from zerocopy.tables.lists import LISTS
 from zerocopy.tables.nulls import Nulls, parse
-from zerocopy.tables.options import Request
+from zerocopy.tables.options import is_encoded, list_policy
 from zerocopy.tables.result import Masked
 from zerocopy.tables.summary import combine_errors
 from zerocopy.tables.tensor_column import Marks, TensorColumn
@@ -73,10 +74,10 @@ def cast_columns(table: Table, request: Request, keeps_columns: bool, unread: bo
 def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps_columns: bool) -> Column:
     option = request.cast
     assert option is not None
-    encoded = request.options.is_encoded and not keeps_columns  # decoding then ignores the column's refusal
+    encoded = is_encoded(request) and not keeps_columns  # decoding then ignores the column's refusal
     old, lists = _type(column, request.target.packs_booleans, encoded), None
     if old is None:
-        lists = None if keeps_columns else _lists(column, request, parse(request.options.nulls, label))
+        lists = None if keeps_columns else _lists(column, request, parse(request.nulls, label))
         if lists is None:
             _refuse_meaning(table, label, column, request, keeps_columns)
             return column
@@ -107,7 +108,7 @@ def _cast_lists(
 ) -> Column:
     """Return a column of the cast items of lists, with the mask that the lists have."""
     assert request.cast is not None
-    policy = parse(request.options.nulls, label)
+    policy = parse(request.nulls, label)
     missing = lists if policy.mode == "refuse" else _lists(column, request, policy, marks_padding=False)
     assert missing is not None
     nulls = None if missing.mask.constant else _mask(missing)
@@ -144,12 +145,12 @@ def _type(column: Column, packs_booleans: bool = False, encoded: bool = False) -
 
 def _lists(column: Column, request: Request, nulls: Nulls, marks_padding: bool = True) -> Masked | None:
     """Return lists of one length, or tensors of one shape, as values and mask; None for other columns."""
-    options, field = request.options, column.field
+    field = column.field
     if field is None or field.kind not in ("fixed_list", *LISTS):
         return None
     # If nulls are refused, those inside lists are refused too.
     mode = nulls if nulls.mode == "refuse" and not column.null_count else Nulls("mask")
-    decoder = Decoder(mode, options.is_encoded, lists=options.list_policy, marks_padding=marks_padding)
+    decoder = Decoder(mode, is_encoded(request), lists=list_policy(request), marks_padding=marks_padding)
     try:
         tree = decoder.decode(column)
     except ZeroCopyError:
@@ -177,7 +178,7 @@ def _refuse_meaning(
     if option.one is None and not named:
         return
     datetimes = field is not None and field.kind in ("date", "timestamp", "duration")
-    if not named and not keeps_columns and (request.options.is_encoded or not datetimes):
+    if not named and not keeps_columns and (is_encoded(request) or not datetimes):
         return  # encoded numbers keep their type; without encode=True decoding refuses the column
     if not named and not keeps_columns and not request.target.has_datetime64:
         return

@@ -29,7 +29,7 @@ from zerocopy.tables.tensor_column import Marks, TensorColumn
 
 if TYPE_CHECKING:
     from zerocopy.framework import Framework
-    from zerocopy.tables.options import Request
+    from zerocopy.request import Request
 
 #: Types of missing values, by name: pandas need not be imported.
 MISSING = ("NoneType", "NAType", "NaTType")
@@ -48,7 +48,7 @@ def dense(table: Table, request: Request | None = None) -> Table:
     """Return the table with tensors in place of the columns whose cells are arrays or lists of numbers."""
     if request is not None and _is_unchanged(table, request):
         return table
-    keeps_lists = request is not None and request.options.lists in ("pad", "ragged")
+    keeps_lists = request is not None and request.lists in ("pad", "ragged")
     columns = [column.as_lists() if keeps_lists else column.dense() for column in table.columns]
     if all(new is old for new, old in zip(columns, table.columns, strict=True)):
         return table
@@ -59,7 +59,7 @@ def _is_unchanged(table: Table, request: Request) -> bool:
     """Whether `convert` returns an array of objects itself."""
     target = request.target
     is_own = target.has_records and target.owns(type(table.obj)) and target.is_native(table.obj)
-    return is_own and request.cast is None and not request.options.explicit
+    return is_own and request.cast is None and not request.of_tables
 
 
 def tensor_of(name: str, objects: Array, reasons: tuple[Reason, ...]) -> Column | None:

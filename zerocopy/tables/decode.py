@@ -17,6 +17,7 @@ import numpy as np
 from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.request import Request
 from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls, on_device
@@ -34,7 +35,7 @@ from zerocopy.tables.lists import (
     tensors_of,
 )
 from zerocopy.tables.nulls import Nulls
-from zerocopy.tables.options import Request
+from zerocopy.tables.options import is_encoded, list_policy
 from zerocopy.tables.result import Encoded, Masked
 from zerocopy.tables.summary import map_columns
 
@@ -350,14 +351,13 @@ _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
 
 def decode(table: Table, request: Request) -> dict[str, Any]:
     """Return each column's tree by its path; raise one error for all columns that are refused."""
-    options, target = request.options, request.target
-    encode, datetimes, lists = options.is_encoded, target.has_datetime64, options.list_policy
-    if not isinstance(options.nulls, dict):  # one policy, and so one decoder, for all columns
-        decoder = Decoder(nulls.parse(options.nulls, None), encode, datetimes, lists)
+    encode, datetimes, lists = is_encoded(request), request.target.has_datetime64, list_policy(request)
+    if not isinstance(request.nulls, dict):  # one policy, and so one decoder, for all columns
+        decoder = Decoder(nulls.parse(request.nulls, None), encode, datetimes, lists)
         return map_columns(table, lambda label, path, column: decoder.decode(column))
 
     def tree(label: Hashable, path: str, column: Column) -> Any:
-        return Decoder(nulls.parse(options.nulls, label), encode, datetimes, lists).decode(column)
+        return Decoder(nulls.parse(request.nulls, label), encode, datetimes, lists).decode(column)
 
     return map_columns(table, tree)
 

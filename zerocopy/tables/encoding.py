@@ -12,11 +12,11 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import read_schema
+from zerocopy.request import Request
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.codes import Codes, Distinct, given_words, value_type
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.hub import hub
-from zerocopy.tables.options import Request
 from zerocopy.tables.summary import map_columns
 from zerocopy.tables.validation import validate
 
@@ -41,7 +41,7 @@ def encode_columns(table: Table, request: Request, unread: bool = False) -> Tabl
     LossyConversionError
         A column has a word that is not among its given words.
     """
-    option, layout = request.options.encode, request.options.layout
+    option, layout = request.encode, request.layout
     if option == "bytes" or (layout not in (None, "columns") and not table.single):
         return table  # one matrix holds no codes
     choices: Mapping[Hashable, Any] = option if isinstance(option, Mapping) else {}

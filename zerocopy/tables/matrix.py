@@ -25,6 +25,7 @@ from zerocopy.layout.rows import to_rows
 from zerocopy.plan import Plan
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.cuda_array_interface import Handover
+from zerocopy.request import Request
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, on_device
@@ -34,7 +35,6 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import TensorLeaf, decode, refused_by
 from zerocopy.tables.hub import new_memory
 from zerocopy.tables.nulls import NO_MASK
-from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked
 from zerocopy.tables.summary import combine_errors
 
@@ -73,13 +73,13 @@ def plan(table: Table, request: Request) -> Plan:
 
 def _order(request: Request) -> str:
     """Return the memory order that ``layout=`` requests: "C", "F" or an empty text."""
-    layout = request.options.layout
+    layout = request.layout
     return "" if layout in (None, "matrix") else layout[-1]  # type: ignore[index]
 
 
 def _without_index(table: Table, request: Request) -> Table:
     """Return a table without its index unless the caller asked for it: row labels are not features."""
-    if not table.index or request.options.index or request.options.columns is not None:
+    if not table.index or request.index or request.columns is not None:
         return table
     kept = len(table.columns) - table.index
     return replace(table, labels=table.labels[:kept], columns=table.columns[:kept], index=0)
@@ -104,7 +104,7 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
             why = f"it is a column of {kind}, and a matrix has two dimensions"
             if len(shape) == 1:
                 fixes = (Fix(options={"columns": [label]}, effect="takes it alone"), _COLUMNS)
-        elif request.options.nulls is not None and isinstance(tree, Masked):
+        elif request.nulls is not None and isinstance(tree, Masked):
             why, fixes = "it would have a mask, and a matrix is one tensor", NO_MASK
         refused[label] = UnsupportedConversionError("", why, code="not-numbers", fixes=fixes)
     mixed = _mixed_types(table, leaves) if len(leaves) == len(table.columns) else None
@@ -159,7 +159,7 @@ def _listed(labels: list[Hashable]) -> str:
 def _of_lists(source: Source, request: Request) -> Source:
     """Return the one column of lists of a table as its matrix."""
     view = source.view
-    if request.options.layout != "matrix:F" or min(view.shape) <= 1:
+    if request.layout != "matrix:F" or min(view.shape) <= 1:
         return source
     rows = view.shape[0] * view.dtype.itemsize
     reason = _other_order("row by row", "F")

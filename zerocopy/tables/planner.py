@@ -10,13 +10,14 @@ from typing import Any
 from zerocopy import registry
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
+from zerocopy.request import Request
 from zerocopy.source import Source
 from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.cells import dense
 from zerocopy.tables.column import RefusedColumn, Table
 from zerocopy.tables.labels import key, listed, positions
-from zerocopy.tables.options import Request
+from zerocopy.tables.options import is_encoded
 from zerocopy.tables.summary import copy_required, run
 from zerocopy.tables.tensor_table import table_of_tensor
 
@@ -34,7 +35,9 @@ def make(description: Source | Table, request: Request) -> Plan:
     ZeroCopyError
         As ``convert`` raises; the caller sets the first part of the message.
     """
-    given = request.options.of_target
+    labels = None if isinstance(request.index, bool) else request.index
+    options = {"index": labels, "connection": request.connection}
+    given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if name not in request.target.options:
             why = f"{request.target.name} has no {_LACKING[name]}"
@@ -42,7 +45,7 @@ def make(description: Source | Table, request: Request) -> Plan:
     table = _as_table(description, request)
     if given:
         table = replace(table, options=given)
-    if request.options.nulls is not None:
+    if request.nulls is not None:
         from zerocopy.tables import rows
 
         request = rows.split(request)
@@ -53,26 +56,26 @@ def make(description: Source | Table, request: Request) -> Plan:
 
 def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
     """Plan a table that has been read; with `unread`, its columns have types and no memory."""
-    chosen = select(table, request.options.columns)
+    chosen = select(table, request.columns)
     if request.validate and not unread:
         from zerocopy.tables import validation
 
         validation.check(chosen)
     if (labels := table.options.get("index")) is not None and not unread:
         _check_labels(labels, table)
-    if request.options.index is False or labels is not None:
+    if request.index is False or labels is not None:
         chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
     keeps_columns = _keeps_columns(request)
-    is_table = keeps_columns or request.options.layout not in (None, "columns")
+    is_table = keeps_columns or request.layout not in (None, "columns")
     if (is_table and not request.target.has_dimensions) or request.drop is not None:
         _check_rows(chosen)
     if not keeps_columns or request.drop is not None:
         _check_keys(table, request)
-    if request.drop is not None or (request.options.nulls is not None and not keeps_columns):
+    if request.drop is not None or (request.nulls is not None and not keeps_columns):
         from zerocopy.tables import rows
 
         chosen = rows.resolve(chosen, request, unread)
-    if request.options.is_encoded and not keeps_columns:
+    if is_encoded(request) and not keeps_columns:
         from zerocopy.tables import encoding
 
         chosen = encoding.encode_columns(chosen, request, unread)
@@ -89,7 +92,7 @@ def _check_keys(table: Table, request: Request) -> None:
     """Refuse keys of the dicts of ``nulls=`` and ``encode=`` that no column has as its label."""
     places = positions(table.labels)
     for name in ("nulls", "encode"):
-        given = getattr(request.options, name) if name == "encode" or request.drop is None else request.drop
+        given = getattr(request, name) if name == "encode" or request.drop is None else request.drop
         if not isinstance(given, Mapping) or not (unknown := [x for x in given if key(x) not in places]):
             continue
         if table.single:
@@ -115,7 +118,7 @@ def _check_labels(labels: Any, table: Table) -> None:
 
 def _as_table(description: Source | Table, request: Request) -> Table:
     """Return an array as a table; refuse ``names=`` for a table, and options for tables without one."""
-    names, target = request.options.names, request.target
+    names, target = request.names, request.target
     if isinstance(description, Table):
         if names is not None:
             why = "names= labels a tensor's columns, and a table's columns have names"
@@ -123,13 +126,13 @@ def _as_table(description: Source | Table, request: Request) -> Table:
             raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
         return description
     if names is None and target.kind != "table":
-        passed = ", ".join(f"{name}=" for name in request.options.explicit)
+        passed = ", ".join(f"{name}=" for name in request.of_tables)
         why = f"{passed} applies to tables only, and the object is a tensor"
-        fixes = [Fix(options=dict.fromkeys(request.options.explicit))]
+        fixes = [Fix(options=dict.fromkeys(request.of_tables))]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     if not target.tables:
         why = f"{target.name} has no names for columns"
-        fixes = [Fix(options=dict.fromkeys(request.options.explicit))]
+        fixes = [Fix(options=dict.fromkeys(request.of_tables))]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     table = table_of_tensor(description, names)
     if len(table.columns) > _WIDE:
@@ -140,13 +143,13 @@ def _as_table(description: Source | Table, request: Request) -> Table:
 
 def _keeps_columns(request: Request) -> bool:
     """Whether the result is a table; ``layout=`` requests tensors if the framework has them."""
-    layout, target = request.options.layout, request.target
+    layout, target = request.layout, request.target
     if layout not in (None, "columns") and target.kind == "table":
         why = f"layout={layout!r} applies to tensors, and {target.name} has tables only"
         fixes = [Fix(options={"layout": None})]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     if target.kind == "column":  # nulls=, encode=, layout= and dtype= request tensors
-        return request.cast is None and not request.options.explicit.keys() - {"columns", "index"}
+        return request.cast is None and not request.of_tables.keys() - {"columns", "index"}
     return target.tables and (layout is None or target.kind == "table")
 
 

@@ -18,6 +18,7 @@ from zerocopy.layout.soa_to_aos import check_types, soa_to_aos
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.request import Request
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls, on_device
@@ -27,7 +28,7 @@ from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import RENAME, duplicates, listed, text_warnings
 from zerocopy.tables.nulls import NO_MASK, Nulls
-from zerocopy.tables.options import Request
+from zerocopy.tables.options import is_encoded
 from zerocopy.tables.summary import combine_errors
 from zerocopy.tables.tensor_column import padded, padded_dtype, refuse_unpadded
 
@@ -59,9 +60,9 @@ def plan(table: Table, request: Request) -> Plan:
         fixes = [Fix(options={"layout": None}, effect="gives a dict of columns")]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     own = table.obj
-    if isinstance(own, np.ndarray) and own.dtype.names is not None and request.options.columns is None:
+    if isinstance(own, np.ndarray) and own.dtype.names is not None and request.columns is None:
         for name in ("nulls", "encode"):
-            if getattr(request.options, name) is not None:
+            if getattr(request, name) is not None:
                 why = f"{name}= applies to columns, and the result is records"
                 fixes = [Fix(options={name: None})]
                 raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
@@ -173,7 +174,7 @@ def unchanged(table: Table, request: Request) -> Plan:
 
 def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, Any], list[Source | None]]:
     """Return the records' dtype, each field's loader, and each field's source."""
-    if request.options.is_encoded:
+    if is_encoded(request):
         why = "encode= adds units and categories to numbers, and a record cannot hold them"
         fixes = [Fix(options={"encode": None})]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
@@ -184,7 +185,7 @@ def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, An
     sources: list[Source | None] = []
     refused: dict[Hashable, ZeroCopyError] = {}
     for name, label, column in zip(names, table.labels, table.columns, strict=True):
-        policy = nulls.parse(request.options.nulls, label)
+        policy = nulls.parse(request.nulls, label)
         try:
             wanted = record[name] if record is not None and name in (record.names or ()) else None
             kind, columns[name], source = _text(column, wanted, policy) or _field(column, policy)

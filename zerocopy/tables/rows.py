@@ -16,6 +16,7 @@ import numpy as np
 
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
+from zerocopy.request import Request
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import contiguous_strides
 from zerocopy.tables import memory, on_device
@@ -24,7 +25,6 @@ from zerocopy.tables.column import Column, RefusedColumn, Table
 from zerocopy.tables.hub import hub, new_memory
 from zerocopy.tables.nulls import DROPPED, parse
 from zerocopy.tables.object_column import ObjectColumn
-from zerocopy.tables.options import Request
 from zerocopy.tables.summary import map_columns
 from zerocopy.tables.tensor_column import Marks, PaddedColumn, TensorColumn
 
@@ -68,14 +68,17 @@ class Rows:
 
 def split(request: Request) -> Request:
     """Return the request with ``"drop"`` in `Request.drop` alone; tables keep their other nulls."""
-    nulls = request.options.nulls
+    nulls = request.nulls
     if isinstance(nulls, Mapping):
         rest: Any = {label: value for label, value in nulls.items() if not parse(value, None).drops} or None
     else:
         rest = None if parse(nulls, None).drops else nulls
     if rest is nulls or rest == nulls:
         return request
-    return replace(request, options=replace(request.options, nulls=rest), drop=nulls)
+    given = {name: value for name, value in request.of_tables.items() if name != "nulls"}
+    if rest is not None:
+        given["nulls"] = rest
+    return replace(request, nulls=rest, drop=nulls, of_tables=given)
 
 
 def resolve(table: Table, request: Request, unread: bool = False) -> Table:
@@ -90,9 +93,9 @@ def resolve(table: Table, request: Request, unread: bool = False) -> Table:
     """
     if request.drop is not None and not unread:
         table = _dropped(table, request)
-    if any(_decides(nulls) for nulls in (request.drop, request.options.nulls)):
+    if any(_decides(nulls) for nulls in (request.drop, request.nulls)):
         table = replace(table, missing_warnings=())
-    option = request.options.nulls
+    option = request.nulls
     if option is None or not any(column.missing is not None for column in table.columns):
         return table
     columns = [

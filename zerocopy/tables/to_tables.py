@@ -16,12 +16,12 @@ from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address, aligned_empty
 from zerocopy.protocols.arrow_c import read_array
 from zerocopy.protocols.arrow_schema import Field, read_schema
+from zerocopy.request import Request
 from zerocopy.source import Source
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import variable_lists
 from zerocopy.tables.hub import hub
-from zerocopy.tables.options import Request
 from zerocopy.tables.summary import combine_plans, copy_required, map_columns, paths, plan_to_run
 from zerocopy.tables.tensor_column import TensorColumn
 
@@ -35,12 +35,12 @@ _IMMUTABLE = Reason(
 
 def plan(table: Table, request: Request) -> Plan:
     """Return the plan of a table or a column for a framework that has tables."""
-    target, options = request.target, request.options
+    target = request.target
     for name in ("nulls", "encode", "lists"):
-        if getattr(options, name) not in (None, "variable"):
+        if getattr(request, name) not in (None, "variable"):
             why = f"{name}= applies to tensors, and {target.name} has nulls and types of its own"
             raise UnsupportedConversionError("", why, code="option-value", fixes=[Fix(options={name: None})])
-    if options.lists == "variable":
+    if request.lists == "variable":
         table = replace(table, columns=[_variable(column) for column in table.columns], obj=None)
     own = map_columns(table, lambda label, path, column: tuple(target.column_reasons(column))).values()
     by_type = [(*why, *more) for why, more in zip(own, target.table_reasons(table), strict=True)]
@@ -62,7 +62,7 @@ def plan(table: Table, request: Request) -> Plan:
         ]
         table = replace(table, columns=columns, obj=None)
     run = (lambda: target.from_column(table)) if table.single else (lambda: target.from_table(table))
-    if not request.reports:
+    if not request.for_explain:
         return plan_to_run(table, target, run)
     leaves = {
         path: _leaf(path, column, target, why, copies)

@@ -12,25 +12,25 @@ from zerocopy import handover
 from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
+from zerocopy.request import Request
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import TensorLeaf, decode
 from zerocopy.tables.labels import RENAME, duplicates, listed
-from zerocopy.tables.options import Request
 from zerocopy.tables.result import Masked, rebuild
 from zerocopy.tables.summary import combine_plans, map_columns, plan_to_run
 
 
 def plan(table: Table, request: Request) -> Plan:
     """Return the plan of a table or a column for a framework that has tensors."""
-    options, target = request.options, request.target
+    target = request.target
     native = target.has_records and target.owns(type(table.obj)) and target.is_native(table.obj)
-    if native and not options.explicit:
+    if native and not request.of_tables:
         # NumPy's dates, text and records: not tensors, but the target's own objects.
         from zerocopy.tables import records
 
         return records.unchanged(table, request)
-    layout = options.layout or "columns"
+    layout = request.layout or "columns"
     if table.single and layout == "records":
         raise UnsupportedConversionError(
             "",
@@ -59,10 +59,10 @@ def plan(table: Table, request: Request) -> Plan:
         columns = [rebuild(step, lambda act, _: act()) for step in steps.values()]
         return columns[0] if table.single else dict(zip(table.labels, columns, strict=True))
 
-    if not request.reports:
+    if not request.for_explain:
         return plan_to_run(table, target, result)
     warnings: tuple[str, ...] = ()
-    if table.index and options.index is None and options.columns is None:
+    if table.index and request.index is None and request.columns is None:
         labels = ", ".join(map(repr, table.labels[-table.index :]))
         warnings = (f"the index is converted too, as {labels}: index=False leaves it out",)
     return combine_plans(table, target, plans, result, warnings)

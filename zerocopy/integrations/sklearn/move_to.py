@@ -13,11 +13,12 @@ from zerocopy import registry
 from zerocopy._engine.call_text import rewrite
 from zerocopy._engine.convert import convert
 from zerocopy._engine.fixes import compose
-from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions
+from zerocopy._engine.options import SIGNATURE
 from zerocopy._engine.planner import Call
 from zerocopy._engine.target import text
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.invalid_option import unknown_option
+from zerocopy.request import NAMES, ConvertOptions
 from zerocopy.tables.labels import RENAME, duplicates, listed
 
 #: Options that belong to one call: scikit-learn sets parameters before it has data.
