@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ from helpers.oracle import (
     check_values,
     columns_of_a_dict,
     frames,
+    matrices,
+    sources_of,
+    tables_of_arrow,
     targets,
     tensors_of_torch,
 )
@@ -24,6 +28,7 @@ import zerocopy as zc
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 TARGETS = targets()
+TABLES = [name for name in ("pandas", "polars", "pyarrow", "duckdb", "nanoarrow") if name in TARGETS]
 WITH_DEFAULT: list[dict[str, Any]] = [{}, *OPTIONS, {"dtype": "bfloat16"}]
 
 
@@ -76,3 +81,37 @@ def test_dicts_of_columns(to: str, caller: str) -> None:
     options: list[dict[str, Any]] = [{}, {"copy": True}, {"copy": False}]
     for each, x in sampled(5, options, list(dicts.values()), first=first(to, caller)):
         check(x, dicts["arrays"], to, each, caller)
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("source", TABLES)
+@pytest.mark.parametrize("to", [*TABLES, "numpy", "torch"])
+def test_tables_of_each_framework(source: str, to: str, caller: str) -> None:
+    every = tables_of_arrow()
+    options: list[dict[str, Any]] = [{}, {"layout": "matrix"}] if to in ("numpy", "torch") else [{}]
+    warm, *_ = sources_of(every["one type"], source)
+    for table, each in sampled(5, list(every.values()), options, first=first(to, caller)):
+        for x in sources_of(table, source):
+            check(x, warm, to, each, caller)
+
+
+NAMES: list[Any] = [
+    [*"abcde"],
+    (*"abcde",),
+    [*"abcda"],
+    ["", *"bcde"],
+    ["a\0", *"bcde"],
+    [*"abcd", 5],
+    "abcde",
+]
+
+
+@pytest.mark.parametrize("caller", [name for name in CALLERS if name != "accepts"])  # keeps the names' type
+@pytest.mark.parametrize("to", TABLES)
+@pytest.mark.parametrize("source", ["numpy", "torch", "tensorflow"])
+def test_matrices_with_names(source: str, to: str, caller: str) -> None:
+    warm = zc.convert(matrices()["rows"], source)
+    for matrix, names in sampled(7, list(matrices().values()), NAMES, first=first(to, caller)):
+        with suppress(zc.ZeroCopyError):
+            x = zc.convert(matrix, source)
+            check(x, warm, to, {"names": names}, caller)

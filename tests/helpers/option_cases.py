@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -84,11 +85,12 @@ def describe(x: Any, result: Any) -> Any:
     try:
         view = zc.view(result)
     except zc.ZeroCopyError:
-        # Without its address, and the number that torch gives each ragged size.
-        return re.sub(r"0x[0-9a-f]+|\bj\d+", "", shown(result))
+        if _is_query(x) and hasattr(result, "combine_chunks"):
+            result = result.combine_chunks()  # each run of a query has its own chunks
+        return _shares(x, result), _named(result)
     if view.size == 0:
         return view.dtype, view.shape
-    shares = zc.shares_memory(x, result)
+    shares = _shares(x, result)
     # Strides of dimensions of size 1 mean nothing.
     strides = tuple(s for s, n in zip(view.strides, view.shape, strict=True) if n > 1)
     plain = result.detach() if getattr(result, "requires_grad", False) else result
@@ -96,6 +98,22 @@ def describe(x: Any, result: Any) -> Any:
     # Writability is a property of NumPy's arrays; other frameworks' views depend on the exporter.
     writable = result.flags.writeable if isinstance(result, np.ndarray) else view.readonly
     return type(result), view.dtype, view.shape, strides, back, shares, writable
+
+
+def _is_query(x: Any) -> bool:
+    return type(x).__name__ == "DuckDBPyRelation"
+
+
+def _shares(x: Any, result: Any) -> bool | None:
+    """Return whether two objects share memory, None for a query or a stream."""
+    with suppress(zc.ZeroCopyError):
+        return None if _is_query(x) else zc.shares_memory(x, result)
+    return None
+
+
+def _named(result: Any) -> str:
+    """Return the text of a result without its address, and the number that torch gives each ragged size."""
+    return re.sub(r"0x[0-9a-f]+|\bj\d+", "", shown(result))
 
 
 def shown(result: Any) -> str:

@@ -7,6 +7,7 @@ function that `accepts` decorates. `check` compares a caller with the planner.
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -250,3 +251,129 @@ def targets() -> list[str]:
         and (registry.by_name(name).tables or info.kind not in ("table", "compound"))
         and "cpu" in registry.by_name(name).device_kinds
     ]
+
+
+@cache
+def tables_of_arrow() -> dict[str, Any]:
+    """Return tables of Arrow that routes convert, and tables that only the planner reads."""
+    pa = pytest.importorskip("pyarrow")
+    x = np.arange(float(12))
+    numbers = pa.table({"a": x, "b": x.astype("i4"), "c": x.astype("u1")})
+    words = [None if i % 5 == 3 else f"word {i}, which is longer than a view" for i in range(12)]
+    shifted = np.frombuffer(b"\0" * 3 + x.tobytes(), "u1")[3:]
+    dates = pa.array(x.astype("i8"), mask=x > 9)
+    mixed = pa.table(
+        {"a": words, "b": dates.cast(pa.timestamp("ms", "UTC")), "c": pa.array(x > 5, mask=x > 8)}
+    )
+    mixed = mixed.append_column("d", dates.cast(pa.timestamp("ns"))).append_column("e", pa.array(x))
+    named = pa.field("a", pa.float64(), metadata={"ARROW:extension:name": "other.type"})
+    misaligned = pa.Array.from_buffers(pa.float64(), 12, [None, pa.py_buffer(shifted)])
+    return {
+        "numbers": numbers,
+        "one type": pa.table({"a": x, "b": x + 1, "c": x + 2}),
+        "one column": pa.table({"a": x}),
+        "nulls": pa.table({"a": pa.array(x, mask=x > 9), "b": pa.array(x.astype("i8"), mask=x < 2)}),
+        "all null": pa.table({"a": pa.array([None] * 12, "int64"), "b": x}),
+        "NaN": pa.table({"a": np.where(x > 3, np.nan, x), "b": x}),
+        "text": pa.table({"a": words, "b": x}),
+        "large text": pa.table({"a": pa.array(words, "large_string"), "b": x}),
+        "views": pa.table({"a": pa.array(words, "string_view"), "b": x}),
+        "bytes": pa.table({"a": pa.array([b"x"] * 12), "b": x}),
+        "booleans": pa.table({"a": x > 3, "b": pa.array(x > 5, mask=x > 8)}),
+        "float16": pa.table({"a": x.astype("f2"), "b": x}),
+        "dates": pa.table({"a": pa.array(x.astype("i4")).cast("date32"), "b": x}),
+        "seconds": pa.table({"a": pa.array(x.astype("i8")).cast(pa.timestamp("s", "UTC")), "b": x}),
+        "decimals": pa.table({"a": pa.array(x).cast(pa.decimal128(9, 2)), "b": x}),
+        "categories": pa.table({"a": pa.array(words).dictionary_encode(), "b": x}),
+        "lists": pa.table({"a": pa.array([[1.0, 2.0]] * 12), "b": x}),
+        "structs": pa.table({"a": pa.array([{"k": 1}] * 12), "b": x}),
+        "nothing": pa.table({"a": pa.nulls(12), "b": x}),
+        "misaligned": pa.table({"a": misaligned, "b": x}),
+        "slice": numbers.slice(3, 5),
+        "slice of text": pa.table({"a": words, "b": x}).slice(3, 5),
+        "chunks": pa.concat_tables([numbers, numbers]),
+        "one chunk of dates": mixed,
+        "chunks of dates and text": pa.concat_tables(
+            [mixed.slice(3, 5), mixed, mixed.slice(0, 0), mixed.slice(9)]
+        ),
+        "chunks that end at different rows": pa.table(
+            {"a": pa.chunked_array([x[:5], x[5:]]), "b": pa.chunked_array([words[:7], words[7:]])}
+        ),
+        "chunks of bytes": pa.table(
+            {"a": pa.chunked_array([[b"x"], [b"y"]]), "b": pa.chunked_array([[1], [2]])}
+        ),
+        "chunks of seconds": pa.table(
+            {"a": pa.chunked_array([[1], [2]]).cast(pa.timestamp("s")), "b": [1, 2]}
+        ),
+        "an unknown extension type": pa.table([pa.array(x)], pa.schema([named])),
+        "chunks of an unknown extension type": pa.table([pa.chunked_array([x, x])], pa.schema([named])),
+        "no rows": numbers.slice(0, 0),
+        "metadata": numbers.replace_schema_metadata({"k": "v"}),
+        "metadata of a column": pa.table(
+            [pa.array(x)], pa.schema([pa.field("a", pa.float64(), metadata={"k": "v"})])
+        ),
+        "an empty label": pa.table([x, x], ["", "b"]),
+        "one label twice": pa.table([pa.array(x), pa.array(x)], ["a", "a"]),
+        "labels that differ by case": pa.table([x, x], ["a", "A"]),
+        "a zero byte": pa.table([x, x], ["a\0b", "c"]),
+        "other letters": pa.table([x, x], ["Ä", "ä"]),
+    }
+
+
+def sources_of(table: Any, framework: str) -> list[Any]:
+    """Return a table as tables and columns of a framework, made by zerocopy and by the framework."""
+    made = []
+    if framework == "polars" and table.column_names[0] == "a":
+        pl = pytest.importorskip("polars")
+        made = [pl.DataFrame({"a": [1.0, 2.0, 3.0]}).with_columns(b=pl.lit(2.0)), pl.select(b=pl.lit(2.0))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        makers = [lambda: zc.convert(table, framework), lambda: zc.convert(table[0], framework)]
+        if framework == "pandas":
+            makers += [table.to_pandas, lambda: table.to_pandas().set_index(table.column_names[0])]
+            makers += [
+                lambda: table.to_pandas().rename_axis(columns="k"),
+                lambda: table.to_pandas().add_prefix(""),
+            ]
+            makers += [
+                lambda: table.to_pandas().rename(columns={"a": 1}),
+                lambda: table[0].to_pandas(),
+                lambda: table.to_pandas()[["a"]].iloc[::2],
+            ]
+            makers += [lambda: table.to_pandas().iloc[::2], lambda: table.to_pandas().iloc[2:9]]
+        for make in makers:
+            try:
+                made.append(make())
+            except (zc.ZeroCopyError, ValueError, KeyError, TypeError, NotImplementedError):
+                continue
+    return made
+
+
+@cache
+def matrices() -> dict[str, np.ndarray]:
+    """Return matrices, of which some become columns with names by a route."""
+    x = np.arange(60.0).reshape(12, 5)
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    return {
+        "rows": x,
+        "columns": np.asfortranarray(x),
+        "read-only": frozen,
+        "gaps": x[::2],
+        "gaps in columns": np.asfortranarray(x)[2:7],
+        "reversed": x[::-1],
+        "part": np.arange(70.0).reshape(10, 7)[:, :5],
+        "whole numbers": x.astype("i2"),
+        "booleans": x > 3,
+        "complex": x.astype("c16"),
+        "float16": x.astype("f2"),
+        "longdouble": x.astype("g"),
+        "the other byte order": x.astype(">f8"),
+        "no rows": x[:0],
+        "one row": x[:1],
+        "too few": x[:, :4],
+        "a vector": x[0],
+        "three dimensions": x.reshape(12, 5, 1),
+        "misaligned": np.frombuffer(b"\0" + x.tobytes(), "u1")[1:].view("f8").reshape(x.shape),
+        "text": np.array([["a"] * 5]),
+    }
