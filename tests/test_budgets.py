@@ -20,7 +20,7 @@ BUDGETS = {
     "lines of C in zerocopy/": 8157,
     "lines of Python in tests/": 99646,
     "lines of Python in benchmarks/": 17348,
-    "lines of Markdown in docs/": 16561,
+    "lines of Markdown in docs/": 16558,
     "forms in which memory passes": 9,
     "private names of other packages": 27,
     "Any in _engine/ and tables/": 655,
