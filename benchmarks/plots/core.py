@@ -49,13 +49,8 @@ def draw(results: Results) -> Any:
     )
     axis.set_yticks(range(len(rows)), [name for name, _, _ in rows])
     axis.set_ylim(len(rows) - 0.4, -0.6)
-    least, most = axis.get_xlim()
-    ticks = [tick for tick in _TICKS if least <= tick <= most]
-    axis.minorticks_off()
-    axis.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
-    axis.tick_params(length=0)
-    axis.grid(axis="both")
-    axis.spines["left"].set_visible(False)
+    style.plain(axis, "both")
+    style.multiples(axis, _TICKS)
     axis.legend(loc="lower left", ncols=2, bbox_to_anchor=(-0.02, 1.0), handletextpad=0.2)
     style.head(
         figure,

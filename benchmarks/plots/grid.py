@@ -14,8 +14,7 @@ Cells = dict[tuple[str, str], Entry]
 # Viridis from its yellow to its violet, without the pale and the dark end.
 _FAST, _SLOW = 0.86, 0.2
 
-_CELL, _HEAD, _SLANTED, _FOOT = 0.36, 1.0, 0.22, 0.95  # inches
-_LETTER = 0.078
+_HEAD, _FOOT = 1.0, 0.95  # inches
 
 #: The input of the section, which its results do not state.
 INPUT = "1,000 float32 values, 64-byte-aligned input"
@@ -38,7 +37,7 @@ def draw(results: Results) -> Any:
     # Same order as the sources, so that the diagonal is a diagonal.
     targets.sort(key=lambda name: sources.index(name) if name in sources else len(sources))
 
-    figure, axis = _axes(sources, targets)
+    figure, axis = style.table(sources, targets, _HEAD, _FOOT, 9)
     # The diagonal is outside the scale: there, convert returns x itself.
     timed = [entry for (source, target), entry in cells.items() if entry.timing and source != target]
     colours = _Colours(timed or [entry for entry in cells.values() if entry.timing])
@@ -80,26 +79,6 @@ def _caption(notes: dict[tuple[str, str], str]) -> list[str]:
         return []
     several = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
     return [f'"{IF_ALIGNED}": most arrays of {several} are not 64-byte-aligned, and are copied.']
-
-
-def _axes(sources: Sequence[str], targets: Sequence[str]) -> tuple[Any, Any]:
-    """Return a figure, and in it an axis with a cell of one by one for each pair."""
-    names = 0.13 + _LETTER * max(map(len, sources))
-    slanted = (style.WIDTH - names) / len(targets) < _LETTER * max(map(len, targets))
-    right = 0.04 + slanted * max(0.0, 0.85 * _LETTER * len(targets[-1]) - 0.3)
-    figure = style.new_figure(_HEAD + _SLANTED * slanted + _CELL * len(sources) + _FOOT, placed=True)
-    width, height = figure.get_size_inches()
-    axis = figure.add_axes(
-        (names / width, _FOOT / height, 1 - (names + right) / width, _CELL * len(sources) / height)
-    )
-    axis.set(xlim=(0, len(targets)), ylim=(len(sources), 0), frame_on=False)
-    axis.set_xticks([i + 0.5 for i in range(len(targets))], targets)
-    axis.set_yticks([i + 0.5 for i in range(len(sources))], sources)
-    axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False, labelsize=9)
-    if slanted:
-        for label in axis.get_xticklabels():
-            label.set(rotation=30, ha="left", rotation_mode="anchor", fontsize=8.5)
-    return figure, axis
 
 
 def _whole(cases: Sequence[Case]) -> Cells:
@@ -187,10 +166,7 @@ def _box(axis: Any, corner: tuple[float, float], size: tuple[float, float], colo
 
 def _legend(figure: Any, colours: _Colours, copies: bool, refuses: bool, itself: bool) -> None:
     """Draw one line below the grid, in inches."""
-    width, height = figure.get_size_inches()
-    axis = figure.add_axes((0, 0.45 / height, 1, 0.3 / height))
-    axis.set(xlim=(0, width), ylim=(0.3, 0))
-    axis.set_axis_off()
+    axis = style.strip(figure, 0.45, 0.3)
 
     def write(x: float, text: str, align: str = "left") -> None:
         axis.text(x, 0.15, text, ha=align, va="center_baseline")

@@ -33,8 +33,7 @@ def draw(results: Results) -> Any:
         _draw(axis, mode, rows)
     ratios = [ratio for rows in panels.values() for _, ratio, _ in rows]
     axes[-1].set_xlim(min(0.8, min(ratios) * 0.8), min(_MOST, max(ratios)) * 2)
-    ticks = [tick for tick in _TICKS if axes[-1].get_xlim()[0] <= tick <= min(_MOST, max(ratios)) * 2]
-    axes[-1].set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
+    style.multiples(axes[-1], _TICKS)
     style.head(
         figure,
         "An epoch as a multiple of the time in which pyarrow reads the file",
@@ -73,7 +72,4 @@ def _draw(axis: Any, mode: str, rows: list[Row]) -> None:
         axis.axvline(goal, color=style.TEXT, linewidth=0.9, linestyle="--", zorder=1)
     axis.axvline(1, color=style.TEXT, linewidth=1.4, zorder=1)
     axis.set_yticks(range(len(rows)), [label for label, _, _ in rows], fontsize=7.5)
-    axis.minorticks_off()
-    axis.tick_params(length=0)
-    axis.grid(axis="x")
-    axis.spines["left"].set_visible(False)
+    style.plain(axis, "x")

@@ -168,10 +168,8 @@ def _legend(figure: Any, kinds: Sequence[str]) -> None:
     """Draw one line above the panels."""
     from matplotlib.patches import Rectangle
 
-    width, height = figure.get_size_inches()
-    axis = figure.add_axes((0, 1 - (0.58 + _KEY) / height, 1, _KEY / height))
-    axis.set(xlim=(0, width), ylim=(1, 0))
-    axis.set_axis_off()
+    axis = style.strip(figure, figure.get_figheight() - (0.58 + _KEY), _KEY)
+    axis.set_ylim(1, 0)
     x = 0.07
     for kind in kinds:
         text = f"{kind}, the same for all" if kind == _WORK else kind

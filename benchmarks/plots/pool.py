@@ -118,10 +118,7 @@ def _write(axis: Any, position: float, y: float, text: str, mode: str, **look: A
 
 
 def _ticks(axis: Any) -> None:
-    low, high = axis.get_xlim()
-    ticks = [step * 10.0**power for power in range(-2, 4) for step in (1, 2, 5)]
-    ticks = [tick for tick in ticks if low <= tick <= high]
-    axis.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
+    style.multiples(axis, [step * 10.0**power for power in range(-2, 4) for step in (1, 2, 5)])
     axis.minorticks_off()
 
 
@@ -142,10 +139,7 @@ def _with(name: str) -> str:
 
 def _legend(figure: Any, counts: str) -> None:
     """Explain the markers between the axis and the footer, and write the counts."""
-    width, height = figure.get_size_inches()
-    axis = figure.add_axes((0, 0.36 / height, 1, 0.36 / height))
-    axis.set(xlim=(0, width), ylim=(0.36, 0))
-    axis.set_axis_off()
+    axis = style.strip(figure, 0.36, 0.36)
     x = 0.15
     for mode, (colour, marker) in MODES.items():
         text = mode.replace("'", '"')

@@ -33,12 +33,8 @@ def draw(results: Results) -> Any:
     axis.set_xlim(min(values) / 1.6, max(values) * 1.6)
     axis.axvline(1, color=style.TEXT, linewidth=1.4, zorder=1)
     axis.set_yticks(range(len(rows)), [*rows])
-    ticks = [tick for tick in _TICKS if min(values) / 1.6 <= tick <= max(values) * 1.6]
-    axis.minorticks_off()
-    axis.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
-    axis.tick_params(length=0)
-    axis.grid(axis="x")
-    axis.spines["left"].set_visible(False)
+    style.plain(axis, "x")
+    style.multiples(axis, _TICKS)
     axis.legend(loc="lower left", ncols=2, bbox_to_anchor=(-0.02, 1.0), handletextpad=0.2)
     style.head(
         figure,

@@ -97,10 +97,7 @@ def _ticks(axis: Any, least: int, most: int) -> None:
     low, high = axis.get_ylim()
     decades = [10**power for power in range(12) if low <= 10**power <= high]
     axis.set_yticks(decades, [style.time(decade).replace(".0", "") for decade in decades])
-    axis.minorticks_off()
-    axis.tick_params(length=0)
-    axis.grid(axis="y")
-    axis.spines["left"].set_visible(False)
+    style.plain(axis, "y")
 
 
 def _labels(axis: Any, lines: Sequence[Line], references: Sequence[Line], colours: dict[str, str]) -> None:

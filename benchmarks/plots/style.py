@@ -168,6 +168,51 @@ def dark_rules() -> str:
     return "\n".join([f"\n{scheme}@media (prefers-color-scheme: dark) {{", *rules, "}\n"])
 
 
+def plain(axis: Any, grid: str) -> None:
+    """Leave the grid of an axis, without ticks and without the line on the left."""
+    axis.minorticks_off()
+    axis.tick_params(length=0)
+    axis.grid(axis=grid)
+    axis.spines["left"].set_visible(False)
+
+
+def multiples(axis: Any, ticks: Sequence[float], most: float = float("inf")) -> None:
+    """Label those of the ticks that are in the range of the x-axis, as multiples."""
+    least, end = axis.get_xlim()
+    shown = [tick for tick in ticks if least <= tick <= min(end, most)]
+    axis.set_xticks(shown, [f"{tick:g}x" for tick in shown])
+
+
+def strip(figure: Any, bottom: float, height: float) -> Any:
+    """Return an axis over the width of a figure, whose units are inches, from the top."""
+    width, whole = figure.get_size_inches()
+    axis = figure.add_axes((0, bottom / whole, 1, height / whole))
+    axis.set(xlim=(0, width), ylim=(height, 0))
+    axis.set_axis_off()
+    return axis
+
+
+def table(sources: Sequence[str], targets: Sequence[str], above: float, below: float, size: float) -> Any:
+    """Return a figure, and in it an axis with a cell of one by one for each source and target."""
+    cell, letter = 0.36, 0.078
+    names = 0.13 + letter * max(map(len, sources))
+    slanted = (WIDTH - names) / len(targets) < letter * size / 9 * max(map(len, targets))
+    right = 0.04 + slanted * max(0.0, 0.85 * letter * len(targets[-1]) - 0.3)
+    figure = new_figure(above + 0.22 * slanted + cell * len(sources) + below, placed=True)
+    width, height = figure.get_size_inches()
+    axis = figure.add_axes(
+        (names / width, below / height, 1 - (names + right) / width, cell * len(sources) / height)
+    )
+    axis.set(xlim=(0, len(targets)), ylim=(len(sources), 0), frame_on=False)
+    axis.set_xticks([i + 0.5 for i in range(len(targets))], targets)
+    axis.set_yticks([i + 0.5 for i in range(len(sources))], sources)
+    axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False, labelsize=size)
+    if slanted:
+        for label in axis.get_xticklabels():
+            label.set(rotation=30, ha="left", rotation_mode="anchor", fontsize=8.5)
+    return figure, axis
+
+
 def spread(positions: Sequence[float], gap: float) -> list[float]:
     """Return the positions moved apart by the least that keeps their order and a distance of ``gap``.
 

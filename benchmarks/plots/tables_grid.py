@@ -13,8 +13,7 @@ from benchmarks.results import Results
 
 Pair = tuple[str, str]
 
-_CELL, _HEAD, _FOOT = 0.36, 0.95, 0.95  # inches
-_LETTER = 0.078
+_HEAD, _FOOT = 0.95, 0.95  # inches
 #: The ends of the scale of colours, symmetrical on a log scale.
 _LEAST, _MOST = 0.25, 4.0
 
@@ -24,7 +23,7 @@ def draw(results: Results) -> Any:
     pairs = _ratios(results)
     names = (*TABLES, *ARRAYS)
     sources, targets = ([name for name in names if any(pair[i] == name for pair in pairs)] for i in (0, 1))
-    figure, axis = _axes(sources, targets)
+    figure, axis = style.table(sources, targets, _HEAD, _FOOT, 8)
     for (source, target), values in pairs.items():
         _cell(axis, (targets.index(target), sources.index(source)), values)
     every = [value for values in pairs.values() for value in values]
@@ -52,21 +51,6 @@ def _ratios(results: Results) -> dict[Pair, list[float]]:
     return pairs
 
 
-def _axes(sources: Sequence[str], targets: Sequence[str]) -> tuple[Any, Any]:
-    """Return a figure, and in it an axis with a cell of one by one for each pair."""
-    left = 0.13 + _LETTER * max(map(len, sources))
-    figure = style.new_figure(_HEAD + _CELL * len(sources) + _FOOT, placed=True)
-    width, height = figure.get_size_inches()
-    axis = figure.add_axes(
-        (left / width, _FOOT / height, 1 - (left + 0.04) / width, _CELL * len(sources) / height)
-    )
-    axis.set(xlim=(0, len(targets)), ylim=(len(sources), 0), frame_on=False)
-    axis.set_xticks([i + 0.5 for i in range(len(targets))], targets)
-    axis.set_yticks([i + 0.5 for i in range(len(sources))], sources)
-    axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False, labelsize=8)
-    return figure, axis
-
-
 def _colour(value: float) -> Any:
     """Return a blue for less than 1, white for 1, an orange for more."""
     from matplotlib import colormaps
@@ -91,10 +75,7 @@ def _cell(axis: Any, position: tuple[int, int], values: Sequence[float]) -> None
 
 def _legend(figure: Any) -> None:
     """Draw the scale below the grid, in inches."""
-    width, height = figure.get_size_inches()
-    axis = figure.add_axes((0, 0.45 / height, 1, 0.3 / height))
-    axis.set(xlim=(0, width), ylim=(0.3, 0))
-    axis.set_axis_off()
+    axis = style.strip(figure, 0.45, 0.3)
     parts, start = 64, 0.75
     axis.text(0.07, 0.15, f"{_LEAST}x", va="center_baseline")
     for i in range(parts):
