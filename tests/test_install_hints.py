@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from zerocopy.errors import FrameworkNotInstalledError
 from zerocopy.integrations import ENGINES, install_line
-from zerocopy.monitor.errors import MonitorPackageError, require
+from zerocopy.monitor.errors import require
 
 ROOT = Path(__file__).parents[1]
 _PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -45,6 +46,6 @@ def test_the_hint_of_the_monitor_is_a_requirement_of_its_extra(
 ) -> None:
     for absent in (module.partition(".")[0], module):  # another test can have imported it
         monkeypatch.setitem(sys.modules, absent, None)
-    with pytest.raises(MonitorPackageError) as caught:
+    with pytest.raises(FrameworkNotInstalledError) as caught:
         require(module, "a test")
     assert caught.value.remedy.removeprefix("pip install ") in _DISTRIBUTIONS

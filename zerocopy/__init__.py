@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         PoolClosedError as PoolClosedError,
         PoolInstalledError as PoolInstalledError,
         PoolLimitError as PoolLimitError,
-        PoolOptionError as PoolOptionError,
         PoolTooLateError as PoolTooLateError,
         PoolUnavailableError as PoolUnavailableError,
         Reason as Reason,
@@ -58,19 +57,12 @@ if TYPE_CHECKING:
         ReadError as ReadError,
     )
     from zerocopy.monitor.errors import (
-        MonitorFieldError as MonitorFieldError,
         MonitorFileError as MonitorFileError,
-        MonitorNotStartedError as MonitorNotStartedError,
-        MonitorOptionError as MonitorOptionError,
-        MonitorPackageError as MonitorPackageError,
-        MonitorRunningError as MonitorRunningError,
-        RunDirectoryError as RunDirectoryError,
-        ServeError as ServeError,
+        MonitorStateError as MonitorStateError,
     )
     from zerocopy.pairs.matrix import matrix as matrix
     from zerocopy.plan import Plan as Plan
     from zerocopy.pool.install import install_pool as install_pool, installed_pool as installed_pool
-    from zerocopy.pool.limits import PoolInUseError as PoolInUseError
     from zerocopy.pool.pool import Pool as Pool
     from zerocopy.registry import (
         FrameworkInfo as FrameworkInfo,
@@ -133,7 +125,6 @@ _HOME = {
     "PoolUnavailableError": "errors",
     "PoolTooLateError": "errors",
     "PoolInstalledError": "errors",
-    "PoolOptionError": "errors",
     "share": "shared.share",
     "shared_empty": "shared.share",
     "Shared": "shared.objects",
@@ -150,15 +141,8 @@ _HOME = {
     "ReadError": "loading.errors",
     "LoaderStateError": "loading.errors",
     "LoaderUseError": "loading.errors",
-    "MonitorFieldError": "monitor.errors",
     "MonitorFileError": "monitor.errors",
-    "MonitorNotStartedError": "monitor.errors",
-    "MonitorOptionError": "monitor.errors",
-    "MonitorPackageError": "monitor.errors",
-    "MonitorRunningError": "monitor.errors",
-    "RunDirectoryError": "monitor.errors",
-    "ServeError": "monitor.errors",
-    "PoolInUseError": "pool.limits",
+    "MonitorStateError": "monitor.errors",
     "Pool": "pool.pool",
     "install_pool": "pool.install",
     "installed_pool": "pool.install",

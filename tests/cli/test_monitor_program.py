@@ -26,7 +26,7 @@ from helpers.monitor_program import (
     start_monitor,
 )
 
-from zerocopy.cli.monitor.program import ProgramError, _is_for_group, command_of, private_directory
+from zerocopy.cli.monitor.program import OptionError, _is_for_group, command_of, private_directory
 from zerocopy.monitor.errors import MonitorFileError
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="the system has no sigtimedwait")
@@ -243,7 +243,7 @@ def test_commands_are_found(tmp_path: Path) -> None:
     assert command_of(["-m", "x"]) == [sys.executable, "-m", "x"]
     assert command_of([sys.executable, "x.py"]) == [sys.executable, "x.py"]
     assert command_of(["sh", "x"])[0].endswith("/sh")
-    with pytest.raises(ProgramError):
+    with pytest.raises(OptionError):
         command_of(["absent"])
 
 

@@ -13,7 +13,6 @@ import pytest
 
 import zerocopy
 from zerocopy.loading import explain, loader, stats
-from zerocopy.pool import limits
 from zerocopy.pool.host import modes
 
 pytest.importorskip("numpydoc", reason="it is in the extra docs")
@@ -35,7 +34,6 @@ RESULT_CLASSES = {
     "loading.stats.LoaderStats": stats.LoaderStats,
     "loading.stats.Skipped": stats.Skipped,
     "pool.host.modes.HostStats": modes.HostStats,
-    "pool.limits.PoolInUseError": limits.PoolInUseError,
 }
 #: Classes that users do not instantiate.
 NOT_CALLED = {"Shared", "Pool", "Weights", "Framework", *RESULT_CLASSES}

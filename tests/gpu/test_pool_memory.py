@@ -82,7 +82,7 @@ def test_limit_is_the_smallest_of_all_sources(run) -> None:
             assert (error.in_use, error.limit) == (64 * MIB, cap.nbytes)
             pool.deallocate(ptr, 64 * MIB)
             pool.close()
-        refused(zc.PoolOptionError, lambda: zc.install_pool("rmm", limit=2 * total))
+        refused(zc.OptionError, lambda: zc.install_pool("rmm", limit=2 * total))
         """
     )
     run(

@@ -9,7 +9,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from zerocopy.monitor.errors import MonitorPackageError, require
+from zerocopy.errors import FrameworkNotInstalledError
+from zerocopy.monitor.errors import require
 from zerocopy.monitor.observer import MachineReader
 from zerocopy.monitor.sample import Machine
 
@@ -89,7 +90,7 @@ def test_a_missing_shm_is_none(tmp_path: Path) -> None:
 
 def test_missing_psutil_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psutil", None)
-    with pytest.raises(MonitorPackageError, match="psutil is not installed") as caught:
+    with pytest.raises(FrameworkNotInstalledError, match="psutil is not installed") as caught:
         MachineReader()
     assert "pip install psutil" in str(caught.value)
     assert isinstance(caught.value, ImportError)

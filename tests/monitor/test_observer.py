@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from helpers.monitor_recorders import no_sources, row
 
+from zerocopy.errors import FrameworkNotInstalledError, OptionError
 from zerocopy.monitor import run_directory
-from zerocopy.monitor.errors import MonitorOptionError, MonitorPackageError
 from zerocopy.monitor.observer import Observer, no_cards, no_machine
 from zerocopy.monitor.process_record import make_record
 from zerocopy.monitor.run_directory import FileName, write
@@ -62,7 +62,7 @@ def test_the_order_of_conversions(folder: Path) -> None:
         assert sample["order"] == order
         orders.append([row["line"] for row in sample["processes"][0]["conversions"]])
     assert orders[0] == orders[1][::-1]
-    with pytest.raises(MonitorOptionError):
+    with pytest.raises(OptionError):
         observer(folder, order="calls")
 
 
@@ -110,7 +110,9 @@ def test_ring_drops_what_is_old_and_what_a_clock_that_was_set_back_made_later() 
 
 def test_a_missing_package_is_a_problem_in_one_line(folder: Path) -> None:
     def cards() -> Any:
-        raise MonitorPackageError("reading the machine", "psutil is not installed", "pip install psutil")
+        raise FrameworkNotInstalledError(
+            "reading the machine", "psutil is not installed", "pip install psutil"
+        )
 
     folder.mkdir(mode=0o700)
     sample = Observer(folder, cards=cards, machine=cards).read()

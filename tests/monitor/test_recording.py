@@ -9,8 +9,9 @@ import pytest
 from helpers.monitor_recorders import recorder_of, row
 
 import zerocopy as zc
+from zerocopy.errors import OptionError
 from zerocopy.monitor.conversion import COUNT_FIELDS, limited, sum_rows
-from zerocopy.monitor.errors import MonitorOptionError, MonitorRunningError
+from zerocopy.monitor.errors import MonitorStateError
 from zerocopy.monitor.report import Recording, text_table
 
 COPIED = row(
@@ -47,7 +48,7 @@ def test_rows_in_the_order_of_time() -> None:
     assert [each["seconds"] for each in recording.as_dict()["rows"]] == [2.0, 1.0, 0.5, None]
     assert zc.monitor.record(order="time").order == "time"
     for wrong in ("calls", None, []):
-        with pytest.raises(MonitorOptionError, match="pass order='bytes' or order='time'"):
+        with pytest.raises(OptionError, match="pass order='bytes' or order='time'"):
             zc.monitor.record(order=wrong)  # type: ignore[arg-type]
 
 
@@ -154,7 +155,7 @@ def test_exception_in_the_block_leaves_the_rows() -> None:
 
 def test_a_recording_may_run_again_but_not_in_itself() -> None:
     recording = Recording(recorder=recorder_of(COPIED))
-    with recording, pytest.raises(MonitorRunningError, match="call record"):
+    with recording, pytest.raises(MonitorStateError, match="call record"):
         recording.__enter__()
     with recording:
         assert recording.rows == [COPIED]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from helpers.monitor_recorders import no_sources, row
 
-from zerocopy.monitor.errors import RunDirectoryError
+from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.process_record import make_record
 from zerocopy.monitor.run_directory import (
     KEPT,
@@ -71,13 +71,13 @@ def test_unsafe_directories_are_refused(folder: Path, monkeypatch: pytest.Monkey
     shared.mkdir()
     shared.chmod(0o750)
     for path, why in ((link, "symbolic link"), (file, "not a directory"), (shared, "chmod 700")):
-        with pytest.raises(RunDirectoryError, match=why):
+        with pytest.raises(MonitorFileError, match=why):
             write(str(path), OWN, record())
         assert why in RunFiles(str(path)).read()[1][0].replace("\n", " ")
     assert list(folder.iterdir()) == list(shared.iterdir()) == []
     uid = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
-    with pytest.raises(RunDirectoryError, match="belongs to the user"), opened(str(folder)):
+    with pytest.raises(MonitorFileError, match="belongs to the user"), opened(str(folder)):
         pass
 
 

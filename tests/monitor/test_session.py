@@ -19,8 +19,9 @@ from helpers.forked_child import in_child
 from helpers.monitor_recorders import no_sources, recorder_of, row
 from helpers.paths import ROOT
 
+from zerocopy.errors import OptionError
 from zerocopy.monitor import session as sessions
-from zerocopy.monitor.errors import MonitorNotStartedError, MonitorOptionError, MonitorRunningError
+from zerocopy.monitor.errors import MonitorStateError
 from zerocopy.monitor.process_record import MOST_SITES, no_pool
 from zerocopy.monitor.run_directory import RunFiles
 from zerocopy.monitor.session import Session
@@ -64,10 +65,10 @@ def test_the_thread_writes_the_file_again(folder: Path, monkeypatch: pytest.Monk
 
 def test_calls_in_another_order_are_errors(folder: Path) -> None:
     for call in (sessions.snapshot, sessions.stop):
-        with pytest.raises(MonitorNotStartedError, match="start"):
+        with pytest.raises(MonitorStateError, match="start"):
             call()
     session = sessions.start()
-    with pytest.raises(MonitorRunningError, match="stop"):
+    with pytest.raises(MonitorStateError, match="stop"):
         sessions.start()
     assert sessions.stop().record["ended"]
     assert session.stop().record["ended"]  # again, without an error
@@ -80,7 +81,7 @@ def test_calls_in_another_order_are_errors(folder: Path) -> None:
     [{"every": 0}, {"every": -1}, {"every": float("nan")}, {"every": True}, {"every": "1"}, {"keep": 0}],
 )
 def test_invalid_options(folder: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(MonitorOptionError, match=f"{next(iter(options))}="):
+    with pytest.raises(OptionError, match=f"{next(iter(options))}="):
         sessions.start(**options)
     assert sessions._current is None
 
@@ -89,7 +90,7 @@ def test_a_session_of_the_environment_is_given_to_the_program_once(folder: Path)
     session = sessions.start_from_environment()
     with sessions.start() as adopted:
         assert adopted is session
-        with pytest.raises(MonitorRunningError):
+        with pytest.raises(MonitorStateError):
             sessions.start()
     assert not sessions.snapshot().record["ended"]  # it goes on
     assert sessions.start() is session

@@ -15,7 +15,7 @@ from helpers.monitor_samples import HOSTILE, ROWS, SAMPLES, ChangingObserver, pr
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.conversion import as_dict
-from zerocopy.monitor.errors import ServeError
+from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web import contents
 from zerocopy.monitor.web.pages import PAGES, content_html
@@ -167,7 +167,7 @@ def test_hostile_text_is_escaped(server: Server) -> None:
 
 
 def test_a_port_in_use_is_refused_with_what_to_do(server: Server) -> None:
-    with pytest.raises(ServeError) as raised:
+    with pytest.raises(MonitorFileError) as raised:
         serve(ChangingObserver(), port=server.port)
     assert raised.value.code == "port-in-use"
     assert "0 for a free one" in str(raised.value)
@@ -184,7 +184,7 @@ def test_a_port_in_use_is_refused_with_what_to_do(server: Server) -> None:
     ],
 )
 def test_addresses_that_are_not_this_machines_are_refused(address: str, port: int, code: str) -> None:
-    with pytest.raises(ServeError) as raised:
+    with pytest.raises(MonitorFileError) as raised:
         serve(ChangingObserver(), port=port, address=address)
     assert raised.value.code == code
 

@@ -407,7 +407,7 @@ def test_variable_installs_pool_on_import(run_python) -> None:
     # Attached at their import; none is imported by zerocopy.
     assert not {"torch", "jax", "tensorflow", "cupy", "numba", "cudf", "rmm"} & set(sys.modules)
     try: zc.install_pool(track=True)
-    except zc.PoolOptionError as error: print(error)
+    except zc.OptionError as error: print(error)
     """
     completed = run_python(code, ZEROCOPY_POOL="auto,host=recycle")
     assert completed.returncode == 0, completed.stderr

@@ -11,7 +11,7 @@ from helpers.paths import ROOT
 from hypothesis import given, settings, strategies as st
 
 from zerocopy._native import core
-from zerocopy.errors import PoolOptionError, PoolUnavailableError, Reason
+from zerocopy.errors import OptionError, PoolUnavailableError, Reason
 from zerocopy.pool.host import MODES, c_library, parse
 
 pytestmark = pytest.mark.skipif(c_library.refusal() is not None, reason=str(c_library.refusal()))
@@ -38,14 +38,14 @@ def test_modes_are_singletons():
 
 @pytest.mark.parametrize("text", ["", "alligned", "aligned+", "aligned,pinned", "off+aligned", "on", None, 1])
 def test_invalid_mode_names_are_refused(text):
-    with pytest.raises(PoolOptionError) as refused:
+    with pytest.raises(OptionError) as refused:
         parse(text)
     assert refused.value.remedy
     assert repr(text) in str(refused.value)
 
 
 def test_similar_mode_is_suggested():
-    with pytest.raises(PoolOptionError, match="did you mean 'aligned'"):
+    with pytest.raises(OptionError, match="did you mean 'aligned'"):
         parse("alligned")
 
 
@@ -54,7 +54,7 @@ def test_similar_mode_is_suggested():
 def test_any_text_is_parsed_or_refused(text):
     try:
         modes = parse(text)
-    except PoolOptionError:
+    except OptionError:
         return
     assert "+".join(mode.name for mode in modes) or text.strip() == "off"
 

@@ -8,7 +8,7 @@ import pytest
 from helpers.pool_stand_ins import LibcMemory
 from hypothesis import given, settings, strategies as st
 
-from zerocopy.errors import PoolClosedError, PoolLimitError, PoolOptionError
+from zerocopy.errors import OptionError, PoolClosedError, PoolLimitError
 from zerocopy.pool.host import PinnedPool
 from zerocopy.pool.host.page_locked import size_class
 
@@ -256,7 +256,7 @@ def test_subarray_dtype_appends_axes(pool):
     ],
 )
 def test_invalid_shape_or_dtype_is_refused(pool, source, shape, dtype):
-    with pytest.raises(PoolOptionError) as refused:
+    with pytest.raises(OptionError) as refused:
         pool.empty(shape, dtype)
     assert refused.value.remedy
     assert (pool.in_use, source.taken) == (0, 0)

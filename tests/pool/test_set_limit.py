@@ -9,10 +9,11 @@ import pytest
 from helpers.pool_stand_ins import FakeDriver, HostAllocator, LibcMemory
 
 import zerocopy as zc
+from zerocopy.errors import PoolUnavailableError
 from zerocopy.pool import install as installing
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.host import PinnedPool, c_library
-from zerocopy.pool.limits import Limit, PoolInUseError
+from zerocopy.pool.limits import Limit
 from zerocopy.pool.rmm_pool import RMMPool
 from zerocopy.protocols import cuda_driver
 
@@ -161,7 +162,7 @@ def test_allocations_in_threads_obey_each_limit(install) -> None:
 )
 def test_invalid_limits_change_nothing(install, limit, why: str) -> None:
     pool = install(limit=1 << 20)
-    with pytest.raises(zc.PoolOptionError, match=why):
+    with pytest.raises(zc.OptionError, match=why):
         pool.set_limit(limit)
     assert pool.limits == {0: Limit(1 << 20, "limit=")}
 
@@ -170,7 +171,7 @@ def test_devices_and_closed_pools(install) -> None:
     pool = install()
     with pytest.raises(zc.DeviceError):
         pool.set_limit("1MiB", device=3)
-    with pytest.raises(zc.PoolOptionError, match="no host memory"):
+    with pytest.raises(zc.OptionError, match="no host memory"):
         pool.set_limit("1MiB", device="host")
     pool.close()
     with pytest.raises(zc.PoolClosedError):
@@ -200,7 +201,7 @@ def driver(monkeypatch):
 def test_driver_pool_has_no_limit(driver) -> None:
     pool = zc.install_pool("driver", frameworks=())
     try:
-        with pytest.raises(zc.PoolOptionError, match="has no limit") as caught:
+        with pytest.raises(zc.OptionError, match="has no limit") as caught:
             pool.set_limit("1GiB")
         assert caught.value.code == "no-limit"
         assert "set_per_process_memory_fraction" in caught.value.remedy
@@ -258,7 +259,7 @@ def test_rmm_pool_in_use_keeps_its_limit(rmm_pool) -> None:
     pool = rmm_pool(limit="2MiB")
     ptr = pool.allocate(MIB)
     for limit in ("1MiB", "4MiB", None):
-        with pytest.raises(PoolInUseError, match="1 MiB of the pool are in use") as caught:
+        with pytest.raises(PoolUnavailableError, match="1 MiB of the pool are in use") as caught:
             pool.set_limit(limit)
         assert caught.value.code == "pool-in-use"
     assert pool.limits == {0: Limit(2 * MIB, "limit=")}
@@ -273,7 +274,7 @@ def test_rmm_pool_in_use_keeps_its_limit(rmm_pool) -> None:
 def test_pool_that_serves_torch_is_not_replaced(rmm_pool, monkeypatch) -> None:
     pool = rmm_pool(limit="2MiB")
     monkeypatch.setattr(pool._memory, "frameworks_freeing_via", lambda name: ["torch"])
-    with pytest.raises(zc.PoolOptionError, match="torch must free") as caught:
+    with pytest.raises(zc.OptionError, match="torch must free") as caught:
         pool.set_limit("1MiB")
     assert caught.value.code == "pool-fixed"
     assert pool.limits == {0: Limit(2 * MIB, "limit=")}
@@ -297,9 +298,9 @@ def test_limit_of_mps_stays(rmm_pool, monkeypatch) -> None:
 
 def test_limit_beyond_the_gpu_or_below_the_initial_size(rmm_pool) -> None:
     pool = rmm_pool(initial="1MiB")
-    with pytest.raises(zc.PoolOptionError, match="has 1 GiB"):
+    with pytest.raises(zc.OptionError, match="has 1 GiB"):
         pool.set_limit("2GiB")
-    with pytest.raises(zc.PoolOptionError, match="exceeds the limit"):
+    with pytest.raises(zc.OptionError, match="exceeds the limit"):
         pool.set_limit("512KiB")
     assert pool.limits == {}
 
@@ -356,7 +357,7 @@ def test_limit_of_the_heap(run_python, mode: str) -> None:
         print(kept() > 240 * M, "until trim()" in str(pool.report()))
         for limit in ("50%", "4GiB"):
             try: pool.set_limit(limit, device="host")
-            except zc.PoolOptionError as error: print(error.code)
+            except zc.OptionError as error: print(error.code)
         if not pool.devices: pool.set_limit("1MiB")
         pool.close()
         zc.install_pool(host={mode!r}, frameworks=())
@@ -364,7 +365,7 @@ def test_limit_of_the_heap(run_python, mode: str) -> None:
         print(zc.installed_pool().host_stats()[{mode!r}].kept > 240 * M)  # a new pool has no limit
         """
     )
-    expected = "True\nTrue True\nTrue\nTrue True\npool-option\nlimit-range\nTrue\n"
+    expected = "True\nTrue True\nTrue\nTrue True\noption-value\nlimit-range\nTrue\n"
     assert completed.stdout == expected, completed.stderr
 
 

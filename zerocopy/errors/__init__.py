@@ -373,22 +373,6 @@ class DeviceOptionError(OptionError, DeviceError):
     code = "device-name"
 
 
-class PoolOptionError(ZeroCopyError, ValueError):
-    """An option of ``install_pool`` is invalid, unknown, or contradicts another.
-
-    Examples
-    --------
-    >>> import zerocopy as zc
-    >>> zc.install_pool("rrm")
-    Traceback (most recent call last):
-        ...
-    zerocopy.errors.PoolOptionError: kind='rrm': no such kind of pool.
-      To fix: did you mean 'rmm'? known: ...
-    """
-
-    code = "pool-option"
-
-
 class PoolInstalledError(ZeroCopyError, RuntimeError):
     """A pool with other options is already installed.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any
 
-from zerocopy.monitor.errors import MonitorOptionError
+from zerocopy.errors import OptionError
 from zerocopy.monitor.sample import ProcessRecord
 
 
@@ -131,11 +131,11 @@ def rows_of(records: Iterable[ProcessRecord]) -> list[ConversionRow]:
 
 
 def check_order(order: str) -> str:
-    """Return an order of rows; raise `MonitorOptionError` for other values."""
+    """Return an order of rows; raise `OptionError` for other values."""
     if order in ORDERS:
         return order
     fix = f"pass order={' or order='.join(map(repr, ORDERS))}"
-    raise MonitorOptionError(f"order={order!r}", "it is not an order of rows", fix)
+    raise OptionError(f"order={order!r}", "it is not an order of rows", fix)
 
 
 def sort(rows: Iterable[ConversionRow], order: str = "bytes") -> list[ConversionRow]:

@@ -19,9 +19,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple, TextIO
 
+from zerocopy.errors import OptionError
 from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import ConversionRow, as_dict, sum_record, sum_rows
-from zerocopy.monitor.errors import MonitorFieldError, MonitorFileError
+from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.memory_split import memory_split
 from zerocopy.monitor.sample import Card, Sample
 
@@ -110,9 +111,11 @@ def select(names: str | None) -> Sequence[Field]:
             near = difflib.get_close_matches(name.lower(), FIELDS, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
             fix = f"{hint}--list-fields lists all names"  # the list of all names is long
-            raise MonitorFieldError(f"--fields {names}", f"there is no field {name!r}", fix)
+            raise OptionError(f"--fields {names}", f"there is no field {name!r}", fix, code="unknown-field")
         if asked.count(name) > 1:
-            raise MonitorFieldError(f"--fields {names}", f"{name!r} occurs twice", "name it once")
+            raise OptionError(
+                f"--fields {names}", f"{name!r} occurs twice", "name it once", code="unknown-field"
+            )
     return [FIELDS[name] for name in asked]
 
 

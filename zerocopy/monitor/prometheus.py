@@ -76,7 +76,7 @@ def exposition(sample: Sample) -> str:
 
     Raises
     ------
-    MonitorPackageError
+    FrameworkNotInstalledError
         prometheus_client is not installed.
     """
     text: str = require("prometheus_client", "Prometheus' text").generate_latest(_Collector(sample)).decode()

@@ -23,7 +23,7 @@ from zerocopy.monitor.conversion import (
     sort,
     sum_rows,
 )
-from zerocopy.monitor.errors import MonitorRunningError
+from zerocopy.monitor.errors import MonitorStateError
 from zerocopy.monitor.sample import ProcessRecord
 
 #: The most rows of the text; `rows` has all of them.
@@ -179,8 +179,11 @@ class Recording(ConversionReport):
 
     def __enter__(self) -> Recording:
         if self._recorder is not None:
-            raise MonitorRunningError(
-                "monitor.record()", "the block of this recording is running", "call record() once more"
+            raise MonitorStateError(
+                "monitor.record()",
+                "the block of this recording is running",
+                "call record() once more",
+                code="monitor-running",
             )
         recorder = self._new_recorder(self._sites)
         recorder.start()

@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 from zerocopy.monitor.conversion import ConversionRow
-from zerocopy.monitor.errors import RunDirectoryError
+from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.process_record import start_ticks
 from zerocopy.monitor.sample import FORMAT, ProcessRecord
 
@@ -57,7 +57,7 @@ def opened(path: str, *, create: bool = False) -> Iterator[int]:
 
     Raises
     ------
-    RunDirectoryError
+    MonitorFileError
         The directory belongs to another user, others can read it, or it is not a directory.
     OSError
         It does not exist, or cannot be created.
@@ -78,20 +78,22 @@ def opened(path: str, *, create: bool = False) -> Iterator[int]:
 
 
 def _check(path: str, status: os.stat_result) -> None:
-    """Raise `RunDirectoryError` for a directory that other users can read or own."""
+    """Raise `MonitorFileError` for a directory that other users can read or own."""
     if status.st_uid != os.geteuid():
         raise _unsafe(path, f"it belongs to the user with the number {status.st_uid}")
     if status.st_mode & 0o077:
         mode = stat.filemode(status.st_mode)
         why = f"other users have permissions on it ({mode})"
-        raise RunDirectoryError(f"the run directory {path}", why, f"chmod 700 {path}; or {_ELSEWHERE}")
+        raise MonitorFileError(
+            f"the run directory {path}", why, f"chmod 700 {path}; or {_ELSEWHERE}", code="run-directory"
+        )
 
 
 _ELSEWHERE = f"set {VARIABLE}, or directory=, to a directory of your own"
 
 
-def _unsafe(path: str, why: str) -> RunDirectoryError:
-    return RunDirectoryError(f"the run directory {path}", why, _ELSEWHERE)
+def _unsafe(path: str, why: str) -> MonitorFileError:
+    return MonitorFileError(f"the run directory {path}", why, _ELSEWHERE, code="run-directory")
 
 
 class FileName(NamedTuple):
@@ -144,7 +146,7 @@ def write(directory: str, name: FileName, record: ProcessRecord) -> None:
     Raises
     ------
     OSError
-        `RunDirectoryError` is one too. The temporary file has been removed.
+        `MonitorFileError` is one too. The temporary file has been removed.
     """
     text = json.dumps(record, allow_nan=False, separators=(",", ":")).encode("ascii")
     with opened(directory, create=True) as folder:

@@ -9,10 +9,11 @@ import time
 from typing import Any
 
 from zerocopy import forks
+from zerocopy.errors import OptionError
 from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import warn
 from zerocopy.monitor.conversion import summarized
-from zerocopy.monitor.errors import MonitorNotStartedError, MonitorOptionError, MonitorRunningError
+from zerocopy.monitor.errors import MonitorStateError
 from zerocopy.monitor.process_record import SOURCES, make_record
 from zerocopy.monitor.report import Snapshot, new_recorder
 from zerocopy.monitor.run_directory import FileName, RunFiles, default_directory, write
@@ -192,9 +193,9 @@ def start(
 
     Raises
     ------
-    MonitorRunningError
+    MonitorStateError
         The program has started a session already.
-    MonitorOptionError
+    OptionError
         An option has an invalid value.
 
     Warns
@@ -218,10 +219,11 @@ def start(
             if running.from_environment and not running.adopted:
                 running.adopted = True
                 return running
-            raise MonitorRunningError(
+            raise MonitorStateError(
                 "monitor.start()",
                 "the monitor of this process is running",
                 "call zc.monitor.snapshot() for its figures, or zc.monitor.stop() first",
+                code="monitor-running",
             )
         session = Session(sites, every, keep, path)
         _install_hooks()
@@ -247,7 +249,7 @@ def snapshot() -> Snapshot:
 
     Raises
     ------
-    MonitorNotStartedError
+    MonitorStateError
         There is no session.
 
     Examples
@@ -268,7 +270,7 @@ def stop() -> Snapshot:
 
     Raises
     ------
-    MonitorNotStartedError
+    MonitorStateError
         There is no session.
 
     Examples
@@ -284,17 +286,17 @@ def stop() -> Snapshot:
 def _running(name: str) -> Session:
     session = _current
     if session is None:
-        raise MonitorNotStartedError(
+        raise MonitorStateError(
             f"monitor.{name}()", "the monitor was not started", "call zc.monitor.start() first"
         )
     return session
 
 
 def _check(name: str, value: Any, least: float, most: float, example: str) -> None:
-    """Raise `MonitorOptionError` for a number of seconds outside a range."""
+    """Raise `OptionError` for a number of seconds outside a range."""
     number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
     if number is None or not least <= number <= most:
-        raise MonitorOptionError(
+        raise OptionError(
             f"monitor.start({name}={value!r})",
             f"it is not between {least:g} and {most:g}",
             f"pass seconds, such as {name}={example}",

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy.errors import (
+    OptionError,
     PoolInstalledError,
-    PoolOptionError,
     PoolTooLateError,
     PoolUnavailableError,
     Reason,
@@ -104,7 +104,7 @@ def install_pool(
 
     Raises
     ------
-    PoolOptionError
+    OptionError
         An option is invalid, exceeds the GPU, or contradicts another.
     PoolInstalledError
         A pool with other options is installed.
@@ -134,7 +134,7 @@ def install_pool(
     >>> zc.install_pool("rmm", limit="8G")
     Traceback (most recent call last):
         ...
-    zerocopy.errors.PoolOptionError: limit='8G': 'G' is ambiguous (1000-based or 1024-based).
+    zerocopy.errors.OptionError: limit='8G': 'G' is ambiguous (1000-based or 1024-based).
       To fix: write "8GiB" or "8GB"
     """
     given = {
@@ -159,7 +159,7 @@ def install_pool(
         return _installed or install(environment or Settings())
     requested = Settings.read(**options)
     if environment is not None and requested != environment:
-        raise PoolOptionError(
+        raise OptionError(
             f"install_pool({requested})",
             f"the environment specifies another pool: {settings.VARIABLE}={environment}",
             f"unset {settings.VARIABLE}, or call install_pool() without arguments",
@@ -301,7 +301,7 @@ def _prepare(requested: Settings, modes: list[host.Mode]) -> DeviceMemory:
     if hasattr(requested.resource, "allocate") and len(pool.devices) > 1:
         why = f"a resource belongs to one device, and the pool is on devices {list(pool.devices)}"
         remedy = "pass devices=0, or a function that returns the resource of a device"
-        raise PoolOptionError("resource=...", why, remedy)
+        raise OptionError("resource=...", why, remedy)
     rows = pool.attachments.predict()
     if requested.strict and kind != "none":
         _require_all(pool, rows)

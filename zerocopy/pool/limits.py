@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zerocopy.errors import PoolOptionError, ZeroCopyError
+from zerocopy.errors import OptionError
 from zerocopy.formatting import format_bytes
 from zerocopy.pool.attachments import other_limits
 from zerocopy.pool.gpus import GPU
@@ -46,18 +46,6 @@ class Limit:
         return f"{format_bytes(self.nbytes)} (from {self.source})"
 
 
-class PoolInUseError(ZeroCopyError, RuntimeError):
-    """A change of the pool needs a moment in which none of its memory is in use.
-
-    Examples
-    --------
-    >>> issubclass(PoolInUseError, RuntimeError), PoolInUseError.code
-    (True, 'pool-in-use')
-    """
-
-    code = "pool-in-use"
-
-
 def device_limit(
     settings: Settings, gpu: GPU | None, environ: Mapping[str, str] = os.environ
 ) -> Limit | None:
@@ -74,14 +62,14 @@ def device_limit(
         why = "it depends on the GPU's memory, and the machine has no GPU"
         if gpu is not None:
             why = f"NVML does not report the memory of {gpu.name} (device {gpu.index}), on which it depends"
-        raise PoolOptionError(", ".join(settings.limit_options()), why, "pass limit= in bytes")
+        raise OptionError(", ".join(settings.limit_options()), why, "pass limit= in bytes")
     if gpu is not None:
         parts = map(_read_mps, environ.get(MPS, "").split(","))
         limits += [Limit(part[1], MPS) for part in parts if part is not None and part[0] == gpu.index]
     least = min(limits, key=lambda limit: limit.nbytes, default=None)
     if least is not None and settings.initial is not None and settings.initial > least.nbytes:
         why = f"it exceeds the limit of the pool: {least}"
-        raise PoolOptionError(f"initial={settings.initial}", why, "pass a smaller one, or raise the limit")
+        raise OptionError(f"initial={settings.initial}", why, "pass a smaller one, or raise the limit")
     return least
 
 
@@ -90,14 +78,14 @@ def _check_total(settings: Settings, gpu: GPU, total: int) -> None:
     for name in ("reserve",) if settings.kind == "managed" else ("limit", "initial", "reserve"):
         size = getattr(settings, name)
         if size is not None and size > total:
-            raise PoolOptionError(
+            raise OptionError(
                 f"{name}={size}",
                 f"{gpu.name} (device {gpu.index}) has {format_bytes(total)}",
                 "pass a smaller size, or kind='managed', which can exceed the GPU's memory",
             )
     if settings.reserve == total:
         why = f"it leaves no memory of {gpu.name} (device {gpu.index})"
-        raise PoolOptionError(f"reserve={settings.reserve}", why, "pass a smaller size")
+        raise OptionError(f"reserve={settings.reserve}", why, "pass a smaller size")
 
 
 def _read_mps(part: str) -> tuple[int, int] | None:
@@ -154,7 +142,7 @@ def read_limit(limit: Any, asked: str) -> tuple[float | None, int | None]:
         return None, parse_size(limit, "limit")
     percent = float(match[1])
     if not 0 < percent <= 100:
-        raise PoolOptionError(asked, "it is not between 0 and 100 %", 'write it as "50%"')
+        raise OptionError(asked, "it is not between 0 and 100 %", 'write it as "50%"')
     return percent / 100, None
 
 
@@ -164,9 +152,9 @@ def changed_limit(
     """Return the least of the new limit of a device and that of MPS; None if there is none."""
     options = replace(settings, kind=kind, limit=nbytes, fraction=fraction, reserve=None)
     if kind == "rmm:arena" and nbytes is None and fraction is None and options.initial is None:
-        raise PoolOptionError(asked, "arenas allocate all their memory at once", "pass a size")
+        raise OptionError(asked, "arenas allocate all their memory at once", "pass a size")
     try:
         least = device_limit(options, gpu)
-    except PoolOptionError as error:
-        raise PoolOptionError(asked, error.why, error.remedy) from error
+    except OptionError as error:
+        raise OptionError(asked, error.why, error.remedy) from error
     return Limit(least.nbytes, _CHANGED) if least is not None and least.source != MPS else least

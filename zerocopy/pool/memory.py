@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 from zerocopy.device import LEGACY_DEFAULT_STREAM, parse_stream
 from zerocopy.errors import (
     DeviceError,
+    OptionError,
     PoolClosedError,
     PoolLimitError,
-    PoolOptionError,
     Reason,
 )
 from zerocopy.forks import LOADING
@@ -170,11 +170,11 @@ class DeviceMemory:
     def change_limit(self, fraction: float | None, nbytes: int | None, device: Any, asked: str) -> None:
         """Change the limit of one device, or of all; see `Pool.set_limit`."""
         if nbytes == 0:
-            raise PoolOptionError(asked, "no allocation would be possible", "pass None for no limit")
+            raise OptionError(asked, "no allocation would be possible", "pass None for no limit")
         devices = list(self.pools) if self.pools and device is None else [self.check_device(device)]
         if not self.uses_rmm:
             remedy = other_limits("install_pool('rmm', limit=...) has one, for")
-            raise PoolOptionError(asked, NO_LIMIT, remedy, code="no-limit")
+            raise OptionError(asked, NO_LIMIT, remedy, code="no-limit")
         changed = {
             number: changed_limit(self.settings, self.kind, self.gpus.get(number), fraction, nbytes, asked)
             for number in devices
@@ -242,7 +242,5 @@ def read_stream(stream: Any) -> int:
         return parse_stream(stream) or LEGACY_DEFAULT_STREAM
     number = int(stream)
     if not 0 <= number < 2**64:
-        raise PoolOptionError(
-            f"stream={stream!r}", "it is not a stream handle", "leave it out, or pass a handle"
-        )
+        raise OptionError(f"stream={stream!r}", "it is not a stream handle", "leave it out, or pass a handle")
     return number or LEGACY_DEFAULT_STREAM

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from zerocopy.errors import PoolOptionError
+from zerocopy.errors import OptionError
 from zerocopy.forks import LOADING
 from zerocopy.formatting import printable
 from zerocopy.pool.host import HostFigures, HostStats, Mode, Pinned
@@ -123,7 +123,7 @@ class Pool:
             The allocation would exceed the limit. The pool stays usable.
         MemoryError
             The device is out of memory.
-        PoolOptionError
+        OptionError
             `nbytes` is not a number of bytes, or `stream` is not a stream.
         PoolClosedError
             The pool was closed.
@@ -151,7 +151,7 @@ class Pool:
 
         Raises
         ------
-        PoolOptionError
+        OptionError
             Under ``track=True``: no such allocation is outstanding.
         DeviceError
             The pool is on several devices, and the driver does not know the address.
@@ -184,7 +184,7 @@ class Pool:
 
         Raises
         ------
-        PoolOptionError
+        OptionError
             The pool was not installed with ``host="pinned"``, or shape or dtype is invalid.
         PoolLimitError
             The system cannot lock more pages.
@@ -196,7 +196,7 @@ class Pool:
             if isinstance(mode, Pinned):
                 return mode.allocator.empty(shape, dtype)
         why, remedy = "the pool has no page-locked memory", 'zc.install_pool(host="pinned")'
-        raise PoolOptionError(f"pinned({shape!r})", why, remedy)
+        raise OptionError(f"pinned({shape!r})", why, remedy)
 
     def set_limit(self, limit: int | str | None, device: int | str | None = None) -> None:
         """Change the limit of the pool while it is in use.
@@ -214,10 +214,10 @@ class Pool:
 
         Raises
         ------
-        PoolOptionError
+        OptionError
             The size is invalid, exceeds the GPU, or is less than ``initial=``; the kind has no limit, as
             ``"driver"``; or RMM's resources cannot be replaced, as they serve torch.
-        PoolInUseError
+        PoolUnavailableError
             Memory of the pool is in use, and its resources are RMM's own, whose limit cannot be changed: the
             pool is replaced by one with the new limit when none of its memory is in use.
         PoolUnavailableError
@@ -253,10 +253,10 @@ class Pool:
     def _limit_host(self, fraction: float | None, nbytes: int | None, asked: str) -> None:
         if not self._host:
             remedy = 'zc.install_pool(host="recycle")'
-            raise PoolOptionError(asked, "the pool has no host memory", remedy)
+            raise OptionError(asked, "the pool has no host memory", remedy)
         if fraction is not None:
             why = "a fraction of the host's memory is not a valid limit"
-            raise PoolOptionError(asked, why, 'pass a size: "2GiB"')
+            raise OptionError(asked, why, 'pass a size: "2GiB"')
         for mode in self._host:
             mode.keep_at_most(nbytes)
 
@@ -409,7 +409,7 @@ class Pool:
         """End the scope; leaks in it emit a ``ResourceWarning``. The pool stays installed."""
         blocks: list[OpenScope] = vars(self._blocks).get("open", [])
         if not blocks:
-            raise PoolOptionError("leaving a block", "no block is open", "write: with pool:")
+            raise OptionError("leaving a block", "no block is open", "write: with pool:")
         self.scopes = blocks.pop().end()
         if kind is None:
             warn_of_leaks(self.scopes)

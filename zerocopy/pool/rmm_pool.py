@@ -17,10 +17,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from zerocopy import forks
-from zerocopy.errors import PoolClosedError, PoolOptionError, PoolUnavailableError, Reason, ZeroCopyError
+from zerocopy.errors import OptionError, PoolClosedError, PoolUnavailableError, Reason, ZeroCopyError
 from zerocopy.formatting import format_bytes, printable
 from zerocopy.interpreter import shutdown
-from zerocopy.pool.limits import Limit, PoolInUseError
+from zerocopy.pool.limits import Limit
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import Leak, Stats
 from zerocopy.protocols import cuda_driver, cuda_pool
@@ -112,7 +112,7 @@ def _own_resource(mr: Any, resource: Any, device: int) -> Any:
     made = resource if hasattr(resource, "allocate") else resource(device)
     if not isinstance(made, mr.DeviceMemoryResource):
         why = f"{type(made).__name__} is not a memory resource of RMM (rmm.mr)"
-        raise PoolOptionError("resource=...", why, "pass an allocator in Python as allocator=")
+        raise OptionError("resource=...", why, "pass an allocator in Python as allocator=")
     return made
 
 
@@ -353,10 +353,12 @@ class RMMPool:
         if in_use:
             used = f"{format_bytes(in_use)} of the pool are in use"
             why = f"{used}, and RMM's limit is fixed when a pool is built"
-            raise PoolInUseError(asked, why, "free the memory, then change the limit")
+            raise PoolUnavailableError(
+                asked, why, "free the memory, then change the limit", code="pool-in-use"
+            )
         if freeing:
             why = f"{' and '.join(freeing)} must free into the resource from which it allocated"
-            raise PoolOptionError(asked, why, "leave it out with frameworks=", code="pool-fixed")
+            raise OptionError(asked, why, "leave it out with frameworks=", code="pool-fixed")
 
     def set_limit(self, limit: Limit | None, asked: str) -> bool:
         """Change the limit, or replace the pool by one with that limit; return whether it was replaced."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from zerocopy.device import CUDA, Device
-from zerocopy.errors import PoolOptionError
+from zerocopy.errors import OptionError
 from zerocopy.pool import host
 from zerocopy.pool.attachments import framework_names, other_limits
 from zerocopy.pool.sizes import InvalidValueError, read_option, read_size, show_value, suggest
@@ -76,7 +76,7 @@ class Settings:
         for name, value in options.items():
             if name not in _READERS:
                 asked = f"{name}={show_value(value)}"
-                raise PoolOptionError(asked, "no such option", suggest(name, _READERS))
+                raise OptionError(asked, "no such option", suggest(name, _READERS))
             if value is not None:
                 read[name] = read_option(_READERS[name], value, name)
         if read["kind"] == "auto" and not read.keys().isdisjoint(_OBJECTS):
@@ -98,9 +98,9 @@ class Settings:
         """
         try:
             return cls.read(**_parse(text))
-        except PoolOptionError as error:
+        except OptionError as error:
             asked = f"{VARIABLE}={text!r}"
-            raise PoolOptionError(asked, f"{error.asked}: {error.why}", error.remedy) from error
+            raise OptionError(asked, f"{error.asked}: {error.why}", error.remedy) from error
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings | None:
@@ -159,7 +159,7 @@ class Settings:
             asked, why = f"initial={self.initial}, limit={self.limit}", "the initial size exceeds the limit"
             remedy = "pass a smaller initial=, which is allocated at once, or a larger limit="
         if asked:
-            raise PoolOptionError(asked, why, remedy)
+            raise OptionError(asked, why, remedy)
 
     def _check_objects(self) -> None:
         """Check ``resource=`` and ``allocator=``, of which a pool of the kind ``"custom"`` has one."""
@@ -176,7 +176,7 @@ class Settings:
             asked, why = f"{given[0]}=..., {own}=...", "the object manages its own reserve"
             remedy = f"leave {own}= out, and configure the object"
         if why:
-            raise PoolOptionError(asked, why, remedy)
+            raise OptionError(asked, why, remedy)
 
 
 def _parse(text: str) -> dict[str, str]:
@@ -197,7 +197,7 @@ def _parse(text: str) -> dict[str, str]:
         elif name in _OBJECTS:
             why = "an object cannot be given as text: call install_pool()"
         if why:
-            raise PoolOptionError(repr(part), why, 'write the kind first, then name=value: "rmm,limit=8GiB"')
+            raise OptionError(repr(part), why, 'write the kind first, then name=value: "rmm,limit=8GiB"')
         options[name] = value
     return options
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from zerocopy.errors import PoolOptionError
+from zerocopy.errors import OptionError
 
 # IEC 80000-13: KiB are 1024 bytes, kB are 1000. A single letter is refused, because nvidia-smi,
 # Kubernetes and the JVM differ in its meaning.
@@ -30,7 +30,7 @@ def read_option(read: Callable[[Any], Any], value: Any, name: str) -> Any:
         return read(value)
     except InvalidValueError as error:
         why, remedy = error.args
-    raise PoolOptionError(f"{name}={show_value(value)}", why, remedy)
+    raise OptionError(f"{name}={show_value(value)}", why, remedy)
 
 
 def parse_size(value: Any, option: str = "size") -> int:

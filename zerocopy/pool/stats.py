@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from zerocopy import forks
-from zerocopy.errors import PoolOptionError
+from zerocopy.errors import OptionError
 from zerocopy.errors.warning import warn
 from zerocopy.formatting import format_bytes, printable
 from zerocopy.pool.host import HostStats
@@ -227,7 +227,7 @@ class AllocationTracker:
             outstanding = "no allocation at that address is outstanding"
             why = outstanding if leak is None else f"it has {leak.nbytes} bytes"
             asked = f"deallocate({ptr:#x}, {nbytes})"
-            raise PoolOptionError(asked, why, "free each allocation once, with its size")
+            raise OptionError(asked, why, "free each allocation once, with its size")
 
     def find(self, leak: Leak) -> Leak | None:
         """Return the record of an allocation; None if its address was reused with another size."""

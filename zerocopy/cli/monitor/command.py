@@ -23,7 +23,7 @@ from zerocopy.cli.monitor.watching import (
     until_process_ends,
     watch,
 )
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import OptionError, ZeroCopyError
 from zerocopy.monitor.conversion import ORDERS
 from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.process_record import start_ticks
@@ -41,12 +41,6 @@ Examples:
   zerocopy monitor --csv out.csv --every 0.5  one row for each GPU and sample
   ZEROCOPY_MONITOR=1 python train.py          monitor a program without this command
 """
-
-
-class ProcessGoneError(ZeroCopyError, ProcessLookupError):
-    """There is no process with the given ID, and none has left a record."""
-
-    code = "process-gone"
 
 
 @click.command(
@@ -218,7 +212,7 @@ def _find(options: SimpleNamespace) -> FileName:
     if ticks is None and not Observer(options.directory, options.pid).read()["processes"]:
         fix = "pass the ID of a process that runs, such as one of `zerocopy monitor --once`"
         why = "no process has this ID, and none has left a record"
-        raise ProcessGoneError(f"--pid {options.pid}", why, fix)
+        raise OptionError(f"--pid {options.pid}", why, fix, code="process-gone")
     return FileName(options.pid, -1 if ticks is None else ticks)
 
 

@@ -22,10 +22,10 @@ from rich.text import Text
 
 from zerocopy.cli.monitor.view import final_report
 from zerocopy.cli.monitor.watching import open_outputs, served, until_process_ends, watch
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import OptionError
 from zerocopy.formatting import format_count, format_seconds
 from zerocopy.monitor.csv_file import discard_rest
-from zerocopy.monitor.errors import MonitorFileError, RunDirectoryError
+from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.run_directory import VARIABLE, FileName, default_directory, opened
 from zerocopy.monitor.sample import Sample
@@ -110,7 +110,7 @@ def private_directory() -> Iterator[str]:
                     shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
         with opened(path, create=True):
             pass
-    except RunDirectoryError:
+    except MonitorFileError:
         raise
     except OSError as error:
         why = f"it cannot be created: {error.strerror or error}"
@@ -122,18 +122,15 @@ def private_directory() -> Iterator[str]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-class ProgramError(ZeroCopyError, LookupError):
-    """The program that the monitor should run does not exist."""
-
-    code = "unknown-program"
-
-
 def command_of(arguments: Sequence[str]) -> list[str]:
     """Return the command line: Python's for a script, ``-m`` or ``-c``, otherwise a command."""
     first = arguments[0]
     if os.path.isdir(first) and not os.path.exists(os.path.join(first, "__main__.py")):
-        raise ProgramError(
-            f"zerocopy monitor -- {first}", "the directory has no __main__.py", "pass a Python script in it"
+        raise OptionError(
+            f"zerocopy monitor -- {first}",
+            "the directory has no __main__.py",
+            "pass a Python script in it",
+            code="unknown-program",
         )
     if first.startswith("-") or (os.path.exists(first) and not _is_binary(first)):
         return [sys.executable, *arguments]
@@ -141,7 +138,7 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     if path is None:
         asked = f"zerocopy monitor -- {first}"
         why, fix = "there is no such file or command", "pass a Python script, -m module, -c code or a command"
-        raise ProgramError(asked, why, fix)
+        raise OptionError(asked, why, fix, code="unknown-program")
     return [path, *arguments[1:]]
 
 

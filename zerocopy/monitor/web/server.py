@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from zerocopy.errors import ZeroCopyError
-from zerocopy.monitor.errors import ServeError
+from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.prometheus import CONTENT_TYPE, exposition
 from zerocopy.monitor.sampling import Sampler
@@ -211,7 +211,7 @@ def serve(
 
     Raises
     ------
-    ServeError
+    MonitorFileError
         The port is in use, or the address is not one of this machine.
     """
     listener = _listen(address, port)
@@ -229,7 +229,7 @@ def _listen(address: str, port: int) -> socket.socket:
         listener = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         why = f"{address!r} is not an address: {error.strerror or error}"
-        raise ServeError(asked, why, 'pass "127.0.0.1"', code="unknown-address") from error
+        raise MonitorFileError(asked, why, 'pass "127.0.0.1"', code="unknown-address") from error
     try:
         # Without it a server cannot listen again for a minute after it was closed.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -240,7 +240,9 @@ def _listen(address: str, port: int) -> socket.socket:
         code = getattr(error, "errno", None)
         if code == errno.EADDRINUSE:
             why, fix = f"port {port} is in use", "pass another port, or 0 for a free one"
-            raise ServeError(asked, why, fix, code="port-in-use") from error
+            raise MonitorFileError(asked, why, fix, code="port-in-use") from error
         why = f"the system refuses it: {getattr(error, 'strerror', None) or error}"
-        raise ServeError(asked, why, "pass another address or port; 0 is a free port") from error
+        raise MonitorFileError(
+            asked, why, "pass another address or port; 0 is a free port", code="cannot-serve"
+        ) from error
     return listener

@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass
 from typing import ClassVar
 
 from zerocopy import forks
-from zerocopy.errors import PoolOptionError, PoolUnavailableError, Reason
+from zerocopy.errors import OptionError, PoolUnavailableError, Reason
 from zerocopy.formatting import format_bytes
 from zerocopy.pool.gpus import visible_gpus
 from zerocopy.pool.host import c_library, data_handler
@@ -219,7 +219,7 @@ class Recycle(Mode):
         """Limit the free memory at the end of the heap; free blocks within the heap are trimmed once."""
         asked = f"set_limit({limit}, device='host')"
         if limit is not None and limit > _MOST:
-            raise PoolOptionError(
+            raise OptionError(
                 asked,
                 f"the C library's limit is an int: at most {_MOST} bytes",
                 "pass a smaller limit, or None, which keeps all freed memory",
@@ -334,9 +334,9 @@ def parse(text: str) -> list[Mode]:
     for name in names:
         if name not in MODES and name != _OFF:
             remedy = f"{suggest(name, [_OFF, *MODES])}; several are joined by +"
-            raise PoolOptionError(asked, f"{name!r} is not a mode of host memory", remedy)
+            raise OptionError(asked, f"{name!r} is not a mode of host memory", remedy)
     if _OFF in names:
-        raise PoolOptionError(
+        raise OptionError(
             asked, f"{_OFF!r} cannot be combined with modes", f"leave {_OFF!r} out, or the others"
         )
     return [mode for mode in MODES.values() if mode.name in names]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import forks
-from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, PoolOptionError
+from zerocopy.errors import DeviceError, OptionError, PoolClosedError, PoolLimitError
 from zerocopy.pool.sizes import show_value
 from zerocopy.protocols import cuda_driver, cuda_pool
 from zerocopy.protocols.cuda_copies import CopyEvent
@@ -143,13 +143,13 @@ class PinnedPool:
             extents = tuple(operator.index(extent) for extent in (shape if several else [shape]))
             like = np.broadcast_to(element, (*extents, *element.shape))
         except (TypeError, ValueError, OverflowError) as error:
-            raise PoolOptionError(asked, str(error), "pass a shape and a dtype of NumPy") from error
+            raise OptionError(asked, str(error), "pass a shape and a dtype of NumPy") from error
         if like.dtype.hasobject:
             why = "page-locked memory cannot hold Python objects"
-            raise PoolOptionError(asked, why, "pass a dtype without Python objects")
+            raise OptionError(asked, why, "pass a dtype without Python objects")
         nbytes = math.prod(like.shape) * like.itemsize
         if nbytes >= _END:
-            raise PoolOptionError(asked, "it exceeds the address space", "work in smaller pieces")
+            raise OptionError(asked, "it exceeds the address space", "work in smaller pieces")
         if not nbytes:
             return np.empty(like.shape, like.dtype)
         raw = np.asarray(_Lease(self._allocate(nbytes, asked), nbytes, self._on_drop))
