@@ -60,13 +60,13 @@ PATHS = {
         ("polars", "torch"),
         "x = pl.DataFrame({'a': [1.0], 'b': [2.0], 'c': [3], 'd': [4]})\nstr(zc.explain(x, to='torch'))",
         "str(zc.explain(x, to='torch'))",
-        Ceilings(459, 34, 0),
+        Ceilings(436, 34, 0),
     ),
     "frame, refused": (
         ("polars", "torch"),
         "x = pl.DataFrame({'a': [1.0], 't': ['x']})\nstr(zc.explain(x, to='torch'))",
         "str(zc.explain(x, to='torch'))",
-        Ceilings(1148, 47, 0),  # messages plan their calls with a sample, for fixes that work when pasted
+        Ceilings(856, 42, 0),  # messages plan their calls with a sample, for fixes that work when pasted
     ),
 }
 

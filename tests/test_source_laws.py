@@ -243,7 +243,7 @@ def f(error):
 
 
 def test_a_request_has_each_option() -> None:
-    own = {"target", "cast", "for_explain", "drop", "of_tables"}  # `cast` is dtype=
+    own = {"target", "cast", "for_explain", "is_trial", "drop", "of_tables"}  # `cast` is dtype=
     apart = {"dtype", "leaves", "out"}  # for containers, and for the plan of one array
     fields_of_request = {field.name for field in fields(Request)} - own
     assert fields_of_request == ConvertOptions.__annotations__.keys() - apart, (

@@ -78,11 +78,6 @@ def plan_native(source: Source, request: Request) -> Plan | None:
     return _plan_of(source, target, reasons, run, f"{target.name} copies to {device}", device)
 
 
-def copies(view: StridedView, request: Request) -> bool:
-    """Whether the plan of an array that its memory holds copies it; raise if it is refused."""
-    return bool(_copy_reasons(view, (), request, _device_of(view, request)))
-
-
 def _device_of(view: StridedView, request: Request) -> Device:
     """Return the device of the result, which the target has."""
     target, device = request.target, request.device

@@ -128,17 +128,12 @@ class Plan:
     def _text(self, place: str) -> str:
         """Return the plan as text; `place` is an expression for the object."""
         lines = [f"{self.source} -> {self.target}: {self._verdict()}"]
-        if len(self.steps) > 1 or not (self.zero_copy or self.kept):
-            lines += [f"  {i}. {step}" for i, step in enumerate(self.steps, 1)]
-        for reason in self.reasons:
-            lines.append(f"  why: {reason.why}")
-            if remedy := reason.remedy_at(place):
-                lines.append(f"  fix: {remedy}")
-        lines += [f"  warning: {warning}" for warning in self.warnings]
+        for name, text in self._rows(place):
+            number = name.removeprefix("step ")
+            lines.append(f"  {name}: {text}" if number == name else f"  {number}. {text}")
         for paths, text in _alike(self.leaves, place):
             more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-            first, *rest = text.splitlines()
-            lines += [f"  {paths[0]}{more}: {first}", *[f"  {line}" for line in rest]]
+            lines.append(f"  {paths[0]}{more}: {text}".replace("\n", "\n  "))
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -171,8 +166,7 @@ class Plan:
         return rows + [("warning", warning) for warning in self.warnings]
 
     def __reduce__(self) -> Any:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return _unpickled, ({**values, "run": None},)
+        return Plan, tuple(None if f.name == "run" else getattr(self, f.name) for f in fields(self))
 
     def _verdict(self) -> str:
         if not self.possible:
@@ -203,7 +197,3 @@ def _alike(leaves: dict[str, Plan], place: str) -> Iterator[tuple[list[str], str
     for path, text in texts.items():
         by_rest.setdefault(text.replace(path, "") if len(texts) > _MOST_LEAVES else path, []).append(path)
     return ((paths, texts[paths[0]]) for paths in by_rest.values())
-
-
-def _unpickled(values: dict[str, Any]) -> Plan:
-    return Plan(**values)

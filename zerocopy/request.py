@@ -75,6 +75,8 @@ class Request:
         The options for tables that were passed.
     for_explain : bool
         Whether the plan is for ``explain``, and describes each column.
+    is_trial : bool
+        Whether the plan is made for its error alone.
     drop : Any
         The option ``nulls=`` if it has ``"drop"``, which `nulls` then lacks.
 
@@ -99,5 +101,6 @@ class Request:
     index: Any = None
     connection: Any = None
     for_explain: bool = False
+    is_trial: bool = False
     drop: Any = None
     of_tables: Mapping[str, Any] = field(default_factory=dict)

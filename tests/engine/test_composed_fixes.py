@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
-from zerocopy import registry
+from zerocopy import handover, registry
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("jax")
@@ -286,3 +286,23 @@ def test_samples_have_one_element(ndim: int) -> None:
 
     x = np.zeros((1,) * ndim, "g")
     assert eval(array_method.SAMPLE.format(x="x"), {"x": x, "numpy": np}).size == 1
+
+
+@pytest.mark.parametrize("copies", [None, False])
+def test_calls_of_a_message_are_planned_once_for_equal_columns(
+    copies: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frame of 300 numbers and a text: the plan of `encode=True` needs one column of each kind."""
+    pl = pytest.importorskip("polars")
+    pytest.importorskip("torch")
+    planned = []
+    original = handover.plan
+    monkeypatch.setattr(handover, "plan", lambda *args: planned.append(args) or original(*args))
+    frame = pl.DataFrame({f"c{i}": np.arange(64.0) for i in range(300)} | {"t": ["x"] * 64})
+    options = {} if copies is None else {"copy": copies}
+    plan = zc.explain(frame, "torch", **options)
+    assert plan.error is not None
+    assert "column 't' is string_view" in plan.error.why
+    assert ("the codes of its words are computed" in plan.error.why) is (copies is False)
+    assert "encode=" in plan.error.calls[0]
+    assert len(planned) < (40 if copies is None else 1000)

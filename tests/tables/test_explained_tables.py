@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from helpers.explained import agree
 from helpers.tiers import sampled
 
 import zerocopy as zc
-from zerocopy.plan import Plan
 
 TARGETS = (
     "pyarrow",
@@ -174,14 +172,6 @@ def tables() -> dict[str, Any]:
     return cases
 
 
-def content(plan: Plan) -> Any:
-    """Return the attributes and texts of a plan that a caller can read."""
-    own = (plan.source, plan.target, plan.possible, plan.zero_copy, plan.copied_bytes, plan.new_bytes)
-    own += (plan.aliased_bytes, plan.protocol, plan.steps, plan.partial, plan.unread, plan.kept)
-    own += (str(plan), plan._repr_html_(), plan.warnings, [str(r) for r in plan.reasons], str(plan.error))
-    return own, plan.shares_memory, {path: content(leaf) for path, leaf in plan.leaves.items()}
-
-
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.filterwarnings("ignore")
 def test_a_plan_of_a_table_is_what_convert_does(to: str) -> None:
@@ -189,7 +179,6 @@ def test_a_plan_of_a_table_is_what_convert_does(to: str) -> None:
     for (name, table), options in sampled(4, list(tables().items()), OPTIONS, first=TARGETS.index(to)):
         agree(table, to, **options)
         plan = zc.explain(table, to, **options)
-        assert content(pickle.loads(pickle.dumps(plan))) == content(plan), (name, options)
         if plan.run is not None:
             expected = zc.convert(table, to, **options)
             assert type(plan.run()) is type(expected), (name, options)
@@ -216,12 +205,3 @@ def test_low_alignment_decides() -> None:
         columns = dict(zip("ab", pair, strict=True))
         plan = zc.explain(columns, "jax")
         assert (plan.aliased_bytes, plan.copied_bytes) == (64, 64)
-
-
-@pytest.mark.parametrize("to", ["pyarrow", "numpy"])
-def test_a_changed_dict_does_not_change_its_plan(to: str) -> None:
-    pytest.importorskip(to)
-    columns = {"a": np.zeros(3), "b": np.zeros(3)}
-    plan = zc.explain(columns, to)
-    columns["c"] = np.zeros(4)
-    assert list(plan.leaves) == ["['a']", "['b']"]

@@ -9,8 +9,9 @@ fixes of that refusal are added. Only errors and ``explain`` run this module.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from zerocopy import registry
@@ -67,23 +68,13 @@ def _obstacles(error: ZeroCopyError) -> list[tuple[Label, Reason]]:
     return error.obstacles or [((), error.reason)]
 
 
-def resolve(plan: Plan, call: Call) -> Plan:
+def resolve(plan: Plan, call: Call, resolved: Callable[[Reason], Reason] | None = None) -> Plan:
     """Return a plan whose reasons, and those of its leaves, have fixes for the object's own framework."""
-    if not (plan.reasons or any(leaf.reasons for leaf in plan.leaves.values())):
+    if not (plan.reasons or plan.leaves):
         return plan
-    composer = _Composer(call)
-    resolved: dict[Reason, Reason] = {}
-
-    def of(plan: Plan) -> Plan:
-        if not (plan.reasons or plan.leaves):
-            return plan
-        for reason in plan.reasons:
-            if reason not in resolved:
-                resolved[reason] = composer.resolved(reason)
-        leaves = {path: of(leaf) for path, leaf in plan.leaves.items()}
-        return replace(plan, reasons=tuple(resolved[reason] for reason in plan.reasons), leaves=leaves)
-
-    return of(plan)
+    resolved = resolved or cache(_Composer(call).resolved)
+    leaves = {path: resolve(leaf, call, resolved) for path, leaf in plan.leaves.items()}
+    return replace(plan, reasons=tuple(map(resolved, plan.reasons)), leaves=leaves)
 
 
 #: A matrix whose columns are each in one block of memory.

@@ -66,6 +66,7 @@ def are_plain(labels: Iterable[tuple[Hashable, ...]]) -> bool:
 
 def refusal(trial: Call) -> tuple[Call, Exception] | None:
     """Return a call, or that of a leaf, and the error of its plan; None if it has none."""
+    trial.request.is_trial = True
     try:
         if trial.description is None:
             if may_be_compound(type(trial.obj), trial.target) and _is_compound(trial):

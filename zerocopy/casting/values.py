@@ -30,7 +30,6 @@ _FLOATS: dict[str, tuple[int, float, bool]] = {
     "float8_e5m2fnuz": (3, 57344.0, False),
 }
 _COMPONENTS = {"complex64": by_name("float32"), "complex128": by_name("float64")}
-_REAL = {"float32": by_name("complex64"), "float64": by_name("complex128")}
 
 
 def can_cast(dtype: DType) -> bool:

@@ -25,7 +25,6 @@ from zerocopy.source import Array
 from zerocopy.strided_view import MAX_NDIM
 
 _NO_BYTES = np.empty(0, np.uint8)
-_ROW_MAJOR = b""
 # numpy.dtype() also accepts lists, names of modules and Python types; these texts are all that is sent.
 _PLAIN = re.compile(r"[<>|](?:b1|[iufc]\d{1,2}|[SUV]\d{1,10}|[mM]8(?:\[\d{0,9}[a-zA-Z]{1,2}\])?)", re.ASCII)
 _KEYS = {"names", "formats", "offsets", "itemsize", "titles"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -13,6 +13,7 @@ from zerocopy import registry
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
+from zerocopy.protocols.array_interface import ALIGNMENT
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.protocols.exporter_errors import malformed
@@ -100,6 +101,13 @@ class ArrowColumn(Column):
 
     def as_lists(self) -> Column:
         return self.dense()
+
+    def likeness(self) -> Hashable:
+        field, chunks = self.field, self.chunks
+        if field.kind != "number" or field.extension or len(chunks) != 1 or not self.device.is_host:
+            return None
+        nulls, start = self.null_count, chunks[0].buffers[1] + chunks[0].offset * field.width
+        return type(self), field.format, self.length, nulls, start % ALIGNMENT, self.reasons
 
     def arrow(self) -> Any:
         assert self._arrow is not None

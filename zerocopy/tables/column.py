@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zerocopy.device import HOST, Device
@@ -247,6 +247,10 @@ class Column:
         """
         raise NotImplementedError
 
+    def likeness(self) -> Hashable:
+        """Return a value that is equal for columns whose plans are equal; None if it is not known."""
+        return None
+
     def arrow_reasons(self) -> list[Reason]:
         """Return why `arrow` copies; overrides raise an error for a type that Arrow lacks.
 
@@ -382,3 +386,12 @@ class Table:
     def shape(self) -> tuple[int, ...]:
         """Rows and columns; a series has rows only."""
         return (self.length,) if self.single else (self.length, len(self.columns))
+
+    def distinct(self) -> Table:
+        """Return the table with one column of those whose plans are equal."""
+        kinds: dict[Hashable, int] = {}
+        for place, column in enumerate(self.columns):
+            kinds.setdefault(column.likeness() or (place,), place)
+        places = kinds.values()
+        labels = [self.labels[place] for place in places]
+        return replace(self, labels=labels, columns=[self.columns[place] for place in places], obj=None)

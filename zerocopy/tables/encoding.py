@@ -11,7 +11,7 @@ import numpy as np
 from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
-from zerocopy.protocols.arrow_schema import read_schema
+from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.request import Request
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.codes import Codes, Distinct, given_words, value_type
@@ -54,6 +54,13 @@ def encode_columns(table: Table, request: Request, unread: bool = False) -> Tabl
         is_text = field is not None and not field.extension and field.kind in ("string", "string_view")
         if not is_text and (choice is True or unread):
             return column
+        # Codes of words are copies, so a trial without copy=False needs only their type.
+        is_typed = unread or (request.is_trial and request.copy is not False and not column.null_count)
+        if choice is True and is_typed:
+            _require_host(column)
+            words = Field("U" if field is not None and field.wide else "u")
+            codes = Field("i", dictionary=words)
+            return UnreadColumn(column.name, codes, (*column.reasons, _COMPUTED))
         return _codes(column, None if choice is True else choice, unread)
 
     columns = list(map_columns(table, encode).values())

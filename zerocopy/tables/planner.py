@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -71,6 +72,17 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
         _check_rows(chosen)
     if not keeps_columns or request.drop is not None:
         _check_keys(table, request)
+    by_column = any(isinstance(given, Mapping) for given in (request.nulls, request.encode))
+    is_uniform = request.layout in (None, "columns") and not (by_column or request.cast or request.drop)
+    if request.is_trial and is_uniform and not (keeps_columns or table.single):
+        to_tensors.check_table(chosen, request)
+        with suppress(ZeroCopyError):  # the plan of all columns names each that is refused
+            return _plan_chosen(chosen.distinct(), request, keeps_columns, unread)
+    return _plan_chosen(chosen, request, keeps_columns, unread)
+
+
+def _plan_chosen(chosen: Table, request: Request, keeps_columns: bool, unread: bool) -> Plan:
+    """Plan the columns that ``columns=`` has selected, after checks of the options."""
     if request.drop is not None or (request.nulls is not None and not keeps_columns):
         from zerocopy.tables import rows
 

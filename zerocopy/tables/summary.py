@@ -62,11 +62,6 @@ def combine_plans(
     )
 
 
-def plan_to_run(table: Table, target: Framework, run: Callable[[], Any]) -> Plan:
-    """Return the plan of a table for ``convert``, which reads no leaves and no warnings."""
-    return Plan(f"{table.name} {table.shape}", target.name, run=run)
-
-
 def run(plan: Plan) -> Any:
     """Run a plan that is possible."""
     assert plan.run is not None

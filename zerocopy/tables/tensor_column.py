@@ -5,7 +5,7 @@ NumPy's ``S`` bytes are padded with NULs in the array, and have no padding in Ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
+from zerocopy.protocols.array_interface import ALIGNMENT
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
@@ -124,6 +125,14 @@ class TensorColumn(Column):
     @property
     def nbytes(self) -> int:
         return self.source.view.nbytes
+
+    def likeness(self) -> Hashable:
+        view, source = self.source.view, self.source
+        own = (self.field, self.in_place, self.refusal, self.dims, self._mask, source.refusal, source.writer)
+        if any(part is not None for part in own) or not view.device.is_host:
+            return None
+        layout = (view.dtype, view.shape, view.strides, view.readonly, view.ptr % ALIGNMENT)
+        return type(self), layout, self.reasons, tuple(source.reasons)
 
     def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
         if not self.reasons:

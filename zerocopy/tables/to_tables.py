@@ -22,7 +22,7 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import variable_lists
 from zerocopy.tables.hub import hub
-from zerocopy.tables.summary import combine_plans, copy_required, map_columns, paths, plan_to_run
+from zerocopy.tables.summary import combine_plans, copy_required, map_columns, paths
 from zerocopy.tables.tensor_column import TensorColumn
 
 _COPY_TRUE = Reason("copy=True was requested", code="copy-requested")
@@ -63,7 +63,7 @@ def plan(table: Table, request: Request) -> Plan:
         table = replace(table, columns=columns, obj=None)
     run = (lambda: target.from_column(table)) if table.single else (lambda: target.from_table(table))
     if not request.for_explain:
-        return plan_to_run(table, target, run)
+        return Plan(f"{table.name} {table.shape}", target.name, run=run)
     leaves = {
         path: _leaf(path, column, target, why, copies)
         for path, column, why, copies in zip(paths(table), table.columns, reasons, copied, strict=True)

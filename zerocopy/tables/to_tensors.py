@@ -18,7 +18,7 @@ from zerocopy.tables.column import Table
 from zerocopy.tables.decode import TensorLeaf, decode
 from zerocopy.tables.labels import RENAME, duplicates, listed
 from zerocopy.tables.result import Masked, rebuild
-from zerocopy.tables.summary import combine_plans, map_columns, plan_to_run
+from zerocopy.tables.summary import combine_plans, map_columns
 
 
 def plan(table: Table, request: Request) -> Plan:
@@ -60,7 +60,7 @@ def plan(table: Table, request: Request) -> Plan:
         return columns[0] if table.single else dict(zip(table.labels, columns, strict=True))
 
     if not request.for_explain:
-        return plan_to_run(table, target, result)
+        return Plan(f"{table.name} {table.shape}", target.name, run=result)
     warnings: tuple[str, ...] = ()
     if table.index and request.index is None and request.columns is None:
         labels = ", ".join(map(repr, table.labels[-table.index :]))

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks._private import Private
 from zerocopy._frameworks.polars.types import (
     BITS,
     CAST,
@@ -49,7 +48,6 @@ _CODES = Reason(
     "cast it: x.cast(pl.Enum([...]))",
     code="dictionary-codes",
 )
-_CHUNKS = Private("polars", "2", "DataFrame._df", "ten columns: 1.6 / 9.6 us")
 _OBJECTS = "convert the objects to numbers or text first, or leave it out with columns=[...]"
 
 
@@ -111,7 +109,7 @@ class SeriesColumn(ArrowColumn):
 
 def _memory(series: Any, field: Field) -> list[arrow_c.Memory]:
     """Return the memory of a series, chunk by chunk; that of plain numbers without its stream (2 / 25 us)."""
-    array = numbers_of()(series) if field.kind == "number" else None
+    array = numbers_of()(series) if field.kind == "number" and len(series) else None
     if array is None:
         return list(arrow_c.read_stream(series)[1])
     return [arrow_c.Memory(field, len(array), 0, 0, (0, address(array)), (), None, array)]
@@ -133,14 +131,15 @@ class Objects(UnreadColumn):
 
 def column_of(series: Any) -> Column:
     dtype = series.dtype
-    if _has_objects(dtype):
-        return Objects(series)
-    if (error := unexportable(series)) is not None:
-        return RefusedColumn("polars.Series", len(series), error)
+    code = _FORMATS.get(type(dtype).__name__.lower())
+    if code is None:
+        if _has_objects(dtype):
+            return Objects(series)
+        if (error := unexportable(series)) is not None:
+            return RefusedColumn("polars.Series", len(series), error)
     if "\0" in series.name:
         series = series.alias("")
-    code = _FORMATS.get(type(dtype).__name__.lower())
-    return SeriesColumn(series, Field(code, series.name) if code else arrow_c.read_stream(series)[0])
+    return SeriesColumn(series, arrow_c.read_stream(series)[0] if code is None else Field(code, series.name))
 
 
 def _has_nul(dtype: Any) -> bool:
@@ -270,31 +269,15 @@ def _from_ndarray(pl: Any, name: str, source: Source, field: Field | None) -> An
 OWN = (SeriesColumn, Objects)
 
 
-@cache
-def chunk_counts() -> Callable[[Any], set[int]]:
-    """Return a function from a frame to the numbers of chunks that its columns have."""
-    import polars as pl
-
-    def private(frame: Any) -> set[int]:
-        return {series.n_chunks() for series in frame._df.get_columns()}
-
-    def agrees(counts: Callable[[Any], set[int]]) -> bool:
-        whole = pl.Series("a", [1, 2])
-        parts = pl.concat([whole[:1], whole[1:]], rechunk=False)
-        return counts(pl.DataFrame([whole])) == {1} and counts(pl.DataFrame([parts])) == {2}
-
-    return _CHUNKS.choose(lambda: private, agrees, lambda frame: {*frame.n_chunks("all")})
-
-
 def plain_frame(pl: Any) -> Callable[[Any, Any], tuple[None, Any]]:
     """Return the exporter ``hub`` of frames of plain columns of one chunk."""
-    kinds, counts, column = plain_kinds(pl), chunk_counts(), plain_series(pl)
+    kinds, column = plain_kinds(pl), plain_series(pl)
 
     def exported(frame: Any, target: Any) -> tuple[None, Any]:
         names, types = frame.columns, {*map(type, frame.dtypes)}
         if not (names and frame.height) or "" in names or "\0" in "".join(names):
             raise ValueError("no values, or a name that Arrow would change: use the slow path")
-        if not types <= kinds or counts(frame) != {1}:
+        if not types <= kinds or {*frame.n_chunks("all")} != {1}:
             raise ValueError("chunks, or other types: use the slow path")  # a stream would join chunks
         if pl.String not in types or target.reads_views:
             return None, frame

@@ -14,8 +14,6 @@ from zerocopy.frames.hook import FramesHook
 from zerocopy.framework import hook_of
 from zerocopy.integrations.ray.private_memory import writable_frame
 
-_PROTOCOL = 5
-
 
 class Packed(NamedTuple):
     """An object as frames, as Ray stores it."""
