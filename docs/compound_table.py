@@ -10,12 +10,12 @@ import numpy as np
 
 import zerocopy
 from zerocopy import registry
-from zerocopy.compound.hook import CompoundHook
-from zerocopy.compound.ragged import RaggedLayout
-from zerocopy.compound.sparse import SparseLayout
 from zerocopy.errors import ZeroCopyError
 from zerocopy.framework import hook_of
 from zerocopy.protocols.array_interface import aligned_copy
+from zerocopy.sparse_ragged.hook import CompoundHook
+from zerocopy.sparse_ragged.ragged import RaggedLayout
+from zerocopy.sparse_ragged.sparse import SparseLayout
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ LAYERS: dict[str, set[str]] = {
     # The plan of one array for one target, which plans of tables are made of.
     "handover": NOUNS | {"framework", "protocols", "registry", "request"},
     # Arrays of several buffers: sparse, ragged.
-    "compound": NOUNS | {"describe", "framework", "protocols", "registry"},
+    "sparse_ragged": NOUNS | {"describe", "framework", "protocols", "registry"},
     "tables": NOUNS
     | {"_native", "casting", "forks", "formatting", "framework", "handover", "layout", "protocols"}
     | {"registry", "request"},
@@ -83,7 +83,7 @@ LAYERS: dict[str, set[str]] = {
         "forks",
         "interpreter",
         "casting",
-        "compound",
+        "sparse_ragged",
         "frames",
         "framework",
         "functions",
@@ -92,7 +92,7 @@ LAYERS: dict[str, set[str]] = {
     }
     | {"pool", "protocols", "registry", "tables"},
     "_engine": NOUNS
-    | {"_native", "casting", "compound", "describe", "formatting", "framework", "handover", "layout"}
+    | {"_native", "casting", "sparse_ragged", "describe", "formatting", "framework", "handover", "layout"}
     | {"protocols", "registry", "request", "tables"},
     "shared": NOUNS
     | {"_engine", "describe", "forks", "formatting", "frames", "framework", "protocols", "registry"}

@@ -91,7 +91,7 @@ def test_plain_routes_run_no_code_of_the_hook() -> None:
 def test_no_route_that_is_composed_while_a_recorder_comes_serves_its_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    compose, array = routes.compose, np.arange(3)
+    compose, array = routes.compose_route, np.arange(3)
     with recording() as outer:
         outer.stop()
 
@@ -101,9 +101,9 @@ def test_no_route_that_is_composed_while_a_recorder_comes_serves_its_calls(
             return route
 
         routes.clear()
-        monkeypatch.setattr(routes, "compose", interrupted)
+        monkeypatch.setattr(routes, "compose_route", interrupted)
         zc.convert(array, "numpy")
-        monkeypatch.setattr(routes, "compose", compose)
+        monkeypatch.setattr(routes, "compose_route", compose)
         for _ in range(2):
             zc.convert(array, "numpy")
         assert routes.routes_of("numpy", {}).get(np.ndarray) is None

@@ -76,14 +76,14 @@ def test_replacing_a_framework_drops_its_routes() -> None:
 def count_compositions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that has an item for each route that is composed from now on."""
     composed: list[Any] = []
-    compose = routes.compose
+    compose = routes.compose_route
 
     def counted(*arguments: Any) -> Any:
         composed.append(arguments)
         return compose(*arguments)
 
     routes.clear()
-    monkeypatch.setattr(routes, "compose", counted)
+    monkeypatch.setattr(routes, "compose_route", counted)
     return composed
 
 

@@ -13,9 +13,9 @@ from helpers.tiers import sample_size
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy.compound.hook import CompoundHook
-from zerocopy.compound.sparse import COMPRESSED, SparseLayout
 from zerocopy.framework import hook_of
+from zerocopy.sparse_ragged.hook import CompoundHook
+from zerocopy.sparse_ragged.sparse import COMPRESSED, SparseLayout
 
 sp = pytest.importorskip("scipy.sparse")
 

@@ -123,7 +123,7 @@ def is_routable(target: Framework, options: Mapping[str, Any]) -> bool:
 # -- routes of Python functions ---------------------------------------------------------
 
 
-def compose(
+def compose_route(
     parts: Parts, to: Any, options: Mapping[str, Any], index: bool | None, by_kept_route: Callable[..., Route]
 ) -> Route | None:
     """Return the route of Python functions for `effective_options`, or None; `index` is the call's option."""

@@ -12,14 +12,14 @@ from typing import Any
 from zerocopy import registry
 from zerocopy._engine.planner import Call
 from zerocopy._engine.routes import NO_ROUTES, generation, routes_of, store
-from zerocopy.compound.hook import CompoundHook, Layout, Part
-from zerocopy.compound.ragged import RaggedLayout
 from zerocopy.describe import describe_array, translated_errors
 from zerocopy.dtype import DType
 from zerocopy.errors import CopyRequiredError, Fix, ZeroCopyError
 from zerocopy.framework import Framework, hook_of
 from zerocopy.plan import Plan
 from zerocopy.source import refuse_dtype, type_name
+from zerocopy.sparse_ragged.hook import CompoundHook, Layout, Part
+from zerocopy.sparse_ragged.ragged import RaggedLayout
 
 Convert = Callable[[Any, Any, dict[str, Any]], Any]
 

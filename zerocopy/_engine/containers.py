@@ -16,7 +16,7 @@ from zerocopy._engine.container_types import (
     items_of,
     rebuild,
 )
-from zerocopy._engine.handles import read_error, reading
+from zerocopy._engine.open_files import read_error, reading
 from zerocopy._engine.target import resolve
 from zerocopy.casting.option import leaf_options
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError

@@ -257,9 +257,9 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         if not error.asked:
             error.with_context(asked=str(call))
         if not error.calls:
-            from zerocopy._engine.fixes import compose  # here, because only errors need it
+            from zerocopy._engine.fixes import compose_calls  # here, because only errors need it
 
-            compose(error, call)
+            compose_calls(error, call)
         elif call.unwrap:  # a leaf's error has its own calls
             relocate(error, *call.unwrap.split("{x}"))
         raise

@@ -11,9 +11,9 @@ from zerocopy import registry
 from zerocopy._engine.call_text import relocate
 from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import container_calls, leaf_calls, locate
-from zerocopy._engine.fixes import compose, resolve
-from zerocopy._engine.handles import read_error
+from zerocopy._engine.fixes import compose_calls, resolve_fixes
 from zerocopy._engine.memory import has_bytes
+from zerocopy._engine.open_files import read_error
 from zerocopy._engine.options import SIGNATURE, Like, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import is_named, may_be_compound, of_object, text
@@ -72,11 +72,11 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     call = Call(obj, to, checked, for_explain=True)
     try:
         call.open(obj)
-        return _explain_leaves(call, obj) if call.is_tree() else resolve(_explain(call), call)
+        return _explain_leaves(call, obj) if call.is_tree() else resolve_fixes(_explain(call), call)
     except OptionError as error:
         if isinstance(error, DeviceOptionError):
             return _refused(error, call)
-        compose(error, call)
+        compose_calls(error, call)
         raise  # an error in the call, like an unknown keyword argument
     except ZeroCopyError as error:
         shorten(error)  # the plan keeps it, and frames would hold both in a reference cycle
@@ -89,7 +89,7 @@ explain.__signature__ = SIGNATURE.replace(return_annotation="Plan")  # type: ign
 def _refused(error: ZeroCopyError, call: Call) -> Plan:
     """Return the plan of a call that `convert` refuses, with fixes for the call."""
     if not error.calls:
-        compose(error, call)
+        compose_calls(error, call)
     return Plan(call.subject, _name(call.to), possible=False, reasons=(error.reason,), error=error)
 
 
@@ -180,7 +180,7 @@ def _with_reading(plan: Plan, path: str, reason: Reason, call: Call) -> Plan:
     plan = replace(plan, zero_copy=False, aliased_bytes=0, warnings=())
     if call.options.get("copy") is False:
         error = read_error(path, reason).with_context(asked=str(call))
-        compose(error, call)
+        compose_calls(error, call)
         return replace(plan, possible=False, copied_bytes=0, error=error, reasons=(error.reason,), steps=())
     return replace(
         plan,

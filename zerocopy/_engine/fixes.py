@@ -33,7 +33,7 @@ _MOST = 3
 _DEPTH = 4
 
 
-def compose(error: ZeroCopyError, call: Any) -> None:
+def compose_calls(error: ZeroCopyError, call: Any) -> None:
     """Set the `calls` of an error, and its `remedy` from them; `call` is the one that failed."""
     if not (error.fixes or error.obstacles):
         return
@@ -68,12 +68,12 @@ def _obstacles(error: ZeroCopyError) -> list[tuple[Label, Reason]]:
     return error.obstacles or [((), error.reason)]
 
 
-def resolve(plan: Plan, call: Call, resolved: Callable[[Reason], Reason] | None = None) -> Plan:
+def resolve_fixes(plan: Plan, call: Call, resolved: Callable[[Reason], Reason] | None = None) -> Plan:
     """Return a plan whose reasons, and those of its leaves, have fixes for the object's own framework."""
     if not (plan.reasons or plan.leaves):
         return plan
     resolved = resolved or cache(_Composer(call).resolved)
-    leaves = {path: resolve(leaf, call, resolved) for path, leaf in plan.leaves.items()}
+    leaves = {path: resolve_fixes(leaf, call, resolved) for path, leaf in plan.leaves.items()}
     return replace(plan, reasons=tuple(map(resolved, plan.reasons)), leaves=leaves)
 
 

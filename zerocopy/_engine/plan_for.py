@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 from zerocopy import registry
 from zerocopy._engine.convert import convert_slowly
 from zerocopy._engine.explain import explain
-from zerocopy._engine.fixes import compose
+from zerocopy._engine.fixes import compose_calls
 from zerocopy._engine.options import (
     SIGNATURE,
     Like,
@@ -201,7 +201,7 @@ def _check_schema(call: Call) -> bool:
     try:
         make_plan(call)
     except ZeroCopyError as error:
-        compose(error, call)
+        compose_calls(error, call)
         raise
     return True
 

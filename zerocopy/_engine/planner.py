@@ -12,7 +12,7 @@ from typing import Any
 
 from zerocopy import handover, registry
 from zerocopy._engine.container_types import is_container, is_mapping, items_of
-from zerocopy._engine.handles import read_error, reading
+from zerocopy._engine.open_files import read_error, reading
 from zerocopy._engine.target import resolve, text
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source

@@ -26,7 +26,7 @@ KINDS = ALIASED, COPIED, UNCHANGED, REFUSED, EMPTY = range(5)
 #: `zerocopy.monitor.recorder.Counters`, while conversions are recorded. Another thread can set it between two
 #: reads, so callers pass the value that they have tested.
 counters: Any = None
-#: ``explain`` and `fixes.resolve`, while conversions are recorded.
+#: ``explain`` and `fixes.resolve_fixes`, while conversions are recorded.
 explain: Any = None
 resolve_fixes: Any = None
 

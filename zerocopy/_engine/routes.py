@@ -20,7 +20,7 @@ from zerocopy._engine import recording
 from zerocopy._engine.composing import (
     Route,
     compile_route,
-    compose,
+    compose_route,
     declare_dtypes,
     effective_options,
     find_parts,
@@ -169,7 +169,7 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
             is_array = parts.source is not None and parts.source.kind == "tensor"
             route = _table_route_of(obj, to, effective) if is_array else None
         else:
-            route = compose(parts, to, effective, given.get("index"), by_kept_route)
+            route = compose_route(parts, to, effective, given.get("index"), by_kept_route)
         if core is not None:
             route = compile_route(parts, effective, route)
     except BaseException as error:

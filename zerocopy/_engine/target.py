@@ -103,7 +103,7 @@ def may_be_compound(cls: type, target: Framework) -> bool:
     source = registry.by_type(cls) if target.has_hook("compound") else None
     if source is None or not source.has_hook("compound"):
         return False
-    from zerocopy.compound.hook import CompoundHook
+    from zerocopy.sparse_ragged.hook import CompoundHook
 
     return hook_of(source, CompoundHook).reads(cls)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks._obstacles import changed
-from zerocopy.compound.hook import CompoundHook, Part
-from zerocopy.compound.ragged import RaggedLayout, check_built, ragged_parts
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.source import Array
+from zerocopy.sparse_ragged.hook import CompoundHook, Part
+from zerocopy.sparse_ragged.ragged import RaggedLayout, check_built, ragged_parts
 from zerocopy.strided_view import MAX_NDIM, StridedView
 
 _AS_ARROW = changed("awkward.to_arrow({x})", "gives Arrow's column")

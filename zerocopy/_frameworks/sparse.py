@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy.compound.canonical import canonical
-from zerocopy.compound.coordinates import check_index_type, coordinates, index_parts
-from zerocopy.compound.hook import CompoundHook, Part
-from zerocopy.compound.sparse import SparseLayout, refuse_format
 from zerocopy.dtype import NATIVE_NAMES
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework
 from zerocopy.source import Source
+from zerocopy.sparse_ragged.canonical import canonical
+from zerocopy.sparse_ragged.coordinates import check_index_type, coordinates, index_parts
+from zerocopy.sparse_ragged.hook import CompoundHook, Part
+from zerocopy.sparse_ragged.sparse import SparseLayout, refuse_format
 from zerocopy.strided_view import StridedView
 
 #: GCXS runs functions that Numba compiles, which lacks float16 and the types of ml_dtypes.

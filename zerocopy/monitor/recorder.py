@@ -14,7 +14,7 @@ from typing import Any
 import zerocopy
 from zerocopy import forks
 from zerocopy._engine.explain import explain
-from zerocopy._engine.fixes import resolve
+from zerocopy._engine.fixes import resolve_fixes
 from zerocopy._engine.recording import ALIASED, COPIED, KINDS, REFUSED
 from zerocopy._engine.routes import record_to
 from zerocopy.monitor.conversion import ConversionRow, sort
@@ -147,7 +147,7 @@ class Recorder:
             _recorders.append(self)
             _set_sites()
             if is_first:
-                record_to(active, explain, resolve)
+                record_to(active, explain, resolve_fixes)
 
     def stop(self) -> None:
         """Stop counting; `rows` keeps its result. Does nothing if it is not started."""

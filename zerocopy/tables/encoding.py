@@ -14,8 +14,8 @@ from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.request import Request
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
-from zerocopy.tables.codes import Codes, Distinct, given_words, value_type
 from zerocopy.tables.column import Column, Table
+from zerocopy.tables.dictionary_codes import Codes, Distinct, given_words, value_type
 from zerocopy.tables.hub import hub
 from zerocopy.tables.summary import map_columns
 from zerocopy.tables.validation import validate

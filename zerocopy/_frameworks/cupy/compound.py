@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from zerocopy._frameworks.cupy import is_sparse_type
-from zerocopy.compound.coordinates import index_parts
-from zerocopy.compound.hook import CompoundHook, Part
-from zerocopy.compound.sparse import SparseLayout, refuse_format
+from zerocopy.sparse_ragged.coordinates import index_parts
+from zerocopy.sparse_ragged.hook import CompoundHook, Part
+from zerocopy.sparse_ragged.sparse import SparseLayout, refuse_format
 
 _FORMATS = ("csr", "csc", "coo")
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.jax import is_sparse_type
-from zerocopy.compound.coordinates import check_index_type, coordinates, index_parts
-from zerocopy.compound.hook import CompoundHook, Part
-from zerocopy.compound.sparse import SparseLayout, refuse_format
 from zerocopy.errors import Fix, Reason
+from zerocopy.sparse_ragged.coordinates import check_index_type, coordinates, index_parts
+from zerocopy.sparse_ragged.hook import CompoundHook, Part
+from zerocopy.sparse_ragged.sparse import SparseLayout, refuse_format
 
 _PADDED = Reason(
     "it has padding: elements whose indices lie outside its shape, which JAX ignores",

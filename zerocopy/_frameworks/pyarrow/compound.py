@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy.compound.hook import CompoundHook, Part
-from zerocopy.compound.ragged import RaggedLayout, as_numpy, check_built, ragged_parts, view_of
 from zerocopy.device import HOST
 from zerocopy.errors import Fix, Reason
+from zerocopy.sparse_ragged.hook import CompoundHook, Part
+from zerocopy.sparse_ragged.ragged import RaggedLayout, as_numpy, check_built, ragged_parts, view_of
 
 #: Of lists; pyarrow 15 has no views.
 _CLASSES = ("ListArray", "LargeListArray", "ListViewArray", "LargeListViewArray")

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy.compound.coordinates import check_index_type, index_parts
-from zerocopy.compound.hook import CompoundHook, Part
-from zerocopy.compound.sparse import COMPRESSED, SparseLayout, require_dimension
 from zerocopy.dtype import NATIVE_NAMES
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework
 from zerocopy.source import Source
+from zerocopy.sparse_ragged.coordinates import check_index_type, index_parts
+from zerocopy.sparse_ragged.hook import CompoundHook, Part
+from zerocopy.sparse_ragged.sparse import COMPRESSED, SparseLayout, require_dimension
 from zerocopy.strided_view import StridedView
 
 _DENSE = Fix("{x}.toarray()", "makes it dense")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zerocopy.compound.coordinates import coordinates, index_parts
-from zerocopy.compound.hook import CombinedHook, CompoundHook, Part
-from zerocopy.compound.ragged import RaggedLayout, check_built, ragged_parts
-from zerocopy.compound.sparse import SparseLayout, refuse_format
+from zerocopy.sparse_ragged.coordinates import coordinates, index_parts
+from zerocopy.sparse_ragged.hook import CombinedHook, CompoundHook, Part
+from zerocopy.sparse_ragged.ragged import RaggedLayout, check_built, ragged_parts
+from zerocopy.sparse_ragged.sparse import SparseLayout, refuse_format
 
 
 class TensorFlowSparse(CompoundHook):

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from zerocopy import registry
 from zerocopy._engine.call_text import rewrite
 from zerocopy._engine.convert import convert
-from zerocopy._engine.fixes import compose
+from zerocopy._engine.fixes import compose_calls
 from zerocopy._engine.options import SIGNATURE
 from zerocopy._engine.planner import Call
 from zerocopy._engine.target import text
@@ -182,7 +182,7 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
             why = f"several columns are called {listed(twice)}, and scikit-learn requires unique names"
             asked = f"MoveTo({self.to!r})"
             error = UnsupportedConversionError(asked, why, code="duplicate-names", fixes=[RENAME])
-            compose(error, Call(X, self.to, self._options()))
+            compose_calls(error, Call(X, self.to, self._options()))
             try:
                 raise error
             finally:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.compound.hook import Part
-from zerocopy.compound.sparse import COMPRESSED, Array, SparseLayout, name_of_lines
 from zerocopy.describe import describe_array
 from zerocopy.dtype import to_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.source import Source
+from zerocopy.sparse_ragged.hook import Part
+from zerocopy.sparse_ragged.sparse import COMPRESSED, Array, SparseLayout, name_of_lines
 
 
 def canonical(target: str, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Any]]:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zerocopy.compound.hook import Part
 from zerocopy.describe import describe_array
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.source import Array
+from zerocopy.sparse_ragged.hook import Part
 from zerocopy.strided_view import StridedView
 
 #: Offsets read at a time: the temporary arrays of the check stay in the processor's cache.

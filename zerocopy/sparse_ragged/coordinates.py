@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.compound.hook import Part
-from zerocopy.compound.sparse import Array, SparseLayout
 from zerocopy.describe import describe_array
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.protocols.array_interface import address, allocation_of, span
+from zerocopy.sparse_ragged.hook import Part
+from zerocopy.sparse_ragged.sparse import Array, SparseLayout
 
 
 def index_parts(
