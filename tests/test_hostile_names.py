@@ -275,11 +275,21 @@ def test_the_terminal() -> None:
 
 
 def test_the_page() -> None:
+    pytest.importorskip("bokeh")
     from zerocopy.monitor.observer import rates
-    from zerocopy.monitor.web.pages import PAGES, content_html
+    from zerocopy.monitor.web.drawing import ChartView
+    from zerocopy.monitor.web.pages import PAGES
+    from zerocopy.monitor.web.parts import Chart
 
     sample = {**SAMPLE, "rates": rates(SAMPLE, SAMPLE)}
-    check("".join(content_html(page, [sample], sample) for page in PAGES))
+    shown = ""
+    for part in {part for page in PAGES for part in page.parts if not isinstance(part, Chart)}:
+        shown += part.html(sample)
+    for chart in [part for page in PAGES for part in page.parts if isinstance(part, Chart)]:
+        view = ChartView(chart)
+        view.update([sample])
+        shown += view._head.text
+    check(shown)
 
 
 def test_what_is_kept_and_that_a_second_pass_changes_nothing() -> None:

@@ -40,7 +40,9 @@ def test_the_hint_of_an_engine_is_a_requirement_of_an_extra(engine: str) -> None
     assert requirement.partition(">=")[0] in _DISTRIBUTIONS
 
 
-@pytest.mark.parametrize("module", ["psutil", "prometheus_client", "prometheus_client.core"])
+@pytest.mark.parametrize(
+    "module", ["psutil", "prometheus_client", "prometheus_client.core", "bokeh.server.server"]
+)
 def test_the_hint_of_the_monitor_is_a_requirement_of_its_extra(
     module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

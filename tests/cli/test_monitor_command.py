@@ -209,6 +209,7 @@ def test_errors_have_the_reason(arguments: list[str], message: str, in_folder: N
 
 
 def test_a_port_in_use_is_an_error() -> None:
+    pytest.importorskip("bokeh")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -151,6 +151,7 @@ def test_sighup_of_the_kernel_is_passed_on() -> None:
 
 
 def test_a_signal_to_end_closes_the_page_too(start: Callable[..., subprocess.Popen[str]]) -> None:
+    pytest.importorskip("bokeh")
     process = start("--serve", "--keep", "--", "-c", WAITING)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -248,6 +249,7 @@ def test_commands_are_found(tmp_path: Path) -> None:
 
 
 def test_the_page_is_served_until_the_program_ends(start: Callable[..., subprocess.Popen[str]]) -> None:
+    pytest.importorskip("bokeh")
     from urllib.request import urlopen
 
     process = start("--serve", "--", "-c", WAITING)
@@ -262,6 +264,7 @@ def test_the_page_is_served_until_the_program_ends(start: Callable[..., subproce
 
 
 def test_the_page_stays_if_asked(start: Callable[..., subprocess.Popen[str]]) -> None:
+    pytest.importorskip("bokeh")
     process = start("--serve", "--keep", "--", "-c", "raise SystemExit(4)")
     assert process.stderr is not None
     eventually(lambda: "the page stays until Ctrl+C" in process.stderr.readline())

@@ -88,8 +88,8 @@ def test_pyright_knows_the_types_of_results(tmp_path: Path) -> None:
     assert all(counts[number] == 1 for number, line in enumerate(lines, 1) if "coppy" in line)
 
 
-#: scikit-learn has no py.typed, and pyright ignores types that it would have to infer there.
-UNTYPED_BASES = {"MoveTo"}
+#: scikit-learn and Bokeh have no py.typed, and pyright ignores types that it would have to infer there.
+UNTYPED_BASES = {"MoveTo", "GuardedApplication"}
 
 
 @pytest.mark.full  # CONTRIBUTING.md: before a release

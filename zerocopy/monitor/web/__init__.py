@@ -1,5 +1,5 @@
-"""The monitor's page in a browser: HTML that is drawn from the history of an observer.
+"""The monitor's page in a browser: a Bokeh server, whose documents draw the history of an observer.
 
-`pages` lists the pages, and `contents` their charts and tables, whose types are in `parts`. `server` sends
-the pages to readers that have the token.
+`pages` lists the pages, and `contents` their charts and tables, which `drawing` draws; their types are in
+`parts`, without Bokeh, because the terminal draws some of them. `access` refuses requests without the token.
 """

@@ -1,16 +1,30 @@
-"""The pages: an overview, those of NVDashboard by name, and those of zerocopy, as HTML of a history."""
+"""The pages: an overview, those of NVDashboard by name, and those of zerocopy, as documents of Bokeh."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
+from bokeh.application import Application
+from bokeh.application.handlers.function import FunctionHandler
+from bokeh.layouts import column
+from bokeh.models import InlineStyleSheet
+from jinja2 import Template
+from tornado.web import RequestHandler
+
+from zerocopy.errors import ZeroCopyError
+from zerocopy.monitor.observer import Observer
+from zerocopy.monitor.prometheus import CONTENT_TYPE, exposition
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web import contents as own
+from zerocopy.monitor.web.drawing import ChartView, TextView
 from zerocopy.monitor.web.parts import Chart, Table, Text
 
-#: Points of a chart: the overview of 8 GPUs takes 28 ms of CPU time for each update.
+#: Points of a chart: the overview of 8 GPUs takes 30 ms of CPU time for each update.
 _MOST_POINTS = 150
+#: Milliseconds between updates of a page: a slow browser cannot draw eight charts ten times a second.
+_SHORTEST = 500
 
 
 class Page(NamedTuple):
@@ -54,118 +68,107 @@ PAGES = (
 )  # fmt: skip
 
 
-def page_html(page: Page, content: str, every: float) -> str:
-    """Return the document of a page; its script requests the content again every `every` seconds."""
-    links = "".join(
-        f'<a href="./{each.path}"{" aria-current=page" if each == page else ""}>{each.title}</a>'
-        for each in PAGES
-    )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{page.title} - zerocopy monitor</title>
+#: A Jinja template with the variables `base` (Bokeh's), `heading`, `page` and `pages`.
+PAGE = """
+{% extends base %}
+{% block preamble %}
 <link rel="icon" href="data:,">
-<link rel="stylesheet" href="./page.css">
-<script src="./page.js" defer></script>
-</head>
-<body data-every="{every}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
+  :root { color-scheme: light dark; --text: #24292f; --back: #ffffff; --line: #80808050; --link: #0550ae;
+    --bad: #b35900 }
+  @media (prefers-color-scheme: dark) {
+    :root { --text: #d0d7de; --back: #0d1117; --link: #79b8ff; --bad: #ffa657 }
+  }
+  html, body { margin: 0; background: var(--back); color: var(--text); font: 15px system-ui, sans-serif }
+  header { padding: 10px 16px 0; border-bottom: 1px solid var(--line) }
+  h1 { font-size: 18px; margin: 0 0 6px }
+  nav { display: flex; flex-wrap: wrap; gap: 2px 14px; padding-bottom: 8px }
+  nav a { color: var(--link); text-decoration: none; padding: 3px 0; border-bottom: 2px solid transparent }
+  nav a:hover { border-color: var(--line) }
+  nav a[aria-current] { color: var(--text); font-weight: 600; border-color: currentColor }
+  nav a:focus-visible { outline: 2px solid var(--link); outline-offset: 2px }
+  main { padding: 8px 16px 32px; max-width: 1200px }
+</style>
+{% endblock %}
+{% block contents %}
 <header>
-<h1>zerocopy monitor: {page.title}</h1>
-<nav aria-label="Pages">{links}</nav>
+  <h1>zerocopy monitor: {{ heading }}</h1>
+  <nav aria-label="Pages">
+  {% for each in pages %}
+    <a href="{{ './' ~ each.path }}"{% if each.path == page %} aria-current="page"{% endif %}>
+      {{- each.title -}}
+    </a>
+  {% endfor %}
+  </nav>
 </header>
-<main>{content}</main>
-</body>
-</html>
+<main>{{ embed(roots[0]) }}</main>
+{% endblock %}
+"""
+
+# Charts lie next to each other where there is room; tables, and a chart alone, have the whole width.
+_GRID = """
+:host {
+  display: grid !important; gap: 6px 24px !important;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr));
+}
+:host > div { grid-column: 1 / -1 !important }
+.chart + .chart, .chart:has(+ .chart) { grid-column: auto !important }
 """
 
 
-def content_html(page: Page, history: Iterable[Sample], newest: Sample) -> str:
-    """Return the parts of a page: charts of all samples, tables and paragraphs of the newest."""
-    samples = [*history] or [newest]
-    # One sample of each equal interval, so that the same points are drawn at the next update.
-    step = max((samples[-1]["time"] - samples[0]["time"]) / _MOST_POINTS, 1e-3)
-    points = [*{int(sample["time"] / step): sample for sample in samples}.values()]
-    parts = [(part, part.html([*points[:-1], newest])) for part in page.parts]
-    return "".join(
-        f"<section{' class=chart' if isinstance(part, Chart) else ''}>{html}</section>"
-        for part, html in parts
-        if html
-    )
-
-
-STYLE = """
-:root { color-scheme: light dark; --text: #24292f; --back: #ffffff; --line: #80808050; --link: #0550ae;
-  --bad: #b35900 }
-@media (prefers-color-scheme: dark) {
-  :root { --text: #d0d7de; --back: #0d1117; --link: #79b8ff; --bad: #ffa657 }
-}
-html, body { margin: 0; background: var(--back); color: var(--text); font: 14px system-ui, sans-serif }
-header { padding: 10px 16px 0; border-bottom: 1px solid var(--line) }
-h1 { font-size: 18px; margin: 0 0 6px }
-nav { display: flex; flex-wrap: wrap; gap: 2px 14px; padding-bottom: 8px; font-size: 15px }
-nav a { color: var(--link); text-decoration: none; padding: 3px 0; border-bottom: 2px solid transparent }
-nav a:hover { border-color: var(--line) }
-nav a[aria-current] { color: var(--text); font-weight: 600; border-color: currentColor }
-nav a:focus-visible { outline: 2px solid var(--link); outline-offset: 2px }
-/* Charts lie next to each other where there is room; tables, and a chart alone, have the whole width. */
-main { padding: 8px 16px 32px; max-width: 1200px; display: grid; gap: 6px 24px;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)) }
-section { min-width: 0; grid-column: 1 / -1 }
-section.chart + section.chart, section.chart:has(+ section.chart) { grid-column: auto }
-h2 { font-size: 15px; font-weight: 600; margin: 10px 0 4px }
-p { margin: 4px 0; overflow-wrap: anywhere }
-table { border-collapse: collapse; max-width: 1100px }
-th, td { text-align: left; vertical-align: top; padding: 3px 12px 3px 0; overflow-wrap: anywhere }
-th { font-weight: 600; border-bottom: 1px solid #80808080; overflow-wrap: normal }
-td code { white-space: nowrap }
-td.number, th.number { text-align: right; white-space: nowrap }
-tr.note td { padding: 0 0 8px 12px; border-bottom: 1px solid #80808040 }
-code { font-family: ui-monospace, monospace; font-size: 13px }
-.bad { color: var(--bad); font-weight: 600 }
-.legend { display: flex; flex-wrap: wrap; gap: 2px 14px; font-size: 13px }
-.legend b { font-weight: 600 }
-.legend span { overflow-wrap: anywhere }
-.mark { width: 10px; height: 10px; margin-right: 5px }
-.mark rect { width: 100%; height: 100%; rx: 2px }
-svg.chart { box-sizing: border-box; width: 100%; height: 190px; padding: 12px 24px 0 78px; overflow: visible }
-svg.chart svg { overflow: visible }
-svg.chart text { fill: currentColor; font-size: 11px }
-.grid { stroke: var(--line) }
-.line { fill: none; stroke-width: 2; stroke-linejoin: round; vector-effect: non-scaling-stroke }
-.area { fill-opacity: 0.75 }
-@media (max-width: 640px) {
-  thead { display: none }
-  table, tbody, tr, td { display: block }
-  td code { white-space: normal }
-  td.number { display: inline-block; text-align: left; white-space: normal }
-  td[data-title]::before { content: attr(data-title) ": "; opacity: 0.75 }
-  td:empty { display: none }
-  tr { padding: 4px 0 }
-}
-"""
-
-#: A selected text stays until it is no longer selected, and the last figures after the server's end.
-SCRIPT = """
-const main = document.querySelector("main");
-const pause = Math.max(500, document.body.dataset.every * 1000);
-function showTimes() {
-  for (const text of main.querySelectorAll("[data-time]")) {
-    const time = new Date(text.dataset.time * 1000);
-    text.textContent = time.toLocaleTimeString([], {hourCycle: "h23"});
-  }
-}
-async function update() {
-  if (!document.hidden && getSelection().isCollapsed) {
-    const answer = await fetch(location.pathname + "?content").catch(() => null);
-    if (answer && answer.ok) {
-      main.innerHTML = await answer.text();
-      showTimes();
+def applications(source: Observer, every: float) -> dict[str, Application]:
+    """Return the Bokeh application of each page, by its path."""
+    return {
+        f"/{page.path}": Application(FunctionHandler(partial(_open, page=page, source=source, every=every)))
+        for page in PAGES
     }
-  }
-  setTimeout(update, pause);
-}
-showTimes();
-setTimeout(update, pause);
-"""
+
+
+def _open(document: Any, page: Page, source: Observer, every: float) -> None:
+    """Fill the document of one open page, and update it while it is open."""
+    views = [ChartView(part) if isinstance(part, Chart) else TextView(part) for part in page.parts]
+    document.title = f"{page.title} - zerocopy monitor"
+    document.template = Template(PAGE)
+    document.template_variables.update(heading=page.title, page=page.path, pages=PAGES)
+    models = [view.model for view in views]
+    document.add_root(column(*models, sizing_mode="stretch_width", stylesheets=[InlineStyleSheet(css=_GRID)]))
+
+    def update() -> None:
+        if source.newest is None:
+            return
+        samples = points(source.history, source.newest)
+        document.hold("combine")  # one message to the browser, not one for each property
+        try:
+            for view in views:
+                view.update(samples)
+        finally:
+            document.unhold()
+
+    update()
+    document.add_periodic_callback(update, max(_SHORTEST, round(every * 1000)))
+
+
+def points(history: Iterable[Sample], newest: Sample) -> list[Sample]:
+    """Return one sample of each equal interval, so that the next update draws the same, and the newest."""
+    samples = [*history] or [newest]
+    step = max((samples[-1]["time"] - samples[0]["time"]) / _MOST_POINTS, 1e-3)
+    chosen = [*{int(sample["time"] / step): sample for sample in samples}.values()]
+    return [*chosen[:-1], newest]
+
+
+class Metrics(RequestHandler):
+    """Answers ``/metrics`` with the newest sample in the Prometheus text format."""
+
+    def initialize(self, source: Observer) -> None:
+        self._source = source
+
+    def get(self) -> None:
+        """Send the sample, or why it cannot be written."""
+        sample = self._source.newest
+        self.set_header("Content-Type", CONTENT_TYPE)
+        try:
+            self.finish("" if sample is None else exposition(sample))
+        except ZeroCopyError as error:
+            self.set_status(500)
+            self.finish(f"500: {error}\n")

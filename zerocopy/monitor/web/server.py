@@ -1,141 +1,54 @@
-"""``serve``: the page's server in a thread, and who may read the page.
-
-An address is ``/TOKEN/...`` for pages, their content and figures alike: a request without the token, for
-another host name or from a page of another site is refused.
-"""
+"""``serve``: starts the page's server in a thread."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
-import hmac
-import ipaddress
+import logging
 import secrets
 import socket
-import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from concurrent.futures import Future
 from threading import Thread
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
-from zerocopy.errors import ZeroCopyError
-from zerocopy.monitor.errors import MonitorFileError
+from zerocopy.monitor.errors import MonitorFileError, require
 from zerocopy.monitor.observer import Observer
-from zerocopy.monitor.prometheus import CONTENT_TYPE, exposition
 from zerocopy.monitor.sampling import Sampler
-from zerocopy.monitor.web.pages import PAGES, SCRIPT, STYLE, content_html, page_html
 
-#: Sent with every response.
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
-        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-    ),
-    # The address has the token, which must not reach other sites.
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Cache-Control": "no-store",
-}
-_HTML = "text/html; charset=utf-8"
-_TEXT = "text/plain; charset=utf-8"
-#: The style and the script of the pages.
-_FILES = {
-    "page.css": ("text/css; charset=utf-8", STYLE),
-    "page.js": ("text/javascript; charset=utf-8", SCRIPT),
-}
+#: Seconds after which a page that the browser closed is freed.
+_UNUSED = 15.0
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
-
-    server: Server
-    #: Seconds after which a client that sends nothing is disconnected.
-    timeout = 10
-
-    def do_GET(self) -> None:
-        """Send a page, its content, its style or script, or the figures for Prometheus."""
-        why = self.server.refusal(self.path, self.headers)
-        if why:
-            self._send(403, _TEXT, f"403: {why}\n")
-            return
-        url = _split(self.path)
-        name = url.path.split("/", 2)[2] if url.path.count("/") > 1 else None
-        page = next((each for each in PAGES if each.path == name), None)
-        sample = self.server.source.newest
-        if name in _FILES:
-            self._send(200, *_FILES[name])
-        elif name == "metrics":
-            try:
-                self._send(200, CONTENT_TYPE, "" if sample is None else exposition(sample))
-            except ZeroCopyError as error:
-                self._send(500, _TEXT, f"500: {error}\n")
-        elif page is None:
-            self._send(404, _TEXT, "404: there is no such page\n")
-        else:
-            content = "<p>The first sample is being read.</p>"
-            if sample is not None:
-                content = content_html(page, self.server.source.history, sample)
-            whole = url.query != "content"
-            self._send(200, _HTML, page_html(page, content, self.server.every) if whole else content)
-
-    def _send(self, status: int, kind: str, text: str) -> None:
-        body = text.encode("utf-8", "backslashreplace")
-        self.send_response_only(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def send_response(self, code: int, message: str | None = None) -> None:
-        """Send a status without `Server`, which has Python's version."""
-        self.send_response_only(code, message)
-
-    def end_headers(self) -> None:
-        """Add `HEADERS` to each response, those of errors too."""
-        for name, value in HEADERS.items():
-            self.send_header(name, value)
-        super().end_headers()
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Do nothing: the address has the token, which must not be logged."""
-
-
-class Server(ThreadingHTTPServer):
+class Server:
     """A page's server, in a thread of its own; `url` is the address of the overview, with the token."""
-
-    daemon_threads = True
 
     def __init__(
         self, source: Observer, listener: socket.socket, token: str, every: float, *, samples: bool = True
     ) -> None:
+        self._listener, self._token, self._source, self._every = listener, token, source, every
         self.address: str
         self.port: int
         self.address, self.port = listener.getsockname()[:2]
-        super().__init__((self.address, self.port), _Handler, bind_and_activate=False)
-        self.socket.close()
-        self.socket = listener
-        self._token = token.encode()
         host = "127.0.0.1" if self.address in ("0.0.0.0", "::") else self.address
         self.url: str = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/{token}/"
-        self.source: Observer = source
-        self.every: float = every
+        self._loop: Any = None
+        self._stop: asyncio.Event | None = None
         self._sampler = Sampler(source.read, every)
         if samples:
             source.read()
-            self._sampler.start()
-        arguments = {"poll_interval": 0.1}
-        self._thread = Thread(
-            target=self.serve_forever, kwargs=arguments, name="zerocopy-monitor-web", daemon=True
-        )
+        started: Future[None] = Future()
+        self._thread = Thread(target=self._run, args=(started,), name="zerocopy-monitor-web", daemon=True)
         self._thread.start()
+        started.result()
+        if samples:
+            self._sampler.start()
 
     def close(self) -> None:
         """Stop listening, and wait for the thread; a second call does nothing."""
         self._sampler.stop()
-        if self._thread.is_alive():
-            self.shutdown()
+        if self._thread.is_alive() and self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
-        self.server_close()
 
     def __enter__(self) -> Server:
         return self
@@ -143,43 +56,60 @@ class Server(ThreadingHTTPServer):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report a defect; a browser that has closed the connection is none."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
-
-    def refusal(self, path: str, headers: Any) -> str:
-        """Return why a request is refused, or "" if it is not."""
-        first = path.split("/")[1] if path.startswith("/") else ""
-        # Compared in constant time, so that the duration does not reveal the token.
-        if not hmac.compare_digest(first.encode("utf-8", "surrogatepass"), self._token):
-            return "the token in the address is missing or wrong: copy the whole address that was printed"
-        address = headers.get("Host", "")
-        host = (_split(f"//{address}").hostname or "").lower()
-        if not self._knows(host):
-            return f"the host name {host!r} is not one of this server's: use an IP address or localhost"
-        origin = headers.get("Origin")
-        if origin is not None and _split(origin).netloc.lower() != address.lower():
-            return "the request comes from a page of another site"
-        return ""
-
-    def _knows(self, host: str) -> bool:
-        """Whether a host name is this server's. Other names can belong to a site that rebinds its DNS."""
-        if host in ("localhost", self.address):
-            return True
+    def _run(self, started: Future[None]) -> None:
         try:
-            ipaddress.ip_address(host)
-        except ValueError:
-            return False
-        return True  # DNS rebinding needs a name
+            asyncio.run(self._serve(started))
+        except Exception as error:  # the caller raises it
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    async def _serve(self, started: Future[None]) -> None:
+        from bokeh.server.server import BaseServer
+        from tornado.httpserver import HTTPServer
+        from tornado.ioloop import IOLoop
+
+        from zerocopy.monitor.web.access import AccessControl, GuardedApplication
+        from zerocopy.monitor.web.pages import Metrics, applications
+
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        guarded = GuardedApplication(
+            applications(self._source, self._every),
+            AccessControl(self._token, self.address),
+            prefix=self._token,
+            extra_websocket_origins=["*:*"],  # AccessControl compares the origin with the host
+            extra_patterns=[("/metrics", Metrics, {"source": self._source})],
+            use_index=False,
+            redirect_root=False,
+            include_headers=[],
+            include_cookies=[],
+            unused_session_lifetime_milliseconds=round(_UNUSED * 1000),
+            check_unused_sessions_milliseconds=round(_UNUSED * 500),
+        )
+        http = HTTPServer(guarded)
+        http.add_socket(self._listener)
+        server = BaseServer(IOLoop.current(), guarded, http)
+        server.start()
+        started.set_result(None)
+        await self._stop.wait()
+        server.unlisten()
+        await _end_updates(guarded)
+        server.stop()
+        http.stop()
+        await http.close_all_connections()
 
 
-def _split(url: str) -> SplitResult:
-    """Return the parts of an address; all are empty if it is not valid, such as ``http://[``."""
-    try:
-        return urlsplit(url)
-    except ValueError:
-        return SplitResult("", "", "", "", "")
+async def _end_updates(application: Any) -> None:
+    """Remove the periodic updates of all open pages, after the messages that are being sent."""
+    for path in application.app_paths:
+        for session in application.get_sessions(path):
+            document = session.document
+
+            def remove(document: Any = document) -> None:
+                for callback in document.session_callbacks:
+                    document.remove_periodic_callback(callback)
+
+            await session.with_document_locked(remove)
 
 
 def serve(
@@ -213,7 +143,12 @@ def serve(
     ------
     MonitorFileError
         The port is in use, or the address is not one of this machine.
+    FrameworkNotInstalledError
+        Bokeh is not installed.
     """
+    require("bokeh.server.server", "the monitor's page")
+    # Bokeh logs each start, and a warning for websocket origins, which AccessControl checks.
+    logging.getLogger("bokeh").setLevel(logging.ERROR)
     listener = _listen(address, port)
     try:
         return Server(source, listener, token or secrets.token_urlsafe(32), every, samples=samples)
@@ -235,6 +170,7 @@ def _listen(address: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
         listener.listen(128)
+        listener.setblocking(False)
     except (OSError, OverflowError) as error:
         listener.close()
         code = getattr(error, "errno", None)
