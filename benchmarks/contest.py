@@ -13,7 +13,7 @@ Clock = Callable[[Mapping[str, Statement], Pace], Mapping[str, Any]]
 
 
 def refusal(check: Callable[[], str]) -> str:
-    """Return why a contender is left out: the text of its check, or what the check raised; or nothing."""
+    """Return why a contender is left out: the text or the exception of its check; empty if it passes."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about read-only memory and legacy capsules

@@ -1,4 +1,4 @@
-"""Imports, locks and forks: a fork waits for imports and compilations in other threads.
+"""Forks wait for imports, locks and compilations; which packages are installed, and their versions.
 
 A forked child inherits locks that other threads hold, such as those of imports and of llvmlite.
 No thread releases them in the child, which would deadlock. Code that takes such locks therefore

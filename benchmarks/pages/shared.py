@@ -81,7 +81,7 @@ def figures(results: Results, section: str, head: str = "", start: str = "") -> 
 
 
 def compared(results: Results, section: str, *columns: str) -> str:
-    """Return a row for each case; its columns are the head of the names, labels, and what compares them.
+    """Return a row for each case; its columns are the head of the names, the labels, and comparisons.
 
     After the labels, ``ratio`` is the last label's time over that of the first, ``added`` their difference,
     and ``FIGURE = HEAD`` a figure in bytes. A label after ``:`` is shown as a multiple of the first.

@@ -58,7 +58,7 @@ CALLERS: dict[str, Callable[..., Any]] = {
 
 
 def check(x: Any, warm: Any, to: str, options: dict[str, Any], caller: str) -> None:
-    """Check that a caller, after a conversion of `warm`, gives or raises what the plan says."""
+    """Check that a caller, after a conversion of `warm`, gives the result or the error of the plan."""
     case = type(x), to, options, caller
     routes.clear()
     expected = outcome(x, to, options, planned)
@@ -78,7 +78,7 @@ def check(x: Any, warm: Any, to: str, options: dict[str, Any], caller: str) -> N
 
 
 def agrees(x: Any, to: str, **options: Any) -> None:
-    """Check `explain`, and what the options promise, against the conversion (P2, P3)."""
+    """Check `explain` and the promises of the options against the conversion (P2, P3)."""
     case = type(x), to, options
     plan = zc.explain(x, to, **options)
     try:
@@ -144,7 +144,7 @@ def check_values(x: Any, values: np.ndarray, to: str, options: dict[str, Any]) -
 
 
 def tensors_of_torch() -> list[Any]:
-    """Return tensors of one type whose memory is not their values, or not what a route expects."""
+    """Return tensors of one type whose memory lacks their values, or has an unusual layout."""
     torch = pytest.importorskip("torch")
     return [
         torch.arange(4.0).requires_grad_(),

@@ -1,4 +1,4 @@
-"""How a route is composed: its parts, a route of Python functions, and a compiled route that may call that.
+"""Composes routes: their parts, routes of Python functions, and compiled routes, which may call those.
 
 Both are an exporter of the source and an importer of the target; those of a compiled route are C objects.
 """

@@ -138,7 +138,7 @@ def _explain(call: Call) -> Plan:
 
 
 def _explain_leaves(call: Call, obj: Any) -> Plan:
-    """Return the plan of a container, which `obj` is or was opened as: the sum of its leaves' plans."""
+    """Return the plan of `obj`, a container or an open file: the sum of its leaves' plans."""
     calls = leaf_calls(call.obj, call.options, call.to)
     given = {name: value for name, value in call.options.items() if name != "leaves"}
     # Once for all leaves: they read the whole container.

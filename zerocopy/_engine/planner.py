@@ -37,7 +37,7 @@ from zerocopy.source import Source, type_name
 _UNCHANGED = frozenset(("copy", "stream", "leaves", "validate"))
 #: The longest text of an option in a message.
 _WIDEST = 200
-#: Options of arrays that a `Request` has as they are.
+#: Options of arrays that a `Request` stores unparsed.
 _OF_REQUEST = ("device", "copy", "writable", "validate")
 
 

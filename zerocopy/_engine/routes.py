@@ -203,7 +203,7 @@ def _table_route_of(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | No
 def by_kept_route(to: Any, options: Mapping[str, Any], or_slowly: bool = False) -> Route:
     """Return a function that converts objects by the routes of their types, which it keeps.
 
-    It raises for a type without a route; with `or_slowly`, the slow path converts what no route does.
+    It raises for a type without a route; with `or_slowly`, the slow path then converts the object.
     """
     routes = routes_of(to, options)
 

@@ -106,7 +106,7 @@ class MLX(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        # Others would silently become complex64, or be refused without a reason; as are more dimensions.
+        # MLX converts other dtypes to complex64, or refuses them and more dimensions without a reason.
         self.check_view(view, _NAMES, obstacles.pairs)
         if max(view.shape, default=0) >= 2**31:
             raise UnsupportedConversionError(

@@ -44,7 +44,7 @@ class TvmFfi(Framework):
 
         if obj.dtype in REAL_NAMES and not (array := np.from_dlpack(obj)).flags.owndata:
             return array, by_name(obj.dtype)
-        # Of a dtype that NumPy lacks, or at NULL, for which NumPy allocates memory.
+        # NumPy lacks the dtype, or the address is NULL, for which NumPy allocates memory.
         capsule = obj.__dlpack__()
         view = dlpack.read(capsule, obj, HOST)
         return dlpack.as_ndarray(capsule, view), view.dtype

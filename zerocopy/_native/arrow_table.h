@@ -104,7 +104,7 @@ bool arrow_has_no_nulls(const struct ArrowArray *array);
 /* Whether an array has these numbers of buffers and children, and a valid length and offset. */
 bool arrow_has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t n_children);
 
-/* Whether a chunk has what its plan needs: rows, no nulls unless they are filled, and structs as the specification
+/* Whether a chunk meets its plan: rows, no nulls unless they are filled, and structs as the specification
    requires. Columns of lists are not checked: arrow_column_memory reads their offsets once. */
 bool arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan, const Fill *fill);
 /* Describes a column of a chunk that fits, but for its owner; false if its lists have nulls or several lengths. */

@@ -2,7 +2,7 @@
 
    Types pair up through three wide ones: a block of numbers is read as int64, uint64 or double, which hold each number
    of the narrower types exactly, and written from there. That takes 40 short loops instead of 100, one for each pair.
-   What fits is what zerocopy.casting.values says; if a number does not, the slow path raises an error that names it. */
+   A number fits by the rules of zerocopy.casting.values; for one that does not, the slow path raises an error. */
 #include "arrow_table.h"
 
 #include <float.h>
@@ -80,7 +80,7 @@ magnitude_of(int64_t number)
 #define LEAST(kind, bits) (kind == kDLUInt ? 0.0 : -(double)((uint64_t)1 << (bits - 1)))
 #define BEYOND(kind, bits) (2.0 * (double)((uint64_t)1 << (bits - (kind == kDLUInt ? 1 : 2))))
 
-/* Integers, and floats, written to integers. */
+/* Integers and floats written to integers. */
 #define WRITE_INTEGERS(kind, bits, type, suffix)                                                               \
     static bool write_##suffix(char *out, ptrdiff_t step, const Wide *in, int from, int64_t count)              \
     {                                                                                                           \
@@ -96,7 +96,7 @@ magnitude_of(int64_t number)
             else {                                                                                              \
                 uint64_t value = in->naturals[i];                                                               \
                 number = (type)value;                                                                           \
-                /* The sign tells whether bits that were cut off, or the highest bit, mean the same. */         \
+                /* Signs are compared too: the bits of -1 and of the greatest unsigned number are equal. */     \
                 differs |= from == integers ? (kind == kDLUInt ? (uint64_t)number != value ||                   \
                                                                      in->integers[i] < 0                        \
                                                                : (int64_t)number != in->integers[i])            \
@@ -107,7 +107,7 @@ magnitude_of(int64_t number)
         return differs;                                                                                         \
     }
 
-/* Integers, and floats, written to floats, which may be rounded. */
+/* Integers and floats written to floats. Floats may be rounded. */
 #define WRITE_FLOATS(bits, type, suffix)                                                                      \
     static bool write_##suffix(char *out, ptrdiff_t step, const Wide *in, int from, int64_t count)            \
     {                                                                                                         \

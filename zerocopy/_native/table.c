@@ -86,9 +86,9 @@ find_route(const RouteKey *key)
 
 static PyObject *clear_routes(PyObject *module, PyObject *nothing);
 
-static PyObject *values = NULL; /* a dict: what identifies a value -> the first such value, which keys hold */
+static PyObject *values = NULL; /* a dict: the identity of a value -> the first such value, which keys hold */
 
-/* Returns what identifies a value: the text; the texts and integers of a list or tuple; a float's bits; else its type and
+/* Returns the identity of a value: the text; the texts and integers of a list or tuple; a float's bits; else its type and
    the value, since True == 1 == 1.0. NULL without an exception for a list of other objects. */
 static PyObject *
 identity_of(PyObject *value)

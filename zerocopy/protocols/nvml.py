@@ -1,4 +1,4 @@
-"""NVML, the NVIDIA driver's library of figures, through ctypes; a figure that is not available is None.
+"""NVML, the NVIDIA Management Library, through ctypes; a figure that is not available is None.
 
 It needs no package and does not initialise CUDA. A process that has called ``cuInit`` cannot use CUDA in
 forked children (CUDA C++ Programming Guide, "Initialization"); NVML has no such restriction (NVML API
@@ -36,7 +36,7 @@ _WHY_NOT = {
 _WHY_LOST = {
     _LOST: "the GPU fell off the bus: look for Xid in dmesg, and restart the machine",
     _RESET_REQUIRED: "the GPU needs a reset: nvidia-smi --gpu-reset, or restart the machine",
-    _NOT_FOUND: "the GPU is not attached any more: look for Xid in dmesg",
+    _NOT_FOUND: "the GPU is no longer attached: look for Xid in dmesg",
     _NO_PERMISSION: "this user may not open the GPU: check the permissions of /dev/nvidia*",
 }
 
@@ -118,7 +118,7 @@ def started() -> Nvml | None:
 class Nvml:
     """Initialised NVML. A call returns None where NVML, the GPU or the driver does not support it.
 
-    Unless `tolerant`, it raises `CardLostError` or `DriverRestartedError` if the driver's error means that.
+    Unless `tolerant`, it raises `CardLostError` or `DriverRestartedError` if the driver reports that.
     """
 
     def __init__(self, library: Any = None, *, tolerant: bool = False) -> None:

@@ -102,7 +102,7 @@ class ArrowColumn(Column):
     def as_lists(self) -> Column:
         return self.dense()
 
-    def likeness(self) -> Hashable:
+    def plan_key(self) -> Hashable:
         field, chunks = self.field, self.chunks
         if field.kind != "number" or field.extension or len(chunks) != 1 or not self.device.is_host:
             return None

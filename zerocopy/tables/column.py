@@ -247,8 +247,8 @@ class Column:
         """
         raise NotImplementedError
 
-    def likeness(self) -> Hashable:
-        """Return a value that is equal for columns whose plans are equal; None if it is not known."""
+    def plan_key(self) -> Hashable:
+        """Return a key that columns with equal plans share; None if it is not known."""
         return None
 
     def arrow_reasons(self) -> list[Reason]:
@@ -388,10 +388,10 @@ class Table:
         return (self.length,) if self.single else (self.length, len(self.columns))
 
     def distinct(self) -> Table:
-        """Return the table with one column of those whose plans are equal."""
-        kinds: dict[Hashable, int] = {}
+        """Return the table with one column for each set of columns with equal plans."""
+        first: dict[Hashable, int] = {}
         for place, column in enumerate(self.columns):
-            kinds.setdefault(column.likeness() or (place,), place)
-        places = kinds.values()
+            first.setdefault(column.plan_key() or (place,), place)
+        places = first.values()
         labels = [self.labels[place] for place in places]
         return replace(self, labels=labels, columns=[self.columns[place] for place in places], obj=None)

@@ -126,7 +126,7 @@ class TensorColumn(Column):
     def nbytes(self) -> int:
         return self.source.view.nbytes
 
-    def likeness(self) -> Hashable:
+    def plan_key(self) -> Hashable:
         view, source = self.source.view, self.source
         own = (self.field, self.in_place, self.refusal, self.dims, self._mask, source.refusal, source.writer)
         if any(part is not None for part in own) or not view.device.is_host:

@@ -182,7 +182,7 @@ class Weights(Mapping[str, ResultT]):
         return self._summary(self._sources), completed
 
     def _completed(self, name: str, leaf: Plan, is_alias: bool) -> Plan:
-        """Return the plan of a tensor with what its file adds."""
+        """Return the plan of a tensor with the warnings and fixes of its file."""
         tensor, warnings = self.tensors[name], leaf.warnings
         if warnings:  # a write to an alias of read-only memory
             warnings = ("a write to the result changes it for this process alone, and not the file",)

@@ -16,7 +16,7 @@ from zerocopy.loading.sources.memory import TableDataset, groups_of, table_diges
 from zerocopy.loading.sources.streams import BatchStream
 from zerocopy.source import Array
 
-#: Rows that are taken by indices at a time, and of a batch of a stream.
+#: Rows of one read: taken by their indices, or a batch of a stream.
 _ROWS = 1 << 14
 
 

@@ -237,7 +237,7 @@ class Polars(Framework):
         def of_hub(named: tuple[str | None, Any]) -> Any:
             name, arrow = named
             if name is not None:
-                return pl.Series(ArrayExport(arrow)).alias(name)  # a name given to Series is lost
+                return pl.Series(ArrayExport(arrow)).alias(name)  # Series loses its argument name=
             batches = arrow.to_batches() if hasattr(arrow, "to_batches") else [arrow]
             return pl.DataFrame(ArrayExport(batches[0]) if len(batches) == 1 else Stream(arrow))
 
