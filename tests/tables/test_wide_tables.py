@@ -176,3 +176,22 @@ def test_the_first_table_of_a_type_becomes_the_same_with_and_without_a_plan(kind
     assert zc.shares_memory(source, first) == zc.shares_memory(source, planned)
     a, b = (zc.convert(x, "pyarrow.Table") for x in (first, planned))
     assert a.equals(b, check_metadata=True)
+
+
+@pytest.mark.parametrize("name", ["pandas.DataFrame", "polars.DataFrame", "pyarrow.Table"])
+def test_columns_that_are_not_chosen_are_not_described(name: str) -> None:
+    pytest.importorskip(name.partition(".")[0])
+    table = zc.convert({f"c{i}": np.arange(3.0) for i in range(100)}, name)
+    described = []
+
+    def record(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_name == "column_of":
+            described.append(frame)
+
+    sys.setprofile(record)
+    try:
+        result = zc.convert(table, "numpy", columns=["c1", "c7"], encode=True)
+    finally:
+        sys.setprofile(None)
+    assert list(result) == ["c1", "c7"]
+    assert 0 < len(described) <= 4

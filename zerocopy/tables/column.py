@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, overload
 
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType
@@ -311,6 +311,41 @@ class RefusedColumn(Column):
         # A new error for each raise, because callers add context to it.
         error = self._error
         return type(error)("", error.why, error.remedy, code=error.code, fixes=error.fixes)
+
+
+class Columns(Sequence[Column]):
+    """The columns of a table, each described when it is first read: ``columns=`` can take 2 of 2,000.
+
+    ``describe(item)`` returns the column of one of `items`.
+    """
+
+    __slots__ = ("_describe", "_items", "_known")
+
+    def __init__(self, items: Sequence[Any], describe: Callable[[Any], Column]) -> None:
+        self._items, self._describe = items, describe
+        self._known: list[Column | None] = [None] * len(items)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @overload
+    def __getitem__(self, place: int) -> Column: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Column]: ...
+    def __getitem__(self, place: int | slice) -> Column | list[Column]:
+        if isinstance(place, slice):
+            return self.all()[place]
+        column = self._known[place]
+        if column is None:
+            column = self._known[place] = self._describe(self._items[place])
+        return column
+
+    def all(self) -> list[Column]:
+        """Return the columns as a list, which is faster to iterate over."""
+        known = zip(self._items, self._known, strict=True)
+        columns = [self._describe(item) if column is None else column for item, column in known]
+        self._known[:] = columns
+        return columns
 
 
 @dataclass(slots=True, eq=False)

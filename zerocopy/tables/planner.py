@@ -16,7 +16,7 @@ from zerocopy.source import Source
 from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.cells import dense
-from zerocopy.tables.column import RefusedColumn, Table
+from zerocopy.tables.column import Columns, RefusedColumn, Table
 from zerocopy.tables.labels import key, listed, positions
 from zerocopy.tables.options import is_encoded
 from zerocopy.tables.summary import copy_required, run
@@ -242,7 +242,7 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
         No column has one of the labels, or several columns have it.
     """
     if labels is None:
-        return table
+        return replace(table, columns=table.columns.all()) if isinstance(table.columns, Columns) else table
     if table.single:
         why = "columns= selects from a table, and the object is one column"
         fixes = [Fix(options={"columns": None})]

@@ -1,4 +1,4 @@
-"""Data frames as tables: their columns, described when they are read, their row labels and pandas' metadata.
+"""Data frames as tables: columns, each described when it is first read, row labels and pandas' metadata.
 
 This module does not import pandas: callers pass the module as `pd`.
 """
@@ -15,8 +15,7 @@ import numpy as np
 from zerocopy._frameworks._private import Private
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import LEVEL, column_of, index_column, levels_of
-from zerocopy.tables.column import Column, Table
-from zerocopy.tables.tensor_column import TensorColumn
+from zerocopy.tables.column import Column, Columns, Table
 
 _COLUMNS = Private("pandas", "3", "_iter_column_arrays", "ten columns: 20 / 320 us")
 
@@ -44,26 +43,30 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
             labels.append(meta.generated_name(place, taken) if unnamed else level.name)
             taken.add(str(labels[-1]))
     column_at, reasons = frame.iloc.__getitem__, (LEVEL,) if len(levels) > 1 else ()
-    places = [(slice(None), place) for place in range(len(arrays))]
-    columns = [column_of(pd, array, partial(column_at, at)) for array, at in zip(arrays, places, strict=True)]
-    columns += [index_column(pd, level, reasons) for level in levels]
+
+    def described(place: int) -> Column:
+        if place < len(arrays):
+            return column_of(pd, arrays[place], partial(column_at, (slice(None), place)))
+        return index_column(pd, levels[place - len(arrays)], reasons)
+
     return Table(
         name,
         labels,
-        columns,
+        Columns(range(len(labels)), described),
         len(frame),
         index=len(levels),
         metadata=metadata_of(pd, frame, [array.dtype for array in arrays], labels, levels, index),
-        missing_warnings=(NAN,) if any(map(_may_hold_nan, columns)) else (),
+        missing_warnings=(NAN,) if any(_may_hold_nan(pd, each) for each in [*arrays, *levels]) else (),
         obj=frame,
     )
 
 
-def _may_hold_nan(column: Column) -> bool:
-    """Whether a column holds floats, in which NaN is a value."""
-    if not isinstance(column, TensorColumn) or "float" not in column.source.view.dtype.name:
-        return False
-    return column.nulls is None
+def _may_hold_nan(pd: Any, values: Any) -> bool:
+    """Whether an array of pandas holds NumPy's floats, in which NaN is a value."""
+    dtype = values.dtype
+    if type(values) is pd.arrays.NumpyExtensionArray:
+        dtype = dtype.numpy_dtype
+    return isinstance(dtype, np.dtype) and dtype.kind == "f"
 
 
 def column_arrays(pd: Any, frame: Any) -> Iterator[Any]:

@@ -46,7 +46,7 @@ from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
 from zerocopy.tables.arrow_column import ArrowColumn
-from zerocopy.tables.column import Column, Table
+from zerocopy.tables.column import Column, Columns, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import text_warnings
@@ -100,7 +100,7 @@ class Polars(Framework):
             raise UnsupportedConversionError("convert(polars.LazyFrame)", why, code="unread", fixes=fixes)
         if isinstance(obj, pl.Series):
             return Table("polars.Series", [obj.name], [column_of(obj)], len(obj), single=True, obj=obj)
-        columns = [column_of(series) for series in columns_of(obj)]
+        columns = Columns(columns_of(obj), column_of)
         return Table("polars.DataFrame", obj.columns, columns, obj.height, obj=obj)
 
     def source(self, obj: Any) -> Source:

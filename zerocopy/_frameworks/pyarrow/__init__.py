@@ -41,7 +41,7 @@ from zerocopy.protocols.array_interface import address, host_view, tidy_strides
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM, StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
-from zerocopy.tables.column import Column, Table
+from zerocopy.tables.column import Column, Columns, Table
 from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
 from zerocopy.tables.labels import RENAME, duplicates, listed, text_warnings
@@ -137,8 +137,10 @@ class PyArrow(ArrowExchange):
         if not isinstance(obj, (pa.Table, pa.RecordBatch)):
             return None
         schema = obj.schema
-        arrays = [column_of(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)]
-        return Table(name, schema.names, arrays, obj.num_rows, metadata=schema.metadata or {}, obj=obj)
+        columns = Columns(
+            range(len(schema)), lambda at: column_of(pa, obj.column(at), name, schema.field(at))
+        )
+        return Table(name, schema.names, columns, obj.num_rows, metadata=schema.metadata or {}, obj=obj)
 
     def _read(self, reader: Any, name: str) -> Table:
         table = self.table(self.read_all(reader))
