@@ -20,7 +20,7 @@ BUDGETS = {
     "lines of C in zerocopy/": 8157,
     "lines of Python in tests/": 99741,
     "lines of Python in benchmarks/": 17326,
-    "lines of Markdown in docs/": 16546,
+    "lines of Markdown in docs/": 16545,
     "forms in which memory passes": 9,
     "private names of other packages": 26,
     "Any in _engine/ and tables/": 656,
