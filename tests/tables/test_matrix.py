@@ -137,6 +137,20 @@ def test_polars_columns_in_one_array_are_a_matrix() -> None:
     assert plan.zero_copy == (result.data_ptr() == frame["a"].to_numpy().ctypes.data)
 
 
+def test_one_column_of_lists_is_column_major_on_each_call() -> None:
+    table = pa.table({"x": pa.array([[1, 2], [3, 4]], pa.list_(pa.int32()))})
+    for options in ({}, {"copy": True}, {"nulls": 0}):
+        plan = zc.explain(table, "numpy", layout="matrix:F", **options)
+        for _ in range(3):
+            result = zc.convert(table, "numpy", layout="matrix:F", **options)
+            assert result.tolist() == [[1, 2], [3, 4]]
+            assert result.flags.f_contiguous
+            assert zc.shares_memory(result, table) == plan.zero_copy
+    for _ in range(3):
+        with pytest.raises(zc.CopyRequiredError, match="row by row"):
+            zc.convert(table, "numpy", layout="matrix:F", copy=False)
+
+
 def test_one_column_is_a_matrix() -> None:
     for layout in ("matrix", "matrix:C", "matrix:F"):
         table = pa.table({"x": np.arange(4.0)})

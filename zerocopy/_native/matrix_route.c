@@ -302,7 +302,7 @@ convert_export(TableRoute *route, PyObject *obj)
     chunks.count = 0;
     TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted);
     if (plan != NULL && plan->has_lists) {
-        result = plan->count == 1 ? deliver_lists(route, &table, plan) : NULL;
+        result = plan->count == 1 && !route->by_columns ? deliver_lists(route, &table, plan) : NULL;
     }
     else if (plan != NULL && route->delivery.copy != OPTION_FALSE &&
              (route->delivery.has_dtype || has_one_type(plan)) && read_chunks(route, &table, plan, &chunks)) {
