@@ -53,8 +53,8 @@ FrameworkName = NewType("FrameworkName", str)
 
 #: Names that a table framework needs, by module of zerocopy.tables; loaded on first use.
 _TABLE_NAMES = {"Table": "column", "Column": "column", "Masked": "result", "Encoded": "result"}
-_TABLE_NAMES |= {"ArrowColumn": "arrow_column", "TensorColumn": "tensor_column", "Decoder": "decode"}
-_TABLE_NAMES["Nulls"] = "nulls"
+_TABLE_NAMES |= {"ArrowColumn": "arrow_column", "TensorColumn": "tensor_column"}
+_TABLE_NAMES |= {"Decoder": "decode", "Nulls": "nulls"}
 
 
 def __getattr__(name: str) -> Any:
@@ -73,9 +73,8 @@ class Framework:
     kind : str
         ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays,
         ``"source"`` for objects that are converted, of a library that is neither a target nor listed.
-    types : tuple of str
+    types, forms : tuple of str
         Attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
-    forms : tuple of str
         Classes of its module that ``to="name.Class"`` chooses; the framework for one has it as its `form`.
     root_modules, classes : tuple of str
         Top-level modules that define its types; full names of classes that it owns, with their subclasses.
@@ -171,11 +170,9 @@ class Framework:
                 raise
             check_descriptors(error, self.name)
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
-            raise FrameworkNotInstalledError(
-                f"to={self.name!r}",
-                f"{self.name} is not installed" if absent else f"importing it failed: {error}",
-                self.install_hint or f"pip install {self.distribution or self.name}",
-            ) from error
+            why = f"{self.name} is not installed" if absent else f"importing it failed: {error}"
+            remedy = self.install_hint or f"pip install {self.distribution or self.name}"
+            raise FrameworkNotInstalledError(f"to={self.name!r}", why, remedy) from error
         version = str(getattr(module, "__version__", ""))
         if self.min_version and version_numbers(version) < version_numbers(self.min_version):
             why = f"{self.name} {version} is installed; the oldest supported version is {self.min_version}"
@@ -258,10 +255,7 @@ class Framework:
         names: Collection[str] | None = None,
         fixes: Callable[[DType], list[Fix]] | None = None,
     ) -> None:
-        """Check that the dtype of `view` is one of `names`, if given, and its dimensions at most `max_ndim`.
-
-        `fixes` returns fixes for the dtype; by default it is cast.
-        """
+        """Check that the dtype of `view` is in `names`, otherwise it has `fixes` or is cast, and `max_ndim`."""
         if names is not None and view.dtype.name not in names:
             raise refuse_dtype(self.name, view.dtype, fixes=() if fixes is None else fixes(view.dtype))
         if view.ndim > self.max_ndim:
@@ -276,7 +270,7 @@ class Framework:
         raise lacking(self.name, "of_ndarray")
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
-        """Return `of_ndarray` on the host, and a copy of `array` on another `device`, ordered on `stream`."""
+        """Return `of_ndarray` of `array` and `dtype`, or a copy on another `device`, ordered on `stream`."""
         result = self.of_ndarray(array, dtype)
         return result if device.is_host else self.copy_to_device(result, device, stream)
 
@@ -296,40 +290,43 @@ class Framework:
         """Return an object that aliases `source`, device memory without `device_copy_reasons`.
 
         It is ordered on `stream`, the consumer's, and keeps the memory alive.
+
+        Raises
+        ------
+        UnsupportedConversionError
+            The framework cannot import memory of that device.
         """
-        raise UnsupportedConversionError(
-            f"to={self.name!r}",
-            f"{self.name} cannot import memory on {source.view.device}",
-            "copy it to the host first",
-            code="other-device",
-        )
+        asked, why = f"to={self.name!r}", f"{self.name} cannot import memory on {source.view.device}"
+        raise UnsupportedConversionError(asked, why, "copy it to the host first", code="other-device")
 
     def can_relay(self, view: StridedView) -> bool:
         """Whether `from_device` and a copy are safe for `view`, memory that its producer cannot copy."""
         return not self.device_copy_reasons(view)
 
     def fill(self, obj: Any) -> Callable[[Any], Any]:
-        """Return a function that copies an owned array of the same shape, dtype and device into `obj`.
+        """Return a function that copies an owned array of the same shape, dtype and device into `obj`."""
+        return partial(self._write, obj)
 
-        The default writes to host memory.
-        """
-
-        def write(value: Any) -> None:
-            self.source(obj).view.numpy()[...] = self.source(value).host()
-
-        return write
+    def _write(self, obj: Any, value: Any) -> None:
+        self.source(obj).view.numpy()[...] = self.source(value).host()
 
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
-        """Return a copy on `device` of `obj`, an object of the framework, ordered on `stream`."""
+        """Return a copy on `device` of `obj`, an object of the framework, ordered on `stream`.
+
+        Raises
+        ------
+        UnsupportedConversionError
+            The framework has no such device.
+        """
         if device.is_host and _implements(self, "of_ndarray"):
             array, dtype = self.as_ndarray(obj)
             return self.of_ndarray(aligned_copy(array), dtype)
-        raise UnsupportedConversionError(
+        asked, why = (
             f"to={self.name!r}, device={str(device)!r}",
             f"{self.name} cannot copy arrays to {device}",
-            f"pass one of its devices: {', '.join(self.device_kinds)}",
-            code="other-device",
         )
+        remedy = f"pass one of its devices: {', '.join(self.device_kinds)}"
+        raise UnsupportedConversionError(asked, why, remedy, code="other-device")
 
     def cast(self, obj: Any, dtype: DType) -> tuple[Any, bool]:
         """Return `obj`, an owned object, cast to `dtype` on its device, and whether all values fit.
@@ -346,7 +343,13 @@ class Framework:
         return None
 
     def parse_device(self, spec: Any) -> Device:
-        """Return the device that `spec`, the option ``device=`` or a device object of its own, names."""
+        """Return the device that `spec`, the option ``device=`` or a device object of its own, names.
+
+        Raises
+        ------
+        DeviceOptionError
+            `spec` does not name a device.
+        """
         device = parse_device(spec)
         if device is None:
             remedy = 'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)'
@@ -361,13 +364,17 @@ class Framework:
         return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
 
     def check_device(self, device: Device) -> None:
-        """Raise ``DeviceError`` if the framework does not support `device`, or it does not exist."""
+        """Check that the framework can use `device`.
+
+        Raises
+        ------
+        DeviceError
+            The framework does not support it, or it does not exist.
+        """
         if device.kind not in self.device_kinds:
-            raise DeviceError(
-                f"to={self.name!r}, device={str(device)!r}",
-                f"{self.name} has no arrays on {device.kind}",
-                fixes=[Fix(options={"device": kind}) for kind in self.device_kinds],
-            )
+            why = f"{self.name} has no arrays on {device.kind}"
+            fixes = [Fix(options={"device": kind}) for kind in self.device_kinds]
+            raise DeviceError(f"to={self.name!r}, device={str(device)!r}", why, fixes=fixes)
 
     def devices(self) -> list[str]:
         """Return the devices that the imported framework sees: ``"cpu"``, ``"cuda:0"``, ..."""
@@ -378,10 +385,7 @@ class Framework:
         return False
 
     def column_reasons(self, column: Column) -> list[Reason]:
-        """Return why `column` must be copied: sentences about it; raise ``ZeroCopyError`` if it is refused.
-
-        No reasons mean that the framework can alias all of it.
-        """
+        """Return why `column` must be copied, none if all is aliased; ``ZeroCopyError`` refuses it."""
         return column.arrow_reasons()
 
     def partial_bytes(self, column: Column) -> tuple[int, int] | None:
@@ -404,10 +408,8 @@ class Framework:
         """Return warnings for a result that aliases part of `table`."""
         if self.mutable or not any(column.changes for column in table.columns):
             return ()
-        return (
-            f"{self.name} assumes that its memory is immutable: writing to the source would change "
-            "the result (copy=True takes a snapshot)",
-        )
+        why = f"{self.name} assumes that its memory is immutable"
+        return (f"{why}: writing to the source would change the result (copy=True takes a snapshot)",)
 
     def select_metadata(self, metadata: dict[bytes, bytes], labels: Sequence[str]) -> dict[bytes, bytes]:
         """Return a schema's `metadata`, with its entry `name` adapted to the columns `labels`."""
@@ -458,7 +460,6 @@ def _implements(framework: Framework, hook: str) -> bool:
 # A hook is the part of a framework that one package of zerocopy calls, such as the pool. It is a class with
 # the name of its base class without "Hook", in the framework's own file, or in ``pool.py`` in its folder. A
 # framework inherits the hooks of its base classes.
-
 Hook = TypeVar("Hook")
 
 

@@ -143,10 +143,12 @@ def expected(value: Any, new: DType) -> bool:
         with np.errstate(all="ignore"):
             kept = float(np.array(value).astype(to_numpy(new)))
         return math.isnan(kept) if math.isnan(value) else kept == value
-    # Rounded to the nearest: the values up to half a unit beyond the largest become the largest.
+    # Rounded to the nearest: the values up to half a unit beyond the largest become the largest, and those at
+    # half a unit too if its last bit is 0, as in float8_e4m3fn.
     largest = Fraction(float(info.max))
     unit = Fraction(2) ** (math.frexp(float(info.max))[1] - 1 - info.nmant)
-    return abs(exact) < largest + unit / 2 or (abs(exact) <= largest)
+    beyond = abs(exact) - largest
+    return beyond < unit / 2 or (beyond == unit / 2 and largest / unit % 2 == 0)
 
 
 def nearest(value: Any, result: Any, new: DType) -> bool:

@@ -248,7 +248,13 @@ class Column:
         raise NotImplementedError
 
     def plan_key(self) -> Hashable:
-        """Return a key that columns with equal plans share; None if it is not known."""
+        """Return a key that columns with equal plans share.
+
+        Returns
+        -------
+        hashable or None
+            None if the key is not known.
+        """
         return None
 
     def arrow_reasons(self) -> list[Reason]:
@@ -423,7 +429,13 @@ class Table:
         return (self.length,) if self.single else (self.length, len(self.columns))
 
     def distinct(self) -> Table:
-        """Return the table with one column for each set of columns with equal plans."""
+        """Return the table with one column for each set of columns with equal plans.
+
+        Returns
+        -------
+        Table
+            A view of the same columns, the first of each set.
+        """
         first: dict[Hashable, int] = {}
         for place, column in enumerate(self.columns):
             first.setdefault(column.plan_key() or (place,), place)
