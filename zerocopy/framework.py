@@ -255,7 +255,7 @@ class Framework:
         names: Collection[str] | None = None,
         fixes: Callable[[DType], list[Fix]] | None = None,
     ) -> None:
-        """Check that the dtype of `view` is in `names`, otherwise it has `fixes` or is cast, and `max_ndim`."""
+        """Check that `view` has a dtype in `names`, else with `fixes` or a cast, and few dimensions."""
         if names is not None and view.dtype.name not in names:
             raise refuse_dtype(self.name, view.dtype, fixes=() if fixes is None else fixes(view.dtype))
         if view.ndim > self.max_ndim:
