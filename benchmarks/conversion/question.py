@@ -101,7 +101,7 @@ def in_python(x: Any, to: str) -> Callable[..., Any] | None:
     parts = routes.find_parts(x, to, {})
     if parts is None or "columns" in parts.exporters:
         return None
-    table = {to: {type(x): routes.compose(parts, to, {}, None, routes.by_kept_route)}}
+    table = {to: {type(x): routes.compose_route(parts, to, {}, None, routes.by_kept_route)}}
 
     def convert_in_python(obj: Any, to: Any, **options: Any) -> Any:
         if options:
