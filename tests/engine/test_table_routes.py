@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from helpers.oracle import sources_of, tables_of_arrow
@@ -123,3 +125,23 @@ def test_a_series_keeps_its_name(source: str, to: str) -> None:
                     module.Series(values, name=name) if source == "pandas" else module.Series(name, values)
                 )
                 assert (zc.convert(series, to).name or "") == name
+
+
+@pytest.mark.skipif(core is None, reason="the routes of the core")
+@pytest.mark.parametrize("source", ["pandas", "polars"])
+def test_a_table_of_pyarrow_takes_the_route_of_pyarrow(source: str) -> None:
+    """Other routes describe each column, and call several functions for it."""
+    pytest.importorskip(source)
+    pytest.importorskip("pyarrow")
+    table = zc.convert({"a": np.arange(3.0), "b": np.arange(3)}, source)
+    counts = []
+    for to in ("pyarrow", "pyarrow.Table"):
+        zc.convert(table, to)
+        calls: list[str] = []
+        sys.setprofile(lambda frame, event, _, calls=calls: event == "call" and calls.append(event))
+        try:
+            zc.convert(table, to)
+        finally:
+            sys.setprofile(None)
+        counts.append(len(calls))
+    assert counts[1] <= counts[0] + 2

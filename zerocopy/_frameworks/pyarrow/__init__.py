@@ -347,13 +347,17 @@ class PyArrow(ArrowExchange):
 
     def fast_importers(self) -> dict[str, Callable[..., Any]]:
         pa = self.module()
-        if self.form is not None:
+        if self.form not in (None, "Table"):
             return {}
 
         def of_hub(named: tuple[str | None, Any]) -> Any:
             name, arrow = named
+            if name is not None and self.form is not None:
+                raise ValueError("a column: the slow path makes a table of it")
             return self.as_table(arrow) if name is None else arrow
 
+        if self.form is not None:
+            return {"hub": of_hub}
         forms: dict[str, Any] = {"native": native_importer(pa, _NUMBERS), "hub": of_hub}
         if not hasattr(pa.Array, "from_dlpack"):  # pyarrow 24
             return {"ndarray": flat_importer(pa)} | forms
