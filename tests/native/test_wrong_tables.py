@@ -157,12 +157,13 @@ WRONG_ARRAYS: dict[str, Change] = {
 
 
 @pytest.mark.hazard("robustness#structs-of-the-core")
+@pytest.mark.parametrize("options", [{}, {"nulls": 0, "dtype": (2, 64)}], ids=["plain", "filled and cast"])
 @pytest.mark.parametrize("export", ["__arrow_c_stream__", "__arrow_c_array__"])
 @pytest.mark.parametrize("name", [*WRONG_SCHEMAS, *WRONG_ARRAYS])
-def test_wrong_structs_are_refused_and_released_once(name: str, export: str) -> None:
+def test_wrong_structs_are_refused_and_released_once(name: str, export: str, options: Any) -> None:
     producer = TableProducer(numbers())
     {**WRONG_SCHEMAS, **WRONG_ARRAYS}[name](producer)
-    route = route_of(core.TableExporter(getattr(TableProducer, export)))
+    route = route_of(core.TableExporter(getattr(TableProducer, export)), **options)
     with pytest.raises((BufferError, UnicodeDecodeError)):
         route(producer)
     whole = {"stream", "schema", "batch"}
@@ -192,6 +193,15 @@ def test_unknown_null_count_with_a_bitmap_is_refused() -> None:
     column.null_count, column.buffers[0] = -1, column.buffers[1]
     with pytest.raises(BufferError):
         by_stream(producer)
+    assert producer.released == producer.exported
+
+
+def test_a_bitmap_beyond_the_address_space_is_refused() -> None:
+    producer = TableProducer(numbers())
+    column = producer.columns[0][1]
+    column.null_count, column.buffers[0] = 1, (1 << 63) - 8
+    with pytest.raises(BufferError):
+        by_stream(producer, nulls=0)
     assert producer.released == producer.exported
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.explained import agree
+from helpers.oracle import agrees as agree
 from helpers.tiers import sampled
 
 import zerocopy as zc

@@ -340,7 +340,8 @@ arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan, const Fi
             continue;
         }
         if (!has_values(array, column->dtype, chunk->offset, chunk->length, &data) ||
-            !(arrow_has_no_nulls(array) || (fill->kind != FILL_NONE && array->buffers[0] != NULL))) {
+            !(arrow_has_no_nulls(array) || (fill->kind != FILL_NONE &&
+              is_in_memory(array->buffers[0], 1, (array->offset + chunk->offset + chunk->length + 7) / 8)))) {
             return false;
         }
     }

@@ -68,7 +68,7 @@ bool arrow_has_nulls(const struct ArrowArray *array, int64_t first, int64_t coun
 /* Writes `count` numbers from number `first` on, `step` bytes apart, as numbers of the type `to`; false if one of them,
    or the fill, does not fit. */
 bool write_column(char *out, ptrdiff_t step, DLDataType to, const struct ArrowArray *array, DLDataType from,
-                 int64_t first, int64_t count, const Fill *fill);
+                  int64_t first, int64_t count, const Fill *fill);
 
 /* ---- arrow_table.c: a table of an exporter, read once ---- */
 
@@ -80,7 +80,6 @@ typedef struct {
     PyObject *matrix;   /* matrix(table) returns a new row-major ndarray, or None; or NULL */
     Py_ssize_t matrix_width; /* it is called after a table of this many columns at least */
     PyObject *extent;   /* extent(table) returns the bounds of the allocation of the first column, or None; or NULL */
-    PyObject *plan;     /* of the last schema that `plain` read, or NULL */
 } TableExporter;
 
 extern PyTypeObject TableExporterType;
@@ -134,6 +133,7 @@ result_dtype(const TableRoute *route, const PlannedColumn *column)
     return route->delivery.has_dtype ? route->delivery.dtype : column->dtype;
 }
 
+#define ALIGNMENT 64 /* of new memory, as JAX and TensorFlow require for an alias */
 /* Returns an array of bytes that holds `nbytes` of aligned memory at `data`; NULL with an exception. */
 PyObject *new_block(int64_t nbytes, char **data);
 /* From this size on, in bytes, memory is written without the GIL. That takes about 5 us; taking the GIL again can take

@@ -289,7 +289,7 @@ write_fill(const Fill *fill, DLDataType dtype, void *out)
 
 bool
 write_column(char *out, ptrdiff_t step, DLDataType to, const struct ArrowArray *array, DLDataType from, int64_t first,
-            int64_t count, const Fill *fill)
+             int64_t count, const Fill *fill)
 {
     const uint8_t *bitmap = arrow_has_nulls(array, first, count) ? array->buffers[0] : NULL;
     const char *data = (const char *)array->buffers[1] + (array->offset + first) * (from.bits / 8);

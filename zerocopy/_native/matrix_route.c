@@ -6,7 +6,6 @@
 
 /* From this size on, in bytes, the slow path is faster: it fills the matrix in several threads. */
 #define MAX_BYTES (1 << 22)
-#define ALIGNMENT 64 /* of the result, as JAX and TensorFlow require for an alias */
 #define MAX_CHUNKS 256
 #define PAGE 4096
 #define ROWS 512 /* of all columns that are cast at a time */
@@ -130,18 +129,6 @@ fill_by_rows(char *out, const Chunks *chunks, const TablePlan *plan)
     return 0;
 }
 
-PyObject *
-new_block(int64_t nbytes, char **data)
-{
-    npy_intp size = (npy_intp)nbytes + ALIGNMENT;
-    PyObject *block = PyArray_SimpleNew(1, &size, NPY_UINT8);
-    if (block != NULL) {
-        uintptr_t address = (uintptr_t)PyArray_DATA((PyArrayObject *)block);
-        *data = (char *)((address + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
-    }
-    return block;
-}
-
 /* Whether a column is cast, or has nulls that are filled. */
 static bool
 is_changed(const TableRoute *route, const Chunks *chunks, const TablePlan *plan)
@@ -177,7 +164,7 @@ fill_matrix(const TableRoute *route, char *out, const Chunks *chunks, const Tabl
             for (int64_t i = 0; i < plan->count && fits; i++) {
                 const PlannedColumn *column = &plan->columns[i];
                 fits = write_column(out + i * step, row, dtype, chunk->children[column->index], column->dtype,
-                                   chunk->offset + start, rows, &route->fill);
+                                    chunk->offset + start, rows, &route->fill);
             }
             out += rows * row;
         }

@@ -1,6 +1,18 @@
 /* Routes of tables that producers export through Arrow's C data interface: a dict of the target's objects. */
 #include "arrow_table.h"
 
+PyObject *
+new_block(int64_t nbytes, char **data)
+{
+    npy_intp size = (npy_intp)nbytes + ALIGNMENT;
+    PyObject *block = PyArray_SimpleNew(1, &size, NPY_UINT8);
+    if (block != NULL) {
+        uintptr_t address = (uintptr_t)PyArray_DATA((PyArrayObject *)block);
+        *data = (char *)((address + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
+    }
+    return block;
+}
+
 /* Makes an object over a new array of a column's numbers, cast and filled; NULL with or without an exception. */
 static PyObject *
 deliver_new(const TableRoute *route, const PlannedColumn *column, const struct ArrowArray *chunk)
@@ -16,7 +28,7 @@ deliver_new(const TableRoute *route, const PlannedColumn *column, const struct A
     }
     PyThreadState *unlocked = chunk->length * (dtype.bits / 8) >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
     bool fits = write_column(data, dtype.bits / 8, dtype, chunk->children[column->index], column->dtype, chunk->offset,
-                            chunk->length, &route->fill);
+                             chunk->length, &route->fill);
     if (unlocked != NULL) {
         PyEval_RestoreThread(unlocked);
     }
