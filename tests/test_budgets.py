@@ -15,14 +15,14 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 72666,
+    "lines of Python in zerocopy/": 72567,
     "files of Python in zerocopy/": 386,
     "lines of C in zerocopy/": 8157,
-    "lines of Python in tests/": 99750,
+    "lines of Python in tests/": 99718,
     "lines of Python in benchmarks/": 17326,
     "lines of Markdown in docs/": 16545,
     "forms in which memory passes": 9,
-    "private names of other packages": 26,
+    "private names of other packages": 25,
     "Any in _engine/ and tables/": 656,
 }
 

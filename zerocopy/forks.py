@@ -1,4 +1,4 @@
-"""Forks wait for imports, locks and compilations; which packages are installed, and their versions.
+"""Forks wait for imports, also of lazy names, locks and compilations; which packages are installed.
 
 A forked child inherits locks that other threads hold, such as those of imports and of llvmlite.
 No thread releases them in the child, which would deadlock. Code that takes such locks therefore
@@ -29,7 +29,7 @@ from weakref import ref
 
 TYPE_CHECKING = False  # importing typing takes longer than this file
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 
@@ -132,6 +132,34 @@ def while_forks_wait(load: Any) -> Any:
         return load()
     finally:
         del IMPORTING[token]
+
+
+def lazy_names(
+    package: str, homes: dict[str, str], modules: str = "", before: Callable[[], None] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names are imported on first use.
+
+    `homes` has the names of each module of the package, separated by spaces, and `modules` the public
+    modules; `before` is called before each import.
+    """
+    home = {name: module for module, names in homes.items() for name in names.split()}
+    listed = sorted([*home, *modules.split()])
+
+    def __getattr__(name: str) -> Any:
+        if name not in listed:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if before is not None:
+            before()
+        from importlib import import_module
+
+        with LOADING:  # a fork waits for this import
+            value = import_module(f"{package}.{home.get(name, name)}")
+            if name in home:
+                value = getattr(value, name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return __getattr__, lambda: listed, listed
 
 
 def is_installed(name: str) -> bool:

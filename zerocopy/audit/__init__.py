@@ -6,24 +6,14 @@ Import it explicitly: ``import zerocopy.audit``. The frameworks' own files list 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from zerocopy.forks import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from zerocopy.audit.recorder import AuditRow as AuditRow
     from zerocopy.audit.report import Audit as Audit, audit as audit
 
-__all__ = ["Audit", "AuditRow", "audit"]
-_MODULES = {"Audit": "report", "AuditRow": "recorder", "audit": "report"}
-
-
-def __getattr__(name: str) -> Any:
+if not TYPE_CHECKING:  # with it, a type checker accepts any name
     # The frameworks' files import zerocopy.audit.hook: the report would import the engine with it.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(f"zerocopy.audit.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__, __all__ = _lazy_names(__name__, {"report": "Audit audit", "recorder": "AuditRow"})

@@ -14,10 +14,10 @@ Importing this module imports none of its parts: they are loaded when a name is 
 
 from __future__ import annotations
 
+from zerocopy.forks import lazy_names as _lazy_names
+
 TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
 if TYPE_CHECKING:
-    from typing import Any
-
     from zerocopy.monitor.conversion import ConversionRow as ConversionRow
     from zerocopy.monitor.report import Recording as Recording, Snapshot as Snapshot, record as record
     from zerocopy.monitor.session import (
@@ -27,33 +27,12 @@ if TYPE_CHECKING:
         stop as stop,
     )
 
-_HOME = {
-    "record": "report",
-    "Recording": "report",
-    "Snapshot": "report",
-    "start": "session",
-    "snapshot": "session",
-    "stop": "session",
-    "Session": "session",
-    "ConversionRow": "conversion",
-}
-
-__all__ = sorted(_HOME)
-
 if not TYPE_CHECKING:  # with it, a type checker accepts any name
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME:
-            raise AttributeError(f"module 'zerocopy.monitor' has no attribute {name!r}")
-        from importlib import import_module
-
-        from zerocopy.forks import LOADING
-
-        with LOADING:  # a fork waits for this import
-            value = getattr(import_module(f"zerocopy.monitor.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__, __all__ = _lazy_names(
+        __name__,
+        {
+            "report": "record Recording Snapshot",
+            "session": "start snapshot stop Session",
+            "conversion": "ConversionRow",
+        },
+    )

@@ -26,25 +26,15 @@ broker
     A thread of the owner that opens segments for readers in other PID namespaces.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from zerocopy.forks import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from zerocopy.shared.blocks import set_limit as set_limit, trim as trim
     from zerocopy.shared.broker import start_broker as start_broker, stop_broker as stop_broker
 
-_HOME = {"start_broker": "broker", "stop_broker": "broker", "set_limit": "blocks", "trim": "blocks"}
-
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is used: the broker imports sockets and threads."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # with it, a type checker accepts any name
+    __getattr__, __dir__, __all__ = _lazy_names(  # the broker imports sockets and threads
+        __name__, {"broker": "start_broker stop_broker", "blocks": "set_limit trim"}
+    )

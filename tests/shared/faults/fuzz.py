@@ -151,7 +151,7 @@ def attempt(data: bytes) -> str:
 
 def warm(handles: list[bytes]) -> None:
     """Import all modules that some handle needs, so that no import opens a file later."""
-    for name in zc.__all__:  # all are loaded after many reads of `zc.convert`
+    for name in zc.__all__:
         getattr(zc, name)
     for data in handles:
         assert attempt(data) == "opened"

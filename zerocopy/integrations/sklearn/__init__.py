@@ -5,22 +5,11 @@ Importing this package does not import scikit-learn; the first use of ``MoveTo``
 
 from __future__ import annotations
 
+from zerocopy.forks import lazy_names as _lazy_names
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from zerocopy.integrations.sklearn.move_to import MoveTo as MoveTo
 
-__all__ = ["MoveTo"]
-
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name != "MoveTo":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from zerocopy.integrations.sklearn.move_to import MoveTo
-
-        return MoveTo
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__, __all__ = _lazy_names(__name__, {"move_to": "MoveTo"})
