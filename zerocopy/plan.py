@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from zerocopy.errors import Reason, ZeroCopyError
@@ -183,6 +183,21 @@ class Plan:
         if self.unread:
             return "known after it has been read"
         return "nothing to copy (zero-size)"
+
+
+def of_leaves(source: str, target: str, leaves: dict[str, Plan], **other: Any) -> Plan:
+    """Return the plan of a table, container or compound array: it counts the bytes of its leaves."""
+    copied = new = aliased = 0
+    shares = False
+    for leaf in leaves.values():
+        copied += leaf.copied_bytes
+        new += leaf.new_bytes
+        aliased += leaf.aliased_bytes
+        shares |= leaf.zero_copy
+    whole = Plan(
+        source, target, True, shares and not copied, copied, new, leaves=leaves, aliased_bytes=aliased
+    )
+    return replace(whole, **other)
 
 
 def item(place: str, path: str) -> str:

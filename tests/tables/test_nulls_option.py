@@ -160,7 +160,7 @@ def test_masks_without_nulls_are_new_memory_in_the_plan(source: str) -> None:
     data = LARGE[source]()
     plan = zc.explain(data, "numpy", nulls="mask", copy=False)
     mask = plan.leaves["['x'].mask"]
-    assert mask.new_bytes == COUNT
+    assert mask.new_bytes == plan.new_bytes == COUNT
     assert mask.copied_bytes == 0
     assert "new memory of 4,000,000 bytes" in str(mask)
     assert "zero-size" not in str(plan)

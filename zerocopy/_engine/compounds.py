@@ -16,7 +16,7 @@ from zerocopy.describe import describe_array, translated_errors
 from zerocopy.dtype import DType
 from zerocopy.errors import CopyRequiredError, Fix, ZeroCopyError
 from zerocopy.framework import Framework, hook_of
-from zerocopy.plan import Plan
+from zerocopy.plan import Plan, of_leaves
 from zerocopy.source import refuse_dtype, type_name
 from zerocopy.sparse_ragged.hook import CompoundHook, Layout, Part
 from zerocopy.sparse_ragged.ragged import RaggedLayout
@@ -196,17 +196,14 @@ def explain_compound(call: Call, explain: Callable[..., Plan]) -> Plan | None:
         for name, part in zip(layout.names, parts, strict=True):
             leaves[f".{name}"] = _explain_part(call, explain, pair, name, part)
         warnings = pair.layout.warnings(pair.parts)
-    copied = sum(leaf.copied_bytes for leaf in leaves.values())
     if _is_empty_column(call, pair):
         # Columns without rows have no bytes; their only offset is not counted.
         leaves = {path: replace(leaf, zero_copy=False, aliased_bytes=0) for path, leaf in leaves.items()}
     reasons = [reason for leaf in leaves.values() for reason in leaf.reasons]
-    return Plan(
+    return of_leaves(
         layout.summarize(pair.name, pair.parts),
         call.target.name,
-        zero_copy=copied == 0 and any(leaf.zero_copy for leaf in leaves.values()),
-        copied_bytes=copied,
-        aliased_bytes=sum(leaf.aliased_bytes for leaf in leaves.values()),
+        leaves,
         steps=(
             f"convert its {len(leaves)} parts",
             f"{call.target.name} joins them",
@@ -214,7 +211,6 @@ def explain_compound(call: Call, explain: Callable[..., Plan]) -> Plan | None:
         ),
         reasons=tuple(dict.fromkeys(reasons)),
         warnings=(*warnings, *dict.fromkeys(line for leaf in leaves.values() for line in leaf.warnings)),
-        leaves=leaves,
     )
 
 

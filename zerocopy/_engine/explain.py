@@ -20,7 +20,7 @@ from zerocopy._engine.target import is_named, may_be_compound, of_object, text
 from zerocopy.errors import DeviceOptionError, OptionError, Reason, ZeroCopyError
 from zerocopy.errors.tracebacks import public, shorten
 from zerocopy.framework import Framework
-from zerocopy.plan import Plan
+from zerocopy.plan import Plan, of_leaves
 from zerocopy.protocols.array_interface import lost_unit
 from zerocopy.protocols.python_numbers import NUMBERS
 from zerocopy.request import ConvertOptions
@@ -157,21 +157,18 @@ def _explain_leaves(call: Call, obj: Any) -> Plan:
     if annotate is not None:
         name, leaves = annotate(obj, leaves, call.options)
     errors += [plan.error for plan in leaves.values() if plan.error is not None]
-    copied = sum(plan.copied_bytes for plan in leaves.values())
-    shares = any(plan.zero_copy for plan in leaves.values())
     count = sum(not plan.kept for plan in leaves.values())
-    return Plan(
+    made = of_leaves(
         name or f"{type(call.obj).__qualname__} with {count} array{'s' if count != 1 else ''}",
         _name(call.to),
-        possible=not errors,
-        zero_copy=not errors and shares and copied == 0,
-        copied_bytes=0 if errors else copied,
-        aliased_bytes=0 if errors else sum(plan.aliased_bytes for plan in leaves.values()),
-        error=errors[0] if errors else None,
-        leaves=leaves,
+        leaves,
         steps=("convert each leaf",),
         kept=count == 0 and bool(leaves),
     )
+    if not errors:
+        return made
+    refused = replace(made, possible=False, error=errors[0])
+    return replace(refused, zero_copy=False, copied_bytes=0, new_bytes=0, aliased_bytes=0)
 
 
 def _with_reading(plan: Plan, path: str, reason: Reason, call: Call) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zerocopy.errors import (
@@ -13,7 +14,7 @@ from zerocopy.errors import (
     UnsupportedConversionError,
     ZeroCopyError,
 )
-from zerocopy.plan import Plan
+from zerocopy.plan import Plan, of_leaves
 from zerocopy.tables.column import Column, Table
 
 if TYPE_CHECKING:
@@ -43,23 +44,20 @@ def combine_plans(
     warnings: tuple[str, ...],
 ) -> Plan:
     """Return the plan of a table from the plans of its leaves."""
-    copied = sum(plan.copied_bytes for plan in leaves.values())
-    shares = any(plan.zero_copy for plan in leaves.values())
-    of_leaves = [warning for plan in leaves.values() for warning in plan.warnings]
-    return Plan(
+    texts = [*warnings, *table.warnings, *table.missing_warnings]
+    texts += [warning for plan in leaves.values() for warning in plan.warnings]
+    made = of_leaves(
         f"{table.name} {table.shape}",
         target.name,
-        zero_copy=shares and not copied,
-        copied_bytes=copied,
-        aliased_bytes=sum(plan.aliased_bytes for plan in leaves.values()),
+        leaves,
         protocol=next((plan.protocol for plan in leaves.values()), ""),
         steps=("convert each column",),
-        warnings=tuple(dict.fromkeys([*warnings, *table.warnings, *table.missing_warnings, *of_leaves])),
-        leaves=leaves if not table.single or len(leaves) > 1 else {},
+        warnings=tuple(dict.fromkeys(texts)),
         reasons=next(iter(leaves.values())).reasons if table.single and len(leaves) == 1 else (),
         partial=table.single and any(plan.partial for plan in leaves.values()),
         run=run,
     )
+    return replace(made, leaves={}) if table.single and len(leaves) == 1 else made
 
 
 def run(plan: Plan) -> Any:
