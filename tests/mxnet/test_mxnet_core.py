@@ -61,14 +61,6 @@ def test_legacy_dlpack_is_imported_by_mxnet(dtype: str) -> None:
     assert bits(result.asnumpy()) == bits(source)
 
 
-@pytest.mark.parametrize("copy", [None, True])
-def test_strided_dlpack_is_imported_by_mxnet(copy: bool | None) -> None:
-    source = sample("float32")[::-1, ::2]
-    result = zc.convert(Legacy(sample("float32")[:, ::2]), "mxnet", copy=copy)
-    assert bits(result.asnumpy()) == bits(sample("float32")[:, ::2])
-    assert bits(zc.convert(source, "mxnet", copy=copy).asnumpy()) == bits(source)
-
-
 @pytest.mark.parametrize(
     "source",
     [bytearray(range(8)), array.array("f", [1, 2]), memoryview(bytes(8)), np.float32(3) * np.ones(2)],
@@ -79,21 +71,6 @@ def test_buffers_are_aliased_by_mxnet(source: Any) -> None:
     assert bits(result.asnumpy()) == bytes(memoryview(source).cast("B"))
     assert zc.shares_memory(source, result)
     assert result.writable is not memoryview(source).readonly
-
-
-def test_containers_are_aliased_in_both_directions() -> None:
-    source = {"x": sample("float32"), "y": [sample("int8"), (sample("bool"),)]}
-    converted = zc.convert(source, "mxnet", copy=False)
-    back = zc.convert(converted, "numpy", copy=False)
-    assert isinstance(converted["y"][1][0], mx.nd.NDArray)
-    assert zc.shares_memory(source["x"], back["x"])
-    assert zc.shares_memory(source["y"][1][0], back["y"][1][0])
-    assert zc.explain(source, "mxnet").zero_copy
-
-
-def test_byte_swapped_memory_is_swapped() -> None:
-    result = zc.convert(np.arange(3, dtype=">f4"), "mxnet")
-    assert result.asnumpy().tolist() == [0, 1, 2]
 
 
 def test_pythonapi_is_left_alone() -> None:
