@@ -19,7 +19,6 @@ from zerocopy.framework import Framework
 from zerocopy.pairs import arrays, columns, samples
 from zerocopy.pairs.columns import ColumnCell
 from zerocopy.tables.column import Table
-from zerocopy.tables.result import to_pylist
 
 pa = pytest.importorskip("pyarrow")
 
@@ -181,45 +180,11 @@ def test_wrong_results_are_reported(add: Callable[[Framework], None], change: An
     assert any(message in text for text in cell.broken), cell.broken
 
 
-def test_refusals_with_options_are_recorded(add: Callable[[Framework], None], run_python: Any) -> None:
-    pytest.importorskip("jax")
-    completed = run_python(
-        """
-        from zerocopy.pairs import columns, samples
-        every = samples.samples()
-        matrix = columns.measure({"time": every["time"]}, ["jax"], ["pyarrow"])
-        (cell,) = matrix.cells
-        assert (cell.outcome, cell.options) == ("refused", {})
-        assert "tensors do not have" in cell.refusals[0].why
-        assert "x64" in cell.refusals[1].why
-        assert len(cell.refusals) == 2
-        """
-    )
-    assert completed.returncode == 0, completed.stderr
-
-
 # -- comparing ----------------------------------------------------------------------
 
 
 def _column(values: Any, kind: Any = None) -> Any:
     return pa.chunked_array([pa.array(values, kind)])
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (_column([1.5, float("nan")]), pa.chunked_array([[1.5], [float("nan")]])),
-        (_column(["a", None]), _column(["a", None], pa.large_string())),
-        (_column(["a", None]), _column(["a", None], pa.string_view())),
-        (_column([[1], None]), _column([[1], None], pa.large_list(pa.int64()))),
-        (_column(["a", "b"]).dictionary_encode(), _column(["b", "a", "b"]).dictionary_encode().slice(1)),
-        (_column([True, False]), _column([1, 0], pa.int8()).cast(pa.bool8())),
-        (_column([{"a": float("nan")}]), _column([{"a": float("nan")}])),
-    ],
-    ids=["nan", "wide", "view", "list", "codes", "bool8", "nested"],
-)
-def test_equal_columns_have_no_differences(ours: Any, theirs: Any) -> None:
-    assert columns.column_differences(ours, theirs, allow_type_change=False) == []
 
 
 @pytest.mark.parametrize(
@@ -244,26 +209,6 @@ def test_equal_columns_have_no_differences(ours: Any, theirs: Any) -> None:
 )
 def test_differences_of_columns_are_reported(ours: Any, theirs: Any, message: str) -> None:
     assert any(message in text for text in columns.column_differences(ours, theirs, allow_type_change=False))
-
-
-@pytest.mark.parametrize("name", samples.samples())
-def test_decoding_inverts_encoding(name: str) -> None:
-    column = samples.samples()[name]
-    result = zc.convert(columns.table_of_column(column), "numpy", encode=True, nulls="mask")
-    assert to_pylist(result["x"]) == columns.tensor_rows(column)
-
-
-def test_pick_selects_by_name_and_type() -> None:
-    every = samples.samples()
-    assert list(samples.pick(every, ["string", "int64"])) == [
-        *("int64", "int64 nulls", "int64 chunks", "string", "string nulls")
-    ]
-    assert list(samples.pick(every, ["int64 nulls"])) == ["int64 nulls"]
-    assert list(samples.pick(every, ["timestamp[us]"])) == ["timestamp"]
-    with pytest.raises(LookupError, match="did you mean 'decimal'"):
-        samples.pick(every, ["decimals"])
-    with pytest.raises(LookupError, match="known: int64, int64 nulls"):
-        samples.pick(every, ["zzz"])
 
 
 # -- the command --------------------------------------------------------------------
@@ -314,31 +259,6 @@ def test_json_has_the_columns(invoke: Callable[..., Any]) -> None:
     rest = json.loads(invoke(*arguments, "--only", "columns", "--from", "numpy").stdout)
     assert rest["cells"] == []
     assert {cell["source"] for cell in rest["column_cells"]} == {"numpy"}
-
-
-def test_broken_column_exits_1(add: Callable[[Framework], None], invoke: Callable[..., Any]) -> None:
-    class Copying(Crates):
-        def from_table(self, table: Table) -> Any:
-            return Crate(_changed(super().from_table(table).table, _fresh))
-
-    add(Copying())
-    arguments = (
-        "matrix",
-        "--full",
-        "--frameworks",
-        "pyarrow,crates",
-        "--only",
-        "columns",
-        "--types",
-        "float32",
-    )
-    completed = invoke(*arguments)
-    assert completed.exit_code == 1
-    assert "! BROKEN    a promise does not hold" in completed.stdout
-    assert "copy=False copies" in completed.stdout
-    assert "! 1 of 4 conversions broke a promise" in completed.stdout
-    document = json.loads(invoke(*arguments, "--json").stdout)
-    assert document["broken"] == 1
 
 
 def test_files_keep_text_dates_and_nulls_as_columns(tmp_path: Path, invoke: Callable[..., Any]) -> None:

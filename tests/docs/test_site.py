@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import re
 import subprocess
 import tomllib
 from html.parser import HTMLParser
@@ -206,49 +205,6 @@ def test_search_shows_the_right_page_first(query: str, results: dict[str, list[s
     assert results[query][:1] == [QUERIES[query]]
 
 
-#: A page that shows each page at a width of 1,400 px, and writes their heights. A page with wider letters is
-#: longer, and fonts differ between machines: the space between letters makes each font as wide as DejaVu.
-LENGTHS_PAGE = """<html><body><pre id="result"></pre><script>
-const space = (element, width) => {
-  const font = getComputedStyle(element).fontFamily;
-  const context = document.createElement("canvas").getContext("2d");
-  const text = "A frame becomes a dict with one tensor for each column; 64-byte alignment saves the copy.";
-  context.font = "100px " + font;
-  return (width - context.measureText(text).width / text.length / 100).toFixed(4);
-};
-(async () => {
-  const heights = {};
-  for (const page of PAGES) {
-    const frame = document.createElement("iframe");
-    Object.assign(frame, {width: 1400, height: 900, src: "../" + page + ".html"});
-    await new Promise((loaded) => { frame.onload = loaded; document.body.append(frame); });
-    const inside = frame.contentDocument, style = inside.createElement("style");
-    const code = inside.querySelector("article code, article pre") || inside.body;
-    style.textContent = `body { letter-spacing: ${space(inside.body, 0.521)}em }
-      code, pre { letter-spacing: ${space(code, 0.602)}em }`;
-    inside.head.append(style);
-    heights[page] = inside.documentElement.scrollHeight;
-    frame.remove();
-  }
-  document.getElementById("result").textContent = JSON.stringify(heights);
-})();
-</script></body></html>"""
-#: Pages that are written by programs, or that grow with each version.
-REFERENCES = {"conversions", "errors/codes", "hazards", "source-files", "project/changes"}
-
-
-def test_no_page_is_too_long(site: Path) -> None:
-    """A guide has at most 12,000 px, because it has one subject."""
-    docs = ROOT / "docs"
-    files = [*docs.glob("*.md"), *docs.glob("[a-z]*/*.md")]
-    names = [page.relative_to(docs).with_suffix("").as_posix() for page in files]
-    guides = [name for name in names if not name.endswith("benchmarks") and name not in REFERENCES]
-    text = LENGTHS_PAGE.replace("PAGES", json.dumps(guides))
-    heights = run_in_chromium(site / "_static" / "lengths.html", text)
-    assert len(heights) > 60
-    assert {page: height for page, height in heights.items() if not 900 <= height <= 12_000} == {}
-
-
 def test_words_of_the_search_are_those_of_existing_pages() -> None:
     words = tomllib.loads((ROOT / "docs" / "search_words.toml").read_text(encoding="utf-8"))
     pages = {
@@ -257,18 +213,6 @@ def test_words_of_the_search_are_those_of_existing_pages() -> None:
     assert not set(words) - pages
     every = [word for line in words.values() for word in line.split(", ")]
     assert len(every) == len(set(every))
-
-
-def test_pages_for_developers_rank_last() -> None:
-    """They are docs/index.md's group Development and the benchmarks, without this project's trust model."""
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    pages = re.findall(r"^\| \[.+?\]\((\S+)\.md\)", index.partition("## Development")[2], re.MULTILINE)
-    pages += [page.stem for page in (ROOT / "docs").glob("*benchmarks.md")]
-    script = (ROOT / "docs" / "search_scores.js").read_text(encoding="utf-8")
-    (last,) = re.findall(r"^  /(.+)/;$", script, re.MULTILINE)
-    last = last.replace("\\/", "/")
-    assert len(pages) > 20
-    assert not [page for page in pages if not page.startswith("../") and not re.search(last, page)]
 
 
 def test_notebooks_can_be_downloaded(site: Path, pages: dict[Path, Page]) -> None:

@@ -23,7 +23,6 @@ pytest.importorskip("bokeh")
 pytest.importorskip("playwright")
 
 from zerocopy.monitor.sample import Sample
-from zerocopy.monitor.web.pages import PAGES
 from zerocopy.monitor.web.server import Server, serve
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
@@ -120,26 +119,6 @@ def test_figures_change_while_the_page_is_open(server: Server, open_page: Any) -
         timeout=WAIT,
     )
     assert opened.errors == []
-
-
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=() if n % 4 == 0 else pytest.mark.full) for n, page in enumerate(PAGES)],
-    ids=lambda page: page.title,
-)
-def test_each_page_is_shown_at_the_width_of_a_phone(page: Any, server: Server, open_page: Any) -> None:
-    opened = open_page(server.url + page.path, viewport={"width": 375, "height": 700}, color_scheme="dark")
-    title = next(part.title for part in page.parts if part.title)
-    opened.text(contains=title)
-    assert opened.overflow() == 0
-    assert opened.errors == []
-
-
-def test_a_dark_page_has_light_text(server: Server, open_page: Any) -> None:
-    opened = open_page(server.url, color_scheme="dark")
-    opened.text(contains="train.py:42")
-    back = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert back == "rgb(13, 17, 23)"
 
 
 @pytest.mark.hazard("robustness#markup-in-names")
