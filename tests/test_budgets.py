@@ -15,15 +15,15 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 72573,
-    "files of Python in zerocopy/": 386,
+    "lines of Python in zerocopy/": 72569,
+    "files of Python in zerocopy/": 385,
     "lines of C in zerocopy/": 8157,
     "lines of Python in tests/": 99122,
     "lines of Python in benchmarks/": 17326,
-    "lines of Markdown in docs/": 16545,
+    "lines of Markdown in docs/": 16544,
     "forms in which memory passes": 9,
     "private names of other packages": 25,
-    "Any in _engine/ and tables/": 656,
+    "Any in _engine/ and tables/": 654,
 }
 
 #: Names with an underscore that the standard library documents.

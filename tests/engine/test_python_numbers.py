@@ -209,10 +209,8 @@ def test_tables_take_lists_of_numbers_as_columns() -> None:
     columns = {"a": [1, 2], "b": [3.5, 4.5], "c": [[1, 2], [3, 4]]}
     frame = zc.convert(columns, "polars")
     assert frame.to_dict(as_series=False) == columns
-    assert zc.convert({"a": [1, 2], "b": [3.5, 4.5]}, "pandas").to_dict("list") == {
-        "a": [1, 2],
-        "b": [3.5, 4.5],
-    }
+    flat = {"a": [1, 2], "b": [3.5, 4.5]}
+    assert zc.convert(flat, "pandas").to_dict("list") == flat
     assert zc.convert([1, 2], "polars").to_list() == [1, 2]
     assert zc.explain(columns, "polars").copied_bytes == 64
     matrix = zc.convert({"a": [1, 2], "b": [3, 4]}, "numpy", layout="matrix")
@@ -232,8 +230,7 @@ def test_functions_get_numbers_and_lists_of_them_as_they_are() -> None:
         return x.reshape(shape) * scale, [1, 2]
 
     result, sizes = function(np.ones(2), [2, 1], 0.5)
-    assert result.tolist() == [[0.5], [0.5]]
-    assert sizes == [1, 2]
+    assert (result.tolist(), sizes) == ([[0.5], [0.5]], [1, 2])
 
 
 def test_types_of_items_are_those_of_each_item() -> None:

@@ -44,8 +44,7 @@ LABELS = st.one_of(_SCALARS, st.tuples(_SCALARS, _SCALARS))
 
 def objects(labels: list[Any], name: Any = None) -> Any:
     """Return labels as an index that keeps them as they are."""
-    values = np.empty(len(labels), object)
-    values[:] = labels
+    values = np.fromiter(labels, object, len(labels))
     return pd.Index(values, dtype=object, name=name, tupleize_cols=False)
 
 

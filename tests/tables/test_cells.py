@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,7 @@ VECTOR = np.arange(3, dtype="f4")
 
 
 def objects(*cells: Any) -> Any:
-    array = np.empty(len(cells), object)
-    for place, cell in enumerate(cells):
-        array[place] = cell
-    return array
+    return np.fromiter(cells, object, len(cells))
 
 
 def series(*cells: Any) -> Any:
@@ -68,8 +66,7 @@ def test_types_of_ml_dtypes_are_stacked() -> None:
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     cells = [np.array([1.5, 2], bfloat16), np.array([-1, 0.5], bfloat16)]
     result = zc.convert(series(*cells), "numpy")
-    assert result.dtype == bfloat16
-    assert result.tolist() == [[1.5, 2], [-1, 0.5]]
+    assert (result.dtype, result.tolist()) == (bfloat16, [[1.5, 2], [-1, 0.5]])
 
 
 def test_tables_have_tensors_and_their_matrix() -> None:
@@ -149,8 +146,7 @@ def test_cells_of_different_lengths_are_padded_or_ragged(make: Callable[..., Any
     frame = pd.DataFrame({"a": column[:2], "b": [1, 2]})
     ragged = zc.convert(frame, "numpy", lists="ragged")["a"]
     assert (ragged.values.tolist(), ragged.offsets.tolist()) == ([0, 1, 2, 0, 1], [0, 3, 5])
-    plan = zc.explain(frame, "numpy", lists="pad")
-    assert plan.copied_bytes
+    assert zc.explain(frame, "numpy", lists="pad").copied_bytes
     with pytest.raises(zc.CopyRequiredError):
         zc.convert(frame, "numpy", lists="ragged", copy=False)
 
@@ -258,3 +254,13 @@ def test_an_object_column_without_rows_is_float64(options: dict[str, Any]) -> No
         assert result["a"].dtype == options.get("dtype", "float64")
     assert zc.convert(frame, "pyarrow")["a"].type == "null"
     assert zc.convert(np.array([], object), "numpy").dtype == object
+
+
+def test_objects_that_contain_themselves_are_refused() -> None:
+    """pyarrow overflowed the stack, and a list that has itself twice took all memory."""
+    twice, nested = list[Any](), dict[str, Any]()
+    twice += [twice, twice]
+    nested["a"] = nested
+    for cell, target in product((twice, nested, objects(twice)), ("numpy", "pyarrow")):
+        with pytest.raises(zc.ZeroCopyError):
+            zc.convert(series(cell), target)

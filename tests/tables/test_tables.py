@@ -408,9 +408,7 @@ def test_text_and_objects_keep_their_values() -> None:
     import datetime as dt
 
     def objects(*values: object) -> np.ndarray:
-        array = np.empty(len(values), object)
-        array[:] = values
-        return array
+        return np.fromiter(values, object, len(values))
 
     assert zc.convert({"u": np.array(["a\0b", "c"])}, to="pyarrow")["u"].to_pylist() == ["a\0b", "c"]
     day = dt.date(2020, 1, 1)

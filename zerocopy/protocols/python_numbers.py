@@ -92,24 +92,29 @@ def _has_numbers(items: Sequence[Any], parents: tuple[int, ...]) -> bool | None:
     return answer
 
 
-def scan(obj: Sequence[Any]) -> tuple[set[type], tuple[int, ...]] | None:
-    """Return the types of the numbers and the shape, read once; None for lists that differ, or other items.
-
-    Examples
-    --------
-    >>> scan([(1, 2), [3, 4]]), scan([[1], [2, 3]])
-    (({<class 'int'>}, (2, 2)), None)
-    """
-    level: list[Any] = [obj]
-    shape: list[int] = []
-    while len(shape) < _DEEPEST:
-        sizes = set(map(len, level))
+def _scan(obj: Sequence[Any]) -> tuple[set[type], tuple[int, ...]] | None:
+    """Return the types and the shape of numbers, None for others; refuse uneven lists."""
+    if _is_too_deep(obj):
+        return None
+    level, shape = obj, [len(obj)]
+    while not (types := item_types(level)) <= NUMBERS:
+        sizes = set(map(len, level)) if types <= _LISTS else set()
+        if len(sizes) != 1:
+            if not is_array(obj):
+                return None
+            raise _uneven(level, shape) if sizes else _of_several_depths(level, shape)
         shape.append(sizes.pop())
-        types = set(chain.from_iterable(map(item_types, level)))
-        if sizes or types <= NUMBERS or not types <= _LISTS:
-            break
         level = list(chain.from_iterable(level))
-    return (types, tuple(shape)) if types and types <= NUMBERS and not sizes else None
+    return (types, tuple(shape)) if types else None
+
+
+def _is_too_deep(obj: Any) -> bool:
+    """Whether the first items are lists without end, as those of a list that contains itself."""
+    for _ in range(_DEEPEST + 1):
+        if type(obj) not in _LISTS or not obj:
+            return False
+        obj = obj[0]
+    return type(obj) in _LISTS
 
 
 def describe(obj: Sequence[Any], name: str = "") -> Source:
@@ -123,6 +128,7 @@ def describe(obj: Sequence[Any], name: str = "") -> Source:
         An integer exceeds int64, or is not exact as a float among floats.
     """
     array = as_array(obj)
+    assert array is not None
     view = StridedView(0, array.shape, array.strides, by_name(array.dtype.name), HOST, False, array)
     return Source(name or type(obj).__name__, view, lambda: array, "", [_OBJECTS], obj=view)
 
@@ -136,16 +142,19 @@ def describe_column(obj: Sequence[Any]) -> Source:
         raise error.with_context(remedy="; or ".join(map(str, error.fixes))) from error.__cause__
 
 
-def as_array(obj: Sequence[Any], scanned: tuple[set[type], tuple[int, ...]] | None = None) -> Array:
-    """Return the numbers as an array of bool, int64, float64 or complex128; raise as `describe`.
+def as_array(obj: Sequence[Any]) -> Array | None:
+    """Return numbers as an array of bool, int64, float64 or complex128; None if `is_array` is false.
 
-    `scanned` is the result of `scan`, if the caller has it.
+    It raises as `describe`.
     """
     import numpy as np
 
     if not obj:
         return np.empty(0)
-    types, shape = scanned or scan(obj) or _types(obj)
+    scanned = _scan(obj)
+    if scanned is None:
+        return None
+    types, shape = scanned
     if bool in types and len(types) > 1:
         why = "it has booleans among numbers, and an array has one type"
         fixes = [Fix("numpy.array({x})", "makes numbers of them"), _KEEP]
@@ -168,23 +177,6 @@ def as_array(obj: Sequence[Any], scanned: tuple[set[type], tuple[int, ...]] | No
 _DTYPES = ((complex, "complex128"), (float, "float64"), (int, "int64"), (bool, "bool"))
 
 
-def _types(obj: Sequence[Any]) -> tuple[set[type], tuple[int, ...]]:
-    """Return the types of the numbers and the shape; refuse lists that differ in length or depth."""
-    level: list[Any] = [obj]
-    shape: list[int] = []
-    while True:
-        sizes = set(map(len, level))
-        if len(sizes) > 1:
-            raise _uneven(level, shape)
-        shape.append(sizes.pop())
-        types = set(chain.from_iterable(item_types(items) for items in level))
-        if types <= NUMBERS:
-            return types, tuple(shape)
-        if types & NUMBERS:
-            raise _of_several_depths(level, shape)
-        level = list(chain.from_iterable(level))
-
-
 def _uneven(level: Sequence[Any], shape: Sequence[int]) -> UnsupportedConversionError:
     first = len(level[0])
     place = next(i for i, items in enumerate(level) if len(items) != first)
@@ -192,16 +184,12 @@ def _uneven(level: Sequence[Any], shape: Sequence[int]) -> UnsupportedConversion
         f"its lists differ in length, and an array has one: {_place(0, shape)} has {first:,}, "
         f"and {_place(place, shape)} has {len(level[place]):,}"
     )
-    fixes = [_ROWS, _LISTS_OF_ARROW, _KEEP] if len(shape) == 1 and _are_flat(level) else [_KEEP]
+    is_flat = item_types(list(chain.from_iterable(level))) <= NUMBERS
+    fixes = [_ROWS, _LISTS_OF_ARROW, _KEEP] if len(shape) == 1 and is_flat else [_KEEP]
     return UnsupportedConversionError("", why, code="list-lengths", fixes=fixes)
 
 
-def _are_flat(level: Sequence[Any]) -> bool:
-    return set(chain.from_iterable(item_types(items) for items in level)) <= NUMBERS
-
-
-def _of_several_depths(level: Sequence[Any], shape: Sequence[int]) -> UnsupportedConversionError:
-    items = list(chain.from_iterable(level))
+def _of_several_depths(items: Sequence[Any], shape: Sequence[int]) -> UnsupportedConversionError:
     number = next(i for i, item in enumerate(items) if type(item) in NUMBERS)
     nested = next(i for i, item in enumerate(items) if type(item) in _LISTS)
     why = (

@@ -428,6 +428,24 @@ class Table:
         """Rows and columns; a series has rows only."""
         return (self.length,) if self.single else (self.length, len(self.columns))
 
+    def dense(self, keeps_lists: bool = False) -> Table:
+        """Return the table with tensors in place of columns whose cells are arrays or lists of numbers.
+
+        Parameters
+        ----------
+        keeps_lists : bool
+            Whether they become Arrow's lists instead, for ``lists="pad"`` and ``"ragged"``.
+
+        Returns
+        -------
+        Table
+            The table itself if it has no such columns.
+        """
+        columns = [column.as_lists() if keeps_lists else column.dense() for column in self.columns]
+        if all(new is old for new, old in zip(columns, self.columns, strict=True)):
+            return self
+        return replace(self, columns=columns, obj=None)
+
     def distinct(self) -> Table:
         """Return the table with one column for each set of columns with equal plans.
 

@@ -1,4 +1,8 @@
-"""Columns of Python objects, or of NumPy's text: finding their Arrow type copies them."""
+"""Columns of Python objects, or of NumPy's text: their Arrow type, and the one tensor that their cells are.
+
+Finding either copies the objects. NumPy stacks cells that are arrays, or lists of numbers, of one shape in
+one call: (rows, *shape). Arrow's lists of such cells take their values from one array too.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +10,35 @@ import copy
 import datetime
 import decimal
 import numbers
-from collections.abc import Callable
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zerocopy.dtype import DType
+from zerocopy import registry
+from zerocopy.device import HOST
+from zerocopy.dtype import DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
-from zerocopy.protocols import arrow_c
-from zerocopy.protocols.array_interface import masked_elements
+from zerocopy.protocols import arrow_c, python_numbers
+from zerocopy.protocols.array_interface import host_view, masked_elements
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array, Source
-from zerocopy.tables import cells
+from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables.arrow_column import ArrowColumn
-from zerocopy.tables.cells import MISSING
-from zerocopy.tables.column import Column
-from zerocopy.tables.hub import hub
+from zerocopy.tables.column import Column, RefusedColumn
+from zerocopy.tables.hub import hub, new_memory
 from zerocopy.tables.lists import LISTS
+from zerocopy.tables.tensor_column import Marks, TensorColumn
 
+if TYPE_CHECKING:
+    from zerocopy.framework import Framework
+
+#: Types of missing values, by name: pandas need not be imported.
+MISSING = ("NoneType", "NAType", "NaTType")
 #: Python types that have one Arrow type in common; the first entry that fits counts.
 _FAMILIES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("bool", (bool, np.bool_)),
@@ -39,9 +53,20 @@ _FAMILIES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("dicts", (dict,)),
     ("lists", (list, tuple, np.ndarray)),
 )
+#: pyarrow overflows the stack at some thousands.
+_DEEPEST = 500
 _OTHER_FORM = Reason("Arrow stores each of its values in another form", code="python-objects")
 _PLAIN = frozenset((str, int, bool, decimal.Decimal, datetime.datetime, datetime.date))
 _AS_TEXT = Fix("{x}.astype(str)", "makes all of them text")
+_SEQUENCES = frozenset((list, tuple))
+_AS_LISTS = Fix(action="objects", alone=True, effect="gives Python objects")
+_AS_OBJECTS = Fix(action="objects", alone=True, effect="gives one array for each row")
+_COMPUTED = Reason("missing cells are objects, and a mask of them is computed", code="computed-mask")
+_ON_DEVICE = Reason("one is in the memory of a device", code="other-device")
+_LENGTHS = [
+    Fix(options={"lists": "pad"}, effect="pads them to one length"),
+    Fix(options={"lists": "ragged"}, effect="gives their values with their offsets"),
+]
 
 
 class ObjectColumn(ArrowColumn):
@@ -92,11 +117,11 @@ class ObjectColumn(ArrowColumn):
     def dense(self) -> Column:
         objects = self.objects()
         if objects.dtype.kind == "O" and not len(objects):
-            return cells.without_rows(self.name)
+            return _without_rows(self.name)
         if objects.dtype.kind != "O" or type(objects[0]) in _PLAIN:
             return self
         reasons = tuple(reason for reason in self.reasons if reason is not _OTHER_FORM)
-        return cells.tensor_of(self.name, objects, reasons) or self
+        return _tensor_of(self.name, objects, reasons) or self
 
     def as_lists(self) -> Column:
         objects = self.objects()
@@ -124,6 +149,155 @@ class ObjectColumn(ArrowColumn):
         return [arrow_c.read_array(chunk) for chunk in chunks]
 
 
+# -- as one tensor ------------------------------------------------------------------------
+
+
+def _tensor_of(name: str, objects: Array, reasons: tuple[Reason, ...]) -> Column | None:
+    """Return cells of one dtype and shape as one tensor; None if they are not arrays or lists of numbers.
+
+    Cells that differ give a column that is refused, with the first row that differs. Missing cells are nulls.
+    """
+    cells = objects.tolist()
+    types = set(map(type, cells))
+    hidden = _missing(types)
+    present = types - set(hidden)
+    if present == {np.ndarray}:
+        build: Callable[[str, list[Any], int], Source | None] = _of_arrays
+    elif present and present <= _SEQUENCES:
+        build = _of_lists
+    elif len(present) == 1 and (framework := _tensors(next(iter(present)))) is not None:
+        build = partial(_of_tensors, framework)
+    else:
+        return None
+    mask = None
+    first = 0
+    if hidden:
+        mask = np.fromiter((type(cell) in hidden for cell in cells), np.bool_, len(cells))
+        if not all(_is_missing(cell) for cell in objects[mask]):
+            return None  # a number among arrays
+        first = int(np.argmin(mask))
+        # The values of null rows are undefined, so they can be those of another row.
+        cells = [cells[first] if type(cell) in hidden else cell for cell in cells]
+    try:
+        source = build(name, cells, first)
+    except ZeroCopyError as error:
+        return RefusedColumn(name, len(cells), error, int(objects.nbytes))
+    if source is None:
+        return None
+    marks = None if mask is None else Marks(lambda: mask, lambda rows: rows, _COMPUTED)
+    return TensorColumn(source, mask=marks, reasons=reasons)
+
+
+def _without_rows(name: str) -> Column:
+    """Return a column without rows as float64: any type is right, and most targets have this one."""
+    array = np.empty(0)
+    return TensorColumn(Source(name, host_view(array, by_name("float64")), lambda: array))
+
+
+def _missing(types: set[type]) -> tuple[type, ...]:
+    return tuple(cls for cls in types if cls.__name__ in MISSING or issubclass(cls, (float, np.floating)))
+
+
+def _is_missing(cell: object) -> bool:
+    return type(cell).__name__ in MISSING or bool(cell != cell)
+
+
+def _source(name: str, shape: tuple[int, ...], dtype: DType, host: Callable[[], Array]) -> Source:
+    view = StridedView(0, shape, contiguous_strides(shape, dtype.itemsize), dtype, HOST, False, host)
+    inner = shape[1:]
+    why = (
+        f"its cells are separate objects of one shape, {inner}: they become dimensions of one tensor, {shape}"
+    )
+    return Source(name, view, host, "", (Reason(why, code="python-objects"),), obj=view)
+
+
+def _of_arrays(name: str, cells: list[Array], first: int) -> Source | None:
+    """Describe arrays of one dtype and shape; refuse those that differ."""
+    dtypes = set(map(attrgetter("dtype"), cells))
+    dtype = from_numpy(cells[first].dtype)
+    if dtype is None or not cells[first].ndim or not all(map(_is_number, dtypes)):
+        return None
+    if len(dtypes) > 1:
+        raise _differs("dtype", cells, first, "mixed-types", [_stack(np.result_type(*dtypes))])
+    if len(set(map(attrgetter("shape"), cells))) > 1:
+        flat = set(map(attrgetter("ndim"), cells)) == {1}
+        raise _differs("shape", cells, first, "list-lengths", _LENGTHS if flat else [])
+    rows, inner, own = len(cells), cells[first].shape, cells[first].dtype
+
+    def host() -> Array:
+        out = new_memory((rows, *inner), dtype.storage)
+        np.concatenate(cells, out=out.view(own).reshape(rows * inner[0], *inner[1:]))
+        return out
+
+    return _source(name, (rows, *inner), dtype, host)
+
+
+def _tensors(cls: type) -> Framework | None:
+    """Return the framework of a type of tensors."""
+    framework = None if issubclass(cls, np.generic) else registry.by_type(cls)
+    return framework if framework is not None and framework.kind in ("tensor", "both") else None
+
+
+def _of_tensors(framework: Framework, name: str, cells: list[Any], first: int) -> Source | None:
+    """Describe tensors of another framework as `_of_arrays` does."""
+    try:
+        sources = [framework.source(cell) for cell in cells]
+        refusal = next((each.refusal for each in sources if each.refusal is not None), None)
+        refusal = refusal or next((_ON_DEVICE for each in sources if not each.view.device.is_host), None)
+        if refusal is not None:
+            raise UnsupportedConversionError("", refusal.why, code=refusal.code)
+        dtypes = {source.view.dtype for source in sources}
+        if len(dtypes) > 1:
+            why = f"they have several dtypes: {', '.join(sorted(dtype.name for dtype in dtypes))}"
+            raise UnsupportedConversionError("", why, code="mixed-types")
+        source = _of_arrays(name, [each.host() for each in sources], first)
+    except ZeroCopyError as error:  # its fixes are for NumPy's arrays, or for one tensor
+        error.fixes = (_AS_OBJECTS,)
+        raise error.with_context(
+            why=f"its cells are {framework.name}'s: {error.why}", remedy=""
+        ) from error.__cause__
+    # NumPy's arrays have the stored bytes: those of bfloat16 are uint16.
+    return None if source is None else replace(source, view=replace(source.view, dtype=dtypes.pop()))
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    return dtype.isnative and dtype.kind not in "mMSUOT" and from_numpy(dtype) is not None
+
+
+def _of_lists(name: str, cells: list[Any], first: int) -> Source | None:
+    """Describe lists of numbers of one length; refuse those that differ."""
+    try:
+        array = python_numbers.as_array(cells)
+    except ZeroCopyError as error:
+        sizes = list(map(len, cells))
+        place = next((i for i, size in enumerate(sizes) if size != sizes[first]), None)
+        if place is not None:
+            why = _rows_differ("length", place, sizes[place], first, sizes[first])
+            fixes = [*_LENGTHS, _AS_LISTS]
+            raise UnsupportedConversionError("", why, code="list-lengths", fixes=fixes) from None
+        error.fixes = (_AS_LISTS,)
+        raise error.with_context(why=f"its cells are not one array: {error.why}", remedy="") from None
+    return None if array is None else _source(name, array.shape, by_name(array.dtype.name), lambda: array)
+
+
+def _differs(what: str, cells: list[Array], first: int, code: str, fixes: list[Fix]) -> ZeroCopyError:
+    values = [getattr(cell, what) for cell in cells]
+    place = next(i for i, value in enumerate(values) if value != values[first])
+    why = _rows_differ(what, place, values[place], first, values[first])
+    return UnsupportedConversionError("", why, code=code, fixes=[*fixes, _AS_OBJECTS])
+
+
+def _rows_differ(what: str, place: int, value: object, first: int, expected: object) -> str:
+    return f"its cells differ in {what}: row {place:,} has {value}, and row {first:,} has {expected}"
+
+
+def _stack(common: np.dtype[Any]) -> Fix:
+    return Fix("numpy.stack({x})", f"makes all of them {common}", action="stack-cells")
+
+
+# -- as an Arrow array --------------------------------------------------------------------
+
+
 def _refused(why: str, remedy: str = "") -> UnsupportedConversionError:
     fixes = [] if remedy else [_AS_TEXT]
     return UnsupportedConversionError("", why, remedy, code="python-objects", fixes=fixes)
@@ -140,28 +314,46 @@ def arrow_of_objects(pa: Any, values: Array) -> Any:
     # pyarrow truncates NumPy's text at its first NUL, but not Python's strings.
     cut = values.dtype.kind == "U" and _has_nul(values)
     objects = values.astype(object) if values.dtype.kind == "T" or cut else values
+    exact = False
     if objects.dtype.kind == "O":
-        lists = cells.arrow_lists(pa, objects)
+        lists = _arrow_lists(pa, objects)
         if lists is not None:
             return lists
-        objects = _of_one_type(objects)
+        objects, families = _of_one_type(objects)
+        exact = "lists" in families and _are_exact(objects)
+        if not exact and families & {"lists", "dicts"}:
+            _check_depth(objects)
     try:
         # from_pandas=False: NaN stays NaN. Other missing values are None already.
         array = pa.array(objects, from_pandas=False)
         # `_of_one_type` refuses plain values that pyarrow changes; nested ones are compared here.
-        nested = objects.dtype.kind == "O" and (
-            pa.types.is_nested(array.type) or pa.types.is_time(array.type)
-        )
-        nested = nested and not (pa.types.is_list(array.type) and cells.are_exact(objects))
-        back = array.to_pylist() if nested else []
+        may_differ = pa.types.is_nested(array.type) or pa.types.is_time(array.type)
+        compared = objects.dtype.kind == "O" and may_differ and not exact
+        back = array.to_pylist() if compared else []
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise _refused(f"it holds objects that Arrow has no type for: {error}") from error
-    if nested:
+    if compared:
         # pyarrow drops times, zones and masks inside lists and dicts.
         for value, copy in zip(objects, back, strict=True):
             if not _alike(value, copy):
                 raise _refused(f"it holds {value!r}, which Arrow would change to {copy!r}")
     return array
+
+
+def _check_depth(values: Array) -> None:
+    """Refuse lists and dicts that contain themselves or are very deep: pyarrow would overflow the stack."""
+    level: Iterable[Any] = values
+    for _ in range(_DEEPEST):
+        nested = {id(value): value for value in level if _is_nested(value)}
+        if not nested:
+            return
+        parts = nested.values()
+        level = chain.from_iterable(part.values() if isinstance(part, dict) else part for part in parts)
+    raise _refused(f"its lists contain themselves, or lists are nested more than {_DEEPEST} deep")
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, (dict, list, tuple)) or (isinstance(value, np.ndarray) and value.dtype.hasobject)
 
 
 def _has_nul(values: Array) -> bool:
@@ -191,8 +383,11 @@ def _alike(value: Any, back: Any) -> bool:
     return bool(plain == back) and same_zone and whole and isinstance(plain, str) == isinstance(back, str)
 
 
-def _of_one_type(values: Array) -> Array:
-    """Return objects with None for each missing one; refuse objects that pyarrow would change silently."""
+def _of_one_type(values: Array) -> tuple[Array, set[str]]:
+    """Return objects with None for each missing one, and their families.
+
+    Objects that pyarrow would change silently are refused.
+    """
     types = set(map(type, values))
     missing = tuple(cls for cls in types if cls.__name__ in MISSING)
     families = {cls: _family(cls) for cls in types if cls not in missing}
@@ -209,10 +404,10 @@ def _of_one_type(values: Array) -> Array:
     if present & {"timestamps", "durations"}:
         _check_times(value for value in values if type(value) not in missing)
     if set(missing) <= {type(None)}:
-        return values
+        return values, present
     kept = np.empty(len(values), object)
     kept[:] = [None if type(value) in missing else value for value in values]
-    return kept
+    return kept, present
 
 
 def _family(cls: type) -> str:
@@ -234,3 +429,40 @@ def _check_times(values: Any) -> None:
             f"it holds times of several time zones ({', '.join(sorted(zones))}), and a column has one",
             "convert them to one: [t.astimezone(datetime.timezone.utc) for t in x]",
         )
+
+
+def _arrow_lists(pa: Any, objects: Array) -> Any:
+    """Return vectors of one dtype as the lists that ``pyarrow.array`` makes of them; None for others."""
+    cells = objects.tolist()
+    types = set(map(type, cells))
+    hidden = _missing(types)
+    if types - set(hidden) != {np.ndarray}:
+        return None
+    arrays = [cell for cell in cells if type(cell) is np.ndarray]
+    if not all(_is_missing(cell) for cell in cells if type(cell) in hidden):
+        return None
+    dtype = arrays[0].dtype
+    if dtype.kind not in "biuf" or dtype.num not in _NUMBERS or {a.dtype for a in arrays} != {dtype}:
+        return None
+    if not dtype.isnative or set(map(attrgetter("ndim"), arrays)) != {1}:
+        return None
+    offsets = np.zeros(len(cells) + 1, np.int64)
+    np.cumsum([0 if type(cell) in hidden else len(cell) for cell in cells], out=offsets[1:])
+    if offsets[-1] > np.iinfo(np.int32).max:
+        return None
+    values = pa.array(np.concatenate(arrays), from_pandas=False)
+    mask = pa.array([type(cell) in hidden for cell in cells], pa.bool_()) if hidden else None
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, mask=mask)
+
+
+#: Numbers of types that NumPy and Arrow both have: longdouble has the kind f too.
+_NUMBERS = frozenset(np.dtype(code).num for code in "?bBhHiIlLqQefd")
+
+
+def _are_exact(objects: Array) -> bool:
+    """Whether all cells are vectors of Python numbers of one type, which Arrow holds unchanged."""
+    cells: Sequence[Any] = [cell for cell in objects.tolist() if cell is not None]
+    if not set(map(type, cells)) <= _SEQUENCES:
+        return False
+    types = python_numbers.item_types(list(chain.from_iterable(cells)))
+    return len(types) == 1 and types <= {bool, int, float}

@@ -15,7 +15,6 @@ from zerocopy.request import Request
 from zerocopy.source import Source
 from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.casting import cast_columns
-from zerocopy.tables.cells import dense
 from zerocopy.tables.column import Columns, RefusedColumn, Table
 from zerocopy.tables.labels import key, listed, positions
 from zerocopy.tables.options import is_encoded
@@ -91,13 +90,20 @@ def _plan_chosen(chosen: Table, request: Request, keeps_columns: bool, unread: b
         from zerocopy.tables import encoding
 
         chosen = encoding.encode_columns(chosen, request, unread)
-    elif not keeps_columns:
-        chosen = dense(chosen, request)
+    elif not keeps_columns and not _is_unchanged(chosen, request):
+        chosen = chosen.dense(request.lists in ("pad", "ragged"))
     if request.cast is not None:
         chosen = cast_columns(chosen, request, keeps_columns, unread)
     if keeps_columns:
         return to_tables.plan(chosen, request)
     return to_tensors.plan(chosen, request)
+
+
+def _is_unchanged(table: Table, request: Request) -> bool:
+    """Whether `convert` returns an array of objects itself."""
+    target = request.target
+    is_own = target.has_records and target.owns(type(table.obj)) and target.is_native(table.obj)
+    return is_own and request.cast is None and not request.of_tables
 
 
 def _check_keys(table: Table, request: Request) -> None:

@@ -55,7 +55,6 @@ from zerocopy.dtype import from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
-from zerocopy.tables.cells import dense
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
@@ -107,7 +106,7 @@ class Pandas(Framework):
     # -- source ---------------------------------------------------------------
 
     def source(self, obj: Any) -> Source:
-        table = dense(self.table(obj, False))
+        table = self.table(obj, False).dense()
         return replace(as_one_tensor(table), name=table.name)
 
     def table(self, obj: Any, index: bool | None = None) -> Table:
