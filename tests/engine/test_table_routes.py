@@ -83,6 +83,19 @@ def test_chunks_of_dates_and_text_have_a_route_to_polars(monkeypatch: pytest.Mon
     assert zc.shares_memory(table["e"], result["e"])
 
 
+@pytest.mark.parametrize("to", ["pandas", "pyarrow", "duckdb", "nanoarrow"])
+def test_text_of_polars_takes_a_route(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pl = pytest.importorskip("polars")
+    pytest.importorskip(to)
+    table = pl.DataFrame({"t": ["a", None, "text longer than a view"], "x": [1.0, 2.0, 3.0]})
+    objects = (table,) if to == "duckdb" else (table, table["t"])
+    for x in objects:
+        zc.convert(x, to)
+    monkeypatch.setattr(registry.by_name(to), "column_reasons", lambda column: pytest.fail("a plan was made"))
+    for x in objects:
+        assert zc.convert(zc.convert(x, to), type(x)).equals(x)
+
+
 def test_a_result_keeps_the_memory_of_its_source() -> None:
     nanoarrow = pytest.importorskip("nanoarrow")
     for to in ("numpy", "pyarrow", "polars", "pandas"):

@@ -183,7 +183,7 @@ class DuckDB(Framework):
         if not registry.is_imported(HUB):
             return {}
         duckdb, pa, array_of = self.module(), hub().module(), hub().fast_importers().get("ndarray")
-        known = None
+        plain, known = hub().plain_types | {pa.string_view()}, None  # polars' text is views
 
         def of_hub(named: tuple[str | None, Any]) -> Any:
             nonlocal known
@@ -194,7 +194,7 @@ class DuckDB(Framework):
                 arrow = pa.Table.from_arrays([arrow], names=[name or "column_0"])
             if known is None or not arrow.schema.equals(known, check_metadata=True):
                 check_names(arrow.schema.names)
-                if not hub().plain_types.issuperset(arrow.schema.types):
+                if not plain.issuperset(arrow.schema.types):
                     raise ValueError("float16, or dates, whose range the slow path checks")
                 known = arrow.schema
             return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())

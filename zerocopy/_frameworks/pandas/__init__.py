@@ -75,6 +75,7 @@ class Pandas(Framework):
     root_modules = ("pandas",)
     distribution = "pandas"
     marks_readonly = True
+    reads_views = False  # it cannot select rows of them
     options = ("index",)
     forms = ("DataFrame", "Series")
     actions: Mapping[str, Fix] = {

@@ -168,19 +168,7 @@ def usable(chunked: Any) -> Any:
     pa = hub().module()
     if chunked.type != pa.string_view():
         return chunked
-    text = hub().cast_views(chunked, pa.large_string())
-    return with_own_bitmap(text) if text.null_count else text
-
-
-def with_own_bitmap(text: Any) -> Any:
-    """Return copied text, whose bitmap of nulls may be an alias, with a copy of the bitmap."""
-    pa = hub().module()
-    if isinstance(text, pa.ChunkedArray) or text.offset:
-        chunks = text.chunks if isinstance(text, pa.ChunkedArray) else [text]
-        return pa.concat_arrays([*chunks, pa.array([], text.type)])  # which copies all
-    bitmap, *others = text.buffers()
-    own = [pa.py_buffer(bitmap.to_pybytes()), *others]
-    return pa.Array.from_buffers(text.type, len(text), own, text.null_count)
+    return hub().cast_views(chunked, pa.large_string())
 
 
 def _usable_type(pa: Any, kind: Any) -> Any:
