@@ -15,7 +15,7 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 72558,
+    "lines of Python in zerocopy/": 72546,
     "files of Python in zerocopy/": 385,
     "lines of C in zerocopy/": 8157,
     "lines of Python in tests/": 99135,
@@ -23,7 +23,7 @@ BUDGETS = {
     "lines of Markdown in docs/": 16544,
     "forms in which memory passes": 9,
     "private names of other packages": 25,
-    "Any in _engine/ and tables/": 654,
+    "Any in _engine/ and tables/": 647,
 }
 
 #: Names with an underscore that the standard library documents.

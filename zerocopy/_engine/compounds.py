@@ -5,7 +5,7 @@ Only the slow path and the routes that it keeps run this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +15,10 @@ from zerocopy._engine.routes import NO_ROUTES, generation, routes_of, store
 from zerocopy.describe import describe_array, translated_errors
 from zerocopy.dtype import DType
 from zerocopy.errors import CopyRequiredError, Fix, ZeroCopyError
-from zerocopy.framework import Framework, hook_of
+from zerocopy.framework import hook_of
 from zerocopy.plan import Plan, of_leaves
 from zerocopy.source import refuse_dtype, type_name
-from zerocopy.sparse_ragged.hook import CompoundHook, Layout, Part
+from zerocopy.sparse_ragged.hook import CompoundArray, CompoundHook, Layout, Part
 from zerocopy.sparse_ragged.ragged import RaggedLayout
 
 Convert = Callable[[Any, Any, dict[str, Any]], Any]
@@ -38,59 +38,8 @@ _NUMPY_ALONE = frozenset("gGmMSUTOV")
 _VALUES = ("data", "values")
 
 
-class _Pair:
-    """A compound array and the target that holds it: their hooks, the layout and the parts."""
-
-    __slots__ = ("has_tables", "layout", "name", "parts", "reader", "taker", "target", "unchanged")
-
-    def __init__(self, call: Call, source: Framework, reader: CompoundHook, taker: CompoundHook) -> None:
-        self.reader, self.taker = reader, taker
-        self.target = taker.part_target or call.target.name
-        self.name = type_name(call.obj)
-        self.unchanged = source is call.target
-        self.has_tables = source.tables
-        self.layout: Layout
-        self.parts: Sequence[Any]
-
-
-def pair_of(call: Call) -> _Pair | None:
-    """Return the call's compound array and its target; None if the planner handles the call.
-
-    Raises
-    ------
-    ZeroCopyError
-        The parts do not fit together, or an option does not apply to them.
-    """
-    source = registry.by_type(type(call.obj))
-    if source is None or not call.target.has_hook("compound"):
-        return None
-    reader, taker = hook_of(source, CompoundHook), hook_of(call.target, CompoundHook)
-    options = call.options
-    if call.request.of_tables not in ({}, {"lists": "ragged"}) or (
-        source is call.target
-        and options.keys() <= {"copy", "stream", "leaves"}
-        and options.get("copy") is not True
-    ):
-        return None  # returned unchanged
-    if source.name == call.target.name and not taker.converts_own:
-        return None
-    with translated_errors(call.__str__):
-        described = reader.read(call.obj)
-        if described is None or not taker.accepts(described[0]):
-            return None
-        pair = _Pair(call, source, reader, taker)
-        pair.layout, pair.parts = described
-        pair.layout.check(pair.parts)
-        if "validate" in options:
-            pair.layout.check_content(pair.parts)
-    return pair
-
-
-def convert(call: Call, convert_part: Convert) -> Any:
-    """Convert a compound array part by part; NotImplemented if the planner handles the call."""
-    pair = pair_of(call)
-    if pair is None:
-        return NotImplemented
+def convert(call: Call, pair: CompoundArray, convert_part: Convert) -> Any:
+    """Convert a compound array part by part."""
     call.target.module()
     with translated_errors(call.__str__):
         layout, parts = _fit(call, pair)
@@ -111,7 +60,7 @@ def convert(call: Call, convert_part: Convert) -> Any:
     return result
 
 
-def _fit(call: Call, pair: _Pair) -> tuple[Layout, list[Part]]:
+def _fit(call: Call, pair: CompoundArray) -> tuple[Layout, list[Part]]:
     """Return the layout and the parts that the target takes; refuse values whose dtype it lacks."""
     name, values = next(x for x in zip(pair.layout.names, pair.parts, strict=True) if x[0] in _VALUES)
     try:
@@ -184,11 +133,8 @@ def _located(error: ZeroCopyError, name: str, call: Call) -> ZeroCopyError:
     return new
 
 
-def explain_compound(call: Call, explain: Callable[..., Plan]) -> Plan | None:
-    """Return the plan of a compound array: the sum of its parts' plans; None as in `pair_of`."""
-    pair = pair_of(call)
-    if pair is None:
-        return None
+def explain_compound(call: Call, pair: CompoundArray, explain: Callable[..., Plan]) -> Plan:
+    """Return the plan of a compound array: the sum of its parts' plans."""
     call.target.module()
     with translated_errors(call.__str__):
         layout, parts = _fit(call, pair)
@@ -214,18 +160,20 @@ def explain_compound(call: Call, explain: Callable[..., Plan]) -> Plan | None:
     )
 
 
-def _other_form(call: Call, pair: _Pair) -> tuple[str, ...]:
+def _other_form(call: Call, pair: CompoundArray) -> tuple[str, ...]:
     """Return the step that names the other form of a column of lists."""
     is_lists = pair.has_tables and not call.target.tables and isinstance(pair.layout, RaggedLayout)
     return ('or, if all lists have one length: lists="dense" makes one tensor',) if is_lists else ()
 
 
-def _is_empty_column(call: Call, pair: _Pair) -> bool:
+def _is_empty_column(call: Call, pair: CompoundArray) -> bool:
     """Whether the source or the result is a column of lists without rows."""
     return (pair.has_tables or call.target.tables) and not getattr(pair.layout, "length", 1)
 
 
-def _explain_part(call: Call, explain: Callable[..., Plan], pair: _Pair, name: str, part: Part) -> Plan:
+def _explain_part(
+    call: Call, explain: Callable[..., Plan], pair: CompoundArray, name: str, part: Part
+) -> Plan:
     options = _options_of(call, name, part)
     if part.make is not None:
         assert part.reason is not None
@@ -244,7 +192,7 @@ def _explain_part(call: Call, explain: Callable[..., Plan], pair: _Pair, name: s
     return plan
 
 
-def _keep(call: Call, pair: _Pair) -> None:
+def _keep(call: Call, pair: CompoundArray) -> None:
     """Keep a route for the type: it reads the parts, converts them by their routes and joins them."""
     read, build = pair.reader.read, pair.taker.build
     cls, before = type(call.obj), generation()

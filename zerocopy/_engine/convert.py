@@ -10,9 +10,9 @@ from zerocopy._engine import recording
 from zerocopy._engine.call_text import relocate
 from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.options import SIGNATURE, attributes_of, check_options
-from zerocopy._engine.planner import Call, make_plan
+from zerocopy._engine.planner import Call, classify, make_plan
 from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree, set_slow_path
-from zerocopy._engine.target import is_named, may_be_compound, of_object
+from zerocopy._engine.target import is_named, of_object
 from zerocopy._native import core
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import not_transformed, shorten
@@ -200,8 +200,16 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
 
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
+    # Other objects are refused below, where the monitor counts refusals.
+    if type(to) is not str and not is_named(to) and registry.by_type(type(to)) is not None:
+        # Errors of options come first, as in `explain`.
+        to, passed = of_object(to, obj, check_options("convert", passed) if passed else {})
+        return convert(obj, to, **passed)
+    counters = recording.counters  # read once: another thread can set it
     try:
-        return _observed_slowly(obj, to, passed)
+        if counters is None:
+            return _convert_slowly(obj, to, passed, None)
+        return recording.observe(counters, _convert_slowly, obj, to, passed)
     finally:
         if core is not None:
             core.drop_capsule()  # that a route has requested, and the plan did not need
@@ -210,18 +218,9 @@ def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
 set_slow_path(convert_slowly)
 
 
-def _observed_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
-    # Other objects are refused below, where the monitor counts refusals.
-    if type(to) is not str and not is_named(to) and registry.by_type(type(to)) is not None:
-        # Errors of options come first, as in `explain`.
-        to, passed = of_object(to, obj, check_options("convert", passed) if passed else {})
-        return convert(obj, to, **passed)
-    if recording.counters is None:
-        return _convert_slowly(obj, to, passed, None)
-    return recording.observe(_convert_slowly, obj, to, passed)
-
-
 def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: recording.Observed | None) -> Any:
+    if not passed and observed is None and (result := by_new_route(obj, to)) is not NotImplemented:
+        return result
     try:
         options = check_options("convert", passed) if passed else {}
         call = Call(obj, to, options, for_explain=observed is not None)
@@ -233,22 +232,16 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         if check is not None:
             check(obj, options)
         call.open(obj)
-        if call.is_tree():
+        form = classify(call)
+        if form == "tree":
             result = convert_leaves(call.obj, convert, to, options)
             if call.obj is obj and not call.target.tables:
                 keep_tree(type(obj), to, options)
             return result
-        # Of numbers: other lists are containers. isinstance would read __class__, which may raise.
-        is_list = issubclass(type(obj), (list, tuple))
-        makes_route = not (options or is_list) and observed is None
-        if makes_route and (result := by_new_route(obj, to)) is not NotImplemented:
-            return result
-        if "out" not in options and may_be_compound(type(call.obj), call.target):
+        if form != "whole":
             from zerocopy._engine import compounds
 
-            result = compounds.convert(call, convert_slowly)
-            if result is not NotImplemented:
-                return result
+            return compounds.convert(call, form, convert_slowly)
         plan = make_plan(call)
         if observed is not None:
             observed.call, observed.plan = call, plan
@@ -263,7 +256,8 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         elif call.unwrap:  # a leaf's error has its own calls
             relocate(error, *call.unwrap.split("{x}"))
         raise
-    if not is_list and observed is None:
+    # A list is of numbers here. isinstance would read __class__, which may raise.
+    if observed is None and not issubclass(type(obj), (list, tuple)):
         keep(obj, to, passed)
     return result
 

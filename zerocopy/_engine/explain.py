@@ -15,8 +15,8 @@ from zerocopy._engine.fixes import compose_calls, resolve_fixes
 from zerocopy._engine.memory import has_bytes
 from zerocopy._engine.open_files import read_error
 from zerocopy._engine.options import SIGNATURE, Like, Target, check_options
-from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.target import is_named, may_be_compound, of_object, text
+from zerocopy._engine.planner import Call, classify, make_plan
+from zerocopy._engine.target import is_named, of_object, text
 from zerocopy.errors import DeviceOptionError, OptionError, Reason, ZeroCopyError
 from zerocopy.errors.tracebacks import public, shorten
 from zerocopy.framework import Framework
@@ -72,7 +72,16 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     call = Call(obj, to, checked, for_explain=True)
     try:
         call.open(obj)
-        return _explain_leaves(call, obj) if call.is_tree() else resolve_fixes(_explain(call), call)
+        form = classify(call)
+        if form == "tree":
+            return _explain_leaves(call, obj)
+        if form == "whole":
+            plan = _explain(call)
+        else:
+            from zerocopy._engine import compounds
+
+            plan = compounds.explain_compound(call, form, explain)
+        return resolve_fixes(plan, call) if plan.reasons else plan
     except OptionError as error:
         if isinstance(error, DeviceOptionError):
             return _refused(error, call)
@@ -113,12 +122,6 @@ def _name(to: Any) -> str:
 
 
 def _explain(call: Call) -> Plan:
-    if "out" not in call.options and may_be_compound(type(call.obj), call.target):
-        from zerocopy._engine import compounds
-
-        whole = compounds.explain_compound(call, explain)
-        if whole is not None:
-            return whole
     plan = make_plan(call)
     if call.description is None and plan.zero_copy:
         with call.translated_errors():  # an array of several buffers, which can all be empty

@@ -1,4 +1,4 @@
-"""A call: its options parsed into a `Request`, its object described, and its plan.
+"""A call: its options parsed into a `Request`, its object classified and described, and its plan.
 
 ``explain`` returns the plan, ``convert`` runs it.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from zerocopy import handover, registry
 from zerocopy._engine.container_types import is_container, is_mapping, items_of
 from zerocopy._engine.open_files import read_error, reading
-from zerocopy._engine.target import resolve, text
+from zerocopy._engine.target import may_be_compound, resolve, text
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
 from zerocopy.describe import (
@@ -25,13 +25,16 @@ from zerocopy.describe import (
     translated_errors,
 )
 from zerocopy.device import parse_stream
-from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols import python_numbers
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.request import TABLE_NAMES, Request
 from zerocopy.source import Source, type_name
+
+if TYPE_CHECKING:
+    from zerocopy.sparse_ragged.hook import CompoundArray
 
 #: With only these options, except ``copy=True``, an object of the target is returned unchanged.
 _UNCHANGED = frozenset(("copy", "stream", "leaves", "validate"))
@@ -106,58 +109,12 @@ class Call:
         options = "".join(f", {name}={_shown(value)}" for name, value in self.options.items())
         return f"convert({self.subject}, to={text(self.to)}{options})"
 
-    def is_tree(self) -> bool:
-        """Whether the object is a container that is converted leaf by leaf, and not a table.
-
-        A dict is a table if the target has tables or an option is for tables. A dict of tables is
-        a container of them, and so is a dict of containers if the target has arrays. Lists of Python
-        numbers are arrays, unless ``leaves="keep"`` keeps their numbers.
-        """
-        cls = type(self.obj)
-        if "out" in self.options:
-            return False  # the plan refuses containers
-        if issubclass(cls, (list, tuple)):
-            if "leaves" in self.options:
-                return True
-            if cls in (list, tuple) and not self.obj:
-                python_numbers.check_empty(self.options)
-                return False
-            return not python_numbers.is_array(self.obj)
-        if cls is not dict:  # SciPy's DOK arrays are dicts
-            with self.translated_errors():
-                if registry.by_type(cls) is not None or not is_container(self.obj):
-                    return False
-        if not is_mapping(self.obj):
-            return True
-        target = self.target
-        if (not target.tables or "leaves" in self.options) and not self.request.of_tables:
-            return True
-        with self.translated_errors():
-            columns = self.obj if type(self.obj) is dict else dict(items_of(self.obj))
-            read = self._reading(columns)
-            if target.kind != "table" and any(_is_inner_container(value) for value in columns.values()):
-                return True
-            target.module()
-            self.description = describe_columns(columns)
-            if self.description is not None and read is not None:
-                for column in self.description.columns:
-                    column.reasons = (read, *column.reasons)
-        return self.description is None
-
-    def _reading(self, columns: dict[Any, Any]) -> Reason | None:
-        """Return why the columns of an open file are copies; refuse them with ``copy=False``."""
-        is_alias = self.options.get("copy") is False
-        if columns is self.obj or not (is_alias or self.request.for_explain):
-            return None
-        read = reading(self.obj, list(columns), list(columns.values()), self.target.name)
-        if read is not None and is_alias:
-            raise read_error(f"[{read[0]!r}]", read[1])
-        return None if read is None else read[1]
-
     def describe(self, target: Framework) -> Any:
-        """Describe the object, unless `is_tree` did, and return the `Source` or `Table`."""
+        """Describe the object, unless `classify` did, and return the `Source` or `Table`."""
         if self.description is None:
             with self.translated_errors():
+                if type(self.obj) in (list, tuple) and not self.obj:
+                    python_numbers.check_empty(self.options)
                 # pyarrow reads a stream whole if it has to check it.
                 for_table = target.kind != "tensor" or "validate" in self.options
                 self.description = describe(self.obj, self.own_index, for_table)
@@ -197,7 +154,60 @@ def _shown(value: Any) -> str:
     return shown if len(shown) <= _WIDEST and "\n" not in shown else f"<{type_name(value)}>"
 
 
-def _is_inner_container(value: Any) -> bool:
+def classify(call: Call) -> Literal["tree", "whole"] | CompoundArray:
+    """Decide once how an object is converted: by leaves, by parts, or whole; a dict is described for it.
+
+    A dict is a table if the target has tables or an option is for tables. A dict of tables is
+    a container of them, and so is a dict of containers if the target has arrays. Lists of Python
+    numbers are arrays, unless ``leaves="keep"`` keeps their numbers.
+    """
+    obj, options = call.obj, call.options
+    cls = type(obj)
+    if "out" in options:
+        return "whole"  # the plan refuses containers
+    if issubclass(cls, (list, tuple)):
+        is_empty = cls in (list, tuple) and not obj
+        is_array = "leaves" not in options and (is_empty or python_numbers.is_array(obj))
+        return "whole" if is_array else "tree"
+    if cls is not dict:
+        if registry.by_type(cls) is not None:  # also SciPy's DOK arrays, which are dicts
+            return _compound_of(call) or "whole"
+        with call.translated_errors():
+            if not is_container(obj):
+                return "whole"
+    is_table = (call.target.tables and "leaves" not in options) or call.request.of_tables
+    return "whole" if is_table and is_mapping(obj) and _describe_columns(call) else "tree"
+
+
+def _compound_of(call: Call) -> CompoundArray | None:
+    has_others = call.request.of_tables not in ({}, {"lists": "ragged"})
+    if has_others or not may_be_compound(type(call.obj), call.target):
+        return None
+    from zerocopy.sparse_ragged.hook import compound_of  # here, because most objects have one buffer
+
+    with call.translated_errors():
+        return compound_of(call.obj, call.target, call.options)
+
+
+def _describe_columns(call: Call) -> bool:
+    """Describe a mapping as a table; return False if its values are tables or containers."""
+    obj, target, is_alias = call.obj, call.target, call.options.get("copy") is False
+    with call.translated_errors():
+        columns, read = obj if type(obj) is dict else dict(items_of(obj)), None
+        if columns is not obj and (is_alias or call.request.for_explain):
+            read = reading(obj, list(columns), list(columns.values()), target.name)
+        if read is not None and is_alias:
+            raise read_error(f"[{read[0]!r}]", read[1])
+        if target.kind != "table" and any(map(_is_inner_container, columns.values())):
+            return False
+        table = call.description = describe_columns(columns)
+    if table is not None and read is not None:
+        for column in table.columns:
+            column.reasons = (read[1], *column.reasons)
+    return table is not None
+
+
+def _is_inner_container(value: object) -> bool:
     if not is_container(value) or python_numbers.is_array(value) or python_numbers.is_text(value):
         return False
     from zerocopy.tables.result import Masked

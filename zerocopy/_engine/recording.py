@@ -78,11 +78,8 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def observe(convert: Any, obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
-    """Return ``convert(obj, to, passed, observed)``, the slow path, and record it."""
-    active = counters
-    if active is None:
-        return convert(obj, to, passed, None)
+def observe(active: Any, convert: Any, obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
+    """Return ``convert(obj, to, passed, observed)``, the slow path, and record it to `active`."""
     outer, observed = _thread.running, Observed()
     _thread.running, start = observed, time.perf_counter_ns()
     try:

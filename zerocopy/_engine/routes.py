@@ -260,12 +260,14 @@ def by_new_route(obj: Any, to: Any) -> Any:
     try:
         cls = type(obj)
         source = registry.by_type(cls)
-        if source is None or source.runs_queries or routes_of(to, {}).get(cls) is not None:
+        if source is None or source.runs_queries:
+            return NotImplemented
+        target = registry.find(to) or resolve(to)
+        if routes_of(to, {}).get(cls) is not None:
             return NotImplemented
         exporters = source.fast_exporters(cls)
         if not (source.tables and "columns" in exporters) and (
-            exporters.get("native") is None
-            or (registry.find(to) or resolve(to)).fast_importers().get("native") is None
+            exporters.get("native") is None or target.fast_importers().get("native") is None
         ):
             return NotImplemented
         route = keep(obj, to, {})

@@ -10,8 +10,7 @@ from typing import Any
 
 from zerocopy._engine.call_text import as_code, renamed, with_imports
 from zerocopy._engine.containers import leaf_calls
-from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.target import may_be_compound
+from zerocopy._engine.planner import Call, classify, make_plan
 from zerocopy.errors import Fix, Reason, ZeroCopyError
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source
@@ -69,10 +68,11 @@ def refusal(trial: Call) -> tuple[Call, Exception] | None:
     trial.request.is_trial = True
     try:
         if trial.description is None:
-            if may_be_compound(type(trial.obj), trial.target) and _is_compound(trial):
-                return None
-            if trial.is_tree():
+            form = classify(trial)
+            if form == "tree":
                 return _refusal_of_leaf(trial)
+            if form != "whole":
+                return None  # converted part by part, without a plan
         make_plan(trial)
         if trial.request.cast is not None and _nbytes(trial.description) <= _CHECKED:
             for check in trial.request.cast.checks:
@@ -82,13 +82,6 @@ def refusal(trial: Call) -> tuple[Call, Exception] | None:
             raise
         return trial, without_cycles(error)
     return None
-
-
-def _is_compound(trial: Call) -> bool:
-    """Whether the object is converted part by part, without a plan."""
-    from zerocopy._engine.compounds import pair_of  # here, because most objects have one buffer
-
-    return pair_of(trial) is not None
 
 
 def _refusal_of_leaf(trial: Call) -> tuple[Call, Exception] | None:

@@ -1,15 +1,15 @@
-"""``CompoundHook``: how a framework reads and builds arrays of several buffers."""
+"""``CompoundHook``: how a framework reads and builds arrays of several buffers; one array and its target."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from zerocopy.errors import Reason
+from zerocopy import registry
+from zerocopy.errors import Reason
+from zerocopy.framework import Framework, hook_of
+from zerocopy.source import type_name
 
 
 class Layout(Protocol):
@@ -150,3 +150,44 @@ class CombinedHook(CompoundHook):
             if hook.accepts(layout):
                 return hook
         raise ValueError("no array of this layout")
+
+
+@dataclass(slots=True, eq=False)
+class CompoundArray:
+    """A compound array and its target: their hooks, the layout and the parts."""
+
+    name: str
+    reader: CompoundHook
+    taker: CompoundHook
+    target: str  # of the parts
+    has_tables: bool  # whether the source has tables
+    layout: Layout
+    parts: Sequence[Any]
+
+
+def compound_of(obj: object, target: Framework, options: Mapping[str, Any]) -> CompoundArray | None:
+    """Return the call's compound array and its target; None if the planner handles the call.
+
+    Raises
+    ------
+    ZeroCopyError
+        The parts do not fit together, or an option does not apply to them.
+    """
+    source = registry.by_type(type(obj))
+    if source is None:
+        return None
+    reader, taker = hook_of(source, CompoundHook), hook_of(target, CompoundHook)
+    is_kept = options.keys() <= {"copy", "stream", "leaves"} and options.get("copy") is not True
+    if source is target and is_kept:
+        return None  # returned unchanged
+    if source.name == target.name and not taker.converts_own:
+        return None
+    described = reader.read(obj)
+    if described is None or not taker.accepts(described[0]):
+        return None
+    layout, parts = described
+    layout.check(parts)
+    if "validate" in options:
+        layout.check_content(parts)
+    part_target = taker.part_target or target.name
+    return CompoundArray(type_name(obj), reader, taker, part_target, source.tables, layout, parts)
