@@ -1,6 +1,5 @@
 """The command line: options, errors, files."""
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -11,10 +10,8 @@ from helpers.paths import ROOT
 pytest.importorskip("psutil", reason="the benchmarks need it")
 pytest.importorskip("rich", reason="the benchmarks need it")
 
-import click
 from helpers.benchmark_suites import run, section, suite, task, timed
 
-from benchmarks import cli
 from benchmarks.results import read
 from benchmarks.suite import Section, Task
 
@@ -47,12 +44,6 @@ def test_file_name_in_folder_is_generated(tiny, tmp_path):
     (name,) = [path.name for path in tmp_path.glob("*.json")]
     assert name.startswith("tiny-")
     assert [path.name for path in (tmp_path / "new").iterdir()] == [name]
-
-
-def test_list_shows_suites_and_sections(tiny):
-    output = run("--list").output
-    assert "tiny/pairs: about pairs" in output
-    assert "tiny/sizes: about sizes" in output
 
 
 def test_options_reach_tasks(registered):
@@ -101,19 +92,6 @@ def test_unwritable_file_is_reported_before_measuring(registered, tmp_path):
     assert not ran
 
 
-def test_missing_matplotlib_is_reported_before_measuring(registered, tmp_path, monkeypatch):
-    ran = []
-    registered(suite(section("pairs", Task("a", lambda: ran.append(1) or [timed("a")]))))
-    from benchmarks import plots
-
-    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
-    result = run("--plot", tmp_path / "out")
-    assert result.exit_code == 1
-    assert "pip install matplotlib" in result.output
-    assert not ran
-    assert not (tmp_path / "out").exists()
-
-
 def test_missing_dependencies_are_reported_with_install_command():
     hidden = textwrap.dedent("""
         import importlib.util, runpy
@@ -127,41 +105,3 @@ def test_missing_dependencies_are_reported_with_install_command():
     assert completed.returncode == 1
     assert completed.stderr.startswith("python -m benchmarks needs psutil, rich: pip install psutil rich")
     assert "Traceback" not in completed.stderr
-
-
-def test_invalid_pool_variable_is_reported_in_one_line():
-    for text, message in (("nonsense", "no such kind of pool"), ("auto,limit=many", "limit='many'")):
-        completed = subprocess.run(
-            [sys.executable, "-m", "benchmarks", "--list"],
-            cwd=ROOT,
-            env=os.environ | {"ZEROCOPY_POOL": text},
-            capture_output=True,
-            text=True,
-        )
-        assert completed.returncode == 2
-        assert completed.stderr.startswith(f"Error: ZEROCOPY_POOL={text!r}: ")
-        assert message in completed.stderr
-        assert completed.stderr.count("\n") == 1
-        assert completed.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("name", "least"),
-    [("layout/to-columns", 256), ("layout/to-rows", 256), ("layout/fresh", 256), ("layout/fields", 64)],
-)
-def test_size_below_one_record_is_refused(name, least):
-    result = run(name, "--sizes", least - 1)
-    assert result.exit_code == 2
-    assert f"use {least} or more" in " ".join(result.output.split())
-
-
-def test_file_behind_link_is_written(tmp_path):
-    (tmp_path / "target.json").write_text("{}")
-    (tmp_path / "link.json").symlink_to("target.json")
-    assert cli._file(str(tmp_path / "link.json"), None) == tmp_path / "target.json"
-    assert (tmp_path / "link.json").is_symlink()
-
-
-def test_device_file_is_not_replaced():
-    with pytest.raises(click.ClickException, match="not a regular file"):
-        cli._file(os.devnull, None)

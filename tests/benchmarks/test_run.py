@@ -1,13 +1,6 @@
 """Runs: failures, interrupts, and the output of libraries."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
-
 import pytest
-from helpers.paths import ROOT
 
 pytest.importorskip("psutil", reason="the benchmarks need it")
 pytest.importorskip("rich", reason="the benchmarks need it")
@@ -94,93 +87,3 @@ def test_interrupt_keeps_results(registered, tmp_path):
     assert not written.complete
     assert "INCOMPLETE" in result.output
     assert "Traceback" not in result.output
-
-
-_PROGRAM = """
-import os, signal, subprocess, sys, time, types
-from benchmarks import cli, suite
-from benchmarks.suite import Case, Section, Suite, Task
-
-def kill():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def wait():
-    child = subprocess.Popen(
-        [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-         "print('started', flush=True); time.sleep(600)"],
-        stdout=subprocess.PIPE,
-    )
-    child.stdout.readline()
-    # The file is written inside, because the signal can come at once. It is closed before it gets its name:
-    # Python drops the exception of a signal that comes while it frees an object, such as an open file.
-    try:
-        with open({pid_file!r} + ".new", "w") as file:
-            file.write(str(child.pid))
-        os.replace({pid_file!r} + ".new", {pid_file!r})
-        time.sleep(600)
-    finally:
-        open({pid_file!r} + ".ending", "w").close()
-        child.wait()
-
-tasks = [Task("a", lambda: [Case("a", figures={{"bytes": 1}})]), Task("b", {second})]
-module = types.ModuleType("temporary")
-module.SUITE = Suite("tiny", "", (Section("pairs", "", lambda settings: tasks, "figures"),))
-sys.modules["temporary"] = module
-suite.SUITES.clear()
-suite.SUITES["tiny"] = "temporary"
-cli.main(["--json", {target!r}], prog_name="benchmarks")
-"""
-
-
-def program(tmp_path, second):
-    code = _PROGRAM.format(pid_file=str(tmp_path / "child"), second=second, target=str(tmp_path / "new.json"))
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def wait_for(path):
-    for _ in range(600):
-        if path.exists():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{path} was not created")
-
-
-def test_killed_run_leaves_its_results(tmp_path):
-    process = program(tmp_path, "kill")
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
-    written = read(tmp_path / "new.json")
-    assert [case.name for case in written.cases["tiny/pairs"]] == ["a"]
-    assert not written.complete
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_second_interrupt_kills_children_without_traceback(tmp_path):
-    process = program(tmp_path, "wait")
-    wait_for(tmp_path / "child")
-    os.killpg(process.pid, signal.SIGINT)
-    wait_for(tmp_path / "child.ending")  # it waits for a child that does not end
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Traceback" not in errors
-    assert "interrupted" in errors
-    child = int((tmp_path / "child").read_text())
-    with pytest.raises(ProcessLookupError):
-        os.kill(child, 0)
-    assert [case.name for case in read(tmp_path / "new.json").cases["tiny/pairs"]] == ["a"]
-
-
-def test_output_of_libraries_is_captured(tmp_path):
-    process = program(tmp_path, "lambda: os.write(2, b'noise') and os.write(1, b'noise') and []")
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert "noise" not in output + errors
-    assert "tiny/pairs" in output

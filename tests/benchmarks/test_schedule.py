@@ -39,14 +39,6 @@ def scheduled(clock, seconds, *suites):
     return ran, plan
 
 
-def test_all_tasks_run_in_order_without_budget():
-    clock = Clock()
-    parts = [section(name, *(clock.task(f"{name}{i}", 100) for i in range(3))) for name in "ab"]
-    ran, plan = scheduled(clock, None, suite(*parts))
-    assert ran == ["a0", "a1", "a2", "b0", "b1", "b2"]
-    assert schedule.summary(plan.left_out, plan.work) == ""
-
-
 def test_tasks_that_do_not_fit_are_left_out_and_reported():
     clock = Clock()
     ran, plan = scheduled(clock, 10, suite(section("a", *(clock.task(f"a{i}", 3) for i in range(9)))))
@@ -77,29 +69,6 @@ def test_first_sections_run_first_and_each_suite_has_a_share(monkeypatch):
     assert clock.now <= 20
     assert len(ran) + len(plan.left_out) == 24
     assert "python -m benchmarks SUITE --quick" in schedule.summary(plan.left_out, plan.work)
-
-
-def test_slow_machine_runs_one_task_of_each_first_section(monkeypatch):
-    monkeypatch.setattr(schedule, "FIRST", ("one/x", "two/x", "three/x"))
-    clock = Clock()
-    suites = [
-        suite(section("x", *(clock.task(f"{name}{i}", 6) for i in range(9))), name=name)
-        for name in ("one", "two", "three")
-    ]
-    ran, _ = scheduled(clock, 15, *suites)
-    assert ran == ["one0", "two0", "three0"]
-    assert clock.now <= 15 + 6  # a task that has started is not cut off
-
-
-def test_task_longer_than_the_budget_is_not_started(monkeypatch):
-    monkeypatch.setattr(schedule, "FIRST", ("tiny/a",))
-    clock = Clock()
-    long = clock.task("long", 5)
-    long = Task(long.name, long.run, seconds=5)
-    ran, plan = scheduled(clock, 7, suite(section("b", clock.task("b", 1)), section("a", long, long)))
-    assert ran == ["long", "b"]
-    assert [piece.task.name for piece in plan.left_out] == ["long"]
-    assert scheduled(clock, 4, suite(section("a", long)))[0] == []
 
 
 def test_quick_run_excludes_sections_without_quick():

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from helpers.arrays import sample
 from helpers.frameworks import ALIASING, HOST, PAIRS
-from helpers.option_cases import OPTIONS, describe
 
 import zerocopy as zc
 from zerocopy._engine import routes
@@ -24,20 +23,6 @@ def test_copies_are_aligned_to_64_bytes(to: str) -> None:
 
 
 # -- tables -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"writable": True}, {"device": "cpu"}, {"device": (1, 0), "copy": False}, {"dtype": "float32"}],
-    ids=str,
-)
-@pytest.mark.parametrize("to", HOST)
-def test_an_object_of_the_target_is_returned_itself_in_every_call(to: str, options: dict[str, Any]) -> None:
-    x = zc.convert(sample("f4", (64,)), to)
-    if zc.convert(x, to, **options) is not x:
-        pytest.skip("the first conversion copies it")
-    for _ in range(3):
-        assert zc.convert(x, to, **options) is x
 
 
 def test_errors_repeat_the_options_in_the_order_of_the_call() -> None:
@@ -157,20 +142,6 @@ def test_pairs_have_routes_with_options(source: str, to: str) -> None:
 
 
 # -- containers and threads ------------------------------------------------------------
-
-
-def test_containers_take_the_routes_of_their_leaves() -> None:
-    arrays = [sample("f4", (64,)), {"x": sample("i4", (64,)), "text": "a"}]
-    for to in HOST:
-        for options in OPTIONS:
-            if "dtype" in options:
-                continue
-            everything = {**options, "leaves": "keep"}
-            for _ in range(2):
-                first, second = zc.convert(arrays, to, **everything)
-                assert second["text"] == "a"
-                for leaf, result in ((arrays[0], first), (arrays[1]["x"], second["x"])):
-                    assert describe(leaf, result) == describe(leaf, zc.convert(leaf, to, **options))
 
 
 def test_leaf_without_a_route_names_its_path() -> None:

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.arrays import sample
-from helpers.frameworks import HOST
-from helpers.option_cases import OPTIONS, outcome, variants
 from helpers.recorded_calls import recording
 
 import zerocopy as zc
@@ -189,19 +187,6 @@ def test_figures_are_equal_with_and_without_the_core(run_python: Any) -> None:
     assert (with_core.returncode, without.returncode) == (0, 0), with_core.stderr + without.stderr
     assert with_core.stdout.count("\n") > 10
     assert with_core.stdout == without.stdout
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("to", HOST)
-def test_results_are_those_without_a_recorder(to: str) -> None:
-    warm = sample("f4", (64,))
-    arrays = variants().values()
-    for options in ({}, *OPTIONS[:2], {"writable": False}):
-        routes.clear()
-        plain = [outcome(x, to, options) for x in (warm, *arrays)]
-        with recording():
-            for _ in range(2):
-                assert [outcome(x, to, options) for x in (warm, *arrays)] == plain
 
 
 def test_a_leaf_that_fails_adds_no_bytes() -> None:

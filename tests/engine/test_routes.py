@@ -137,24 +137,6 @@ def test_routes_that_another_thread_drops_are_no_error(convert, monkeypatch) -> 
         assert type(convert(obj, "numpy")) is type(obj)
 
 
-def test_route_depends_on_the_type_alone() -> None:
-    """Arrays of one type in turn: contiguous, reversed, strided, byte-swapped, text."""
-    x = sample("f4", (64,))
-    for target in HOST:
-        for y in (x, x[::-1], x, x[::2], x.astype(">f4"), x):
-            try:
-                result = zc.convert(y, to=target)
-            except zc.ZeroCopyError:
-                continue
-            assert zc.convert(result, to="numpy").tolist() == y.tolist()
-        text = np.array(["a"])
-        if target == "numpy" or registry.by_name(target).tables:  # an ndarray, or a column of text
-            assert np.asarray(zc.convert(text, to=target, copy=True)).tolist() == ["a"]
-        else:
-            with pytest.raises(zc.ZeroCopyError):
-                zc.convert(text, to=target, copy=True)
-
-
 def test_jax_export_waits_for_the_values() -> None:
     jax = pytest.importorskip("jax")
 

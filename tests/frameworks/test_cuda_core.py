@@ -26,20 +26,6 @@ View = cuda_core.utils.StridedMemoryView
 ON_DEVICE = (2, 1)
 
 
-def test_views_alias_both_ways() -> None:
-    x = sample("f4", (4, 3))
-    v = zc.convert(x, to="cuda.core", copy=False)
-    assert type(v) is View
-    assert (v.ptr, v.shape, v.dtype, v.readonly) == (x.ctypes.data, x.shape, x.dtype, False)
-    assert (v.device_id, v.is_device_accessible) == (-1, False)
-    assert np.shares_memory(v.exporting_obj, x)
-    for _ in range(3):  # later calls take faster paths
-        back = zc.convert(v, to="numpy", copy=False)
-        back[1, 2] += 7
-        assert x[1, 2] == back[1, 2]
-        assert zc.shares_memory(x, zc.convert(x, to="cuda.core"))
-
-
 def test_each_name_of_the_target() -> None:
     x = sample("i4")
     named = ("cuda.core", cuda_core, View, "cuda.core.utils.StridedMemoryView", zc.convert(x, "cuda.core"))
@@ -104,28 +90,6 @@ def test_older_numpy_cannot_mark_memory_and_is_refused(monkeypatch: pytest.Monke
         zc.convert(sample("u2"), "cuda.core", writable=False)
 
 
-def test_copies_have_memory_of_their_own() -> None:
-    x = sample("f4")
-    v = zc.convert(x, "cuda.core")
-    for source in (x, v):
-        for _ in range(2):
-            copy = zc.convert(source, "cuda.core", copy=True)
-            assert not zc.shares_memory(x, copy)
-            np.testing.assert_array_equal(np.from_dlpack(copy), x)
-    assert zc.convert(v, "cuda.core") is v
-    out = zc.convert(np.zeros_like(x), "cuda.core")
-    assert zc.convert(x, "cuda.core", out=out) is out
-    np.testing.assert_array_equal(np.from_dlpack(out), x)
-
-
-def test_misaligned_memory_is_copied() -> None:
-    x = sample("u1", (41,))[1:].view("f4")
-    assert View.from_dlpack(x, -1).ptr % 4  # it views it
-    for _ in range(2):
-        assert [reason.code for reason in zc.explain(x, "cuda.core").reasons] == ["misaligned"]
-        assert zc.convert(x, "cuda.core").ptr % 64 == 0
-
-
 @pytest.mark.hazard("other-frameworks#bfloat16-in-cuda-core")
 def test_bfloat16_is_kept_though_its_exporter_refuses_it() -> None:
     torch = pytest.importorskip("torch")
@@ -163,22 +127,6 @@ def test_views_of_nothing_are_refused() -> None:
     for _ in range(2):
         with pytest.raises(zc.UnsupportedConversionError, match="NULL"):
             zc.convert(v, "numpy")
-
-
-def test_memory_lives_as_long_as_either_side() -> None:
-    x = sample("f4", (8,))
-    expected, watched = x.copy(), weakref.ref(x)
-    v = zc.convert(x, "cuda.core")
-    del x
-    gc.collect()
-    np.testing.assert_array_equal(np.from_dlpack(v), expected)
-    back = zc.convert(v, "numpy")
-    del v
-    gc.collect()
-    np.testing.assert_array_equal(back, expected)
-    del back
-    gc.collect()
-    assert watched() is None
 
 
 def test_conversions_keep_no_references() -> None:

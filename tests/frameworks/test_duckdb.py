@@ -609,3 +609,10 @@ def test_a_conversion_runs_the_query_once(con: Any, to: str, options: dict[str, 
         seen.clear()
         zc.convert(relation, to, **options)
         assert len(seen) == 3
+
+
+@pytest.mark.xfail(strict=True, reason="DuckDB multiplies the bytes below a null, and the query fails")
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_null_durations_of_milliseconds(unit: str) -> None:
+    values = np.array([1, "NaT", 3], f"m8[{unit}]")
+    assert zc.convert(zc.convert({"x": values}, "duckdb"), "pyarrow")["x"].null_count == 1

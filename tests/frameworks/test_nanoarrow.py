@@ -343,65 +343,6 @@ def test_results_keep_memory_alive() -> None:
 # -- tables to tensors, through the core ------------------------------------------------------
 
 
-def _tables_and_columns() -> dict[str, Any]:
-    numbers = {"a": np.arange(4.0), "b": np.arange(4), "c": np.arange(4, dtype="u1")}
-    floats = {name: np.random.default_rng(k).random(4) for k, name in enumerate("abc")}
-    plain, struct = pa.record_batch(numbers), pa.record_batch(floats).to_struct_array()
-    arrow = {
-        "numbers": plain,
-        "floats": pa.record_batch(floats),
-        "a slice": pa.record_batch(floats).slice(1, 2),
-        "a slice of structs": struct[1:3],
-        "null rows": pa.StructArray.from_arrays([pa.array([1.0, 2.0])], ["a"], mask=pa.array([False, True])),
-        "nulls": pa.record_batch({"a": pa.array([1.0, None]), "b": pa.array([1.0, 2.0])}),
-        "text": pa.record_batch({"a": pa.array(["x"]), "b": pa.array([1.0])}),
-        "views": pa.record_batch({"a": pa.array(["x"], VIEW), "b": pa.array([1.0])}),
-        "lists": pa.record_batch({"a": pa.array([[1.0], [2.0]]), "b": pa.array([1.0, 2.0])}),
-        "a struct in a table": pa.record_batch({"a": struct, "b": pa.array([1.0] * 4)}),
-        "times": pa.record_batch({"a": pa.array([1, 2], pa.timestamp("ms"))}),
-        "no rows": plain.slice(4),
-        "two names alike": pa.RecordBatch.from_arrays([plain["a"], plain["b"]], ["a", "a"]),
-        "one column": pa.record_batch({"a": floats["a"]}),
-        "a column": plain["a"],
-        "a column of lists": pa.array([[1.0, 2.0], [3.0, 4.0]]),
-        "a column of uneven lists": pa.array([[1.0, 2.0], [3.0]]),
-        "a column of booleans": pa.array([True, False]),
-        "a column of text": pa.array(["x", "y"]),
-        "a column with nulls": pa.array([1, None]),
-    }
-    chunks = pa.table([pa.chunked_array([[1.0], [2.0, 3.0]])] * 2, names=["a", "b"])
-    return {name: na.Array(obj) for name, obj in arrow.items()} | {"chunks": na.Array(chunks)}
-
-
-def _outcome(convert: Callable[[], Any], obj: Any) -> Any:
-    try:
-        result = convert()
-    except zc.ZeroCopyError as error:
-        return type(error), error.code, error.why
-    leaves = result if isinstance(result, dict) else {"": result}
-    parts = {}
-    for name, leaf in leaves.items():
-        is_array = isinstance(leaf, np.ndarray) and leaf.dtype.kind != "M" and not leaf.dtype.hasobject
-        view = (
-            zc.view(leaf) if is_array or (type(leaf).__module__ == "torch" and not leaf.is_nested) else None
-        )
-        layout = None if view is None else (view.dtype, view.shape, view.strides, view.readonly)
-        parts[name] = type(leaf), layout, str(leaf), view is not None and zc.shares_memory(leaf, obj)
-    return type(result), parts
-
-
-@pytest.mark.parametrize("to", ["numpy", "torch"])
-@pytest.mark.parametrize(
-    "options", [{}, {"copy": False}, {"copy": True}, {"layout": "matrix"}, {"lists": "dense"}]
-)
-def test_tables_to_tensors_are_those_of_the_plan(to: str, options: dict[str, Any]) -> None:
-    pytest.importorskip(to)
-    for name, obj in _tables_and_columns().items():
-        slow = _outcome(lambda o=obj: convert_slowly(o, to, options), obj)
-        for _ in range(2):
-            assert _outcome(lambda o=obj: zc.convert(o, to, **options), obj) == slow, name
-
-
 def test_the_columns_of_a_table_live_as_long_as_their_tensors() -> None:
     for _ in range(3):
         arrays = [np.arange(4.0), np.arange(4.0)]

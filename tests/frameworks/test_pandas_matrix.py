@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
-from zerocopy._engine.convert import convert_slowly
 from zerocopy._frameworks.pandas.columns import matrix, one_block, plain
 
 pd = pytest.importorskip("pandas")
@@ -52,32 +51,6 @@ def _frames() -> dict[str, Any]:
         "an index": plain.set_axis(list("wxyz")),
         "a named index": plain.rename_axis("row"),
     }
-
-
-def _outcome(convert: Any, frame: Any, to: str, options: dict[str, Any]) -> Any:
-    try:
-        result = convert(frame, to, options)
-    except zc.ZeroCopyError as error:
-        return error.code
-    values = zc.convert(result, "numpy")
-    memory = [frame[label].to_numpy(copy=False) for label in frame.columns[:1] if frame.columns.is_unique]
-    is_alias = any(column.dtype != object and zc.shares_memory(values, column) for column in memory)
-    return values.dtype, values.tolist(), values.shape, is_alias, values.flags.writeable
-
-
-@pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
-def test_the_plan_is_the_oracle_of_the_route(to: str) -> None:
-    pytest.importorskip(to)
-    fast = lambda obj, to, options: zc.convert(obj, to, **options)  # noqa: E731
-    for more in ({}, {"copy": True}, {"copy": False}, {"writable": True}, {"dtype": "float64"}):
-        options = {"layout": "matrix", **more}
-        assert _outcome(
-            fast, _frame(values := np.zeros((2, 2))), to, options | {"layout": "matrix:C"}
-        ) == _outcome(convert_slowly, _frame(values), to, options | {"layout": "matrix:C"})
-        fast(_frame(np.zeros((2, 2))), to, {"layout": "matrix"})
-        for name, frame in _frames().items():
-            results = [_outcome(call, frame, to, options) for call in (convert_slowly, fast)]
-            np.testing.assert_equal(results[1], results[0], f"{name} {options}")
 
 
 @pytest.mark.parametrize("to", ["numpy", "torch", "jax"])

@@ -132,30 +132,6 @@ def test_copies_by_a_route_have_the_reason_of_explain() -> None:
     assert (row.calls, row.copied_calls, row.copied_bytes) == (5, 5, 5 * 256)
 
 
-TABLES = ("pyarrow", "pandas", "polars", "nanoarrow", "duckdb")
-
-
-@pytest.mark.parametrize(("source", "to"), [(a, b) for a in TABLES for b in (*TABLES, "numpy") if a != b])
-def test_tables_on_routes_are_counted_as_explain_does(source: str, to: str) -> None:
-    """polars, pandas and nanoarrow copy text in part; the memory of a query is not known before it runs."""
-    for name in {source, to}:
-        pytest.importorskip(name)
-    pa = pytest.importorskip("pyarrow")
-    numbers = {"x": np.arange(50.0), "y": np.arange(50.0)}
-    text = {"t": [f"a word that is longer than a view holds, {i}" for i in range(50)]}
-    cases = [(numbers, {}), (numbers, {"layout": "matrix"})] if to == "numpy" else [({**numbers, **text}, {})]
-    for columns, options in cases:
-        table = pa.table(columns)
-        x = table.to_pandas() if source == "pandas" else zc.convert(table, source)
-        zc.convert(x, to, **options)
-        plan = zc.explain(x, to, **options)
-        with zc.monitor.record() as run:
-            for _ in range(3):  # from the second on by a route
-                zc.convert(x, to, **options)
-        assert sum(row.aliased_bytes for row in run.rows) == 3 * plan.aliased_bytes
-        assert sum(row.copied_bytes for row in run.rows) == 3 * plan.copied_bytes
-
-
 def test_a_tables_reason_names_the_column() -> None:
     pytest.importorskip("polars")
     columns = {"a": np.zeros(4), "b": np.array([True, False, True, False])}

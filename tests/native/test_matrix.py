@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import gc
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers.arrow_producers import TableProducer, declare_dtypes, numbers
 
-import zerocopy as zc
 from zerocopy import registry
-from zerocopy._engine import routes
 from zerocopy._native import core
 from zerocopy.protocols.array_interface import aligned_copy, aligned_empty
 
@@ -33,43 +30,6 @@ def interleave(out: Any, columns: Any) -> None:
     size = out.itemsize
     pieces = [(k, k * size, size, 0) for k in range(len(columns))]
     core.write_rows(out, columns, np.array(pieces, np.int64).reshape(-1, 4))
-
-
-SIZES = {"u1": 1, "i2": 2, "f4": 4, "f8": 8, "c16": 16, "V4": 4}
-
-
-@pytest.mark.parametrize("kind", SIZES)
-@pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 200])
-@pytest.mark.parametrize("width", [1, 3, 4, 5, 9])
-def test_every_value_is_written_and_nothing_else(kind: str, rows: int, width: int) -> None:
-    size = SIZES[kind]
-    random = np.random.default_rng(rows * width)
-    columns = [
-        np.frombuffer(random.bytes(rows * size), kind) if rows else np.empty(0, kind) for _ in range(width)
-    ]
-    block = np.full(rows * width * size + 128, 0xA5, np.uint8)
-    out = block[64 : 64 + rows * width * size].view(kind).reshape(rows, width)
-    interleave(out, columns)
-    for k, column in enumerate(columns):
-        assert out[:, k].tobytes() == column.tobytes()
-    assert {*block[:64], *block[64 + rows * width * size :]} == {0xA5}
-
-
-@pytest.mark.parametrize("step", [2, -1, -3, 0])
-def test_columns_of_any_stride(step: int) -> None:
-    base = np.arange(1000.0)
-    column = np.lib.stride_tricks.as_strided(base[500:], (130,), (8 * step,))
-    out = np.empty((130, 6))
-    interleave(out, [base[:130], column, column, column, column, base[1:131]])
-    np.testing.assert_array_equal(out, np.stack([base[:130], *[column] * 4, base[1:131]], axis=1))
-
-
-def test_memory_that_is_not_aligned() -> None:
-    column = np.frombuffer(b"\0" + np.arange(100.0).tobytes(), np.uint8)[1:].view("f8")
-    assert not column.flags.aligned
-    out = np.empty(3201, np.uint8)[1:].view("f8").reshape(100, 4)
-    interleave(out, [column] * 4)
-    np.testing.assert_array_equal(out, np.stack([column] * 4, axis=1))
 
 
 def _readonly() -> Any:
@@ -99,33 +59,6 @@ def _readonly() -> Any:
 def test_arrays_that_do_not_fit_are_refused(out: Any, columns: Any) -> None:
     with pytest.raises(ValueError, match=r"rows|column|pieces|read-only"):
         interleave(out, columns)
-
-
-def test_objects_that_are_not_arrays_are_refused() -> None:
-    pieces = np.array([(0, 0, 8, 0)])
-    for arguments in (
-        ([[0.0]], [np.zeros(1)], pieces),
-        (np.empty((1, 1)), 5, pieces),
-        (np.empty((1, 1)), [[0.0]], pieces),
-        (np.empty((1, 1)), [np.zeros(1)], [(0, 0, 8, 0)]),
-    ):
-        with pytest.raises(TypeError):
-            core.write_rows(*arguments)
-
-
-def test_threads_fill_parts_of_one_matrix() -> None:
-    columns = [np.random.default_rng(k).random(40_000) for k in range(7)]
-    out = np.empty((40_000, 7))
-
-    def fill(low: int) -> None:
-        interleave(out[low : low + 10_000], [column[low : low + 10_000] for column in columns])
-
-    threads = [threading.Thread(target=fill, args=(low,)) for low in range(0, 40_000, 10_000)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    np.testing.assert_array_equal(out, np.stack(columns, axis=1))
 
 
 @pytest.mark.parametrize("kind", ["?", "i1", "u2", "i4", "f4", "f8", "c16"])
@@ -277,64 +210,3 @@ def test_error_in_the_middle_of_a_stream() -> None:
         by_stream(producer)
     assert producer.released == producer.exported
     gc.collect()
-
-
-def _tables() -> dict[str, Any]:
-    pa = pytest.importorskip("pyarrow")
-    values = np.random.default_rng(0).random((4, 6, 40))
-    tables = {
-        f"{width} columns of {dtype}": pa.table(
-            apart({str(k): values[0, k].astype(dtype) for k in range(width)})
-        )
-        for width in (1, 2, 3, 6)
-        for dtype in ("float16", "float32", "uint8", "int64")
-    }
-    plain = pa.table(apart({str(k): values[1, k] for k in range(6)}))
-    owner = values[3].copy()  # its rows are separate for pyarrow, as blocks of malloc are at equal distances
-    parts = [pa.foreign_buffer(row.ctypes.data, row.nbytes, owner) for row in owner]
-    spaced = [pa.Array.from_buffers(pa.float64(), 40, [None, part]) for part in parts]
-    block = pa.py_buffer(values[2].copy())
-    arrays = [pa.Array.from_buffers(pa.float64(), 40, [None, block], offset=40 * k) for k in range(6)]
-    gaps = [pa.Array.from_buffers(pa.float64(), 30, [None, block], offset=40 * k) for k in range(6)]
-    return tables | {
-        "slice": plain.slice(3, 30),
-        "one row": plain.slice(3, 1),
-        "chunks": pa.concat_tables([plain, plain.slice(2), plain]),
-        "empty chunk": pa.concat_tables([plain, plain.slice(40)]),
-        "columns of one array": pa.table(arrays, names=list("abcdef")),
-        "columns of one array, with gaps": pa.table(gaps, names=list("abcdef")),
-        "equal distances": pa.table(spaced, names=list("abcdef")),
-        "in reverse": pa.table(arrays[::-1], names=list("abcdef")),
-        "same column": pa.table(arrays[:1] * 4, names=list("abcd")),
-        "two of one array": pa.table([arrays[0], arrays[2]], names=list("ab")),
-        "one row of one array": pa.table(arrays, names=list("abcdef")).slice(0, 1),
-        "types": plain.append_column("x", pa.array([1] * 40)),
-        "nulls": plain.append_column("x", pa.array([None, *[1.0] * 39])),
-    }
-
-
-@pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
-@pytest.mark.parametrize("copy", [None, True])
-@pytest.mark.parametrize("layout", ["matrix", "matrix:F"])
-def test_matrices_are_those_of_the_slow_path(to: str, copy: bool | None, layout: str) -> None:
-    pa = pytest.importorskip("pyarrow")
-    pytest.importorskip(to)
-    exporter = registry.by_type(pa.Table).fast_exporters(pa.Table)["native_table"]  # type: ignore[union-attr]
-    route, taken = matrix_route(exporter, to, copy=copy, by_columns=layout == "matrix:F"), 0
-    for name, table in _tables().items():
-        try:
-            result = route(table)
-        except BufferError:
-            continue
-        routes.clear()  # the slow path
-        expected = zc.convert(table, to, layout=layout, copy=copy)
-        ours, theirs = zc.view(result), zc.view(expected)
-        for attribute in ("shape", "dtype", "readonly"):
-            assert getattr(ours, attribute) == getattr(theirs, attribute), (name, attribute)
-        if min(ours.shape) > 1:  # the others have no meaning
-            assert ours.strides == theirs.strides, name
-        np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
-        assert not zc.explain(table, to, layout=layout, copy=copy).zero_copy, name
-        assert not zc.shares_memory(result, table), name
-        taken += 1
-    assert taken == (19 if copy is None else 27)

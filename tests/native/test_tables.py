@@ -269,77 +269,6 @@ def test_objects_do_not_leak() -> None:
 # -- pyarrow --------------------------------------------------------------------------
 
 
-def _tables() -> dict[str, Any]:
-    pa = pytest.importorskip("pyarrow")
-    column = np.arange(40)
-    plain = pa.table({"i": column, "f": column * 0.5, "h": column.astype(np.float16)})
-    wide = {f"c{i}": (column + i).astype(list(FORMATS)[i % len(FORMATS)]) for i in range(1000)}
-    return {
-        "plain": plain,
-        "slice": plain.slice(7, 9),
-        "one row": plain.slice(39),
-        "no rows": plain.slice(40),
-        "no columns": plain.select([]),
-        "chunks": pa.concat_tables([plain, plain]),
-        "empty chunk first": pa.concat_tables([plain.slice(40), plain]),
-        "empty chunk in one column": plain.set_column(0, "i", pa.chunked_array([column, column[:0]])),
-        "different chunks": plain.set_column(0, "i", pa.chunked_array([column[:9], column[9:]])),
-        "nulls": plain.append_column("n", pa.array([*range(39), None])),
-        "nulls outside the slice": plain.append_column("n", pa.array([*range(39), None])).slice(0, 9),
-        "names twice": pa.table([column, column], names=["x", "x"]),
-        "empty name": pa.table([column, column], names=["", "x"]),
-        "name with a zero": pa.table([column], names=["a\0b"]),
-        "names equal up to a zero": pa.table([column, column], names=["a\0b", "a\0c"]),
-        "metadata": plain.replace_schema_metadata({"pandas": "{}"}),
-        "field metadata": plain.cast(pa.schema([f.with_metadata({"id": "1"}) for f in plain.schema])),
-        "text": plain.append_column("t", pa.array(["x"] * 40)),
-        "bits": plain.append_column("t", pa.array([True] * 40)),
-        "bytes as booleans": plain.append_column(
-            "t", pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1] * 40, pa.int8()))
-        ),
-        "dates": plain.append_column("t", pa.array(column, pa.timestamp("us"))),
-        "codes": plain.append_column("t", pa.array(["x"] * 40).dictionary_encode()),
-        "1,000 columns": pa.table(wide).slice(3),
-    }
-
-
-#: Tables that the compiled route takes; the slow path decides for the others.
-TAKEN = (
-    *("plain", "slice", "one row", "empty chunk in one column", "nulls outside the slice", "empty name"),
-    *("metadata", "field metadata", "1,000 columns"),
-)
-
-
-@pytest.mark.parametrize("to", ["numpy", "torch"])
-@pytest.mark.parametrize("kind", ["Table", "RecordBatch"])
-def test_results_are_those_of_the_route_in_python(kind: str, to: str) -> None:
-    pa = pytest.importorskip("pyarrow")
-    pytest.importorskip(to)
-    exporter = registry.by_type(getattr(pa, kind)).fast_exporters(getattr(pa, kind))["native_table"]  # type: ignore[union-attr]
-    route, taken = route_of(exporter, to), []
-    for name, table in _tables().items():
-        if kind == "RecordBatch":
-            table = (table.combine_chunks().to_batches() or [None])[0]
-        if table is None:
-            continue
-        try:
-            result = route(table)
-        except (BufferError, ValueError):
-            continue  # the slow path decides
-        expected = zc.convert(table, to)
-        assert list(result) == list(expected), name
-        for ours, theirs in zip(result.values(), expected.values(), strict=True):
-            ours_, theirs_ = zc.view(ours), zc.view(theirs)
-            assert (ours_.ptr, ours_.shape, ours_.strides) == (theirs_.ptr, theirs_.shape, theirs_.strides), (
-                name
-            )
-            assert (ours_.dtype, ours_.readonly) == (theirs_.dtype, theirs_.readonly), name
-        assert zc.explain(table, to).zero_copy, name
-        taken.append(name)
-    joined = {"chunks", "empty chunk first", "different chunks"} if kind == "RecordBatch" else set()
-    assert {*taken} == {*TAKEN, *joined}
-
-
 @pytest.mark.hazard("robustness#buffers-without-sizes")
 def test_wrong_buffers_of_a_file_are_refused() -> None:
     pa = pytest.importorskip("pyarrow")
@@ -386,22 +315,6 @@ def test_chunks_without_rows_do_not_count(empty_first: bool) -> None:
 def _polars_route(to: str = "numpy") -> Any:
     pl = pytest.importorskip("polars")
     return route_of(registry.by_type(pl.DataFrame).fast_exporters(pl.DataFrame)["native_table"], to)  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("to", ["numpy", "torch"])
-def test_frames_of_polars(to: str) -> None:
-    pl = pytest.importorskip("polars")
-    pytest.importorskip(to)
-    plain = pl.DataFrame({str(dtype): np.arange(20).astype(dtype) for dtype in FORMATS if dtype.itemsize > 2})
-    route = _polars_route(to)
-    for frame in (plain, plain[3:], plain[:, ::-1], plain.rename({"int32": "", "int64": "ü"})):
-        result, expected = route(frame), zc.convert(frame, to)
-        assert list(result) == list(expected)
-        assert zc.explain(frame, to).zero_copy
-        for ours, theirs in zip(result.values(), expected.values(), strict=True):
-            ours_, theirs_ = zc.view(ours), zc.view(theirs)
-            for attribute in ("ptr", "shape", "strides", "dtype", "readonly"):
-                assert getattr(ours_, attribute) == getattr(theirs_, attribute)
 
 
 @pytest.mark.hazard("robustness#frames-that-polars-rechunks")

@@ -235,21 +235,6 @@ def test_order_names_and_selection_are_kept(origin: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_copy_true_copies_and_copy_false_does_not(target: str) -> None:
-    source = pa.table({"a": np.arange(100.0), "s": pa.array(["text"] * 100, pa.large_string())})
-    copied = zc.convert(source, to=target, copy=True)
-    if exports_memory(copied):
-        assert not zc.shares_memory(copied, source)
-    plan = zc.explain(source, target, copy=False)
-    if plan.possible:
-        alias = zc.convert(source, to=target, copy=False)
-        assert not exports_memory(alias) or inside(alias, source)
-    else:
-        with pytest.raises(zc.CopyRequiredError, match=r"\['s'\]"):
-            zc.convert(source, to=target, copy=False)
-
-
-@pytest.mark.parametrize("target", HOST_TABLES)
 def test_column_that_no_target_can_hold_is_named(target: str) -> None:
     if target in ("pandas", "xarray"):  # they hold complex numbers, which Arrow lacks
         assert zc.convert({"bad": np.ones(2, "c8")}, to=target)["bad"].dtype == np.complex64
@@ -276,22 +261,3 @@ def test_duplicate_names_are_kept_or_refused(target: str) -> None:
         back = zc.convert(outcome[0], to="pyarrow.Table")
         assert back.column_names == ["a", "a"]
         assert [column.to_pylist() for column in back.columns] == [[1], [2]]
-
-
-@pytest.mark.parametrize(("origin", "target"), PAIRS)
-def test_second_call_equals_the_first(origin: str, target: str) -> None:
-    """The fast path agrees with the slow path, for plain numbers and for other types."""
-    plain = {"a": [1, 2, 3], "b": [0.5, 1.5, 2.5]}
-    sources = [pa.table(plain), pa.table({**plain, "s": ["x", None, "z"]}), pa.table({"": [1]})]
-    for table in (*sources, pa.concat_tables(sources[:1] * 2), pa.table({"n": [1, None]})):
-        origin_outcome = convert(table, origin)
-        if origin_outcome is None:
-            continue
-        results = [convert(origin_outcome[0], target) for _ in range(3)]
-        if results[0] is None:
-            assert results == [None] * 3
-            continue
-        backs = [zc.convert(result, to="pyarrow.Table") for result, _ in results]
-        assert all(back.equals(backs[0]) for back in backs)
-        assert backs[0].to_pydict() == table.to_pydict()
-        assert len({type(result) for result, _ in results}) == 1
