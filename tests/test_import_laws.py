@@ -434,26 +434,6 @@ def test_imports_point_down_the_layers() -> None:
     assert violations.keys() == EXCEPTIONS, "remove the pair of an import that no longer exists"
 
 
-@pytest.mark.parametrize(
-    ("module", "line", "target"),
-    [
-        ("zerocopy.tables.planted", "from zerocopy._engine.planner import Call", "zerocopy._engine.planner"),
-        ("zerocopy.tables.planted", "from zerocopy._engine import planner", "zerocopy._engine.planner"),
-        ("zerocopy.plan", "def f():\n    import zerocopy.registry", "zerocopy.registry"),
-        ("zerocopy.forks", "from zerocopy import device", "zerocopy.device"),
-    ],
-)
-def test_the_message_of_an_import_has_the_place_and_the_remedy(
-    tmp_path: Path, module: str, line: str, target: str
-) -> None:
-    path = tmp_path / "planted.py"
-    path.write_text(f'"""One."""\n\n{line}\n', encoding="utf-8")
-    (message,) = upward_imports(module, path).values()
-    number = 3 + line.count("\n")
-    assert message.startswith(f"{path}:{number} imports {target}: {part_of(module)} may import only ")
-    assert "pass its result as an argument" in message
-
-
 def test_frameworks_never_import_each_other() -> None:
     shared = {f"zerocopy._frameworks{name}" for name in ("", "._obstacles", "._private")}
     for path in FRAMEWORK_FILES:

@@ -706,29 +706,6 @@ def test_report_repr_and_lookup(install) -> None:
         report["JAX"]
 
 
-def test_public_names_of_a_pool_are_documented() -> None:
-    with zc.install_pool(host="off") as pool:
-        public = {name for name in dir(pool) if not name.startswith("_")}
-    pool.close()
-    methods = {
-        "allocate",
-        "check_leaks",
-        "close",
-        "deallocate",
-        "host_stats",
-        "pinned",
-        "refresh",
-        "report",
-        "set_limit",
-        "stats",
-        "trim",
-    }
-    attributes = {"closed", "devices", "kind", "limits", "scopes", "settings"}
-    assert public == methods | attributes
-    assert all(f"{name} :" in zc.Pool.__doc__ for name in attributes)
-    assert all(getattr(zc.Pool, name).__doc__ for name in methods)
-
-
 def test_pool_without_a_device_has_statistics_and_a_description() -> None:
     pool = zc.install_pool(host="off")
     if pool.kind != "none":

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
+from helpers.oracle import agrees
 from helpers.table_cases import TABLES
 
 import zerocopy as zc
@@ -19,19 +18,6 @@ INNER = [pa.int32(), pa.null(), pa.string(), pa.struct([("a", pa.string())]), pa
 BITS = {"": None, "no nulls": [True] * 3, "nulls": [True, False, True]}
 
 
-def _agrees(source: Any, to: str, **options: Any) -> None:
-    try:
-        plan = zc.explain(source, to, **options)
-        result = zc.convert(source, to, **options)
-        shares = zc.shares_memory(source, result)
-    except zc.ZeroCopyError:
-        return  # refused, or the result has no memory, or null rows as a table
-    planned = plan.shares_memory
-    assert planned in (None, shares), plan
-    if options.get("copy") is False:
-        assert not plan.copied_bytes, plan
-
-
 @pytest.mark.parametrize("to", TENSORS)
 @pytest.mark.parametrize("dtype", ["float64", "int64", "int32", "float32"])
 def test_masks_of_columns_that_are_cast(dtype: str, to: str) -> None:
@@ -40,10 +26,8 @@ def test_masks_of_columns_that_are_cast(dtype: str, to: str) -> None:
         for name in ("pyarrow", "polars", "pandas", "nanoarrow"):
             if name in TABLES:
                 source = zc.convert(obj, name)
-                _agrees(source, to, nulls="mask", dtype=dtype)
-                _agrees(
-                    source, to, nulls="mask", dtype={"int32": dtype} if obj is not table else {"x": dtype}
-                )
+                agrees(source, to, nulls="mask", dtype=dtype)
+                agrees(source, to, nulls="mask", dtype={"int32": dtype} if obj is not table else {"x": dtype})
     plan = zc.explain(ROWS, to, nulls="mask", dtype="float64")
     assert not plan.shares_memory
     masked = pd.Series(pd.array([1, None, 3], "Int32"))
@@ -66,8 +50,8 @@ def test_bitmaps_of_types_without_other_memory(bits: str, to: str) -> None:
         arrays += [arrays[0].slice(1), nothing.slice(1), pa.chunked_array([nothing, nothing.slice(2)])]
     for array in arrays:
         for source in (array, pa.table({"x": array, "n": pa.nulls(len(array))})):
-            _agrees(source, to)
-            _agrees(source, to, copy=False)
+            agrees(source, to)
+            agrees(source, to, copy=False)
 
 
 LABELS = {
@@ -118,7 +102,7 @@ def test_masks_of_lists_that_are_cast(lists: str, name: str, to: str) -> None:
     chunks = pa.chunked_array([rows.slice(0, 1), rows.slice(1)])
     for source in (rows, chunks, pa.table({"x": chunks}), rows.slice(0, 0)):
         for dtype in ("float32", "int32"):
-            _agrees(source, to, nulls="mask", lists=lists, dtype=dtype)
+            agrees(source, to, nulls="mask", lists=lists, dtype=dtype)
         try:
             masked = zc.convert(source, to, nulls="mask", lists=lists, dtype="float32")
         except zc.ZeroCopyError:
