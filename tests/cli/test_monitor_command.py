@@ -147,7 +147,7 @@ def test_holders_are_listed() -> None:
 
 
 def test_fields_are_listed() -> None:
-    assert invoke("--list-fields").stdout.split("\n")[:-1] == [field.title for field in FIELDS.values()]
+    assert invoke("--list-fields").stdout.split("\n")[:-1] == [field.column for field in FIELDS.values()]
 
 
 # -- options ---------------------------------------------------------------------------

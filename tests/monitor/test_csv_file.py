@@ -92,7 +92,7 @@ def test_libraries_read_numbers(tmp_path: Path, library: str) -> None:
     table = read(
         written(tmp_path / "a.csv", sample(gpus=cards(hostile, unreadable_card("1"), lost_card("2"))))
     )
-    assert list(table.columns) == [field.title for field in FIELDS.values()]
+    assert list(table.columns) == [field.column for field in FIELDS.values()]
     assert list(table["name"]) == [hostile["name"], "NVIDIA H200", "NVIDIA H200"]
     assert table["power.draw [W]"][0] == 512.5
     assert table["memory.used [MiB]"].max() == 60 * 1024

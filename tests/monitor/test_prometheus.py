@@ -9,7 +9,8 @@ import pytest
 from helpers.monitor_samples import HOSTILE, ROWS, SAMPLES, cards, process, sample, unreadable_card
 
 from zerocopy.monitor.conversion import ConversionRow, as_dict
-from zerocopy.monitor.prometheus import MOST_SITES, exposition
+from zerocopy.monitor.figures import MOST_SITES
+from zerocopy.monitor.prometheus import exposition
 
 parser = pytest.importorskip("prometheus_client.parser")
 

@@ -256,6 +256,11 @@ def test_parts_of_the_memory_are_the_memory_of_the_gpus(name: str) -> None:
     assert sum(value or 0 for value in parts.values()) == total
 
 
+def test_loaders_of_one_name_are_summed() -> None:
+    depths = contents.DEPTH.values(sample(process(100), process(101)))
+    assert depths == {"flights.parquet -> torch": 2}
+
+
 def test_a_long_history_has_a_bounded_number_of_points() -> None:
     observer = ChangingObserver()
     history = [observer.read() for _ in range(1000)]

@@ -35,7 +35,6 @@ def texts(frame: FrameType, call: CopyCall, source: Any) -> tuple[str, str]:
 
 
 def _text(node: ast.expr, code: str) -> str:
-    """Return the text of an expression, on one line."""
     text = ast.get_source_segment(code, node)
     return ast.unparse(node) if text is None or "\n" in text else text
 

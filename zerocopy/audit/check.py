@@ -97,7 +97,6 @@ def _reason(plan: Plan) -> str:
 
 
 def _difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
-    """Return the first property in which the two results differ."""
     for name in [*theirs, *ours]:
         if ours.get(name) != theirs.get(name):
             values = (shorten(each.get(name, "none"), 60, placeholder=" ...") for each in (ours, theirs))

@@ -115,7 +115,6 @@ class Audit(Report):
         return f"<zerocopy Audit: {size} avoidable at {format_count(len(rows), 'place')}>"
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks."""
         from zerocopy.formatting import html
 
         rows = self.rows
@@ -152,7 +151,6 @@ def audit(min_bytes: int = 1024) -> Audit:
 
 
 def _cells(rows: Sequence[AuditRow]) -> list[list[str]]:
-    """Return the place, the call, the number of calls, their bytes and their time."""
     return [
         [
             f"{short_path(row.file)}:{row.line}",

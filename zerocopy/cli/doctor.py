@@ -187,7 +187,6 @@ def _frameworks(importing: bool) -> list[dict[str, Any]]:
 
 
 def _import(name: str) -> tuple[float, str | None]:
-    """Import a framework; return the seconds, and why it failed."""
     start, failure = time.perf_counter(), None
     try:
         registry.by_name(name).module()
@@ -237,7 +236,6 @@ def extras() -> dict[str, Any]:
 
 
 def _requirements(extra: str, requirements: list[Requirement], seen: set[str]) -> list[Requirement]:
-    """Return the requirements of an extra and of the extras that it includes."""
     if extra in seen:
         return []
     seen.add(extra)
@@ -322,7 +320,6 @@ def _print(document: dict[str, Any], out: Output) -> None:
 
 
 def _list(rows: Iterable[tuple[str, Text]]) -> Table:
-    """Return a table of names and their values."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(ratio=1)

@@ -73,7 +73,6 @@ def _describe(gpu: Mapping[str, Any]) -> list[str]:
 
 
 def _gpus(library: Any) -> tuple[list[dict[str, Any]], str]:
-    """Return each GPU's modes, or why there are none."""
     try:
         nvml = Nvml(library)
     except NvmlUnavailableError as error:

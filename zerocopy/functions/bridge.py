@@ -98,7 +98,6 @@ def bridge(fn: Callable[..., Any], to: Target, *, source: Target | None = None) 
 
 
 def _framework_of(fn: Any, asked: str) -> Framework:
-    """Return the framework whose module defines the type of `fn` or one of its bases."""
     inner = fn.func if isinstance(fn, functools.partial) else fn
     for obj in (inner, getattr(inner, "__self__", None)):
         for cls in type(obj).__mro__:
@@ -128,12 +127,10 @@ def _gradients(framework: Framework, asked: str) -> GradientsHook:
 
 
 def _with_gradients() -> list[str]:
-    """Return the names of the frameworks that have gradients."""
     return sorted(framework.name for framework in registry.known() if framework.has_hook("gradients"))
 
 
 def _check_devices(consumer: GradientsHook, arrays: Sequence[Any], asked: str) -> None:
-    """Refuse arrays on several devices."""
     first = consumer.device(arrays[0])
     for array in arrays:
         if (device := consumer.device(array)) != first and device is not None and first is not None:

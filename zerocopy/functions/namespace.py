@@ -78,7 +78,6 @@ def namespace(x: Any, *others: Any) -> Any:
 
 
 def _namespace_of(compat: Any, x: Any) -> Any:
-    """Return the namespace of one array."""
     try:
         return compat.array_namespace(x)
     except (TypeError, ValueError) as error:

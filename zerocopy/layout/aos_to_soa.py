@@ -150,7 +150,6 @@ def _is_column(source: RecordSource, leaves: Sequence[FieldLeaf]) -> bool:
 
 
 def _view(source: RecordSource, leaf: FieldLeaf, out: Any) -> Array:
-    """Return a strided view of a field."""
     if out is not None:
         raise copy_required(AOS_TO_SOA, "out= requests a copy", code="option-value")
     if leaf.path[0] in source.converted:

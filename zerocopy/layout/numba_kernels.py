@@ -88,7 +88,6 @@ def _loop(
 
 
 def _units(offset: int, start: int, length: int, swap: int) -> list[Unit]:
-    """Return the units of a piece."""
     units, end = [], start + length
     while start < end:
         size = swap or next(size for size in (8, 4, 2, 1) if size <= end - start)

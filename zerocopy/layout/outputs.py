@@ -120,7 +120,6 @@ def overlap_error(asked: str, a: str, b: str) -> UnsupportedConversionError:
 
 
 def _refuse_overlaps(arrays: Sequence[Array], leaves: Sequence[FieldLeaf], source: Array) -> None:
-    """Raise if outputs overlap with each other or with the source."""
     every = [*arrays, source]
     spans = sorted([(*span(array), i) for i, array in enumerate(every) if array.size])
     if all(a[1] <= b[0] for a, b in pairwise(spans)):

@@ -119,7 +119,6 @@ def _array(records: Any, dtype: Any) -> Array:
 
 
 def _typed(records: Any, dtype: np.dtype[Any]) -> Array:
-    """Return a buffer as records of a type."""
     if dtype.names is None:
         why = f"dtype={dtype} has no fields"
         remedy = "pass a structured dtype: dtype=[('x', 'f4'), ('y', 'f4')]"

@@ -129,7 +129,6 @@ def _numba(records: Array, kind: RecordType, columns: Sequence[Array]) -> Any:
 
 @cache
 def _numba_kernels() -> Any:
-    """Return the module of the Numba kernels, or None without Numba."""
     if find_spec("numba") is None:
         return None
     with LOADING:  # a fork waits until it is released
@@ -334,7 +333,6 @@ def _items(rows: Array, columns: Sequence[Array], pieces: Array) -> Pairs:
 
 
 def _write_items(rows: Array, columns: Sequence[Array], pieces: Array, positions: Array | None) -> None:
-    """Write rows with NumPy."""
     places = slice(len(columns[0])) if positions is None else positions
     if pieces[:, 2].sum() < rows.shape[1]:
         rows[places] = 0
@@ -343,6 +341,5 @@ def _write_items(rows: Array, columns: Sequence[Array], pieces: Array, positions
 
 
 def _read_items(rows: Array, columns: Sequence[Array], pieces: Array) -> None:
-    """Read rows with NumPy."""
     for items, column in _items(rows, columns, pieces):
         column[...] = items[: len(column)]

@@ -116,7 +116,6 @@ def dtype_of(columns: Mapping[str, Any]) -> np.dtype[Any]:
 
 
 def _sub_array(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.dtype[Any]:
-    """Return the type of a field that holds a row of a column with several dimensions."""
     try:
         return np.dtype((dtype, shape))
     except ValueError as error:
@@ -135,7 +134,6 @@ def _walk(
     offsets: tuple[int, ...],
     fields: frozenset[str] | None = None,
 ) -> Iterator[FieldLeaf]:
-    """Yield the leaves of a record that starts at each of some offsets."""
     for name, part, offset in parts(dtype):
         if fields is not None and name not in fields:
             continue
@@ -154,7 +152,6 @@ def _walk(
 
 
 def _joined(pieces: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Join adjacent pieces."""
     joined: list[tuple[int, int]] = []
     for start, length in pieces:
         if joined and sum(joined[-1]) == start:

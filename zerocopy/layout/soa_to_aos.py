@@ -100,7 +100,6 @@ def _record_type(dtype: np.dtype[Any]) -> RecordType:
 
 
 def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns as NumPy arrays, those of nested records in nested dicts."""
     if not isinstance(columns, Mapping):
         name = type(columns).__name__
         if has_table(columns):
@@ -216,7 +215,6 @@ def _cast(column: Array, leaf: FieldLeaf) -> Array:
 
 
 def _lossy(column: Array, leaf: FieldLeaf) -> LossyConversionError:
-    """Return the error for values that a field cannot hold."""
     return LossyConversionError(
         SOA_TO_AOS,
         f"field {leaf.name!r} is {leaf.dtype}, which cannot hold all values of its {column.dtype} column",
@@ -277,7 +275,6 @@ def _existing_records(columns: list[Array], kind: RecordType, dtype: np.dtype[An
 
 
 def _root(array: Array) -> Array:
-    """Return the array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

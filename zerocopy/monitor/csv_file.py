@@ -1,8 +1,4 @@
-"""``CsvFile``: one row for each GPU and sample, in a file that other programs can read at any time.
-
-The fields are those of ``nvidia-smi --query-gpu`` by its names and units, then ours. nvidia-smi has no field
-for PCIe throughput: ``pcie.rx`` and ``pcie.tx`` follow its style.
-"""
+"""``CsvFile``: one row for each GPU and sample, in a file that other programs can read at any time."""
 
 from __future__ import annotations
 
@@ -17,94 +13,24 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from zerocopy.errors import OptionError
 from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import ConversionRow, as_dict, sum_record, sum_rows
 from zerocopy.monitor.errors import MonitorFileError
+from zerocopy.monitor.figures import FIGURES, SERIES, Figure, running
 from zerocopy.monitor.memory_split import memory_split
-from zerocopy.monitor.sample import Card, Sample
+from zerocopy.monitor.sample import Card, NVLink, Sample
 
-_MIB = 1 << 20
-
-
-class Field(NamedTuple):
-    """A column: the keys of its value in the dict that `_row` returns, and how the value is written."""
-
-    name: str
-    unit: str
-    path: str
-    #: A number by which the value is divided and then rounded, or a format.
-    form: int | str = ""
-
-    @property
-    def title(self) -> str:
-        """The header of the column, in the form of nvidia-smi: ``memory.used [MiB]``."""
-        return f"{self.name} [{self.unit}]" if self.unit else self.name
-
-    def read(self, row: Any) -> Any:
-        """Return the value; None, which is an empty cell, if it cannot be read."""
-        for key in self.path.split("."):
-            row = None if row is None else row[key]
-        if row is None or not self.form:
-            return row
-        return format(row, self.form) if isinstance(self.form, str) else round(row / self.form)
+#: The figures with a column, by its name.
+FIELDS = {figure.name: figure for figure in FIGURES if figure.column}
 
 
-_ALL = (
-    Field("timestamp", "", "timestamp"),
-    Field("index", "", "card.index"),
-    Field("name", "", "card.name"),
-    Field("uuid", "", "card.uuid"),
-    Field("utilization.gpu", "%", "card.utilization"),
-    Field("utilization.memory", "%", "card.memory_utilization"),
-    Field("memory.total", "MiB", "card.memory_total", _MIB),
-    Field("memory.used", "MiB", "card.memory_used", _MIB),
-    Field("memory.free", "MiB", "card.memory_free", _MIB),
-    Field("temperature.gpu", "", "card.temperature"),
-    Field("power.draw", "W", "card.power", ".2f"),  # two digits as in nvidia-smi
-    Field("power.limit", "W", "card.power_limit", ".2f"),
-    Field("clocks.current.sm", "MHz", "card.sm_clock"),
-    Field("clocks.current.memory", "MHz", "card.memory_clock"),
-    Field("pcie.rx", "KiB/s", "card.pcie_received", 1024),
-    Field("pcie.tx", "KiB/s", "card.pcie_sent", 1024),
-    Field("zerocopy.time", "s", "time", ".3f"),
-    Field("zerocopy.nvlink.received", "bytes", "links.received_bytes"),
-    Field("zerocopy.nvlink.sent", "bytes", "links.sent_bytes"),
-    Field("zerocopy.pool.used", "bytes", "split.pool_in_use"),
-    Field("zerocopy.pool.free", "bytes", "split.pool_free"),
-    Field("zerocopy.outside_pool", "bytes", "split.process_outside_pool"),
-    Field("zerocopy.other_processes", "bytes", "split.other_processes"),
-    Field("zerocopy.processes", "", "running.processes"),
-    Field("zerocopy.calls", "", "totals.calls"),
-    Field("zerocopy.refused", "", "totals.refused_calls"),
-    Field("zerocopy.aliased", "bytes", "totals.aliased_bytes"),
-    Field("zerocopy.copied", "bytes", "totals.copied_bytes"),
-    Field("zerocopy.aliased_rate", "bytes/s", "rates.conversions.aliased_bytes", 1),
-    Field("zerocopy.copied_rate", "bytes/s", "rates.conversions.copied_bytes", 1),
-    Field("zerocopy.resident", "bytes", "running.rss"),
-    Field("zerocopy.host.used", "bytes", "running.host_in_use"),
-    Field("zerocopy.host.kept", "bytes", "running.host_kept"),
-    Field("zerocopy.shared", "bytes", "running.shared"),
-    Field("zerocopy.loader.reader_wait", "s", "loaders.reader_wait"),
-    Field("zerocopy.loader.consumer_wait", "s", "loaders.consumer_wait"),
-    Field("zerocopy.cpu", "%", "cpu"),
-    Field("zerocopy.machine.memory.total", "bytes", "machine.memory_total"),
-    Field("zerocopy.machine.memory.available", "bytes", "machine.memory_available"),
-    Field("zerocopy.disk.read", "bytes", "machine.disk_read"),
-    Field("zerocopy.disk.written", "bytes", "machine.disk_written"),
-    Field("zerocopy.network.received", "bytes", "machine.network_received"),
-    Field("zerocopy.network.sent", "bytes", "machine.network_sent"),
-)
-#: All fields by name, in the order of the file.
-FIELDS = {field.name: field for field in _ALL}
-
-
-def select(names: str | None) -> Sequence[Field]:
+def select(names: str | None) -> Sequence[Figure]:
     """Return the fields with the names in a list with commas; all fields for None."""
     if names is None:
-        return _ALL
+        return list(FIELDS.values())
     asked = [name.strip() for name in names.split(",")]
     for name in asked:
         if name not in FIELDS:
@@ -120,41 +46,36 @@ def select(names: str | None) -> Sequence[Field]:
 
 
 def _row(sample: Sample, card: Card | None, totals: ConversionRow) -> dict[str, Any]:
-    """Return the values of a row; `card` is None on a machine without GPUs."""
-    now, records, cores = sample["time"], sample["processes"], sample["machine"]["cpu_percent"]
-    running = [record for record in records if not record["ended"]]
-    modes = [mode for record in running for mode in record["pool"]["host"].values()]
-    loaders = [loader for record in records for loader in record["loaders"]]
+    """Return the figures of a row by series and key; `card` is None on a machine without GPUs."""
+    now, present, cores = sample["time"], running(sample), sample["machine"]["cpu_percent"]
     local = time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(now))
-    split = None if card is None else asdict(memory_split(card, records, sample["cards"]))
+    split = None if card is None else asdict(memory_split(card, sample["processes"], sample["cards"]))
+    waits = _sums(sample, "loader", "reader_wait", "consumer_wait")
     return {
-        "timestamp": f"{local}.{int(now % 1 * 1000):03d}",  # in nvidia-smi's form
-        "time": now,
-        "card": card,
-        "links": _sums(card["nvlinks"] if card else [], "received_bytes", "sent_bytes"),
+        "time": {"timestamp": f"{local}.{int(now % 1 * 1000):03d}", "time": now},  # in nvidia-smi's form
+        "gpu": card,
+        "link": _link_sums(card["nvlinks"] if card else []),
         "split": split,
-        "running": {
-            "processes": len(running),
-            "rss": sum(record["rss"] for record in running),
-            "host_in_use": sum(mode["in_use"] or 0 for mode in modes),
-            "host_kept": sum(mode["kept"] or 0 for mode in modes),
-            "shared": sum(record["shared"]["segment_bytes"] for record in running),
-        },
-        "totals": as_dict(totals),
-        "rates": sample["rates"],
-        "loaders": {
-            side: round(sum(float(each[side]) for each in loaders), 3)  # type: ignore[literal-required]
-            for side in ("reader_wait", "consumer_wait")
-        },
-        "cpu": round(sum(cores) / len(cores), 1) if cores else None,
+        "process": {"count": len(present["processes"]), **_sums(present, "process", "rss", "segment_bytes")},
+        "pair": as_dict(totals),
+        "rates": sample["rates"] and sample["rates"]["conversions"],
+        "mode": _sums(present, "mode", "in_use", "kept"),
+        "loader": {side: round(seconds, 3) for side, seconds in waits.items()},
+        "core": {"percent": round(sum(cores) / len(cores), 1) if cores else None},
         "machine": sample["machine"],
     }
 
 
-def _sums(items: Sequence[Any], *keys: str) -> dict[str, Any]:
-    """Return the sums by key; None if a value is unknown, or there are none."""
-    columns = {key: [item[key] for item in items] for key in keys}
-    return {key: sum(values) if values and None not in values else None for key, values in columns.items()}
+def _sums(sample: Sample, series: str, *keys: str) -> dict[str, Any]:
+    entries = [figures for _, figures in SERIES[series](sample)]
+    return {key: sum(figures[key] or 0 for figures in entries) for key in keys}
+
+
+def _link_sums(links: Sequence[NVLink]) -> dict[str, int | None]:
+    """Return the sums of the links; None if a value is unknown, or there are none."""
+    received, sent = ([link[key] for link in links] for key in ("received_bytes", "sent_bytes"))
+    known = {"received_bytes": received, "sent_bytes": sent}
+    return {key: sum(values) if values and None not in values else None for key, values in known.items()}
 
 
 # -- the file -------------------------------------------------------------------------
@@ -167,12 +88,12 @@ class CsvFile:
     are added to an existing file that has the same columns.
     """
 
-    def __init__(self, path: str, fields: Sequence[Field], append: bool = False) -> None:
+    def __init__(self, path: str, fields: Sequence[Figure], append: bool = False) -> None:
         self.name: str = "standard output" if path == "-" else path
         self._fields = fields
         #: The sums of each process: samples omit ended processes after a minute.
         self._seen: dict[tuple[int, float], ConversionRow] = {}
-        header = _text([[field.title for field in fields]])
+        header = _text([[field.column for field in fields]])
         self._file, is_new = _open(path, header, append)
         try:
             if is_new:
@@ -194,7 +115,7 @@ class CsvFile:
         totals = sum_rows(self._seen.values())
         cards: Sequence[Any] = sample["cards"]["cards"] or [None]
         rows = [_row(sample, card, totals) for card in cards]
-        self._write(_text([[field.read(row) for field in self._fields] for row in rows]))
+        self._write(_text([[field.cell(row) for field in self._fields] for row in rows]))
 
     def close(self) -> None:
         """Close the file; standard output stays open."""
@@ -283,7 +204,6 @@ def _unwritable(asked: str, error: OSError) -> MonitorFileError:
 
 
 def _check_header(asked: str, path: str, header: str) -> None:
-    """Raise `MonitorFileError` if rows cannot be added to a file."""
     with open(path, "rb") as file:
         first = file.readline(len(header) + 4096)
         file.seek(-1, os.SEEK_END)

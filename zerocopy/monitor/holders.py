@@ -162,7 +162,6 @@ def _memory_by_pid(cards: Cards) -> dict[int, int | None]:
 
 
 def _devices(process: Path, renderers: set[str]) -> tuple[str, ...]:
-    """Return the driver's files that the process has open."""
     names = set()
     for descriptor in (process / "fd").iterdir():
         try:
@@ -205,7 +204,6 @@ def _user(process: Path) -> str:
 
 
 def _is_kernel_thread(process: Path) -> bool:
-    """Return whether a process is a kernel thread, which has no open files."""
     fields = _text(process / "stat").rpartition(")")[2].split()
     return len(fields) > 6 and fields[6].isdecimal() and bool(int(fields[6]) & _KERNEL_THREAD)
 

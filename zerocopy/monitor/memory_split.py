@@ -157,6 +157,5 @@ def _free(pool: PoolDevice) -> int | None:
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum; None if a value is unknown."""
     known = list(values)
     return None if None in known else sum(value for value in known if value is not None)

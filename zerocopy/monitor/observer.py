@@ -130,7 +130,6 @@ class Observer:
         return family
 
     def _descends(self, pid: int, parents: dict[int, int]) -> bool:
-        """Whether a process is `pid` or descends from it."""
         seen: set[int] = set()
         current: int | None = pid
         while current and current not in seen:
@@ -214,7 +213,6 @@ def _conversions(before: ProcessRecord | None, after: ProcessRecord, since: floa
 
 
 def _links(before: Card | None, after: Card, seconds: float) -> dict[int, dict[str, float | None]]:
-    """Return the rates of a card's links that both samples have."""
     earlier = {link["link"]: link for link in before["nvlinks"]} if before is not None else {}
     return {
         link["link"]: {

@@ -197,7 +197,6 @@ def resident_bytes() -> int:
 
 @cache
 def _start_time(pid: int) -> float:
-    """Return when this process began, in seconds since 1970."""
     ticks = start_ticks(pid)
     if not ticks:
         return time.time()

@@ -96,7 +96,6 @@ class Session:
             self.stop()
 
     def _end(self) -> Snapshot:
-        """Stop the thread, and write the last record."""
         global _current
         with _lock:
             if _current is self:
@@ -293,7 +292,6 @@ def _running(name: str) -> Session:
 
 
 def _check(name: str, value: Any, least: float, most: float, example: str) -> None:
-    """Raise `OptionError` for a number of seconds outside a range."""
     number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
     if number is None or not least <= number <= most:
         raise OptionError(

@@ -432,5 +432,4 @@ class Pool:
         return self.report()._repr_html_()
 
     def _record(self) -> dict[str, Any]:
-        """Return the figures as JSON types, for the monitor."""
         return read_record(self._memory, self._host)

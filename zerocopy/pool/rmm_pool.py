@@ -184,7 +184,6 @@ def _callbacks(user: Any, gauge: Gauge) -> tuple[Callable[[int, Any], int], Call
 
 
 def _address(user: Any, ptr: Any) -> int:
-    """Check the result of a custom allocator."""
     if isinstance(ptr, bool) or not hasattr(ptr, "__index__"):
         raise TypeError(f"{type(user).__name__}.allocate() returned {ptr!r}, which is not an address")
     if int(ptr) <= 0:

@@ -226,7 +226,6 @@ def _read_host(value: Any) -> str:
 
 
 def _read_flag(value: Any) -> bool:
-    """Return a boolean, from 0, 1 and words too."""
     word = value.lower() if isinstance(value, str) else ""
     if word in _TRUE + _FALSE:
         return word in _TRUE

@@ -51,7 +51,6 @@ def kept_bytes() -> int:
 
 
 def _kept_in_slabs() -> int:
-    """Return the part of these bytes that is for slabs."""
     return min(_SLABS, kept_bytes() // 4)
 
 
@@ -410,7 +409,6 @@ class Slabs:
 
 
 def _last(slabs: dict[Slab, None]) -> Slab | None:
-    """Return the slab that was added last, or None if there is none."""
     while True:
         try:
             return next(reversed(slabs), None)

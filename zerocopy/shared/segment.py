@@ -269,7 +269,6 @@ class Segment:
 
 
 def _refusal(size: int, error: Exception) -> SharedMemoryError:
-    """Return the error for a failed system call."""
     if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
         return no_file_descriptor(error)
     why = f"the kernel did not allocate {size:,} bytes of shared memory: {error}"

@@ -118,7 +118,6 @@ def open_memfd(path: str, name: str, inode: int, flags: int = os.O_RDONLY) -> in
 
 @cache
 def _memfd_device() -> int:
-    """Return the device of all memfds."""
     fd = os.memfd_create(NAME, os.MFD_CLOEXEC)
     try:
         return os.fstat(fd).st_dev
@@ -127,13 +126,11 @@ def _memfd_device() -> int:
 
 
 def _stale(location: Location) -> StaleHandleError:
-    """Return the error for a block that is gone."""
     why = f"its owner, process {location.pid}, has freed the memory or has ended"
     return StaleHandleError("", why, KEEP)
 
 
 def _no_access(location: Location, why: str) -> HandleAccessError:
-    """Return the error for memory that this process must not open."""
     remedy = f"run the reader as the user of process {location.pid}, {_BROKER}, or send the object's bytes"
     return HandleAccessError("", f"this process must not open it: {why}", remedy)
 
@@ -218,7 +215,6 @@ def _request(location: Location, magic: bytes, fd: int, number: int) -> int | No
 
 
 def _connect(peer: socket.socket, name: str) -> bool:
-    """Connect to a broker of this process's user."""
     peer.settimeout(_SECONDS)
     end = time.monotonic() + _SECONDS
     while True:

@@ -103,7 +103,6 @@ def _manager() -> Any:
             return pool if pool is not None and self.context.device.id in pool.pools else None
 
         def _fallback(self) -> Any:
-            """Return Numba's own manager for this context."""
             if self._own is None:
                 self._own = driver.NumbaCUDAMemoryManager(context=self.context)
                 self._own.initialize()

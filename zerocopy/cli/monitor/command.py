@@ -175,7 +175,7 @@ def _run(options: SimpleNamespace) -> int:
     if options.list_fields:
         from zerocopy.monitor.csv_file import FIELDS
 
-        print(*(field.title for field in FIELDS.values()), sep="\n")
+        print(*(field.column for field in FIELDS.values()), sep="\n")
         return 0
     if options.holders:
         from zerocopy.monitor.holders import find_holders

@@ -126,7 +126,6 @@ def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
 
 
 def _interface(obj: Any, name: str, asked: str) -> tuple[dict[str, Any], bool]:
-    """Return an object's interface, and whether it is Numba's own array."""
     is_numba = getattr(type(obj), "__cuda_ndarray__", False) is True
     if is_numba and SIMULATED:
         interface = obj.__array_interface__

@@ -101,8 +101,6 @@ def _steps_to_column(position: Any, load: Any) -> Any:
 
 
 def _words_to_column(load: Any) -> Any:
-    """Return the loop for other tasks."""
-
     @_device
     def copy(records: Any, columns: Any, task: Any, lane: Any) -> None:
         byte = uint32(task.start + 8 * lane)
@@ -143,8 +141,6 @@ def _steps_from_column(position: Any, store: Any) -> Any:
 
 
 def _words_from_column(store: Any) -> Any:
-    """Return the loop for other tasks."""
-
     @_device
     def put(records: Any, task: Any, byte: Any, value: Any) -> None:
         if task.swap:

@@ -238,7 +238,6 @@ def _refuse_readonly(buffer: DeviceBuffer, asked: str) -> None:
 
 
 def _device(index: int) -> Any:
-    """Make a device current."""
     return nullcontext() if SIMULATED else cuda.gpus[index]
 
 

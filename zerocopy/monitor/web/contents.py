@@ -7,6 +7,7 @@ from typing import Any
 
 from zerocopy.formatting import format_bytes, format_seconds
 from zerocopy.monitor.conversion import ConversionRow, rows_of, sort
+from zerocopy.monitor.figures import SERIES, Series, running
 from zerocopy.monitor.memory_split import PARTS, MemorySplit, memory_split
 from zerocopy.monitor.report import count_cells, short_path, summary
 from zerocopy.monitor.sample import Card, LoaderRecord, ProcessRecord, Sample
@@ -37,12 +38,31 @@ Column = Callable[[Any], Cell | str]
 def _table(
     title: str, items: Callable[[Sample], Iterable[Any]], columns: dict[str, Column], absent: str = "none"
 ) -> Table:
-    """Return a table with a row for each item, from the function of each column."""
-
     def rows(sample: Sample) -> list[Row]:
         return [[column(item) for column in columns.values()] for item in items(sample)]
 
     return Table(title, tuple(columns), rows, absent)
+
+
+def _chart(
+    title: str,
+    series: Callable[[Sample], Series],
+    keys: str,
+    label: str,
+    unit: Unit,
+    absent: str,
+    **options: Any,
+) -> Chart:
+    """Return the chart of some figures of a series: a sum for each text that `label` makes of the labels."""
+
+    def values(sample: Sample) -> Values:
+        return _added(
+            (label.format(key=key.replace("_", " "), **labels), figures[key])
+            for labels, figures in series(sample)
+            for key in keys.split()
+        )
+
+    return Chart(title, values, unit, absent=absent, **options)
 
 
 def _rates(title: str, unit: Unit, absent: str, part: str = "", /, **names: str) -> Chart:
@@ -66,8 +86,11 @@ _HOW = (
 )
 
 
+_PROCESS = "{program} (process {pid})"
+
+
 def _program(record: ProcessRecord) -> str:
-    return f"{record['process']['program']} (process {record['process']['pid']})"
+    return _PROCESS.format(**record["process"])
 
 
 def _state(sample: Sample) -> list[str]:
@@ -138,33 +161,16 @@ WORST_SITES = _sites("The 5 call sites with most copied bytes", 5, "bytes")
 # -- pools, processes and loaders ----------------------------------------------------------
 
 
-def _in_pools(sample: Sample, part: str) -> list[tuple[ProcessRecord, str, Any]]:
-    """Return each item of a part of the pools, with its record and its name."""
-    pools: list[tuple[ProcessRecord, Any]] = [(record, record["pool"]) for record in sample["processes"]]
-    return [(record, name, each) for record, pool in pools for name, each in pool[part].items()]
-
-
-FRAMEWORKS = Chart(
+FRAMEWORKS = _chart(
     "Pool by framework",
-    lambda sample: _added(
-        (name, each["in_use"])
-        for _, name, each in _in_pools(sample, "frameworks")
-        if each["in_use"] is not None
-    ),
-    "bytes",
+    lambda sample: (each for each in SERIES["framework"](sample) if each[1]["in_use"] is not None),
+    "in_use", "{framework}", "bytes", "no pool counts by framework",
     stacked=True,
-    absent="no pool counts by framework",
-)
-HOST_MODES = Chart(
-    "Host memory of the pool",
-    lambda sample: _added(
-        (f"{name}, {key.replace('_', ' ')}", mode[key])
-        for _, name, mode in _in_pools(sample, "host")
-        for key in ("in_use", "kept")
-    ),
-    "bytes",
-    absent="no mode of host memory is installed",
-)
+)  # fmt: skip
+HOST_MODES = _chart(
+    "Host memory of the pool", SERIES["mode"], "in_use kept", "{mode}, {key}", "bytes",
+    "no mode of host memory is installed",
+)  # fmt: skip
 
 
 def _pools(sample: Sample) -> list[Row]:
@@ -188,19 +194,17 @@ POOLS = Table(
 )
 ATTACHED = _table(
     "Frameworks of the pools",
-    lambda sample: _in_pools(sample, "frameworks"),
+    SERIES["framework"],
     {
-        "process": lambda item: _program(item[0]),
-        "framework": lambda item: item[1],
-        "status": lambda item: item[2]["status"],
-        "#in use": lambda item: _counted(item[2]["in_use"]),
-        "detail": lambda item: item[2]["detail"],
+        "process": lambda item: _PROCESS.format(**item[0]),
+        "framework": lambda item: item[0]["framework"],
+        "status": lambda item: item[1]["status"],
+        "#in use": lambda item: (
+            "not counted" if item[1]["in_use"] is None else show(item[1]["in_use"], "bytes")
+        ),
+        "detail": lambda item: item[1]["detail"],
     },
 )
-
-
-def _counted(size: int | None) -> str:
-    return "not counted" if size is None else show(size, "bytes")
 
 
 def _segments(count: int, size: int) -> str:
@@ -230,12 +234,10 @@ PROCESSES = _table(
     },
     "no process is monitored",
 )
-RESIDENT = Chart(
-    "Resident memory",
-    lambda sample: {_program(record): record["rss"] for record in sample["processes"] if not record["ended"]},
-    "bytes",
-    absent="no process is running",
-)
+RESIDENT = _chart(
+    "Resident memory", lambda sample: SERIES["process"](running(sample)), "rss", _PROCESS, "bytes",
+    "no process is running",
+)  # fmt: skip
 
 
 def _loaders(sample: Sample) -> list[LoaderRecord]:
@@ -259,12 +261,7 @@ LOADERS = _table(
     },
     _NO_LOADER,
 )
-DEPTH = Chart(
-    "Batches that are ready",
-    lambda sample: {loader["name"]: loader["depth"] for loader in _loaders(sample)},
-    "count",
-    absent=_NO_LOADER,
-)
+DEPTH = _chart("Batches that are ready", SERIES["loader"], "depth", "{loader}", "count", _NO_LOADER)
 
 # -- GPUs ----------------------------------------------------------------------------------
 
@@ -283,11 +280,7 @@ NO_GPU = Text(_missing)
 
 
 def _figure(title: str, key: str, unit: Unit) -> Chart:
-
-    def values(sample: Sample) -> Values:
-        return {f"GPU {card['index']}": card[key] for card in sample["cards"]["cards"]}  # type: ignore[literal-required]
-
-    return Chart(title, values, unit, absent=_UNREAD)
+    return _chart(title, SERIES["gpu"], key, "GPU {gpu}", unit, _UNREAD)
 
 
 UTILIZATION = _figure("GPU utilization: time in which a kernel ran", "utilization", "percent")

@@ -216,7 +216,6 @@ def _numpy_version() -> str:
 
 
 def _module() -> Any:
-    """Return NumPy's compiled module."""
     core = "numpy._core" if int(_numpy_version().partition(".")[0]) >= 2 else "numpy.core"
     return import_module(f"{core}._multiarray_umath")
 

@@ -227,7 +227,6 @@ def _strides(shape: tuple[int, ...], order: tuple[int, ...], itemsize: int) -> t
 
 
 def _device(uuid: bytes) -> int:
-    """Return the number of a device in this process."""
     cuda_driver.require("")
     for index in range(cuda_driver.count()):
         if cuda_ipc.device_uuid(index) == uuid:
