@@ -22,7 +22,7 @@ from helpers.warm import WarmProcess
 import zerocopy
 import zerocopy as zc
 from zerocopy import _native, registry
-from zerocopy.cli import doctor, gpu_limits
+from zerocopy.cli import doctor
 from zerocopy.errors import DeviceError, Reason
 from zerocopy.framework import Framework
 from zerocopy.pairs.arrays import ArrayCell
@@ -430,7 +430,6 @@ def test_missing_driver_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         doctor.cuda_driver, "missing", lambda: Reason("no NVIDIA driver is installed", "install it")
     )
-    monkeypatch.setattr(gpu_limits.shutil, "which", lambda name: None)
     assert doctor.nvidia() == {
         "driver": False,
         "why": "no NVIDIA driver is installed",
@@ -438,18 +437,6 @@ def test_missing_driver_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         "devices": [],
     }
     assert "no NVIDIA driver" in invoke("doctor").stdout
-
-
-def test_nvidia_smi_output_is_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text("#!/bin/sh\necho 'Card One, 999.1, 81559'\necho 'Card Two, 999.1, 81559'\n")
-    smi.chmod(0o755)
-    monkeypatch.setattr(gpu_limits.shutil, "which", lambda name: str(smi))
-    assert doctor._nvidia_smi() == [
-        {"name": f"Card {n}", "driver": "999.1", "memory_mib": "81559"} for n in ("One", "Two")
-    ]
-    smi.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
-    assert doctor._nvidia_smi() == "nvidia-smi failed with code 9: NVIDIA-SMI has failed"
 
 
 REQUIRES = [

@@ -16,7 +16,7 @@ from rich.text import Text
 
 import zerocopy
 from zerocopy import _native, registry
-from zerocopy.cli.gpu_limits import gpu_limits, nvidia_smi, rows as limit_rows
+from zerocopy.cli.gpu_limits import gpu_limits, rows as limit_rows
 from zerocopy.cli.processes import processes
 from zerocopy.cli.support import STATUSES, support
 from zerocopy.cli.terminal import Output, print_json, quiet_imports
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 DISTRIBUTION = "zerocopy-interchange"
-_SMI = ("--query-gpu=name,driver_version,memory.total", "--format=csv,noheader,nounits")
 
 
 @click.command(short_help="Report what is installed and what is missing.")
@@ -121,12 +120,6 @@ def _memory() -> dict[str, int | None]:
 
 
 def nvidia() -> dict[str, Any]:
-    """Return the GPUs that the driver's library lists, and those that nvidia-smi lists."""
-    smi = _nvidia_smi()
-    return nvidia_driver() | ({} if smi is None else {"nvidia_smi": smi})
-
-
-def nvidia_driver() -> dict[str, Any]:
     """Return the CUDA version and the devices of the driver's library, or why there are none."""
     reason = cuda_driver.missing()
     if reason is not None:
@@ -144,16 +137,6 @@ def _device(index: int) -> dict[str, Any]:
     major, minor = cuda_driver.compute_capability(index)
     capability = f"{major}.{minor}"
     return {"index": index, "name": name, "memory_bytes": total, "compute_capability": capability}
-
-
-def _nvidia_smi() -> list[dict[str, str]] | str | None:
-    """Return each device's name, driver and memory in MiB; an error; None without nvidia-smi."""
-    lines, why_not = nvidia_smi(*_SMI)
-    if lines is None:
-        return why_not
-    keys = ("name", "driver", "memory_mib")
-    values = ([value.strip() for value in line.split(",")] for line in lines)
-    return [dict(zip(keys, line, strict=False)) for line in values]
 
 
 # -- frameworks -----------------------------------------------------------------------
@@ -352,17 +335,15 @@ def _machine_rows(document: dict[str, Any]) -> Iterator[tuple[str, Text]]:
         free = here["memory_free_bytes"]
         available = f", {_gib(free)} available" if free is not None else ""
         yield "Memory", Text(_gib(here["memory_bytes"]) + available)
-    smi = gpu.get("nvidia_smi")
     if gpu["driver"]:
-        driver = f"driver {smi[0].get('driver')}, " if isinstance(smi, list) and smi else ""
+        version = document["gpu_limits"]["driver"]
+        driver = f"driver {version}, " if version else ""
         yield "NVIDIA", Text(f"{driver}CUDA {gpu['cuda']}, {len(gpu['devices'])} devices")
         for device in gpu["devices"]:
             name = f"cuda:{device['index']} {device['name']}, {_gib(device['memory_bytes'])}"
             yield "", Text(f"{name}, compute capability {device['compute_capability']}")
     else:
         yield "NVIDIA", Text(gpu["why"])
-    if isinstance(smi, str):
-        yield "", Text(smi)
 
 
 def _gib(size: int) -> str:

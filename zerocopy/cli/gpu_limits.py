@@ -32,9 +32,10 @@ _MOST_LINES = 12
 
 
 def gpu_limits(environ: Mapping[str, str] = os.environ, library: Any = None) -> dict[str, Any]:
-    """Return the GPUs with their modes or why there are none, the time slices, and MPS's settings."""
-    gpus, why_not = _gpus(library)
+    """Return the driver, the GPUs with their modes or why there are none, time slices, and MPS's settings."""
+    driver, gpus, why_not = _gpus(library)
     return {
+        "driver": driver,
         "why_not": why_not,
         "gpus": gpus,
         "time_slices": _time_slices() if gpus else [],
@@ -72,18 +73,20 @@ def _describe(gpu: Mapping[str, Any]) -> list[str]:
 # -- NVML -----------------------------------------------------------------------------
 
 
-def _gpus(library: Any) -> tuple[list[dict[str, Any]], str]:
+def _gpus(library: Any) -> tuple[str, list[dict[str, Any]], str]:
+    """Return the version of the driver, each GPU's modes, and why there are none."""
     try:
         nvml = Nvml(library)
     except NvmlUnavailableError as error:
-        return [], str(error)
+        return "", [], str(error)
     try:
+        driver = nvml.text("nvmlSystemGetDriverVersion")
         gpus = [_gpu(nvml, index) for index in range(nvml.count())]
     except DriverRestartedError:
-        return [], "the NVIDIA driver is being restarted"
+        return "", [], "the NVIDIA driver is being restarted"
     finally:
         nvml.stop()
-    return gpus, "" if gpus else "the NVIDIA driver lists no GPU"
+    return driver, gpus, "" if gpus else "the NVIDIA driver lists no GPU"
 
 
 def _gpu(nvml: Nvml, index: int) -> dict[str, Any]:
