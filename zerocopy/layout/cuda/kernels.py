@@ -15,8 +15,7 @@ from typing import Any
 from numba import cuda, int64, uint8, uint16, uint32, uint64
 
 from zerocopy.errors.warning import warn
-from zerocopy.layout.cuda.task import Columns, Records, read_task
-from zerocopy.layout.cuda.task_copies import from_column, to_column
+from zerocopy.layout.cuda.task import Columns, Records, from_column, read_task, to_column
 from zerocopy.layout.cuda.tile import clear_tile, load_tile, minimum, store_tile, swizzled
 from zerocopy.layout.cuda.tile_plan import ROW, THREADS, WARP
 
