@@ -15,12 +15,12 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 72546,
-    "files of Python in zerocopy/": 385,
+    "lines of Python in zerocopy/": 72504,
+    "files of Python in zerocopy/": 384,
     "lines of C in zerocopy/": 8157,
-    "lines of Python in tests/": 97842,
+    "lines of Python in tests/": 97835,
     "lines of Python in benchmarks/": 17326,
-    "lines of Markdown in docs/": 16544,
+    "lines of Markdown in docs/": 16543,
     "forms in which memory passes": 9,
     "private names of other packages": 25,
     "Any in _engine/ and tables/": 647,

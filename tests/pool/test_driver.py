@@ -179,13 +179,13 @@ def test_failed_block_frees_nothing(driver, pool) -> None:
 
 def test_doctor_lists_devices(driver) -> None:
     device = {"memory_bytes": 1 << 30, "compute_capability": "1.1"}
-    assert doctor.nvidia_driver() == {
+    assert doctor.nvidia() == {
         "driver": True,
         "cuda": "12.9",
         "devices": [{"index": index, "name": f"stand-in {index}", **device} for index in (0, 1)],
     }
     driver.cuDeviceGetName = lambda *arguments: 999
-    report = doctor.nvidia_driver()
+    report = doctor.nvidia()
     assert (report["driver"], report["devices"]) == (False, [])
     assert "CUDA_ERROR" in report["why"]
 

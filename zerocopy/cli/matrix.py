@@ -194,7 +194,7 @@ def _document(result: Matrix) -> dict[str, Any]:
     data, arrays, columns = result.data, result.arrays, result.columns
     return {
         "zerocopy": zerocopy.__version__,
-        "machine": doctor.machine() | {"nvidia": doctor.nvidia_driver()},
+        "machine": doctor.machine() | {"nvidia": doctor.nvidia()},
         "versions": arrays.frameworks,
         "not_usable": {name: _reason(reason) for name, reason in arrays.not_usable.items()},
         "not_installed": arrays.not_installed,

@@ -20,7 +20,7 @@ from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import ConversionRow, as_dict, sum_record, sum_rows
 from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.figures import FIGURES, SERIES, Figure, running
-from zerocopy.monitor.memory_split import memory_split
+from zerocopy.monitor.memory_split import memory_split, sum_known
 from zerocopy.monitor.sample import Card, NVLink, Sample
 
 #: The figures with a column, by its name.
@@ -73,9 +73,8 @@ def _sums(sample: Sample, series: str, *keys: str) -> dict[str, Any]:
 
 def _link_sums(links: Sequence[NVLink]) -> dict[str, int | None]:
     """Return the sums of the links; None if a value is unknown, or there are none."""
-    received, sent = ([link[key] for link in links] for key in ("received_bytes", "sent_bytes"))
-    known = {"received_bytes": received, "sent_bytes": sent}
-    return {key: sum(values) if values and None not in values else None for key, values in known.items()}
+    received, sent = [link["received_bytes"] for link in links], [link["sent_bytes"] for link in links]
+    return {"received_bytes": sum_known(received or [None]), "sent_bytes": sum_known(sent or [None])}
 
 
 # -- the file -------------------------------------------------------------------------

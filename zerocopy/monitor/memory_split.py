@@ -32,7 +32,7 @@ class MemorySplit:
     @property
     def total(self) -> int | None:
         """The sum of all parts: the GPU's memory; None if a part is unknown."""
-        return _sum([*(getattr(self, name) for name in PARTS), self.reserved])
+        return sum_known([*(getattr(self, name) for name in PARTS), self.reserved])
 
     def shown(self, total: int) -> dict[str, int | None]:
         """Return `PARTS` and the rest of the GPU's memory: of unknown holders, and what the driver keeps."""
@@ -62,7 +62,10 @@ def memory_split(card: Card, processes: Iterable[ProcessRecord], cards: Cards | 
     own = _memory_of(card, {record["process"]["pid"] for record in running}, set(pools or ()), problems)
     in_use = kept = outside = None
     if pools is not None:
-        in_use, kept = _sum(pool["in_use"] for pool in pools.values()), _sum(map(_free, pools.values()))
+        in_use, kept = (
+            sum_known(pool["in_use"] for pool in pools.values()),
+            sum_known(map(_free, pools.values())),
+        )
     if own is not None and in_use is not None and kept is not None:
         outside = own - in_use - kept
     used, free, total = card["memory_used"], card["memory_free"], card["memory_total"]
@@ -142,7 +145,7 @@ def _memory_of(card: Card, pids: set[int], with_pool: set[int], problems: list[s
             "the program in the host's PID namespace"
         )
         return None
-    own = _sum(memory[pid] for pid in pids if pid in memory)
+    own = sum_known(memory[pid] for pid in pids if pid in memory)
     if own is None:
         problems.append("NVML does not count the memory of each process on this GPU")
     return own
@@ -156,6 +159,7 @@ def _free(pool: PoolDevice) -> int | None:
     return None if pool["reserved"] is None else max(pool["reserved"] - pool["in_use"], 0)
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
+def sum_known(values: Iterable[int | None]) -> int | None:
+    """Return the sum; None if a value is unknown."""
     known = list(values)
     return None if None in known else sum(value for value in known if value is not None)
