@@ -18,7 +18,7 @@ BUDGETS = {
     "lines of Python in zerocopy/": 72504,
     "files of Python in zerocopy/": 384,
     "lines of C in zerocopy/": 8157,
-    "lines of Python in tests/": 97835,
+    "lines of Python in tests/": 97840,
     "lines of Python in benchmarks/": 17326,
     "lines of Markdown in docs/": 16543,
     "forms in which memory passes": 9,

@@ -27,7 +27,7 @@ _FOLDERS = {
     "_engine": ["engine"],
     "_frameworks": ["frameworks", "engine"],
     "_native": ["native"],
-    "compound": ["engine"],
+    "sparse_ragged": ["engine"],
 }
 
 
@@ -49,10 +49,15 @@ def plant(fault: Fault, tree: Path) -> None:
 
 
 def near_tests(fault: Fault) -> list[str]:
-    """Return the folders of tests that probably find the fault."""
-    name = Path(fault.file).parts[1]
+    """Return the folders of tests that probably find the fault, after files that are named like its file."""
+    _, name, *inner = Path(fault.file).with_suffix("").parts
     folders = [f"tests/{folder}" for folder in _FOLDERS.get(name, [name])]
-    return folders if (ROOT / folders[0]).is_dir() else ["tests/engine"]
+    if not (ROOT / folders[0]).is_dir():
+        inner, folders = [name], ["tests/engine"]
+    words = {word.strip("_") for word in inner} - {"init", ""}
+    files = [path for folder in folders for path in sorted((ROOT / folder).glob("test_*.py"))]
+    named = [path for path in files if words & {path.stem[5:], *path.stem.split("_")}]
+    return [*(str(path.relative_to(ROOT)) for path in named), *folders]
 
 
 def find(fault: Fault, tier: str, jobs: int, near: bool) -> str | None:
