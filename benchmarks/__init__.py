@@ -1,8 +1,9 @@
 """Benchmarks: ``python -m benchmarks``.
 
-Each suite is a package in this folder and a row in :data:`benchmarks.suite.SUITES`. The modules
-are shared: ``suite`` defines suite, section, task, case, entry and goal; ``timing`` is the clock and
-``gpu_timing`` that of a device; ``machine`` describes the computer; ``schedule`` selects and orders
-tasks, and ``run`` runs them; ``results`` reads and writes JSON; ``comparison`` compares two runs;
-``report`` prints tables; ``plots`` draws pictures; ``page`` and ``pages`` write the pages of docs/.
+Each suite is a module or package in this folder and a row in :data:`benchmarks.suite.SUITES`. The others
+are shared: ``suite`` defines suite, section, task, case, entry and goal; ``contest`` checks contenders, and
+``timing`` and ``gpu_timing`` are the clocks with which they take turns; ``children`` are processes that are
+measured; ``goals`` judges cases; ``machine`` describes the computer; ``schedule`` selects and orders tasks,
+and ``run`` runs them; ``results`` reads and writes JSON; ``comparison`` compares two runs; ``report`` prints
+tables; ``plots`` draws pictures; ``page`` and ``pages`` write the pages of docs/.
 """

@@ -15,7 +15,7 @@ from itertools import repeat
 from time import perf_counter_ns
 from typing import Any
 
-from benchmarks.timing import Loop, Pace, Raised, Statement, Timing, take_turns
+from benchmarks.timing import LazyLoop, Loop, Pace, Raised, Statement, Timing, loops, take_turns
 from zerocopy.protocols import cuda_driver
 
 #: The legacy default stream in the numbering of DLPack and the driver.
@@ -34,15 +34,7 @@ _FILLER = 64 << 20
 
 @dataclass(frozen=True)
 class GpuTiming:
-    """One contender on a device.
-
-    Attributes
-    ----------
-    host : Timing
-        Until the call returns, without waiting for the device.
-    device : Timing
-        Between two events on the stream. It includes the time in which the host waits for the device.
-    """
+    """One contender on a device: until the call returns, and between two events on the stream."""
 
     host: Timing
     device: Timing
@@ -51,46 +43,25 @@ class GpuTiming:
 def measure(
     statements: Mapping[str, Statement], pace: Pace, stream: int = DEFAULT_STREAM, device: int = 0
 ) -> dict[str, GpuTiming | Raised]:
-    """Time statements in turns on a stream: :func:`benchmarks.timing.measure` for a device.
+    """Time statements in turns on a stream; DeviceError if the device does not exist.
 
-    Parameters
-    ----------
-    statements : dict of str to Statement
-        Each must submit its work to `stream`.
-    pace : Pace
-        The duration of the measurement.
-    stream : int
-        The driver's handle: ``torch.cuda.Stream.cuda_stream``, ``cupy.cuda.Stream.ptr``.
-    device : int
-
-    Returns
-    -------
-    dict of str to GpuTiming or Raised
-        By the same labels.
-
-    Raises
-    ------
-    DeviceError
-        The device does not exist.
-
-    Notes
-    -----
-    The stream is kept busy with other work while the host queues a block. Otherwise the device
-    would wait for the host between short calls, and the events would measure the host.
+    Each must submit its work to `stream`, the driver's handle: ``torch.cuda.Stream.cuda_stream``,
+    ``cupy.cuda.Stream.ptr``. The stream is kept busy with other work while the host queues a block.
+    Otherwise the device would wait for the host between short calls, and the events would measure the host.
     """
     with _Stream(stream, device).opened() as clock:
 
-        def begin(loop: Loop) -> tuple[int, int]:
-            return _block(loop, clock, pace.block)
+        def begin(loop: LazyLoop) -> tuple[int, int]:
+            return _block(loop(), clock, pace.block)
 
-        def sample(loop: Loop, calls: int, before: list[Any]) -> tuple[float, float]:
+        def sample(loop: LazyLoop, calls: int, before: list[Any]) -> tuple[float, float]:
             # The minimum, because a call that waits for the device also waits for the filler,
             # whose duration would grow from round to round.
             expected = min(host for host, _ in before) * calls if before else 0.0
-            spent, elapsed = clock.block(loop, calls, expected)
+            spent, elapsed = clock.block(loop(), calls, expected)
             return spent / calls, elapsed / calls
 
-        samples, calls, raised = take_turns(statements, pace, begin, sample)
+        samples, calls, raised = take_turns(loops(statements), pace, begin, sample)
     return {
         label: raised[label]
         if label in raised
@@ -141,13 +112,8 @@ class _Stream:
     def block(self, loop: Loop, calls: int, expected: float = 0.0) -> tuple[int, float]:
         """Run a loop; return the nanoseconds of the host and of the stream.
 
-        Parameters
-        ----------
-        loop : callable
-        calls : int
-        expected : float
-            Expected nanoseconds of the host. The stream is kept busy for twice that, so that the whole
-            block is queued before the stream reaches it.
+        The stream is kept busy for twice the nanoseconds that the host is expected to take, so that the
+        whole block is queued before the stream reaches it.
         """
         self._fill(min(_MOST_CALLS, 1 + int(2 * expected / self._fill_time)))
         self._record(self._start)

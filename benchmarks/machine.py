@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,11 @@ def available_memory() -> int:
     return int(psutil.virtual_memory().available)
 
 
+def within_memory(sizes: Sequence[int]) -> list[int]:
+    """Return the sizes of which three arrays fit in half of the free memory."""
+    return [size for size in sizes if size * 6 <= available_memory()] or [min(sizes)]
+
+
 def resident() -> int:
     """Return this process's resident set, in bytes."""
     return int(psutil.Process().memory_info().rss)
@@ -111,6 +117,30 @@ def peak() -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def peak_of(call: Callable[[], Any]) -> int:
+    """Return the growth of the resident set in a call, at its peak."""
+    gc.collect()
+    if not reset_peak():
+        raise RuntimeError("this system does not reset the peak of a process")
+    before = resident()
+    result = call()
+    grown = peak() - before
+    del result
+    return grown
+
+
+def growth(call: Callable[[], Any]) -> dict[str, float]:
+    """Return the growth of the resident set in a call, as figures of a case; its result is dropped."""
+    has_peak = reset_peak()
+    before = resident()
+    result = call()
+    figures: dict[str, float] = {"bytes while the result lives": resident() - before}
+    if has_peak:
+        figures["bytes at the peak"] = peak() - before  # only the peak shows a temporary copy
+    del result
+    return figures
 
 
 def _cpu() -> str:

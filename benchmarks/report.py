@@ -11,6 +11,7 @@ from rich.text import Text
 
 from benchmarks.comparison import Change
 from benchmarks.formats import format_duration, format_quantity
+from benchmarks.goals import BY_HAND, OURS, fastest
 from benchmarks.pages.shared import added, ratio, reasons, time
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, Goal, Section, median
@@ -61,14 +62,8 @@ def show_changes(
         return
     console.print(f"slower by more than {threshold:g}x (against {against})", style="bold", highlight=False)
     rows = [
-        [
-            change.where,
-            f"{change.ratio:.2f}x",
-            f"{change.drift:.2f}x",
-            format_duration(change.after),
-            format_duration(change.before),
-        ]
-        for change in slower
+        [c.where, f"{c.ratio:.2f}x", f"{c.drift:.2f}x", format_duration(c.after), format_duration(c.before)]
+        for c in slower
     ]
     console.print(_table(["contender", "ratio", "machine", "now", "then"], rows))
 
@@ -108,22 +103,14 @@ def _contest(cases: Sequence[Case]) -> Table:
     """Compare zerocopy with the documented call, the fastest by hand, and others: ratios, then times."""
     rows = []
     for case in cases:
-        ours, call, hand = (
-            case.fastest("ours"),
-            case.fastest("documented"),
-            case.fastest("documented", "idiom"),
-        )
+        ours, call, hand = OURS(case), fastest("documented")(case), BY_HAND(case)
         named = "the documented call" if hand and hand is call else _named(hand)
         others = [
             _named(entry) for role in ("narrow", "library", "reference") if (entry := case.fastest(role))
         ]
-        figures = [f"{name}: {_figure(case, name)}" for name in case.figures]
-        rows.append(
-            [
-                *(case.name, ratio(ours, call), added(ours, hand), _spread(ours), _spread(call), named),
-                "\n".join(others + figures),
-            ]
-        )
+        others += [f"{name}: {_figure(case, name)}" for name in case.figures]
+        row = [case.name, ratio(ours, call), added(ours, hand), _spread(ours), _spread(call), named]
+        rows.append([*row, "\n".join(others)])
     heads = ["case", "to documented", "to fastest", "zerocopy", "documented", "fastest by hand", "others"]
     return _table(heads, rows)
 
@@ -134,7 +121,7 @@ def _references(cases: Sequence[Case]) -> Table:
     rows = []
     for case in cases:
         ours = case.fastest("ours")
-        rivals = [case.fastest("documented", "idiom"), case.fastest("documented")]
+        rivals = [BY_HAND(case), case.fastest("documented")]
         rivals += [next((e for e in case.timed("reference") if e.note == note), None) for note in notes]
         rows.append([case.name, _spread(ours), *(ratio(ours, rival) for rival in rivals)])
     heads = ["fastest by hand", "documented", *notes]

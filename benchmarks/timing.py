@@ -16,9 +16,10 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import repeat
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks import interrupt
 
@@ -32,7 +33,10 @@ def loop(calls, clock):
 
 _LONG = 1_000_000_000  # ns
 
+T = TypeVar("T")
 Loop = Callable[[Iterable[None], Callable[[], int]], int]
+Begin = Callable[[T], tuple[int, int]]
+Sample = Callable[[T, int, list[Any]], Any]
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,18 @@ class Pace:
     patience : int
         Approximate duration of all blocks of one contender, in nanoseconds. A contender that
         would take longer skips some of the rounds.
+    least : int
+        Rounds of the slowest contender.
     """
 
     rounds: int
     block: int
     patience: int
+    least: int = 3
 
     def turns(self, spent: int) -> int:
         """Return in how many rounds a contender takes part if its block takes `spent` nanoseconds."""
-        return max(min(self.rounds, 3), min(self.rounds, self.patience // max(spent, 1)))
+        return max(min(self.rounds, self.least), min(self.rounds, self.patience // max(spent, 1)))
 
 
 FULL = Pace(rounds=60, block=1_000_000, patience=12_000_000_000)
@@ -151,54 +158,51 @@ class Statement:
 
 
 def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Any]:
-    """Time statements in turns.
+    """Time statements in turns; return a Timing or Raised by label, which can be an entry's ``timing``.
 
-    Parameters
-    ----------
-    statements : dict of str to Statement
-        The contenders, by label.
-    pace : Pace
-        The duration of the measurement.
-
-    Returns
-    -------
-    dict of str to Timing or Raised
-        By the same labels; either can be an entry's ``timing``.
-
-    Notes
-    -----
     Garbage is collected between rounds, never inside a block.
     """
 
-    def begin(loop: Loop) -> tuple[int, int]:
-        return _block(loop, pace.block)
+    def begin(loop: LazyLoop) -> tuple[int, int]:
+        return _block(loop(), pace.block)
 
-    def sample(loop: Loop, calls: int, before: list[Any]) -> float:
-        return loop(repeat(None, calls), perf_counter_ns) / calls
+    def sample(loop: LazyLoop, calls: int, before: list[Any]) -> float:
+        return loop()(repeat(None, calls), perf_counter_ns) / calls
 
-    samples, calls, raised = take_turns(statements, pace, begin, sample)
+    return timed(loops(statements), pace, begin, sample)
+
+
+#: Compiles a statement at the first call, because a statement that cannot be compiled is left out.
+LazyLoop = Callable[[], Loop]
+
+
+def loops(statements: Mapping[str, Statement]) -> dict[str, LazyLoop]:
+    """Return the loop of each statement."""
+    return {label: cache(statement.loop) for label, statement in statements.items()}
+
+
+def timed(contenders: Mapping[str, T], pace: Pace, begin: Begin[T], sample: Sample[T]) -> dict[str, Any]:
+    """Take turns with samples that are nanoseconds of a call; return a Timing or Raised by label."""
+    samples, calls, raised = take_turns(contenders, pace, begin, sample)
     return {
         label: raised[label] if label in raised else Timing.of(samples[label], calls[label])
-        for label in statements
+        for label in contenders
     }
 
 
 def take_turns(
-    statements: Mapping[str, Statement],
-    pace: Pace,
-    begin: Callable[[Loop], tuple[int, int]],
-    sample: Callable[[Loop, int, list[Any]], Any],
+    contenders: Mapping[str, T], pace: Pace, begin: Begin[T], sample: Sample[T]
 ) -> tuple[dict[str, list[Any]], dict[str, int], dict[str, Raised]]:
-    """Run blocks of each statement in turns, with any clock.
+    """Run blocks of each contender in turns, with any clock.
 
     Parameters
     ----------
-    statements : dict of str to Statement
+    contenders : dict of str to object
     pace : Pace
     begin : callable
-        ``begin(loop)`` warms up; returns how many calls fill a block, and the block's duration.
+        ``begin(contender)`` warms up; returns how many calls fill a block, and the block's duration.
     sample : callable
-        ``sample(loop, calls, before)`` runs a block and returns a sample; `before` has the earlier
+        ``sample(contender, calls, before)`` runs a block and returns a sample; `before` has the earlier
         samples.
 
     Returns
@@ -207,17 +211,15 @@ def take_turns(
         The samples, the calls of a block, and the errors of contenders that raised; by label.
     """
     raised: dict[str, Raised] = {}
-    samples: dict[str, list[Any]] = {label: [] for label in statements}
-    order = list(statements)
+    samples: dict[str, list[Any]] = {label: [] for label in contenders}
+    order = list(contenders)
     # A fixed seed, so that two runs differ only by the machine.
     shuffle = random.Random(0).shuffle
+    blocks: dict[str, tuple[int, int]] = {}
     with undisturbed():
-        loops: dict[str, Loop] = {}
-        blocks: dict[str, tuple[int, int]] = {}
-        for label, statement in statements.items():
+        for label, contender in contenders.items():
             try:
-                loops[label] = statement.loop()
-                blocks[label] = begin(loops[label])
+                blocks[label] = begin(contender)
             except Exception as error:  # noqa: BLE001 - any error is its result
                 interrupt.check()
                 raised[label] = Raised.of(error)
@@ -229,7 +231,7 @@ def take_turns(
                 if label in raised or (number * turns[label]) % pace.rounds >= turns[label]:
                     continue  # skips this round; its turns are spread evenly
                 try:
-                    taken = sample(loops[label], blocks[label][0], samples[label])
+                    taken = sample(contenders[label], blocks[label][0], samples[label])
                 except Exception as error:  # noqa: BLE001 - as above
                     interrupt.check()
                     raised[label] = Raised.of(error)

@@ -8,56 +8,40 @@ no row, because their cost is that of the copy.
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.contest import refusal
-from benchmarks.conversion.subjects import SUBJECTS, Array, aligned_values
-from benchmarks.timing import Statement
+from benchmarks.contest import Method, used
+from benchmarks.conversion.subjects import SUBJECTS, Array, Subject, aligned_values
+from benchmarks.suite import Settings
 
 Pair = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Contender:
-    """One way to convert, as an expression.
+#: Libraries in the notes of tables, by the name in the expression.
+_KNOWN_AS = {
+    "sklearn_array_api": "scikit-learn",
+    "xp_torch": "array_api_compat",
+    "xp_numpy": "array_api_compat",
+    "pytree": "not public",
+    "dlpack": "pydlpack",
+    "tvm_ffi": "tvm_ffi",
+    "optree": "optree",
+}
 
-    Attributes
-    ----------
-    code : str
-        An expression with ``x``.
-    role : str
-        One of :data:`benchmarks.suite.ROLES`.
-    warns : bool
-        Whether it may emit a warning, which the timed loop ignores, but whose cost it includes.
-    needs : tuple of str
-        The libraries of :data:`LIBRARIES` that it uses.
+
+def contender(code: str, role: str = "idiom", warns: bool = False) -> Method:
+    """Return one way to convert, with the facts that a reader of the table needs.
+
+    With `warns` it may emit a warning, which the timed loop ignores, but whose cost it includes.
     """
-
-    code: str
-    role: str = "idiom"
-    warns: bool = False
-    needs: tuple[str, ...] = ()
-
-    @property
-    def note(self) -> str:
-        """Facts that a reader of the table needs."""
-        notes = [_KNOWN_AS.get(self.needs[-1], self.needs[-1])] if self.needs else []
-        notes += ["for this array only"] if self.role == "narrow" else []
-        notes += ["warns"] if self.warns else []
-        return ", ".join(notes)
-
-    def installed(self) -> bool:
-        """Whether the libraries that it uses are installed."""
-        return all(_installed(LIBRARIES[name]) for name in self.needs)
+    known = [known for name, known in _KNOWN_AS.items() if name in used(code)]
+    notes = [*known[:1], *["for this array only"] * (role == "narrow"), *["warns"] * warns]
+    return Method(code, role, ", ".join(notes))
 
 
 #: The call that each target documents for DLPack, from an array or from a capsule.
@@ -72,43 +56,20 @@ DOCUMENTED = {
 #: The call that a source documents for exporting a capsule; others have only the method.
 CAPSULES = {"torch": "torch.utils.dlpack.to_dlpack(x)", "tensorflow": "tfd.to_dlpack(x)"}
 
-#: Other libraries: the name that the expression uses, and its module.
-LIBRARIES = {
-    "tvm_ffi": "tvm_ffi",
-    "xp_torch": "array_api_compat.torch",
-    "xp_numpy": "array_api_compat.numpy",
-    # Not public, but the best-known use of `array-api-compat`.
-    "sklearn_array_api": "sklearn.utils._array_api",
-    # Tree maps: see :mod:`benchmarks.conversion.containers`.
-    "optree": "optree",
-    "pytree": "torch.utils._pytree",
-    # In a separate process: see :mod:`benchmarks.conversion.rival`.
-    "dlpack": "dlpack",
-}
 
-#: Known names of libraries whose name in the expression is another.
-_KNOWN_AS = {
-    "xp_torch": "array_api_compat",
-    "xp_numpy": "array_api_compat",
-    "sklearn_array_api": "scikit-learn",
-    "pytree": "not public",
-    "dlpack": "pydlpack",
-}
+def _warns(code: str) -> Method:
+    return contender(code, warns=True)
 
 
-def _warns(code: str) -> Contender:
-    return Contender(code, warns=True)
-
-
-def _narrow(code: str, warns: bool = False) -> Contender:
-    return Contender(code, "narrow", warns)
+def _narrow(code: str, warns: bool = False) -> Method:
+    return contender(code, "narrow", warns)
 
 
 _FROM_BUFFER = "pa.Array.from_buffers({dtype}, {count}, [None, {buffer}])"
 
 #: Code by hand. PyTorch warns once per process about read-only memory, pyarrow about each legacy
 #: capsule.
-IDIOMS: dict[Pair, list[str | Contender]] = {
+IDIOMS: dict[Pair, list[str | Method]] = {
     ("numpy", "torch"): [
         "torch.from_numpy(x)",
         "torch.asarray(x)",
@@ -208,45 +169,38 @@ IDIOMS: dict[Pair, list[str | Contender]] = {
 }
 
 
-def contenders(pair: Pair) -> list[Contender]:
+def contenders(pair: Pair) -> list[Method]:
     """Return all contenders of a pair, zerocopy first, without missing libraries."""
     source, target = pair
     capsule = CAPSULES.get(source, "x.__dlpack__()")
     # pyarrow warns about legacy capsules; JAX and TensorFlow accept only these.
     warns = source == "pyarrow" and target in ("jax", "tensorflow")
     rows = [
-        Contender(f'zc.convert(x, "{target}")', "ours"),
-        Contender(DOCUMENTED[target].format(array="x", capsule=capsule), "documented", warns),
-        *(Contender(row) if isinstance(row, str) else row for row in IDIOMS[pair]),
+        contender(f'zc.convert(x, "{target}")', "ours"),
+        contender(DOCUMENTED[target].format(array="x", capsule=capsule), "documented", warns),
+        *(contender(row) if isinstance(row, str) else row for row in IDIOMS[pair]),
         *_libraries(pair),
     ]
-    rows = [c for c in rows if c.installed()]
-    return list({contender.code: contender for contender in reversed(rows)}.values())[::-1]
+    return list({row.code: row for row in reversed(rows) if not row.missing()}.values())[::-1]
 
 
-def essential(pair: Pair) -> list[Contender]:
+def essential(pair: Pair) -> list[Method]:
     """Return zerocopy and the documented call."""
-    by_role = {contender.role: contender for contender in reversed(contenders(pair))}
+    by_role = {row.role: row for row in reversed(contenders(pair))}
     return [by_role["ours"], by_role["documented"]]
 
 
-def _libraries(pair: Pair) -> list[Contender]:
+def _libraries(pair: Pair) -> list[Method]:
     source, target = pair
     through = "tvm_ffi.from_dlpack(x)"
     call = DOCUMENTED[target].format(array=through, capsule=f"{through}.__dlpack__()")
-    rows = [Contender(call, "library", warns=source == "pyarrow", needs=("tvm_ffi",))]
+    rows = [contender(call, "library", source == "pyarrow")]
     if target in ("torch", "numpy") and source not in ("pyarrow", "tensorflow"):
         xp, warns = f"xp_{target}", pair == ("jax", "torch")
-        rows.append(Contender(f"{xp}.asarray(x)", "library", warns, needs=(xp,)))
+        rows.append(contender(f"{xp}.asarray(x)", "library", warns))
         if not warns:  # move_to requires strides, which JAX arrays do not have
-            call = f'sklearn_array_api.move_to(x, xp={xp}, device="cpu")'
-            rows.append(Contender(call, "library", needs=(xp, "sklearn_array_api")))
+            rows.append(contender(f'sklearn_array_api.move_to(x, xp={xp}, device="cpu")', "library"))
     return rows
-
-
-def _installed(module: str) -> bool:
-    top = module.partition(".")[0]
-    return importlib.util.find_spec(top) is not None
 
 
 def pairs(wanted: Any = None) -> list[Pair]:
@@ -257,30 +211,22 @@ def pairs(wanted: Any = None) -> list[Pair]:
     return [(a, b) for a, b in product(names, names) if a != b]
 
 
-def namespace(pair: Pair, needs: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the names that a pair's expressions use, except ``x``."""
-    names: dict[str, Any] = {"zc": zc, "np": np}
-    for name in pair:
-        names |= SUBJECTS[name].namespace()
-    return names | {name: import_module(LIBRARIES[name]) for name in needs}
+def sources(settings: Settings) -> list[Subject]:
+    """Return the frameworks to convert from."""
+    return [SUBJECTS[name] for name in dict.fromkeys(source for source, _ in pairs(settings.wants))]
 
 
-def statement(contender: Contender, pair: Pair, x: Any, names: Mapping[str, Any] | None = None) -> Statement:
-    """Return the statement to time: the expression and its names."""
-    return Statement(contender.code, {**namespace(pair, contender.needs), **(names or {}), "x": x})
+def targets(source: Subject, settings: Settings) -> list[str]:
+    """Return the targets of a source."""
+    return [target for name, target in pairs(settings.wants) if name == source.name]
 
 
-def check(contender: Contender, pair: Pair, x: Any, expected: Array) -> str:
+def aliases(pair: Pair, x: Any, expected: Array, result: Any) -> str:
     """Return why a result is not that of zerocopy, or nothing.
 
     Type, dtype and values must be the same, and it must share the memory of the source.
     """
-
-    def wrong() -> str:
-        result = statement(contender, pair, x).value()
-        return differs(pair, result, expected) or ("" if zc.shares_memory(x, result) else "copies")
-
-    return refusal(wrong)
+    return differs(pair, result, expected) or ("" if zc.shares_memory(x, result) else "copies")
 
 
 def differs(pair: Pair, result: Any, expected: Array) -> str:

@@ -6,15 +6,16 @@ in the same process. Without the compiled core, zerocopy's call and its pure Pyt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.contest import Contest, refusal
+from benchmarks.contest import Contest
 from benchmarks.conversion import goals
 from benchmarks.conversion.contenders import pairs
 from benchmarks.conversion.core_arrays import arrays
 from benchmarks.conversion.core_tables import containers
-from benchmarks.conversion.question import Method, Question
+from benchmarks.conversion.question import Question
+from benchmarks.goals import judge
 from benchmarks.suite import Case, Section, Settings, Task, median
 
 #: Seconds of a quick run.
@@ -36,11 +37,8 @@ def run(settings: Settings) -> list[Case]:
     """Check all methods, then time those that pass."""
     contest, pieces = Contest(), {}
     for question in questions(settings):
-        case = contest.case(question.name)
+        question.add_to(contest)
         pieces[question.name] = question.pieces
-        for method in question.methods:
-            refused = check(method, question) if method.checked else ""
-            contest.add(case, method.code, method.role, method.statement, refused, method.note)
     for case in contest.time(settings.pace):
         ours = case.fastest("ours")
         if pieces[case.name] and ours:
@@ -48,20 +46,10 @@ def run(settings: Settings) -> list[Case]:
     return contest.cases
 
 
-def check(method: Method, question: Question) -> str:
-    """Return why the result of a method is wrong, or nothing."""
-    return refusal(lambda: question.wrong(method.statement.value()))
-
-
-def judge(cases: Sequence[Case]) -> list[goals.Goal]:
-    """Judge the goals of the compiled core."""
-    return goals.judge(cases)
-
-
 SECTION = Section(
     "core",
     "the goals of the compiled core: the ratio to code by hand, to the documented call, and to references",
     tasks,
     "references",
-    judge,
+    partial(judge, goals.GOALS),
 )

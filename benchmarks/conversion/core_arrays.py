@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import zerocopy as zc
 from benchmarks.conversion import goals
-from benchmarks.conversion.contenders import Pair, contenders, differs, namespace, pairs
-from benchmarks.conversion.question import Method, Question, method, ours
-from benchmarks.conversion.subjects import SUBJECTS, Array, aligned_values, numpy_dtype
-from benchmarks.timing import Statement
+from benchmarks.conversion.contenders import Pair, aliases, contenders, pairs
+from benchmarks.conversion.question import Question, Timed, method, methods, ours
+from benchmarks.conversion.subjects import SUBJECTS, aligned_values, numpy_dtype
 from zerocopy.dtype import by_name
 
 COUNT = 1000  # elements
@@ -54,23 +54,13 @@ def same_type(name: str) -> Question:
     return Question(f"{name} -> {name}", ours(f'zc.convert(x, "{name}")', {"x": x}), wrong)
 
 
-def aliases(pair: Pair, x: Any, expected: Array, result: Any) -> str:
-    """Return how a result differs from an alias of `x`, or nothing."""
-    return differs(pair, result, expected) or ("" if zc.shares_memory(x, result) else "copies")
-
-
 def across(pair: Pair, name: str = "", make: Callable[[], Any] | None = None) -> Question:
     """Return the question of one pair: zerocopy, the documented call, and code by hand."""
     expected = aligned_values(COUNT)
     x = SUBJECTS[pair[0]].make(expected)
-    names = namespace(pair) | {"x": x}
-    methods = ours(f'zc.convert(x, "{pair[1]}")', names, make)
-    methods += [
-        method(contender.code, contender.role, names, contender.note, make)
-        for contender in contenders(pair)
-        if contender.role in ("documented", "idiom")
-    ]
-    return Question(name or " -> ".join(pair), methods, partial(aliases, pair, x, expected))
+    timed = ours(f'zc.convert(x, "{pair[1]}")', {"x": x}, make)
+    timed += methods(contenders(pair), {"x": x}, "documented", "idiom", make=make)
+    return Question(name or " -> ".join(pair), timed, partial(aliases, pair, x, expected))
 
 
 def fresh() -> Question:
@@ -87,14 +77,12 @@ _AS_BITS = {
 }
 
 
-def _compared(pair: Pair, x: Any, names: dict[str, Any]) -> list[Method]:
+def _compared(pair: Pair, x: Any) -> list[Timed]:
     """Return the conversion of `x`, and that of an ordinary array of float32 as a reference."""
     call = f'zc.convert({{}}, "{pair[1]}")'.format
     plain = SUBJECTS[pair[0]].make(aligned_values(COUNT))
-    code = call("float32")
-    statement = Statement(code, {"zc": zc, "float32": plain})
-    reference = Method(code, "reference", statement, goals.FLOAT32, checked=False)
-    return [*ours(call("x"), {**names, "x": x}), reference]
+    reference = method(call("float32"), "reference", {"float32": plain}, goals.FLOAT32)
+    return [*ours(call("x"), {"x": x}), replace(reference, checked=False)]
 
 
 def dtypes(pair: Pair) -> Iterator[Question]:
@@ -104,13 +92,11 @@ def dtypes(pair: Pair) -> Iterator[Question]:
         x = SUBJECTS[pair[0]].make(expected)
         if not zc.explain(x, pair[1]).zero_copy:
             continue  # TensorFlow takes float8 only with a copy
-        names = namespace(pair) | {"x": x, "dtype": numpy_dtype(name)}
-        methods = _compared(pair, x, names)
+        timed = _compared(pair, x)
         if pair in _AS_BITS:
             code = _AS_BITS[pair].format(bits=by_name(name).storage.name, name=name)
-            methods.append(method(code, "idiom", names))
-        wrong = partial(aliases, pair, x, expected)
-        yield Question(f"{' -> '.join(pair)}, {name}", methods, wrong)
+            timed.append(method(code, "idiom", {"x": x, "dtype": numpy_dtype(name)}))
+        yield Question(f"{' -> '.join(pair)}, {name}", timed, partial(aliases, pair, x, expected))
 
 
 def read_only(pair: Pair) -> Question:
@@ -118,10 +104,8 @@ def read_only(pair: Pair) -> Question:
     expected = aligned_values(COUNT)
     x = expected.view()
     x.flags.writeable = False
-    methods = _compared(pair, x, namespace(pair))
-    return Question(
-        f"{' -> '.join(pair)}, {goals.READ_ONLY}", methods, partial(aliases, pair, expected, expected)
-    )
+    name = f"{' -> '.join(pair)}, {goals.READ_ONLY}"
+    return Question(name, _compared(pair, x), partial(aliases, pair, expected, expected))
 
 
 def options(pair: Pair) -> Iterator[Question]:
@@ -130,10 +114,9 @@ def options(pair: Pair) -> Iterator[Question]:
     x = SUBJECTS[pair[0]].make(expected)
     plain = f'zc.convert(x, "{pair[1]}")'
     for option in goals.OPTIONS:
-        names = {"zc": zc, "x": x}
-        methods = ours(f'zc.convert(x, "{pair[1]}", {option})', names)
-        methods.append(method(plain, "reference", names, goals.PLAIN))
-        yield Question(f"{' -> '.join(pair)}, {option}", methods, partial(aliases, pair, x, expected))
+        timed = ours(f'zc.convert(x, "{pair[1]}", {option})', {"x": x})
+        timed.append(method(plain, "reference", {"x": x}, goals.PLAIN))
+        yield Question(f"{' -> '.join(pair)}, {option}", timed, partial(aliases, pair, x, expected))
 
 
 def explained(pair: Pair) -> Question:
@@ -143,5 +126,5 @@ def explained(pair: Pair) -> Question:
     def wrong(plan: Any) -> str:
         return "" if plan.possible and plan.zero_copy else f"plans {plan}"
 
-    methods = [method(f'zc.explain(x, "{pair[1]}")', "ours", {"zc": zc, "x": x})]
-    return Question(f"{' -> '.join(pair)}, {goals.EXPLAIN}", methods, wrong)
+    timed = [method(f'zc.explain(x, "{pair[1]}")', "ours", {"x": x})]
+    return Question(f"{' -> '.join(pair)}, {goals.EXPLAIN}", timed, wrong)

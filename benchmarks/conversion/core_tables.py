@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-import zerocopy as zc
 from benchmarks.conversion import containers as dicts, goals
-from benchmarks.conversion.contenders import Pair, differs, namespace, pairs
-from benchmarks.conversion.question import Question, method, ours
+from benchmarks.conversion.contenders import Pair, pairs
+from benchmarks.conversion.question import Question, method, methods, ours
 from benchmarks.conversion.subjects import SUBJECTS, Array
 
 COUNT = 1000  # elements of each leaf and column
@@ -73,26 +72,10 @@ def containers(wants: Callable[[str], bool]) -> Iterator[Question]:
 def in_dict(pair: Pair) -> Question:
     """Return the question of a dict of arrays."""
     x, values = dicts.leaves(pair[0], LEAVES)
-    methods = ours(f'zc.convert(x, "{pair[1]}")', {"x": x})
-    names = namespace(pair) | {"x": x}
-    methods += [
-        method(contender.code, contender.role, names, contender.note)
-        for contender in dicts.contenders(pair)
-        if contender.role in ("documented", "idiom")
-    ]
-    wrong = partial(_wrong_leaves, pair, x, dict.fromkeys(x, values))
-    return Question(f"{' -> '.join(pair)}, {goals.DICT}", methods, wrong, LEAVES)
-
-
-def _wrong_leaves(pair: Pair, sources: Mapping[str, Any], values: Mapping[str, Array], result: Any) -> str:
-    """Return how a result differs from a dict of aliases, or nothing."""
-    if type(result) is not dict or result.keys() != values.keys():
-        return "gives another container"
-    for key, leaf in result.items():
-        wrong = differs(pair, leaf, values[key]) or ("" if zc.shares_memory(sources[key], leaf) else "copies")
-        if wrong:
-            return f"{wrong}: {key}"
-    return ""
+    timed = ours(f'zc.convert(x, "{pair[1]}")', {"x": x})
+    timed += methods(dicts.contenders(pair), {"x": x}, "documented", "idiom")
+    wrong = partial(dicts.leaves_differ, pair, x, dict.fromkeys(x, values))
+    return Question(f"{' -> '.join(pair)}, {goals.DICT}", timed, wrong, LEAVES)
 
 
 def _columns(count: int, rows: int = COUNT) -> dict[str, Array]:
@@ -111,11 +94,10 @@ def in_table(pair: Pair) -> Question:
     values = _columns(COLUMNS)
     columns = _arrow(values)
     x = pa.table(columns)
-    names = namespace(pair) | {"x": x}
-    methods = ours(f'zc.convert(x, "{pair[1]}")', names)
-    methods += [method(code, "idiom", names) for code in _TABLE_BY_HAND[pair[1]]]
-    wrong = partial(_wrong_leaves, pair, columns, values)
-    return Question(f"{' -> '.join(pair)}, {goals.TABLE}", methods, wrong, COLUMNS)
+    timed = ours(f'zc.convert(x, "{pair[1]}")', {"x": x})
+    timed += [method(code, "idiom", {"x": x}) for code in _TABLE_BY_HAND[pair[1]]]
+    wrong = partial(dicts.leaves_differ, pair, columns, values)
+    return Question(f"{' -> '.join(pair)}, {goals.TABLE}", timed, wrong, COLUMNS)
 
 
 def options(pair: Pair) -> Iterator[Question]:
@@ -127,14 +109,14 @@ def options(pair: Pair) -> Iterator[Question]:
     x = pa.record_batch(columns)
     labels = list(columns)
     few = {name: columns[name] for name in labels[:CHOSEN]}
-    names = {"zc": zc, "x": x, "names": labels, "some": labels[:CHOSEN], "few": pa.record_batch(few)}
+    names = {"x": x, "names": labels, "some": labels[:CHOSEN], "few": pa.record_batch(few)}
     for option in goals.TABLE_OPTIONS:
         chosen = few if option == "columns=some" else columns
         plain = f'zc.convert({"few" if chosen is few else "x"}, "{pair[1]}")'
-        methods = ours(f'zc.convert(x, "{pair[1]}", {option})', names)
-        methods.append(method(plain, "reference", names, goals.PLAIN))
-        wrong = partial(_wrong_leaves, pair, chosen, {name: values[name] for name in chosen})
-        yield Question(f"{' -> '.join(pair)}, {goals.BATCH}, {option}", methods, wrong, len(chosen))
+        timed = ours(f'zc.convert(x, "{pair[1]}", {option})', names)
+        timed.append(method(plain, "reference", names, goals.PLAIN))
+        wrong = partial(dicts.leaves_differ, pair, chosen, {name: values[name] for name in chosen})
+        yield Question(f"{' -> '.join(pair)}, {goals.BATCH}, {option}", timed, wrong, len(chosen))
 
 
 def matrix() -> Iterator[Question]:
@@ -146,7 +128,6 @@ def matrix() -> Iterator[Question]:
     arrays = _arrow(values)
     # In another order than that of their addresses: equally spaced columns would be aliased.
     x = pa.record_batch({name: arrays[name] for name in sorted(arrays, key=lambda name: (name[-1], name))})
-    names = namespace(("pyarrow", "torch")) | {"x": x}
     expected = np.stack([values[name] for name in x.schema.names], axis=1)
 
     def wrong(strides: tuple[int, int], result: Any) -> str:
@@ -156,8 +137,7 @@ def matrix() -> Iterator[Question]:
 
     for layout in goals.LAYOUTS:
         strides = (1, rows) if layout == "matrix:F" else (columns, 1)
-        methods = ours(f'zc.convert(x, "torch", layout="{layout}")', names)
-        methods += [method(code, "idiom", names) for code in _MATRIX_BY_HAND[layout]]
-        yield Question(
-            f"pyarrow -> torch, {goals.MATRIX.format(layout)}", methods, partial(wrong, strides), columns
-        )
+        timed = ours(f'zc.convert(x, "torch", layout="{layout}")', {"x": x})
+        timed += [method(code, "idiom", {"x": x}) for code in _MATRIX_BY_HAND[layout]]
+        name = f"pyarrow -> torch, {goals.MATRIX.format(layout)}"
+        yield Question(name, timed, partial(wrong, strides), columns)

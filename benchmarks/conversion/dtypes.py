@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import zerocopy as zc
-from benchmarks.conversion.contenders import Contender, Pair, differs, essential, statement
-from benchmarks.conversion.inputs import sources, targets
+from benchmarks.contest import Contest, Method, refusal
+from benchmarks.conversion.contenders import Pair, differs, essential, sources, targets
 from benchmarks.conversion.subjects import Array, Subject, aligned_values
 from benchmarks.suite import Case, Entry, Section, Settings, Task
-from benchmarks.timing import Statement, measure
 
 COUNT = 1000  # elements
 DTYPES = (
@@ -49,52 +47,45 @@ def arrays(source: Subject, names: tuple[str, ...] = DTYPES) -> Arrays:
 def run(source: Subject, settings: Settings) -> list[Case]:
     """Check both rows of each pair, and time the dtypes that are supported."""
     samples = arrays(source, QUICK_DTYPES if settings.quick else DTYPES)
-    timed: dict[str, Statement] = {}
-    cases = []
+    contest = Contest()  # all statements of a source take turns, because they are compared
     for target in targets(source, settings):
         pair = (source.name, target)
-        rows = [Case(" -> ".join(pair)), Case(f"{' -> '.join(pair)} {DOCUMENTED}")]
-        for case, contender in zip(rows, essential(pair), strict=True):
-            for name, sample in samples.items():
-                entry = Entry(name, contender.role)
-                if not isinstance(sample, str):
-                    entry.left_out, entry.note = check(contender, pair, *sample)
-                    if not entry.left_out:
-                        timed[f"{case.name}: {name}"] = statement(contender, pair, sample[0])
-                elif contender.role == "ours":  # once for each pair
-                    entry.left_out = sample
+        ours, documented = essential(pair)
+        alone = contest.case(" -> ".join(pair))
+        theirs = contest.case(f"{' -> '.join(pair)} {DOCUMENTED}")
+        for name, sample in samples.items():
+            if isinstance(sample, str):
+                alone.entries.append(Entry(name, "ours", left_out=sample))  # once for each pair
+                continue
+            refused = {}
+            for case, method in ((alone, ours), (theirs, documented)):
+                wrong, note = check(method, pair, *sample)
+                refused[case.name] = wrong
+                if wrong.startswith("refused"):
+                    case.entries.append(Entry(name, method.role, left_out=wrong))
                 else:
-                    continue
-                case.entries.append(entry)
-        theirs = {entry.label: bool(entry.left_out) for entry in rows[1].entries}
-        alone = [e.label for e in rows[0].entries if not e.left_out and theirs[e.label]]
-        rows[0].figures = {ALONE: len(alone)}
-        cases += rows
-    # All statements of a source take turns, because they are compared.
-    timings = measure(timed, settings.pace)
-    for case in cases:
-        for entry in case.entries:
-            entry.timing = timings.get(f"{case.name}: {entry.label}")
-    return cases
+                    made = method.statement({"x": sample[0]})
+                    contest.add(case, name, method.role, made, wrong, note)
+            supported = not refused[alone.name] and refused[theirs.name]
+            alone.figures[ALONE] = alone.figures.get(ALONE, 0) + bool(supported)
+    return contest.time(settings.pace)
 
 
-def check(contender: Contender, pair: Pair, x: Any, values: Array) -> tuple[str, str]:
+def check(method: Method, pair: Pair, x: Any, values: Array) -> tuple[str, str]:
     """Return why a contender does not support a dtype, and ``"copies"`` if it copies."""
     plan = zc.explain(x, pair[1])
-    if contender.role == "ours" and not plan.possible:
+    if method.role == "ours" and not plan.possible:
         return "refused: " + "; ".join(reason.why for reason in plan.reasons), ""
-    try:
-        result = _quietly(statement(contender, pair, x))
-    except Exception as error:  # noqa: BLE001 - frameworks raise different errors for a missing dtype
-        return f"raises {type(error).__name__}", ""  # the text names the dtype: it would be a remark for each
-    wrong = differs(pair, result, values)
-    return wrong, "" if wrong or zc.shares_memory(x, result) else "copies"
+    results: list[Any] = []
 
+    def wrong() -> str:
+        results.append(method.statement({"x": x}).value())
+        return differs(pair, results[0], values)
 
-def _quietly(one: Statement) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about legacy capsules and read-only memory
-        return one.value()
+    refused = refusal(wrong)
+    if not results:  # the text of the error names the dtype: it would be a remark for each
+        return refused.partition(":")[0], ""
+    return refused, "" if refused or zc.shares_memory(x, results[0]) else "copies"
 
 
 SECTION = Section(

@@ -13,17 +13,11 @@ from typing import Any
 from benchmarks import gpu_timing
 from benchmarks.contest import Contest
 from benchmarks.conversion.contenders import Pair
-from benchmarks.conversion.gpu_contenders import (
-    across,
-    check,
-    contenders,
-    on_device,
-    side,
-    statement,
-)
+from benchmarks.conversion.gpu_contenders import across, contenders, differs, on_device, side, statement
+from benchmarks.conversion.question import Question, Timed
 from benchmarks.conversion.subjects import aligned_values
 from benchmarks.suite import Case, Section, Settings, Task
-from benchmarks.timing import Loop, Pace, Raised, Statement, Timing, take_turns
+from benchmarks.timing import LazyLoop, Pace, Raised, Statement, Timing, loops, timed
 from zerocopy.formatting import format_bytes
 from zerocopy.protocols import cuda_driver
 
@@ -57,17 +51,14 @@ def bus_tasks(settings: Settings) -> list[Task]:
     ]
 
 
-def _contest(pair: Pair, count: int, name: str) -> tuple[Contest, dict[str, Callable[[], Statement]]]:
+def _contest(pair: Pair, count: int, name: str) -> tuple[Contest, dict[str, Statement]]:
     """Check the contenders of a pair; return their contest, and the statements of all."""
     expected = aligned_values(count)
     x = side(pair[0]).make(expected)
     contest = Contest()
-    case = contest.case(name)
-    statements = {each.code: partial(statement, each, x) for each in contenders(pair)}
-    for each in contenders(pair):
-        refused = check(each, pair, x, expected)
-        contest.add(case, each.code, each.role, statements[each.code], refused, each.note)
-    return contest, statements
+    methods = [Timed(c.code, c.role, statement(c, x), c.note) for c in contenders(pair)]
+    Question(name, methods, partial(differs, pair, x, expected)).add_to(contest)
+    return contest, {each.code: each.statement for each in methods}
 
 
 def run(pair: Pair, settings: Settings) -> list[Case]:
@@ -79,7 +70,7 @@ def run(pair: Pair, settings: Settings) -> list[Case]:
     if not both:
         return [case]
     # Separate from the host's times: here the stream is kept busy, so that waiting for it takes longer.
-    clocked = gpu_timing.measure({label: statements[label]() for label in both.values()}, settings.pace)
+    clocked = gpu_timing.measure({label: statements[label] for label in both.values()}, settings.pace)
     for role, label in both.items():
         if isinstance(timing := clocked[label], gpu_timing.GpuTiming):
             case.figures[DEVICE.format(_NAMES[role])] = timing.device.median
@@ -105,19 +96,15 @@ def until_done(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Tim
         for label, each in statements.items()
     }
 
-    def sample(loop: Loop, calls: int, before: list[Any]) -> float:
+    def sample(loop: LazyLoop, calls: int, before: list[Any]) -> float:
         wait(None)
-        return float(loop(repeat(None, calls), perf_counter_ns))
+        return float(loop()(repeat(None, calls), perf_counter_ns))
 
-    def begin(loop: Loop) -> tuple[int, int]:
+    def begin(loop: LazyLoop) -> tuple[int, int]:
         sample(loop, 1, [])  # first-time costs
         return 1, int(sample(loop, 1, []))
 
-    samples, calls, raised = take_turns(finished_calls, pace, begin, sample)
-    return {
-        label: raised[label] if label in raised else Timing.of(samples[label], calls[label])
-        for label in statements
-    }
+    return timed(loops(finished_calls), pace, begin, sample)
 
 
 def wait(result: Any) -> None:

@@ -7,9 +7,6 @@ must give the same values on the right device.
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import product
@@ -18,40 +15,10 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.contest import refusal
-from benchmarks.conversion.contenders import LIBRARIES, Contender, Pair
-from benchmarks.conversion.subjects import Array
+from benchmarks.contest import Method, used
+from benchmarks.conversion.contenders import Pair, contender
+from benchmarks.conversion.subjects import Array, Subject
 from benchmarks.timing import Statement
-
-
-@dataclass(frozen=True)
-class Side:
-    """One framework on the device, used through public calls.
-
-    Attributes
-    ----------
-    name : str
-        The name that ``to=`` takes.
-    modules : dict of str to str
-        Modules by the names that user code has for them.
-    sees : callable
-        Whether it can use a device.
-    make, values : callable
-        ``make(ndarray) -> array`` on the device; ``values(array) -> ndarray``, which
-        waits for pending work.
-    """
-
-    name: str
-    modules: Mapping[str, str]
-    sees: Callable[[], bool]
-    make: Callable[[Array], Any]
-    values: Callable[[Any], Array]
-
-    def missing(self) -> str:
-        """Return why it is not measured, or nothing."""
-        if importlib.util.find_spec(self.name) is None:
-            return f"{self.name} is not installed"
-        return "" if self.sees() else f"{self.name} cannot use a GPU"
 
 
 def _module(name: str) -> Any:
@@ -74,33 +41,30 @@ def _jax(values: Array) -> Any:
 SIDES = {
     side.name: side
     for side in (
-        Side(
+        Subject(
             "cupy",
-            {"cp": "cupy"},
-            lambda: bool(_module("cupy").is_available()),
             lambda values: _module("cupy").array(values),
             lambda x: np.asarray(_module("cupy").asnumpy(x)),
+            lambda: bool(_module("cupy").is_available()),
         ),
-        Side(
+        Subject(
             "torch",
-            {"torch": "torch"},
-            lambda: bool(_module("torch").cuda.is_available()),
             lambda values: _module("torch").tensor(values, device="cuda"),
             lambda x: np.asarray(x.cpu().numpy()),
+            lambda: bool(_module("torch").cuda.is_available()),
         ),
         # np.array copies; JAX keeps a reference to the result of asarray.
-        Side("jax", {"jax": "jax", "jnp": "jax.numpy"}, _jax_sees, _jax, lambda x: np.array(x)),
-        Side(
+        Subject("jax", _jax, lambda x: np.array(x), _jax_sees),
+        Subject(
             "numba",
-            {"cuda": "numba.cuda"},
-            lambda: bool(_module("numba.cuda").is_available()),
             lambda values: _module("numba.cuda").to_device(values),
             lambda x: np.asarray(x.copy_to_host()),
+            lambda: bool(_module("numba.cuda").is_available()),
         ),
     )
 }
 #: The host's side of the bus.
-HOST = Side("numpy", {"np": "numpy"}, lambda: True, lambda values: values.copy(), lambda x: np.array(x))
+HOST = Subject("numpy", lambda values: values.copy(), lambda x: np.array(x))
 
 #: The call that each target documents for memory on the device. Numba supports only the CUDA Array
 #: Interface, so that conversions from it use that too.
@@ -162,36 +126,33 @@ _ACROSS: dict[Pair, tuple[str, str, list[str]]] = {
 # JAX to NumPy has no row: JAX caches the fetched data, so that only the first call transfers.
 
 
-def contenders(pair: Pair) -> list[Contender]:
+def contenders(pair: Pair) -> list[Method]:
     """Return all contenders of a pair, zerocopy first, without missing libraries."""
     source, target = pair
     if "numpy" in pair:
         ours, documented, idioms = _ACROSS[pair]
-        rows = [Contender(ours, "ours"), Contender(documented, "documented"), *map(Contender, idioms)]
+        rows = [contender(ours, "ours"), contender(documented, "documented"), *map(contender, idioms)]
         if pair in (("numpy", "torch"), ("torch", "numpy")):
             device = "cuda" if target == "torch" else "cpu"
-            xp = f"xp_{target}"
-            call = f"sklearn_array_api.move_to(x, xp={xp}, device='{device}')"
-            rows.append(Contender(call, "library", needs=(xp, "sklearn_array_api")))
-        return [contender for contender in rows if contender.installed()]
-    documented = _FROM_NUMBA[target] if source == "numba" else _DOCUMENTED[target]
-    rows = [
-        Contender(f"zc.convert(x, '{target}')", "ours"),
-        Contender(documented, "documented"),
-        *map(Contender, _IDIOMS.get(pair, [])),
-    ]
-    if "numba" not in pair:
-        through = documented.replace("(x)", "(tvm_ffi.from_dlpack(x))")
-        rows.append(Contender(through, "library", needs=("tvm_ffi",)))
+            call = f"sklearn_array_api.move_to(x, xp=xp_{target}, device='{device}')"
+            rows.append(contender(call, "library"))
+    else:
+        documented = _FROM_NUMBA[target] if source == "numba" else _DOCUMENTED[target]
+        rows = [
+            contender(f"zc.convert(x, '{target}')", "ours"),
+            contender(documented, "documented"),
+            *map(contender, _IDIOMS.get(pair, [])),
+        ]
+        if "numba" not in pair:
+            rows.append(contender(documented.replace("(x)", "(tvm_ffi.from_dlpack(x))"), "library"))
     # Some contenders of other pairs go through CuPy.
-    names = {*pair, *present()}
-    return [c for c in rows if c.installed() and ("cp." not in c.code or "cupy" in names)]
+    return [c for c in rows if not c.missing() and ("cp" not in used(c.code) or "cupy" in present())]
 
 
 @cache
-def present() -> dict[str, Side]:
+def present() -> dict[str, Subject]:
     """Import the frameworks, and return those that can use a device."""
-    return {name: side for name, side in SIDES.items() if not side.missing()}
+    return {name: side for name, side in SIDES.items() if side.installed()}
 
 
 def on_device() -> list[Pair]:
@@ -204,43 +165,31 @@ def across() -> list[Pair]:
     return [pair for pair in _ACROSS if any(name in present() for name in pair)]
 
 
-def side(name: str) -> Side:
+def side(name: str) -> Subject:
     """Return a framework on the device, or NumPy."""
     return HOST if name == HOST.name else SIDES[name]
 
 
-def statement(contender: Contender, x: Any) -> Statement:
+def statement(method: Method, x: Any) -> Statement:
     """Return the statement to time: the expression and its names."""
-    names: dict[str, Any] = {"zc": zc, "np": np, "x": x}
-    for each in present().values():
-        names |= {alias: import_module(module) for alias, module in each.modules.items()}
-    if "gpu" in contender.code:
-        names["gpu"] = names["jax"].devices("cuda")[0]
-    return Statement(contender.code, names | {n: import_module(LIBRARIES[n]) for n in contender.needs})
+    names = {"x": x}
+    if "gpu" in used(method.code):
+        names["gpu"] = _module("jax").devices("cuda")[0]
+    return method.statement(names)
 
 
-def check(contender: Contender, pair: Pair, x: Any, expected: Array) -> str:
+def differs(pair: Pair, x: Any, expected: Array, result: Any) -> str:
     """Return why a result is not that of zerocopy, or nothing.
 
     Type, values and device must be the same; between frameworks on the device it must share memory.
     """
-    ours = zc_result(pair, x)
-
-    def wrong() -> str:
-        result = statement(contender, x).value()
-        if type(result) is not type(ours):
-            return f"gives a {type(result).__qualname__}, not a {type(ours).__qualname__}"
-        device, expected_device = zc.view(result).device, zc.view(ours).device
-        if device != expected_device:
-            return f"gives memory on {device}, not {expected_device}"
-        values = side(pair[1]).values(result)
-        if values.dtype != expected.dtype or not np.array_equal(values, expected):
-            return "gives other values"
-        return "copies" if "numpy" not in pair and not zc.shares_memory(x, result) else ""
-
-    return refusal(wrong)
-
-
-def zc_result(pair: Pair, x: Any) -> Any:
-    """Return the result of zerocopy."""
-    return statement(contenders(pair)[0], x).value()
+    ours = statement(contenders(pair)[0], x).value()
+    if type(result) is not type(ours):
+        return f"gives a {type(result).__qualname__}, not a {type(ours).__qualname__}"
+    device, expected_device = zc.view(result).device, zc.view(ours).device
+    if device != expected_device:
+        return f"gives memory on {device}, not {expected_device}"
+    values = side(pair[1]).values(result)
+    if values.dtype != expected.dtype or not np.array_equal(values, expected):
+        return "gives other values"
+    return "copies" if "numpy" not in pair and not zc.shares_memory(x, result) else ""

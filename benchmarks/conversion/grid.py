@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
+from benchmarks.contest import Contest, Method
 from benchmarks.conversion.subjects import SUBJECTS, Array, aligned_values
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task
-from benchmarks.timing import Statement, measure
 from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
 from zerocopy.pairs import arrays as matrix
@@ -33,17 +33,7 @@ Write = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Source:
-    """An array of one framework, and how to write to its memory.
-
-    Attributes
-    ----------
-    obj
-        The array.
-    values : numpy.ndarray
-        Its values.
-    write : callable or None
-        ``write(value)`` changes its first element; None if it cannot be changed.
-    """
+    """An array of one framework, its values, and a function that changes its first element, if any can."""
 
     obj: Any
     values: Array
@@ -182,36 +172,28 @@ def run(name: str, settings: Settings) -> list[Case]:
     """Verify and time one row of the grid, or return none if the framework is not usable."""
     if usable(name):
         return []
-    origin = source(name)
-    case = Case(name)
-    proofs: dict[str, Proof] = {}
+    origin, contest = source(name), Contest()
+    case = contest.case(name, {WRONG: 0, WRITTEN: 0, UNPROVED: 0})
     for target in names(settings):
         if why := usable(target):
             case.remarks.append(f"{target} is not in the grid: {why}")
             continue
-        proof = proofs[target] = prove(origin, target)
-        plan_only = proof.aliases is None and not proof.refused
-        aliases = zc.explain(origin.obj, target).zero_copy if plan_only else bool(proof.aliases)
-        note = "" if aliases or proof.refused else "copies"
-        case.entries.append(Entry(target, "ours", note=note, left_out=proof.refused))
-        if plan_only:
+        proof = prove(origin, target)
+        unproved = proof.aliases is None and not proof.refused
+        case.figures[WRONG] += bool(proof.wrong)
+        case.figures[WRITTEN] += proof.written
+        case.figures[UNPROVED] += unproved
+        if unproved:
             case.remarks.append(f"-> {target} is not verified: a query has no memory before it runs")
         if proof.wrong:
             case.remarks.append(f"-> {target}: {proof.wrong}")
-    calls = {
-        target: Statement(f'zc.convert(x, "{target}")', {"zc": zc, "x": origin.obj})
-        for target, proof in proofs.items()
-        if not proof.refused
-    }
-    timings = measure(calls, settings.pace)
-    for entry in case.entries:
-        entry.timing = timings.get(entry.label)
-    case.figures = {
-        WRONG: sum(bool(proof.wrong) for proof in proofs.values()),
-        WRITTEN: sum(proof.written for proof in proofs.values()),
-        UNPROVED: sum(proof.aliases is None and not proof.refused for proof in proofs.values()),
-    }
-    return [case]
+        if proof.refused:
+            case.entries.append(Entry(target, "ours", left_out=proof.refused))
+            continue
+        aliases = zc.explain(origin.obj, target).zero_copy if unproved else proof.aliases
+        made = Method(f'zc.convert(x, "{target}")').statement({"x": origin.obj})
+        contest.add(case, target, "ours", made, note="" if aliases else "copies")
+    return contest.time(settings.pace)
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:

@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
-
-import numpy as np
+from typing import Any
 
 import zerocopy as zc
-from benchmarks.conversion.contenders import Contender, Pair, contenders, namespace, pairs, statement
+from benchmarks.contest import Contest, Method
+from benchmarks.conversion.contenders import Pair, essential, pairs, sources, targets
 from benchmarks.conversion.subjects import SUBJECTS, Subject, aligned_values
-from benchmarks.machine import available_memory
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Pace, Statement, measure
+from benchmarks.goals import NOISE, Promise, judge, labelled, ratio
+from benchmarks.machine import within_memory
+from benchmarks.suite import Case, Section, Settings, Task
+from benchmarks.timing import Pace
 
 SMALL, LARGE = 2**12, 2**30  # bytes, which the goal compares
 SIZES = (4, 64, SMALL, 2**16, 2**20, 2**26, LARGE)
 QUICK_SIZES = (4, SMALL, 2**26)
 #: The name of an ordinary copy, in results and in the picture.
 COPY = "a copy (np.copyto)"
-#: Tolerance for noise of medians on a shared machine.
-NOISE = 1.1
-
-
-def sources(settings: Settings) -> list[Subject]:
-    """Return the frameworks to convert from."""
-    names = dict.fromkeys(source for source, _ in pairs(settings.wants))
-    return [SUBJECTS[name] for name in names]
-
-
-def targets(source: Subject, settings: Settings) -> list[str]:
-    """Return the targets of a source."""
-    return [target for name, target in pairs(settings.wants) if name == source.name]
-
-
-def ours(pair: Pair) -> Contender:
-    """Return the contender of zerocopy."""
-    return contenders(pair)[0]
-
-
-def within_memory(sizes: Sequence[int]) -> list[int]:
-    """Return the sizes of which three arrays fit in half of the free memory."""
-    return [size for size in sizes if size * 6 <= available_memory()] or [min(sizes)]
 
 
 def size_name(size: int) -> str:
@@ -76,47 +54,35 @@ def _fitting_sizes(settings: Settings) -> tuple[list[int], list[str]]:
 def _sizes(source: Subject, settings: Settings) -> list[Case]:
     sizes, remarks = _fitting_sizes(settings)
     arrays = {size: source.make(aligned_values(max(size // 4, 1))) for size in sizes}
-    statements = {
-        f"{target}, {size_name(size)}": statement(ours((source.name, target)), (source.name, target), x)
-        for target in targets(source, settings)
-        for size, x in arrays.items()
-    }
-    # Sizes take turns like contenders, because they are compared.
-    timings = measure(statements, settings.pace)
-    cases = []
+    contest = Contest()  # sizes take turns like contenders, because they are compared
     for target in targets(source, settings):
-        case = Case(f"{source.name} -> {target}", remarks=list(remarks))
+        case = contest.case(f"{source.name} -> {target}", remarks=remarks)
+        ours, _ = essential((source.name, target))
         for size, x in arrays.items():
-            name = size_name(size)
-            alias = zc.shares_memory(x, zc.convert(x, target))
-            case.entries.append(Entry(name, "ours", timings[f"{target}, {name}"], "" if alias else "copies"))
-        cases.append(case)
-    return cases
+            note = "" if zc.shares_memory(x, zc.convert(x, target)) else "copies"
+            contest.add(case, size_name(size), "ours", ours.statement({"x": x}), note=note)
+    return contest.time(settings.pace)
 
 
 def _copies(settings: Settings) -> list[Case]:
     """Time a copy of the same size, between arrays that have been written to."""
     sizes, remarks = _fitting_sizes(settings)
-    statements = {}
+    contest = Contest()
+    case = contest.case(COPY, remarks=remarks)
     for size in sizes:
         count = max(size // 4, 1)
-        names = {"np": np, "x": aligned_values(count), "out": aligned_values(count)}
-        statements[size_name(size)] = Statement("np.copyto(out, x)", names)
-    timings = measure(statements, settings.pace)
-    entries = [Entry(name, "reference", timing) for name, timing in timings.items()]
-    return [Case(COPY, entries, remarks=remarks)]
+        names = {"x": aligned_values(count), "out": aligned_values(count)}
+        contest.add(case, size_name(size), "reference", Method("np.copyto(out, x)").statement(names))
+    return contest.time(settings.pace)
 
 
-def _size_goals(cases: Sequence[Case]) -> list[Goal]:
-    judged = []
-    for case in cases:
-        by_label = {entry.label: entry for entry in case.timed("ours")}
-        small, large = by_label.get(size_name(SMALL)), by_label.get(size_name(LARGE))
-        if small and large:
-            ratio = median(large) / median(small)
-            name = f"1 GiB takes as long as 4 KiB, within noise ({NOISE}x)"
-            judged.append(Goal(name, case.name, ratio, NOISE, "x"))
-    return judged
+PROMISES = (
+    Promise(
+        f"1 GiB takes as long as 4 KiB, within noise ({NOISE}x)",
+        ratio(labelled(size_name(SMALL), "ours"), labelled(size_name(LARGE), "ours")),
+        NOISE,
+    ),
+)
 
 
 def call_tasks(settings: Settings) -> list[Task]:
@@ -131,7 +97,7 @@ def call_tasks(settings: Settings) -> list[Task]:
 def _calls(pair: Pair, pace: Pace) -> list[Case]:
     source, target = pair
     x = SUBJECTS[source].make(aligned_values(1000))
-    names = namespace(pair) | {"x": x, "y": zc.convert(x, target), "convert": zc.convert}
+    names = {"x": x, "y": zc.convert(x, target), "convert": zc.convert}
     codes = (
         f'convert(x, "{target}")',
         f'zc.convert(x, "{target}")',
@@ -143,8 +109,16 @@ def _calls(pair: Pair, pace: Pace) -> list[Case]:
         "zc.view(x)",
         "zc.shares_memory(x, y)",
     )
-    timings = measure({code: Statement(code, names) for code in codes}, pace)
-    return [Case(" -> ".join(pair), [Entry(code, "ours", timings[code]) for code in codes])]
+    return calls(" -> ".join(pair), {code: code for code in codes}, names, pace)
+
+
+def calls(name: str, codes: Mapping[str, str], names: Mapping[str, Any], pace: Pace) -> list[Case]:
+    """Time calls of zerocopy in turns, by their labels, without a check."""
+    contest = Contest()
+    case = contest.case(name)
+    for label, code in codes.items():
+        contest.add(case, label, "ours", Method(code).statement(names))
+    return contest.time(pace)
 
 
 SIZES_SECTION = Section(
@@ -152,6 +126,6 @@ SIZES_SECTION = Section(
     "zerocopy, from one element to 1 GiB of float32, and an ordinary copy for comparison",
     size_tasks,
     "series",
-    _size_goals,
+    partial(judge, PROMISES),
 )
 CALLS_SECTION = Section("calls", "zerocopy: forms of the call, and other functions", call_tasks, "figures")

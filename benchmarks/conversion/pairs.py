@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
 from functools import partial
 
 from benchmarks.contest import Contest
-from benchmarks.conversion.contenders import Pair, check, contenders, pairs, statement
+from benchmarks.conversion.contenders import Pair, aliases, contenders, pairs
+from benchmarks.conversion.question import Question, methods
 from benchmarks.conversion.subjects import SUBJECTS, aligned_values
-from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.goals import BY_HAND, Measure, Promise, added, fastest, judge, ratio
+from benchmarks.suite import Case, Section, Settings, Task
 from benchmarks.timing import Pace
 
 COUNT = 1000  # elements
@@ -19,7 +19,7 @@ MEAN_RATIO, RATIO, ADDED = 0.5, 0.8, 150.0
 
 def tasks(settings: Settings) -> list[Task]:
     """Return a task for each pair."""
-    return [Task(_name(pair), partial(_contest, pair, settings.pace)) for pair in pairs(settings.wants)]
+    return [Task(" -> ".join(pair), partial(_contest, pair, settings.pace)) for pair in pairs(settings.wants)]
 
 
 def _contest(pair: Pair, pace: Pace) -> list[Case]:
@@ -27,65 +27,47 @@ def _contest(pair: Pair, pace: Pace) -> list[Case]:
     expected = aligned_values(COUNT)
     x = SUBJECTS[pair[0]].make(expected)
     contest = Contest()
-    case = contest.case(_name(pair))
-    for each in contenders(pair):
-        refused = check(each, pair, x, expected)
-        contest.add(case, each.code, each.role, partial(statement, each, pair, x), refused, each.note)
+    timed = methods(contenders(pair), {"x": x})
+    Question(" -> ".join(pair), timed, partial(aliases, pair, x, expected)).add_to(contest)
     return contest.time(pace)
 
 
-def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Compare zerocopy with the documented call, and with the fastest by hand."""
-    return [*_against_documented(cases), *_against_hand(cases)]
+_DOCUMENTED = fastest("documented")
 
 
-def _against_documented(cases: Sequence[Case]) -> Iterator[Goal]:
-    ratios = []
-    for case in cases:
-        ours, documented = case.fastest("ours"), case.fastest("documented")
-        if ours is None or documented is None:
-            continue
-        ratio = median(ours) / median(documented)
-        ratios.append(ratio)
-        if case.fastest("documented", "idiom") is documented:
-            # If no code by hand is faster than the documented call, the goal is an absolute one:
-            # the time that zerocopy adds.
-            yield Goal(
-                f"documented call, where it is the fastest by hand: zerocopy adds {ADDED:.0f} ns at most",
-                case.name,
-                median(ours) - median(documented),
-                ADDED,
-                "ns",
-            )
-        else:
-            yield Goal(f"documented call: {RATIO}x at most", case.name, ratio, RATIO, "x")
-    if ratios:
-        mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
-        name = f"documented call, geometric mean over {len(ratios)} pairs: {MEAN_RATIO}x at most"
-        yield Goal(name, "all pairs", mean, MEAN_RATIO, "x")
+def _where(measure: Measure, documented_is_fastest: bool) -> Measure:
+    """Return a figure where the documented call is the fastest by hand, or where it is not."""
+
+    def measured(case: Case) -> float | None:
+        documented = _DOCUMENTED(case)
+        is_fastest = documented is not None and BY_HAND(case) is documented
+        return measure(case) if is_fastest == documented_is_fastest else None
+
+    return measured
 
 
-def _against_hand(cases: Sequence[Case]) -> Iterator[Goal]:
-    for case in cases:
-        ours, hand = case.fastest("ours"), case.fastest("documented", "idiom")
-        if ours is not None and hand is not None:
-            yield Goal(
-                f"fastest by hand: zerocopy adds {ADDED:.0f} ns at most",
-                case.name,
-                median(ours) - median(hand),
-                ADDED,
-                "ns",
-            )
-
-
-def _name(pair: Pair) -> str:
-    return " -> ".join(pair)
-
+PROMISES = (
+    # If no code by hand is faster than the documented call, the goal is the time that zerocopy adds.
+    Promise(
+        f"documented call, where it is the fastest by hand: zerocopy adds {ADDED:.0f} ns at most",
+        _where(added(_DOCUMENTED), True),
+        ADDED,
+        "ns",
+    ),
+    Promise(f"documented call: {RATIO}x at most", _where(ratio(_DOCUMENTED), False), RATIO),
+    Promise(
+        f"documented call, geometric mean: {MEAN_RATIO}x at most",
+        ratio(_DOCUMENTED),
+        MEAN_RATIO,
+        mean="pairs",
+    ),
+    Promise(f"fastest by hand: zerocopy adds {ADDED:.0f} ns at most", added(BY_HAND), ADDED, "ns"),
+)
 
 SECTION = Section(
     "pairs",
     f"{COUNT:,} elements of float32, default options",
     tasks,
     "contest",
-    goals,
+    partial(judge, PROMISES),
 )

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import random
-import subprocess
-import sys
-from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
-import zerocopy as zc
-from benchmarks.children import environment
-from benchmarks.conversion.contenders import statement
-from benchmarks.conversion.inputs import LARGE, ours, size_name, sources, targets, within_memory
+from benchmarks.children import evaluate
+from benchmarks.conversion.contenders import essential, sources, targets
+from benchmarks.conversion.inputs import LARGE, calls, size_name
 from benchmarks.conversion.subjects import Subject, aligned_values
-from benchmarks.machine import peak, reset_peak, resident
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Statement, Timing, measure
+from benchmarks.goals import Promise, figure, judge, largest_figure, time
+from benchmarks.machine import growth, within_memory
+from benchmarks.suite import Case, Entry, Section, Settings, Task
+from benchmarks.timing import Pace, Timing, take_turns
 
+FOREIGN = "third-party modules that it imports"
 IMPORT_LIMIT = 30.0  # ms
 GROWTH_LIMIT = float(2**20)  # bytes
 
@@ -41,53 +38,41 @@ def import_tasks(settings: Settings) -> list[Task]:
 
 
 def _imports(settings: Settings) -> list[Case]:
-    rows = [
-        ("import zerocopy", "ours"),
-        ("import zerocopy; zerocopy.convert", "reference"),
-        ("import numpy", "reference"),
-    ]
-    rounds = 3 if settings.quick else 20
-    samples: dict[str, list[float]] = {code: [] for code, _ in rows}
-    foreign: set[str] = set()
-    order = [code for code, _ in rows]
-    shuffle = random.Random(0).shuffle
-    for code in order:
-        _probe(code)  # warms the caches of bytecode and files
-    for _ in range(rounds):
-        shuffle(order)
-        for code in order:
-            spent, modules = _probe(code)
-            samples[code].append(spent)
-            if code == rows[0][0]:
-                foreign.update(modules)
-    case = Case("import", [Entry(code, role, Timing.of(samples[code])) for code, role in rows])
-    case.figures = {"third-party modules that it imports": len(foreign)}
+    rows = {
+        "import zerocopy": "ours",
+        "import zerocopy; zerocopy.convert": "reference",
+        "import numpy": "reference",
+    }
+
+    def probe(code: str, calls: int, before: list[Any]) -> Any:
+        return evaluate(_PROBE.format(code=code))
+
+    def begin(code: str) -> tuple[int, int]:
+        probe(code, 1, [])  # warms the caches of bytecode and files
+        return 1, 0
+
+    pace = Pace(3 if settings.quick else 20, 0, 1)
+    samples, _, raised = take_turns({code: code for code in rows}, pace, begin, probe)
+    case = Case("import")
+    for code, role in rows.items():
+        timing = raised.get(code) or Timing.of([float(spent) for spent, _ in samples[code]])
+        case.entries.append(Entry(code, role, timing))
+    foreign = sorted({name for _, modules in samples["import zerocopy"] for name in modules})
+    case.figures = {FOREIGN: len(foreign)}
     if foreign:
-        case.remarks.append(f"import zerocopy imports {', '.join(sorted(foreign))}")
+        case.remarks.append(f"import zerocopy imports {', '.join(foreign)}")
     return [case]
 
 
-def _probe(code: str) -> tuple[float, list[str]]:
-    completed = subprocess.run(
-        [sys.executable, "-c", _PROBE.format(code=code)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    spent, modules = json.loads(completed.stdout)
-    return float(spent), modules
+def _milliseconds(case: Case) -> float | None:
+    spent = time()(case)
+    return None if spent is None else spent / 1e6
 
 
-def _import_goals(cases: Sequence[Case]) -> list[Goal]:
-    judged = []
-    for case in cases:
-        for entry in case.timed("ours"):
-            name = f"import zerocopy: {IMPORT_LIMIT:.0f} ms at most"
-            judged.append(Goal(name, case.name, median(entry) / 1e6, IMPORT_LIMIT, "ms"))
-        count = case.figures["third-party modules that it imports"]
-        judged.append(Goal("import zerocopy: imports only the standard library", case.name, count, 0.0))
-    return judged
+IMPORTS = (
+    Promise(f"import zerocopy: {IMPORT_LIMIT:.0f} ms at most", _milliseconds, IMPORT_LIMIT, "ms"),
+    Promise("import zerocopy: imports only the standard library", figure(FOREIGN), 0.0, ""),
+)
 
 
 def explain_tasks(settings: Settings) -> list[Task]:
@@ -96,12 +81,8 @@ def explain_tasks(settings: Settings) -> list[Task]:
 
 
 def _explain(source: Subject, settings: Settings) -> list[Case]:
-    x = source.make(aligned_values(1000))
     codes = {f"-> {target}": f'zc.explain(x, "{target}")' for target in targets(source, settings)}
-    timings = measure(
-        {label: Statement(code, {"zc": zc, "x": x}) for label, code in codes.items()}, settings.pace
-    )
-    return [Case(source.name, [Entry(label, "ours", timings[label]) for label in codes])]
+    return calls(source.name, codes, {"x": source.make(aligned_values(1000))}, settings.pace)
 
 
 def memory_tasks(settings: Settings) -> list[Task]:
@@ -116,30 +97,23 @@ def _memory(source: Subject, settings: Settings) -> list[Case]:
     small = source.make(aligned_values(1000))
     cases = []
     for target in targets(source, settings):
-        pair = (source.name, target)
-        one = ours(pair)
-        statement(one, pair, small).value()  # excludes one-time costs
-        convert = statement(one, pair, x)
-        has_peak = reset_peak()
-        before = resident()
-        result = convert.value()
-        case = Case(f"{source.name} -> {target}, {size_name(size)}")
-        case.figures["bytes while the result lives"] = resident() - before
-        if has_peak:
-            # Only the peak shows a temporary copy.
-            case.figures["bytes at the peak"] = peak() - before
-        del result
-        cases.append(case)
+        ours, _ = essential((source.name, target))
+        ours.statement({"x": small}).value()  # excludes one-time costs
+        figures = growth(ours.statement({"x": x}).value)
+        cases.append(Case(f"{source.name} -> {target}, {size_name(size)}", figures=figures))
     return cases
 
 
-def _memory_goals(cases: Sequence[Case]) -> list[Goal]:
-    name = "resident set: less than 1 MiB more"
-    return [Goal(name, case.name, max(case.figures.values()), GROWTH_LIMIT, "bytes") for case in cases]
-
+MEMORY = (Promise("resident set: less than 1 MiB more", largest_figure, GROWTH_LIMIT, "bytes"),)
 
 SECTIONS = (
-    Section("import", "in fresh interpreters", import_tasks, "figures", _import_goals),
+    Section("import", "in fresh interpreters", import_tasks, "figures", partial(judge, IMPORTS)),
     Section("explain", "1,000 elements of float32", explain_tasks, "series"),
-    Section("memory", "growth of the resident set in one conversion", memory_tasks, "figures", _memory_goals),
+    Section(
+        "memory",
+        "growth of the resident set in one conversion",
+        memory_tasks,
+        "figures",
+        partial(judge, MEMORY),
+    ),
 )

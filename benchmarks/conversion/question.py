@@ -1,13 +1,14 @@
-"""A question of the section ``core``: one conversion, and the statements that do it."""
+"""Questions: one conversion, the statements that do it, and a check of their results."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import zerocopy as zc
+from benchmarks.contest import Contest, Method, imported, refusal
 from benchmarks.conversion.goals import PURE
 from benchmarks.timing import Loop, Statement
 from zerocopy._engine import routes
@@ -35,17 +36,8 @@ class Fresh(Statement):
 
 
 @dataclass(frozen=True)
-class Method:
-    """A statement that answers a question.
-
-    Attributes
-    ----------
-    code, role, note : str
-        As of an entry of a case.
-    statement : Statement
-    checked : bool
-        Whether its result must be that of the question; False for a reference with another source.
-    """
+class Timed:
+    """A method with its statement; `checked` is False for a reference with another source."""
 
     code: str
     role: str
@@ -62,7 +54,7 @@ class Question:
     ----------
     name : str
         The case.
-    methods : list of Method
+    methods : list of Timed
     wrong : callable
         ``wrong(result)`` returns why a result is wrong, or nothing.
     pieces : int
@@ -70,45 +62,65 @@ class Question:
     """
 
     name: str
-    methods: list[Method]
+    methods: list[Timed]
     wrong: Callable[[Any], str]
     pieces: int = 0
 
+    def add_to(self, contest: Contest) -> None:
+        """Check the methods, and add their case to a contest."""
+        case = contest.case(self.name)
+        for each in self.methods:
+            refused = refusal(partial(self._check, each)) if each.checked else ""
+            contest.add(case, each.code, each.role, each.statement, refused, each.note)
 
-def method(code: str, role: str, names: Names, note: str = "", make: Make | None = None) -> Method:
+    def _check(self, method: Timed) -> str:
+        return self.wrong(method.statement.value())
+
+
+def method(code: str, role: str, names: Names, note: str = "", make: Make | None = None) -> Timed:
     """Return a method; with `make`, ``x`` is a new object in each call."""
+    names = imported(code) | dict(names)
     if make is None:
-        return Method(code, role, Statement(code, names), note)
-    fresh = {**names, "_": names["x"]}  # the check uses x
-    return Method(code, role, Fresh(re.sub(r"\bx\b", "_", code), fresh, make), note)
+        return Timed(code, role, Statement(code, names), note)
+    names["_"] = names["x"]  # the check uses x
+    return Timed(code, role, Fresh(re.sub(r"\bx\b", "_", code), names, make), note)
 
 
-def ours(code: str, names: Names, make: Make | None = None) -> list[Method]:
+def methods(contenders: Iterable[Method], names: Names, *roles: str, make: Make | None = None) -> list[Timed]:
+    """Return the contenders that have one of the roles."""
+    return [method(c.code, c.role, names, c.note, make) for c in contenders if not roles or c.role in roles]
+
+
+def ours(code: str, names: Names, make: Make | None = None) -> list[Timed]:
     """Return the call of zerocopy and, for an array without options, that without the core as a reference."""
-    names = {**names, "zc": zc}
-    methods = [method(code, "ours", names, "", make)]
+    timed = [method(code, "ours", names, "", make)]
     call = re.fullmatch(r'zc\.convert\(x, "(\w+)"\)', code)
     convert_in_python = in_python(names["x"], call[1]) if call else None
     if convert_in_python is not None:
-        names["convert_in_python"] = convert_in_python
         pure = code.replace("zc.convert(", "convert_in_python(")
-        methods.append(method(pure, "reference", names, PURE, make))
-    return methods
+        own = {**names, "convert_in_python": convert_in_python}
+        timed.append(method(pure, "reference", own, PURE, make))
+    return timed
 
 
 def in_python(x: Any, to: str) -> Callable[..., Any] | None:
-    """Return the fast path of `convert` without the compiled core; None for tables and containers."""
+    """Return the fast path of `convert` without the compiled core.
+
+    None for tables and containers, and where Python has no route of its own, so that a call without the core
+    would be the slow path.
+    """
     parts = routes.find_parts(x, to, {})
     if parts is None or "columns" in parts.exporters:
         return None
-    table = {to: {type(x): routes.compose_route(parts, to, {}, None, routes.by_kept_route)}}
+    route = routes.compose_route(parts, to, {}, None, routes.by_kept_route)
+    if route is None:
+        return None
+    table = {to: {type(x): route}}
 
-    def convert_in_python(obj: Any, to: Any, **options: Any) -> Any:
-        if options:
-            return convert_slowly(obj, to, options)
+    def convert_in_python(obj: Any, to: Any) -> Any:
         try:
             return table[to][type(obj)](obj)
-        except Exception:  # noqa: BLE001 - the route cannot take the object, or there is none
-            return convert_slowly(obj, to, options)
+        except Exception:  # noqa: BLE001 - the route cannot take the object
+            return convert_slowly(obj, to, {})
 
     return convert_in_python

@@ -6,14 +6,14 @@ To add a framework, add a row to :data:`SUBJECTS`, and its contenders to
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from benchmarks.contest import installed
 from zerocopy.dtype import NATIVE_NAMES, by_name
 
 Array = np.ndarray[Any, Any]
@@ -22,32 +22,27 @@ ALIGNMENT = 64  # bytes; JAX and TensorFlow copy host memory with a smaller alig
 
 @dataclass(frozen=True)
 class Subject:
-    """One framework.
+    """One framework on one device: the name that ``to=`` takes, and its own calls to create and read arrays.
 
     Attributes
     ----------
     name : str
-        The name that ``to=`` takes.
-    modules : dict of str to str
-        Modules by the names that user code has for them.
     make : callable
-        ``make(values) -> array`` on the host, 64-byte-aligned.
+        ``make(values) -> array``; on the host, 64-byte-aligned.
     values : callable
-        ``values(array) -> ndarray`` with the framework's own calls, copied if necessary.
+        ``values(array) -> ndarray``, copied if necessary; on a device, after pending work.
+    usable : callable
+        Whether the framework can use the device, if it is installed.
     """
 
     name: str
-    modules: Mapping[str, str]
     make: Callable[[Array], Any]
     values: Callable[[Any], Array]
+    usable: Callable[[], bool] = lambda: True
 
     def installed(self) -> bool:
-        """Whether it is installed."""
-        return importlib.util.find_spec(self.name) is not None
-
-    def namespace(self) -> dict[str, Any]:
-        """Import it, and return the names that user code has for its modules."""
-        return {alias: import_module(module) for alias, module in self.modules.items()}
+        """Whether it is installed, and can use the device."""
+        return installed(self.name) and self.usable()
 
 
 def aligned_values(count: int, dtype: Any = "float32") -> Array:
@@ -108,32 +103,17 @@ def _tensorflow(values: Array) -> Any:
         return tf.constant(values)
 
 
-def _tensorflow_values(tensor: Any) -> Array:
-    return np.array(tensor.numpy())
-
-
-def _pyarrow(values: Array) -> Any:
-    import pyarrow as pa
-
-    return pa.array(values)
-
-
-def _pyarrow_values(array: Any) -> Array:
-    return np.asarray(array.to_numpy(zero_copy_only=False))
-
-
 SUBJECTS = {
     subject.name: subject
     for subject in (
-        Subject("numpy", {"np": "numpy"}, lambda values: values, lambda array: array),
-        Subject("torch", {"torch": "torch"}, _torch, _torch_values),
-        Subject("jax", {"jax": "jax", "jnp": "jax.numpy"}, _jax, np.asarray),
+        Subject("numpy", lambda values: values, lambda array: array),
+        Subject("torch", _torch, _torch_values),
+        Subject("jax", _jax, np.asarray),
+        Subject("tensorflow", _tensorflow, lambda tensor: np.array(tensor.numpy())),
         Subject(
-            "tensorflow",
-            {"tf": "tensorflow", "tfd": "tensorflow.experimental.dlpack"},
-            _tensorflow,
-            _tensorflow_values,
+            "pyarrow",
+            lambda values: import_module("pyarrow").array(values),
+            lambda array: np.asarray(array.to_numpy(zero_copy_only=False)),
         ),
-        Subject("pyarrow", {"pa": "pyarrow"}, _pyarrow, _pyarrow_values),
     )
 }

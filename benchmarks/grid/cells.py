@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from statistics import geometric_mean
 from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 
 import zerocopy as zc
+from benchmarks.contest import Contest, imported, installed
+from benchmarks.goals import Promise, fastest, judge, ratio as ratio_to
 from benchmarks.grid import hand
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.tables.data import MODULES, installed, x64
-from benchmarks.timing import Raised, Statement, measure
+from benchmarks.suite import Case, Section, Settings, Task
+from benchmarks.tables.data import x64
+from benchmarks.timing import Raised, Statement
 from zerocopy._engine.memory import blocks
 from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.array_interface import aligned_copy
@@ -32,19 +32,15 @@ MEAN, WORST = 0.8, 1.05
 TIMED = 3
 _LONG = 5_000_000  # ns: one call is enough
 
-_NAMES = MODULES | {"jnp": "jax.numpy", "tf": "tensorflow", "na": "nanoarrow"}
 Make = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Objects of one kind.
+    """Objects of one kind, from each source to each other target.
 
     Attributes
     ----------
-    name : str
-    sources, targets : tuple of str
-        Each of them to each other one.
     make : callable
         ``make(framework)`` returns the object.
     code : callable
@@ -212,9 +208,7 @@ def contest(kind: Kind, pair: tuple[str, str], settings: Settings) -> list[Case]
             _ = zc.convert
         x = kind.make(source)
         codes = kind.code(source, target)
-        used = _NAMES.keys() & set(re.findall(r"\w+", " ".join(codes)))
-        modules = [name for name in used if installed(_NAMES[name].partition(".")[0])]
-        names = {name: import_module(_NAMES[name]) for name in modules} | {"zc": zc, "x": x}
+        names = imported("zc", *codes) | {"x": x}
         if "names=" in kind.options:
             names["names"] = [f"c{i}" for i in range(x.shape[1])]
         call = f'zc.convert(x, "{target}"{kind.options})'
@@ -222,37 +216,26 @@ def contest(kind: Kind, pair: tuple[str, str], settings: Settings) -> list[Case]
         expected, shares = content(ours), _shares(x, ours)
         trials = {code: _trial(code, names, expected) for code in codes}
         able = sorted((t, code) for code, t in trials.items() if not isinstance(t, str))
-        case = Case(f"{source} -> {target}, {kind.name}", [Entry(call)])
+        turns = Contest()
+        case = turns.case(f"{source} -> {target}, {kind.name}")
+        turns.add(case, call, "ours", Statement(call, names))
         for _, code in able:
             copies = _shares(x, Statement(code, names).value()) < shares
             role, note = ("narrow", "copies") if copies else ("idiom", "")
             if sum(entry.role == role for entry in case.entries) < TIMED:
-                case.entries.append(Entry(code, role, note=note))
+                turns.add(case, code, role, Statement(code, names), note=note)
         case.figures = {"candidates": len(trials), "correct": len(able)}
-        timings = measure({e.label: Statement(e.label, names) for e in case.entries}, settings.pace)
-        for entry in case.entries:
-            entry.timing = timings[entry.label]
+        turns.time(settings.pace)
     return [case]
 
 
-def ratio(case: Case) -> float | None:
-    """Return zerocopy's time over that of the fastest code by hand that aliases where zerocopy does."""
-    ours, other = case.fastest("ours"), case.fastest("idiom")
-    return median(ours) / median(other) if ours and other else None
+#: zerocopy's time over that of the fastest code by hand that aliases where zerocopy does.
+ratio = ratio_to(fastest("idiom"))
 
-
-def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge each cell, and the geometric mean."""
-    ratios = {case.name: value for case in cases if (value := ratio(case)) is not None}
-    judged = [
-        Goal(f"fastest by hand: {WORST}x at most", name, value, WORST, "x") for name, value in ratios.items()
-    ]
-    if ratios:
-        mean = geometric_mean(ratios.values())
-        judged.append(
-            Goal(f"fastest by hand, geometric mean: {MEAN}x at most", f"{len(ratios)} cells", mean, MEAN, "x")
-        )
-    return judged
+PROMISES = (
+    Promise(f"fastest by hand: {WORST}x at most", ratio, WORST),
+    Promise(f"fastest by hand, geometric mean: {MEAN}x at most", ratio, MEAN, mean="cells"),
+)
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -264,4 +247,12 @@ def tasks(settings: Settings) -> list[Task]:
     ]
 
 
-SECTIONS = (Section("cells", "one object of each kind, float64, default options", tasks, "contest", goals),)
+SECTIONS = (
+    Section(
+        "cells",
+        "one object of each kind, float64, default options",
+        tasks,
+        "contest",
+        partial(judge, PROMISES),
+    ),
+)

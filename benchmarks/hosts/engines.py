@@ -6,8 +6,6 @@ The contenders of an engine run in a process on the first host, which starts tho
 from __future__ import annotations
 
 import importlib.util
-import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -19,10 +17,11 @@ from typing import Any
 
 import psutil
 
-from benchmarks.children import environment
+from benchmarks.children import call
+from benchmarks.goals import NOISE, Promise, fastest, figure, judge, ratio
 from benchmarks.hosts.network import ADDRESSES, missing, two_hosts
 from benchmarks.processes import dask, flight, ray
-from benchmarks.processes.goals import NOISE, Promise, figure, goals, times
+from benchmarks.processes.goals import promise
 from benchmarks.processes.objects import available, make
 from benchmarks.processes.row import Contender, memcpy, row
 from benchmarks.suite import Case, Entry, Section, Settings, Task
@@ -53,12 +52,13 @@ def _run(engine: str, settings: Settings) -> list[Case]:
     if why := missing():
         return [Case("two hosts", [Entry("all", "reference", left_out=why)])]
     with two_hosts() as (here, there), tempfile.TemporaryDirectory() as folder:
-        command = [*here, sys.executable, "-m", "benchmarks.hosts.engines"]
-        work = pickle.dumps((engine, there, settings))
-        variables = environment() | VARIABLES | {"RAY_TMPDIR": folder}
-        child = subprocess.run(command, input=work, stdout=subprocess.PIPE, check=True, env=variables)
-        cases: list[Case] = pickle.loads(child.stdout)
-        return cases
+        variables = VARIABLES | {"RAY_TMPDIR": folder}
+        return call(measure, engine, there, settings, before=here, variables=variables)
+
+
+def measure(engine: str, there: Sequence[str], settings: Settings) -> list[Case]:
+    """Return the cases of an engine; runs on the first host."""
+    return list(_ENGINES[engine][2](there, settings))
 
 
 def _cases(settings: Settings) -> Iterator[tuple[str, str, int]]:
@@ -174,23 +174,13 @@ def _processor(case: Case) -> float | None:
 
 
 def _promises(size: str) -> tuple[Promise, ...]:
-    frames, over = ("torch", "jax", "tensorflow", "pyarrow"), times(over="idiom")
+    frames, over = ("torch", "jax", "tensorflow", "pyarrow"), ratio(fastest("idiom"))
+    private, today = figure(ray.PRIVATE), figure(ray.PRIVATE_TODAY)
     return (
-        Promise(
-            f"Dask, {size}: CPU time over Dask alone", f"Dask, {size}", _processor, 1, "x", frameworks=frames
-        ),
-        Promise(f"Ray, {size}: over Ray alone", f"Ray, {size}", over, 1, "x"),
-        Promise(
-            f"Ray, {size}: {ray.PRIVATE}",
-            f"Ray, {size}",
-            figure(ray.PRIVATE),
-            0,
-            "bytes",
-            figure(ray.PRIVATE_TODAY),
-        ),
-        Promise(
-            f"Flight, {size}: over do_get, at most {NOISE}x for noise", f"Flight, {size}", over, NOISE, "x"
-        ),
+        promise(f"Dask, {size}: CPU time over Dask alone", f"Dask, {size}", _processor, 1, frameworks=frames),
+        promise(f"Ray, {size}: over Ray alone", f"Ray, {size}", over, 1),
+        promise(f"Ray, {size}: {ray.PRIVATE}", f"Ray, {size}", private, 0, "bytes", today),
+        promise(f"Flight, {size}: over do_get, at most {NOISE}x for noise", f"Flight, {size}", over, NOISE),
     )
 
 
@@ -205,13 +195,6 @@ _ENGINES: dict[str, tuple[str, str, Callable[[Sequence[str], Settings], Iterable
 
 SECTIONS = tuple(
     # The processes of two hosts take a minute to start.
-    Section(name, about, partial(_tasks, name), "rivals", partial(goals, promises=PROMISES), quick=False)
+    Section(name, about, partial(_tasks, name), "rivals", partial(judge, PROMISES), quick=False)
     for name, (_, about, _) in _ENGINES.items()
 )
-
-
-if __name__ == "__main__":
-    output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # libraries print
-    engine, there, settings = pickle.load(sys.stdin.buffer)
-    output.write(pickle.dumps(list(_ENGINES[engine][2](there, settings))))

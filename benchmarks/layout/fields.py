@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from functools import partial
 
 import zerocopy as zc
-from benchmarks.conversion.inputs import NOISE
+from benchmarks.goals import NOISE, Promise, judge, labelled, ratio
 from benchmarks.layout.contest import (
     FRESH,
     Method,
     Transposition,
     at_least,
-    differs_from_columns,
+    by_code,
+    differs_from,
     namespace,
-    share,
-    timed,
 )
 from benchmarks.layout.data import LAYOUTS, Layout, records, size
 from benchmarks.layout.moves import COPIES
-from benchmarks.suite import Case, Goal, Section, Settings, Task
+from benchmarks.suite import Case, Section, Settings, Task
 
 _WANTED = (["x"], ["id", "vy", "t"])
 _LAYOUTS = tuple(layout for layout in LAYOUTS if layout.name in ("particle", "particle, aligned"))
@@ -28,7 +27,7 @@ METHODS = (
     Method("zc.aos_to_soa(r, fields=fields, out=o)", "ours", gives="o"),
     Method("zc.aos_to_soa(r, fields=fields)", "ours", note=FRESH),
     Method("for f in fields: np.copyto(o[f], r[f])", "idiom", gives="o"),
-    Method("{f: np.ascontiguousarray(r[f]) for f in fields}", "idiom", note=FRESH),
+    Method("{f: np.ascontiguousarray(r[f]) for f in fields}", "idiom", FRESH),
     COPIES[0],  # of whole records: the cost of reading and writing all bytes
 )
 
@@ -44,9 +43,7 @@ def contest(layout: Layout, wanted: Sequence[str], nbytes: int) -> Transposition
     o = zc.aos_to_soa(r, fields=wanted, copy=True)
     names = namespace(r) | {"r": r, "o": o, "fields": wanted}
     chosen = r[list(wanted)]  # a view
-    return Transposition(
-        name_of(layout, wanted), names, [names["w"], *o.values()], differs_from_columns(chosen)
-    )
+    return Transposition(name_of(layout, wanted), names, [names["w"], *o.values()], differs_from(chosen))
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -60,7 +57,7 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def _run(layout: Layout, wanted: Sequence[str], settings: Settings) -> list[Case]:
-    case = contest(layout, wanted, size(settings)).run(METHODS, settings)
+    case = contest(layout, wanted, size(settings)).run(by_code(METHODS), settings)
     case.figures = {
         "bytes a record": layout.dtype.itemsize,
         "bytes wanted of a record": sum(layout.dtype[name].itemsize for name in wanted),
@@ -68,16 +65,17 @@ def _run(layout: Layout, wanted: Sequence[str], settings: Settings) -> list[Case
     return [case]
 
 
-def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Compare zerocopy with NumPy per field, with reused and with fresh memory."""
-    judged = []
-    for case in cases:
-        for i, memory in ((0, ""), (1, ", fresh memory")):
-            ours, theirs = timed(case, METHODS[i].code), timed(case, METHODS[i + 2].code)
-            if ours and theirs:
-                name = f"some fields{memory}: not slower than NumPy per field, within noise ({NOISE}x)"
-                judged.append(Goal(name, case.name, share(ours, theirs), NOISE, "x"))
-    return judged
+PROMISES = tuple(
+    Promise(
+        f"some fields{memory}: not slower than NumPy per field, within noise ({NOISE}x)",
+        ratio(labelled(METHODS[i + 2].code), labelled(METHODS[i].code)),
+        NOISE,
+    )
+    for i, memory in ((0, ""), (1, ", fresh memory"))
+)
 
-
-SECTIONS = (Section("fields", "some of the 13 fields of a particle, to columns", tasks, "rivals", goals),)
+SECTIONS = (
+    Section(
+        "fields", "some of the 13 fields of a particle, to columns", tasks, "rivals", partial(judge, PROMISES)
+    ),
+)

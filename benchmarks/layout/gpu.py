@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
+from benchmarks.goals import labelled
 from benchmarks.gpu_timing import GpuTiming, measure
-from benchmarks.layout.contest import at_least, differs_from_columns, differs_from_records, share, timed
+from benchmarks.layout.contest import at_least, columns_differ, rows_differ, share
 from benchmarks.layout.data import LAYOUTS, Layout, records
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task
 from benchmarks.timing import Pace, Statement
@@ -45,21 +46,15 @@ def _run(layout: Layout, settings: Settings) -> list[Case]:
 
 
 def run(layout: Layout, rows: int, pace: Pace) -> Case:
-    """Check both directions on the device, and time them with its events.
-
-    Raises
-    ------
-    AssertionError
-        zerocopy gives another result.
-    """
+    """Check both directions on the device, and time them with its events."""
     from numba import cuda
 
     dtype, r = layout.dtype, records(layout.dtype, rows)
     d = cuda.to_device(r.view(np.uint8))
     o = zc.aos_to_soa(d, dtype=dtype)
     back = zc.soa_to_aos(o, dtype)
-    wrong = differs_from_columns(r)({name: column.copy_to_host() for name, column in o.items()})
-    wrong = wrong or differs_from_records(r)(back.copy_to_host().reshape(-1).view(np.uint8).view(dtype))
+    wrong = columns_differ(r, {name: column.copy_to_host() for name, column in o.items()})
+    wrong = wrong or rows_differ(r, back.copy_to_host().reshape(-1).view(np.uint8).view(dtype))
     assert not wrong, f"{layout.case} {wrong}"
     names = {"zc": zc, "d": d, "o": o, "dtype": dtype, "back": back, "w": cuda.device_array_like(d)}
     # zerocopy works on Numba's default stream, as Numba's copy does. A call takes about as long on the
@@ -101,7 +96,7 @@ def goals(cases: Sequence[Case]) -> list[Goal]:
     judged = []
     types = {layout.case: layout.dtype for layout in LAYOUTS}
     for case in cases:
-        copied = timed(case, _COPY)
+        copied = labelled(_COPY)(case)
         times, which = (ALIGNED, "4 and 8 bytes") if aligned(types[case.name]) else (OTHERS, "others")
         for ours in case.timed("ours"):
             if copied is not None:

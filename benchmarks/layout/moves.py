@@ -10,27 +10,28 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
+from benchmarks.goals import Promise, judge, labelled, ratio
 from benchmarks.layout.contest import (
     FRESH,
     LOOP,
     Method,
     Transposition,
     at_least,
-    differs_from_columns,
-    differs_from_records,
+    by_code,
+    differs_from,
     namespace,
     share,
-    timed,
 )
 from benchmarks.layout.copies import cores
 from benchmarks.layout.data import LAYOUTS, Array, Layout, memory, native, records, size
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
+from benchmarks.suite import Case, Goal, Section, Settings, Task, median
 
 #: zerocopy without its compiled core, and the goal of its speed relative to an ordinary copy.
 COLUMNS_BY_NUMBA, ROWS_BY_NUMBA = "columns_by_numba(r, o)", "rows_by_numba(c, r)"
 BY_NUMBA_TO_COPY = 0.7
 
 ORDINARY, STREAMED = "copy(w, raw)", "stream(w, raw)"
+PER_FIELD = "{f: np.ascontiguousarray(r[f]) for f in r.dtype.names}"
 
 #: Goals: speed relative to an ordinary and to a non-temporal copy.
 COLUMNS_TO_COPY, COLUMNS_TO_STREAM = 1.10, 0.85
@@ -58,107 +59,73 @@ COPIES = (
     Method(
         ORDINARY,
         "reference",
-        "ordinary copy",
         f"ordinary copy: np.copyto of as many bytes as the records, {_THREADS}",
+        "ordinary copy",
         gives="w",
     ),
     Method(
         STREAMED,
         "reference",
-        "non-temporal copy",
         f"non-temporal copy: of as many bytes as the records, {_THREADS}",
+        "non-temporal copy",
         gives="w",
     ),
 )
 
+
+def _loop_methods(names: str, gives: str) -> tuple[Method, Method]:
+    """Return the Numba loops for this dtype, with one thread and with all."""
+    common = {"gives": gives, "refuses": _foreign}
+    return (
+        Method(f"{names}(r, *columns)", "idiom", f"{LOOP}, one thread", "Numba loop", **common),
+        Method(
+            f"{names}_parallel(r, *columns)",
+            "idiom",
+            f"{LOOP}, parallel=True",
+            "Numba loop, parallel",
+            **common,
+        ),
+    )
+
+
+def _by_numba(code: str, function: str, gives: str) -> Method:
+    note = f"Numba loop of zerocopy: {function} without the compiled core"
+    return Method(code, "reference", note, "zerocopy with Numba", gives=gives)
+
+
+_UNSTRUCTURED = "rf.structured_to_unstructured(r).T"
+
 TO_COLUMNS = (
-    Method("zc.aos_to_soa(r, out=o)", "ours", "zerocopy", gives="o"),
-    Method("zc.aos_to_soa(r)", "ours", "zerocopy, fresh memory", FRESH),
+    Method("zc.aos_to_soa(r, out=o)", "ours", "", "zerocopy", gives="o"),
+    Method("zc.aos_to_soa(r)", "ours", FRESH, "zerocopy, fresh memory"),
     *COPIES,
-    Method(
-        COLUMNS_BY_NUMBA,
-        "reference",
-        "zerocopy with Numba",
-        "Numba loop of zerocopy: aos_to_soa without the compiled core",
-        gives="o",
-    ),
-    Method("for f in o: np.copyto(o[f], r[f])", "idiom", "np.copyto per field", gives="o"),
-    Method(
-        "{f: np.ascontiguousarray(r[f]) for f in r.dtype.names}",
-        "idiom",
-        "np.ascontiguousarray per field",
-        FRESH,
-    ),
-    Method(
-        "np.copyto(m, rf.structured_to_unstructured(r).T)",
-        "idiom",
-        "structured_to_unstructured, np.copyto",
-        gives="dict(zip(o, m))",
-        refuses=_mixed,
-    ),
-    Method(
-        "np.ascontiguousarray(rf.structured_to_unstructured(r).T)",
-        "idiom",
-        "structured_to_unstructured",
-        FRESH,
-        reads="dict(zip(o, y))",
-        refuses=_mixed,
-    ),
-    Method("split(r, *columns)", "idiom", "Numba loop", f"{LOOP}, one thread", gives="o", refuses=_foreign),
-    Method(
-        "split_parallel(r, *columns)",
-        "idiom",
-        "Numba loop, parallel",
-        f"{LOOP}, parallel=True",
-        gives="o",
-        refuses=_foreign,
-    ),
-    Method("pd.DataFrame(r)", "library", "pandas.DataFrame", FRESH, reads="{f: y[f].to_numpy() for f in y}"),
-    Method(
-        "pl.from_numpy(r)", "library", "polars.from_numpy", FRESH, reads="{s.name: s.to_numpy() for s in y}"
-    ),
+    _by_numba(COLUMNS_BY_NUMBA, "aos_to_soa", "o"),
+    Method("for f in o: np.copyto(o[f], r[f])", "idiom", "", "np.copyto per field", gives="o"),
+    Method(PER_FIELD, "idiom", FRESH, "np.ascontiguousarray per field"),
+    Method(f"np.copyto(m, {_UNSTRUCTURED})", gives="dict(zip(o, m))", refuses=_mixed),
+    Method(f"np.ascontiguousarray({_UNSTRUCTURED})", "idiom", FRESH, reads="dict(zip(o, y))", refuses=_mixed),
+    *_loop_methods("split", "o"),
+    Method("pd.DataFrame(r)", "library", FRESH, reads="{f: y[f].to_numpy() for f in y}"),
+    Method("pl.from_numpy(r)", "library", FRESH, reads="{s.name: s.to_numpy() for s in y}"),
     Method(
         "{f: pa.array(np.ascontiguousarray(r[f])) for f in r.dtype.names}",
         "library",
-        "pyarrow per field",
         FRESH,
         reads="{f: column.to_numpy(zero_copy_only=False) for f, column in y.items()}",
     ),
 )
 
 TO_ROWS = (
-    Method("zc.soa_to_aos(c, dtype, out=r)", "ours", "zerocopy", gives="r"),
-    Method("zc.soa_to_aos(c, dtype)", "ours", "zerocopy, fresh memory", FRESH),
+    Method("zc.soa_to_aos(c, dtype, out=r)", "ours", "", "zerocopy", gives="r"),
+    Method("zc.soa_to_aos(c, dtype)", "ours", FRESH, "zerocopy, fresh memory"),
     *COPIES,
-    Method(
-        ROWS_BY_NUMBA,
-        "reference",
-        "zerocopy with Numba",
-        "Numba loop of zerocopy: soa_to_aos without the compiled core",
-        gives="r",
-    ),
-    Method("for f in c: r[f] = c[f]", "idiom", "assignment per field", gives="r"),
-    Method("np.rec.fromarrays([*c.values()], dtype=dtype)", "idiom", "np.rec.fromarrays", FRESH),
-    Method(
-        "rf.unstructured_to_structured(m.T, dtype)",
-        "idiom",
-        "unstructured_to_structured",
-        FRESH,
-        refuses=_mixed,
-    ),
-    Method("merge(r, *columns)", "idiom", "Numba loop", f"{LOOP}, one thread", gives="r", refuses=_foreign),
-    Method(
-        "merge_parallel(r, *columns)",
-        "idiom",
-        "Numba loop, parallel",
-        f"{LOOP}, parallel=True",
-        gives="r",
-        refuses=_foreign,
-    ),
-    Method(
-        "pd.DataFrame(c, copy=False).to_records(index=False)", "library", "pandas.DataFrame.to_records", FRESH
-    ),
-    Method("pl.DataFrame(c).to_numpy(structured=True)", "library", "polars.DataFrame.to_numpy", FRESH),
+    _by_numba(ROWS_BY_NUMBA, "soa_to_aos", "r"),
+    Method("for f in c: r[f] = c[f]", "idiom", "", "assignment per field", gives="r"),
+    Method("np.rec.fromarrays([*c.values()], dtype=dtype)", "idiom", FRESH),
+    Method("rf.unstructured_to_structured(m.T, dtype)", "idiom", FRESH, refuses=_mixed),
+    *_loop_methods("merge", "r"),
+    Method("pd.DataFrame(c, copy=False).to_records(index=False)", "library", FRESH),
+    Method("pl.DataFrame(c).to_numpy(structured=True)", "library", FRESH),
 )
 
 
@@ -173,7 +140,7 @@ def to_columns(layout: Layout, nbytes: int) -> Transposition:
         shape = (len(o), len(r))
         names["m"] = memory(r.nbytes).view(next(iter(o.values())).dtype).reshape(shape)
         targets.append(names["m"])
-    return Transposition(layout.case, names, targets, differs_from_columns(r))
+    return Transposition(layout.case, names, targets, differs_from(r))
 
 
 def to_rows(layout: Layout, nbytes: int) -> Transposition:
@@ -184,7 +151,7 @@ def to_rows(layout: Layout, nbytes: int) -> Transposition:
     names = namespace(source) | {"r": r, "c": c, "columns": [*c.values()]} | _loops(layout.dtype, "merge")
     if not _mixed(layout.dtype):
         names["m"] = np.stack([*c.values()])
-    return Transposition(layout.case, names, [names["w"], r], differs_from_records(source))
+    return Transposition(layout.case, names, [names["w"], r], differs_from(source))
 
 
 def _loops(dtype: np.dtype[Any], name: str) -> dict[str, Any]:
@@ -202,20 +169,15 @@ def fresh(layout: Layout, nbytes: int) -> Transposition:
     r = records(layout.dtype, nbytes // layout.dtype.itemsize)
     names = {"zc": zc, "dtype": r.dtype, "r": r, "c": zc.aos_to_soa(r, copy=True)}
     names["raw"] = r.view(np.uint8)
-    columns, rows = differs_from_columns(r), differs_from_records(r)
-
-    def differs(result: Any) -> str:
-        return columns(result) if isinstance(result, dict) else rows(result)
-
-    return Transposition(layout.case, names, [], differs)
+    return Transposition(layout.case, names, [], differs_from(r))
 
 
 IN_FRESH = (
-    Method("zc.aos_to_soa(r)", "ours", note=FRESH),
-    Method("zc.soa_to_aos(c, dtype)", "ours", note=FRESH),
-    Method("r.copy()", "reference", note=FRESH),
+    Method("zc.aos_to_soa(r)", "ours", FRESH),
+    Method("zc.soa_to_aos(c, dtype)", "ours", FRESH),
+    Method("r.copy()", "reference", FRESH),
     # NumPy copies records more slowly than bytes: this shows the speed of the memory.
-    Method("raw.copy()", "reference", note=f"{FRESH}, the same bytes, not as records"),
+    Method("raw.copy()", "reference", f"{FRESH}, the same bytes, not as records"),
 )
 
 
@@ -234,14 +196,14 @@ def _run(
     settings: Settings,
 ) -> list[Case]:
     contest = make(layout, size(settings))
-    case = contest.run(methods, settings)
+    case = contest.run(by_code(methods), settings)
     source: Array = contest.names["r"]
     case.figures = {"bytes a record": layout.dtype.itemsize, "records": len(source)}
     rates = {
         # With enough digits that rounding again gives the figures of the page.
         f"GB/s {method.name or method.code}": round(source.nbytes / median(entry), 6)
         for method in methods
-        if method.role in ("ours", "reference") and (entry := timed(case, method.code))
+        if method.role in ("ours", "reference") and (entry := labelled(method.code)(case))
     }
     case.figures |= rates
     text = ", ".join(f"{name.removeprefix('GB/s ')} {rate:.1f}" for name, rate in rates.items())
@@ -252,77 +214,70 @@ def _run(
 # -- goals ------------------------------------------------------------------------
 
 
-def _goal(name: str, case: str, ours: Entry, other: Entry | None, times: float) -> list[Goal]:
-    """Return the goal that zerocopy is `times` times as fast."""
-    return [] if other is None else [Goal(name, case, share(ours, other), 1 / times, "x")]
+def _times_as_fast(name: str, times: float, ours: str, other: str, **which: Any) -> Promise:
+    """Return the promise that zerocopy is `times` times as fast as another method."""
+    return Promise(name, ratio(labelled(other), labelled(ours)), 1 / times, **which)
 
 
-def _column_goals(cases: Sequence[Case]) -> list[Goal]:
-    judged: list[Goal] = []
+def _goals(
+    where: str, promises: Sequence[Promise], numba: str, methods: Sequence[Method], cases: Sequence[Case]
+) -> list[Goal]:
+    """Judge the promises, and compare zerocopy with each other method, and its Numba loops with a copy."""
+    judged = judge(promises, cases)
     for case in cases:
-        ours = timed(case, TO_COLUMNS[0].code)
-        if ours is None:
-            continue
-        ordinary, streamed = timed(case, ORDINARY), timed(case, STREAMED)
-        name = f"to columns: {COLUMNS_TO_COPY} times as fast as an ordinary copy"
-        judged += _goal(name, case.name, ours, ordinary, COLUMNS_TO_COPY)
-        name = f"to columns: {COLUMNS_TO_STREAM} times as fast as a non-temporal copy"
-        judged += _goal(name, case.name, ours, streamed, COLUMNS_TO_STREAM)
-        times = TO_64_FIELDS if case.name.startswith("64 x") else TO_PER_FIELD
-        each = next((e for e in case.timed("idiom") if e.label.startswith("{f: np.ascontig")), None)
-        name = f"to columns: {times} times as fast as np.ascontiguousarray per field"
-        judged += _goal(name + " (64 fields)" * (times == TO_64_FIELDS), case.name, ours, each, times)
-        judged += _ahead("to columns", case, ours, timed(case, TO_COLUMNS[1].code))
-    return judged + _numba_goal("to columns", cases, COLUMNS_BY_NUMBA)
-
-
-def _row_goals(cases: Sequence[Case]) -> list[Goal]:
-    judged: list[Goal] = []
-    for case in cases:
-        ours = timed(case, TO_ROWS[0].code)
-        if ours is None:
-            continue
-        wide = case.figures["bytes a record"] > WIDE
-        times = WIDE_ROWS_TO_COPY if wide else ROWS_TO_COPY
-        which = "wider records" if wide else f"up to {WIDE} bytes"
-        name = f"to rows, {which}: {times} times as fast as an ordinary copy"
-        judged += _goal(name, case.name, ours, timed(case, ORDINARY), times)
-        judged += _ahead("to rows", case, ours, timed(case, TO_ROWS[1].code))
-    return judged + _numba_goal("to rows", cases, ROWS_BY_NUMBA)
-
-
-def _numba_goal(where: str, cases: Sequence[Case], code: str) -> list[Goal]:
-    """Compare the Numba loops of zerocopy with an ordinary copy, by the geometric mean of all records."""
-    pairs = [(timed(case, code), timed(case, ORDINARY)) for case in cases]
-    shares = [share(ours, other) for ours, other in pairs if ours and other]
-    if not shares:
-        return []
-    name = f"{where}, Numba without the core: {BY_NUMBA_TO_COPY} times as fast as an ordinary copy"
-    return [Goal(name, "geometric mean", geometric_mean(shares), 1 / BY_NUMBA_TO_COPY, "x")]
-
-
-def _ahead(where: str, case: Case, ours: Entry, in_fresh: Entry | None) -> list[Goal]:
-    """Compare with each other method; with fresh memory, zerocopy has it too."""
-    judged: list[Goal] = []
-    for entry in case.timed("idiom", "library"):
-        against = f"{case.name} against {entry.label}"
-        others = "a Numba loop for the dtype" if entry.note.startswith(LOOP) else "every other method"
-        judged += _goal(f"{where}: ahead of {others}", against, ours, entry, 1)
-        if entry.note == FRESH and in_fresh is not None:
-            judged += _goal(f"{where}, fresh memory on both sides: ahead", against, in_fresh, entry, 1)
+        ours, in_fresh = (labelled(method.code)(case) for method in methods[:2])
+        for entry in case.timed("idiom", "library") if ours else ():
+            against = f"{case.name} against {entry.label}"
+            others = "a Numba loop for the dtype" if entry.note.startswith(LOOP) else "every other method"
+            judged.append(Goal(f"{where}: ahead of {others}", against, share(ours, entry), 1, "x"))
+            if entry.note == FRESH and in_fresh is not None:
+                name = f"{where}, fresh memory on both sides: ahead"
+                judged.append(Goal(name, against, share(in_fresh, entry), 1, "x"))
+    shares = [v for case in cases if (v := ratio(labelled(ORDINARY), labelled(numba))(case)) is not None]
+    if shares:
+        name = f"{where}, Numba without the core: {BY_NUMBA_TO_COPY} times as fast as an ordinary copy"
+        judged.append(Goal(name, "geometric mean", geometric_mean(shares), 1 / BY_NUMBA_TO_COPY, "x"))
     return judged
 
 
-def _fresh_goals(cases: Sequence[Case]) -> list[Goal]:
-    judged: list[Goal] = []
-    for case in cases:
-        copied = timed(case, "r.copy()")
-        for method, name in zip(IN_FRESH, ("to columns", "to rows"), strict=False):
-            ours = timed(case, method.code)
-            if ours is not None:
-                judged += _goal(f"{name}, fresh memory: as fast as r.copy()", case.name, ours, copied, 1)
-    return judged
+_MANY = tuple(layout.case for layout in LAYOUTS if layout.name.startswith("64 x"))
+_FEW = tuple(layout.case for layout in LAYOUTS if layout.case not in _MANY)
+_WIDE = tuple(layout.case for layout in LAYOUTS if layout.dtype.itemsize > WIDE)
+_NARROW = tuple(layout.case for layout in LAYOUTS if layout.case not in _WIDE)
+_COLUMNS, _ROWS = TO_COLUMNS[0].code, TO_ROWS[0].code
 
+_TO_COLUMNS = (
+    *(
+        _times_as_fast(f"to columns: {times} times as fast as {what} copy", times, _COLUMNS, code)
+        for times, what, code in (
+            (COLUMNS_TO_COPY, "an ordinary", ORDINARY),
+            (COLUMNS_TO_STREAM, "a non-temporal", STREAMED),
+        )
+    ),
+    *(
+        _times_as_fast(
+            f"to columns: {times} times as fast as np.ascontiguousarray per field{which}",
+            times,
+            _COLUMNS,
+            PER_FIELD,
+            cases=cases,
+        )
+        for times, which, cases in ((TO_PER_FIELD, "", _FEW), (TO_64_FIELDS, " (64 fields)", _MANY))
+    ),
+)
+_TO_ROWS = tuple(
+    _times_as_fast(
+        f"to rows, {which}: {times} times as fast as an ordinary copy", times, _ROWS, ORDINARY, cases=cases
+    )
+    for which, times, cases in (
+        (f"up to {WIDE} bytes", ROWS_TO_COPY, _NARROW),
+        ("wider records", WIDE_ROWS_TO_COPY, _WIDE),
+    )
+)
+_FRESH = tuple(
+    _times_as_fast(f"{name}, fresh memory: as fast as r.copy()", 1, method.code, "r.copy()")
+    for method, name in zip(IN_FRESH, ("to columns", "to rows"), strict=False)
+)
 
 SECTIONS = (
     Section(
@@ -330,20 +285,20 @@ SECTIONS = (
         "records to columns (AoS to SoA); the output is reused except with fresh memory",
         partial(_tasks, to_columns, TO_COLUMNS),
         "rivals",
-        _column_goals,
+        partial(_goals, "to columns", _TO_COLUMNS, COLUMNS_BY_NUMBA, TO_COLUMNS),
     ),
     Section(
         "to-rows",
         "columns to records (SoA to AoS); the output is reused except with fresh memory",
         partial(_tasks, to_rows, TO_ROWS),
         "rivals",
-        _row_goals,
+        partial(_goals, "to rows", _TO_ROWS, ROWS_BY_NUMBA, TO_ROWS),
     ),
     Section(
         "fresh",
         "each call allocates, writes and frees memory",
         partial(_tasks, fresh, IN_FRESH),
         "rivals",
-        _fresh_goals,
+        partial(judge, _FRESH),
     ),
 )

@@ -8,20 +8,10 @@ from functools import partial
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.contest import Contest
-from benchmarks.conversion.inputs import NOISE
-from benchmarks.layout.contest import (
-    Method,
-    Transposition,
-    differs_from_columns,
-    differs_from_records,
-    pace,
-    share,
-    timed,
-)
+from benchmarks.goals import NOISE, labelled, ratio
+from benchmarks.layout.contest import Method, Transposition, differs_from
 from benchmarks.layout.data import PARTICLE, records
 from benchmarks.suite import Case, Goal, Section, Settings, Task
-from benchmarks.timing import Statement
 
 _ROWS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000, 10_000_000)
 
@@ -49,12 +39,7 @@ def contest(rows: int) -> Transposition:
     r = records(PARTICLE.dtype, rows)
     expected = r.copy()
     names = {"np": np, "zc": zc, "r": r, "o": zc.aos_to_soa(r, copy=True), "dtype": r.dtype}
-    to_columns, to_rows = differs_from_columns(expected), differs_from_records(expected)
-
-    def differs(result: object) -> str:
-        return to_columns(result) if isinstance(result, dict) else to_rows(result)
-
-    return Transposition(f"{rows:,} records", names, [], differs)
+    return Transposition(f"{rows:,} records", names, [], differs_from(expected))
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -64,30 +49,22 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def _run(rows: int, settings: Settings) -> list[Case]:
-    prepared = contest(rows)
-    methods = [method for pair in PAIRS for method in pair]
-    for method in methods:
-        refused = prepared.check(method)
-        assert not refused, f"{method.code} {refused}"
     # By name, because columns are too narrow for code.
-    labels = {method.name or method.code: method for method in methods}
-    turns = Contest()
-    case = turns.case(prepared.case, {"bytes of records": PARTICLE.dtype.itemsize * rows})
-    for label, method in labels.items():
-        turns.add(case, label, method.role, Statement(method.code, prepared.names))
-    return turns.time(pace(settings))
+    methods = {method.name or method.code: method for pair in PAIRS for method in pair}
+    case = contest(rows).run(methods, settings)
+    case.figures = {"bytes of records": PARTICLE.dtype.itemsize * rows}
+    return [case]
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
     """Compare zerocopy with NumPy for each number of records."""
-    judged = []
     name = f"any number of records: not slower than NumPy per field, within noise ({NOISE}x)"
-    for case in cases:
-        for ours, theirs in PAIRS:
-            a, b = timed(case, ours.code), timed(case, theirs.name)
-            if a and b:
-                judged.append(Goal(name, f"{case.name}, {ours.code}", share(a, b), NOISE, "x"))
-    return judged
+    return [
+        Goal(name, f"{case.name}, {ours.code}", value, NOISE, "x")
+        for case in cases
+        for ours, theirs in PAIRS
+        if (value := ratio(labelled(theirs.name), labelled(ours.code))(case)) is not None
+    ]
 
 
 SECTIONS = (

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import random
-import subprocess
-import sys
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
-from benchmarks.children import environment
+from benchmarks.children import evaluate
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Timing
+from benchmarks.timing import Pace, Timing, take_turns
 
 #: In addition to the modules that `convert` imports too.
 LIMIT = 5.0  # ms
@@ -48,41 +45,26 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def _start(settings: Settings) -> list[Case]:
-    samples: dict[str, list[float]] = {label: [] for label in (_CONVERT, *(row[2] for row in _ROWS))}
-    for code in _CALLS:
-        _probe("pass", code)  # compiles the modules of zerocopy
-    imports = 0
-    order = list(_ROWS)
-    shuffle = random.Random(0).shuffle
-    for _ in range(1 if settings.quick else 15):
-        shuffle(order)
-        for code, before, label in order:
-            imported, called, has_numba = _probe(before, code)
-            samples[label].append(called)
-            if before == _CONVERT:
-                samples[_CONVERT].append(imported)
-            else:
-                imports += has_numba
-    entries = [
-        Entry(label, "reference" if label == _CONVERT else "ours", Timing.of(times))
-        for label, times in samples.items()
-    ]
-    return [Case("first call in a process", entries, {"of these calls import Numba": imports})]
+    """Take turns: each sample has the times of both pieces of code, and whether Numba was imported."""
 
+    def probe(row: tuple[str, str, str], calls: int, before: list[Any]) -> Any:
+        return evaluate(_PROBE.format(before=row[1], code=row[0]))
 
-def _probe(before: str, code: str) -> tuple[float, float, bool]:
-    variables = environment()
-    # Otherwise each interpreter would compile the modules of zerocopy again.
-    variables.pop("PYTHONDONTWRITEBYTECODE", None)
-    completed = subprocess.run(
-        [sys.executable, "-c", _PROBE.format(before=before, code=code)],
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    imported, called, has_numba = json.loads(completed.stdout)
-    return float(imported), float(called), bool(has_numba)
+    def begin(row: tuple[str, str, str]) -> tuple[int, int]:
+        probe(row, 1, [])  # compiles the modules of zerocopy
+        return 1, 0
+
+    rounds = 1 if settings.quick else 15
+    samples, _, raised = take_turns({row[2]: row for row in _ROWS}, Pace(rounds, 0, 1), begin, probe)
+    case = Case("first call in a process")
+    converts = [float(sample[0]) for _, _, label in _ROWS[len(_CALLS) :] for sample in samples[label]]
+    case.entries = [Entry(_CONVERT, "reference", Timing.of(converts) if converts else None)]
+    for _, _, label in _ROWS:
+        timing = raised.get(label) or Timing.of([float(sample[1]) for sample in samples[label]])
+        case.entries.append(Entry(label, "ours", timing))
+    alone = [sample for _, _, label in _ROWS[: len(_CALLS)] for sample in samples[label]]
+    case.figures = {"of these calls import Numba": sum(sample[2] for sample in alone)}
+    return [case]
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:

@@ -10,11 +10,12 @@ from unittest import mock
 import numpy as np
 
 import zerocopy as zc
+from benchmarks.contest import installed
 from benchmarks.loader.data import BATCH, File, numbers
 from benchmarks.loader.goals import ELSEWHERE, PER_VALUE, goals
 from benchmarks.loader.targets import MODES
 from benchmarks.suite import Case, Section, Settings, Task
-from benchmarks.tables.data import aliases, installed, spans
+from benchmarks.tables.data import aliases, spans
 
 TOTAL, DECODED = "bytes of the batches", "bytes in decoded columns"
 WINDOW, SPLIT = "bytes in a buffer of rows", "bytes in columns of one batch"

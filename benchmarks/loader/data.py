@@ -1,11 +1,14 @@
-"""The files that are read, written once for a size and deleted at the end of the process."""
+"""The files that are read, and checks that an epoch has all their rows.
+
+A file is written once for a size, and deleted at the end of the process.
+"""
 
 from __future__ import annotations
 
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from queue import Queue
@@ -29,15 +32,7 @@ SMALL_FILES, QUICK_SMALL_FILES, ROWS_OF_SMALL = 1000, 100, 1000
 
 
 class File(NamedTuple):
-    """A Parquet file of float32 columns, or a folder of such files.
-
-    Attributes
-    ----------
-    path : Path
-    rows : int
-    group_rows : int
-        Rows of a row group.
-    """
+    """A Parquet file of float32 columns, or a folder of such files."""
 
     path: Path
     rows: int
@@ -156,3 +151,44 @@ def _tables(path: Path, columns: list[str] | None, options: dict[str, Any]) -> I
         with pq.ParquetFile(each, **options) as file:
             for number in range(file.num_row_groups):
                 yield file.read_row_group(number, columns=columns)
+
+
+# -- checks ---------------------------------------------------------------------------------
+
+
+def label_of(batch: Any) -> Any:
+    """Return the labels of a batch: a dict or a table of columns, a matrix, or a list of one matrix."""
+    if isinstance(batch, (list, tuple)):
+        (batch,) = batch
+    if isinstance(batch, Mapping) or hasattr(batch, "columns"):
+        column = batch["label"]
+        return np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+    return np.asarray(batch[:, -1])
+
+
+def all_rows(rows: int) -> Callable[[Iterable[Any]], None]:
+    """Return a check that an epoch has all rows of `numbers`, by their number and the sum of their labels."""
+
+    def check(batches: Iterable[Any]) -> None:
+        count, total = 0, 0.0
+        for batch in batches:
+            column = label_of(batch)
+            count, total = count + len(column), total + float(column.sum(dtype=np.float64))
+        expected = float(labels(rows).sum(dtype=np.float64))
+        if (count, total) != (rows, expected):
+            raise ValueError(
+                f"gives {count} rows with a sum of labels of {total}, not {rows} with {expected}"
+            )
+
+    return check
+
+
+def count_rows(rows: int, length: Callable[[Any], int]) -> Callable[[Iterable[Any]], None]:
+    """Return a check of the number of rows only; `length` returns that of a batch."""
+
+    def check(batches: Iterable[Any]) -> None:
+        count = sum(map(length, batches))
+        if count != rows:
+            raise ValueError(f"gives {count} rows, not {rows}")
+
+    return check

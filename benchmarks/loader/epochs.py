@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import zerocopy as zc
+from benchmarks.contest import installed
 from benchmarks.loader import rivals
-from benchmarks.loader.checks import all_rows
-from benchmarks.loader.data import BATCH, File, numbers, row_groups, rows_of
+from benchmarks.loader.data import BATCH, File, all_rows, numbers, row_groups, rows_of
 from benchmarks.loader.goals import FEWER, HF_TORCH, IN_MEMORY, OURS, goals
-from benchmarks.loader.turns import Contender, contest
+from benchmarks.loader.turns import Batches, Way, contest
 from benchmarks.suite import Case, Section, Settings, Task
-from benchmarks.tables.data import installed
 
 UNBUFFERED = "pyarrow reads with pre_buffer=False"
 CREATED, GROUP = "zc.loader, created for the epoch", "zc.loader, window of a row group"
 
-#: A contender without its file: its label, its role, whether it is slow, and a function of the path.
-Way = tuple[str, str, bool, Callable[[Any], rivals.Batches]]
+#: A way without its file: its label, its role, whether it is slow, and a function of the path.
+Rival = tuple[str, str, bool, Callable[[Any], Batches]]
 
 _SECONDS = 4
 
 
-def columns_in_order() -> list[Way]:
+def columns_in_order() -> list[Rival]:
     """Return the ways to get columns in the order of the file."""
-    ways: list[Way] = [
+    ways: list[Rival] = [
         ("zc.convert of iter_batches", "idiom", False, rivals.recipe),
         ("from_numpy of iter_batches", "idiom", False, rivals.by_hand),
         ("DataLoader over iter_batches, 0 workers", "library", False, partial(rivals.data_loader, workers=0)),
@@ -47,10 +46,10 @@ def columns_in_order() -> list[Way]:
     return ways
 
 
-def matrix_in_order() -> list[Way]:
+def matrix_in_order() -> list[Rival]:
     """Return the ways to get a matrix in the order of the file."""
     recipe = partial(rivals.recipe, layout="matrix")
-    ways: list[Way] = [
+    ways: list[Rival] = [
         ("zc.convert of iter_batches", "idiom", False, recipe),
         ("torch.stack of iter_batches", "idiom", False, rivals.stack),
     ]
@@ -61,15 +60,15 @@ def matrix_in_order() -> list[Way]:
     return ways
 
 
-def columns_shuffled() -> list[Way]:
+def columns_shuffled() -> list[Rival]:
     """Return the ways to get columns in a random order."""
-    ways: list[Way] = [("Table.take in a row group", "idiom", True, rivals.taken_by_hand)]
+    ways: list[Rival] = [("Table.take in a row group", "idiom", True, rivals.taken_by_hand)]
     if installed("datasets"):
         ways.append(("datasets, shuffle, and zc.convert", "library", True, rivals.hugging_face_shuffled))
     return ways
 
 
-def matrix_shuffled() -> list[Way]:
+def matrix_shuffled() -> list[Rival]:
     """Return the ways to get a matrix in a random order."""
     return [
         ("torch.stack and a permutation of a row group", "idiom", False, rivals.shuffled_by_hand),
@@ -77,43 +76,27 @@ def matrix_shuffled() -> list[Way]:
     ]
 
 
-def ours(file: File, label: str, to: str = "torch", **options: Any) -> Contender:
+def ours(path: Any, label: str = OURS, to: str = "torch", **options: Any) -> Way:
     """Return a loader that exists before the clock runs: each turn is its next epoch."""
-    loader = zc.loader(str(file.path), to=to, batch=BATCH, **options)
-    return Contender(label, "ours", lambda: loader, _bound(file), file.rows, all_rows(file.rows))
-
-
-def _created(file: File, **options: Any) -> Contender:
-    """Return a loader that is created within the clock: it reads the footer, plans and allocates."""
-
-    def batches() -> Iterator[Any]:
-        return iter(zc.loader(str(file.path), to="torch", batch=BATCH, **options))
-
-    return Contender(CREATED, "reference", batches, _bound(file), file.rows, all_rows(file.rows))
-
-
-def _bound(file: File) -> rivals.Batches:
-    return partial(row_groups, file.path)
+    loader = zc.loader(str(path), to=to, batch=BATCH, **options)
+    return Way(label, "ours", lambda: loader)
 
 
 def _epochs(
-    name: str, ways: Callable[[], Sequence[Way]], options: dict[str, Any], slow: bool, settings: Settings
+    name: str, rivals: Callable[[], Sequence[Rival]], options: dict[str, Any], slow: bool, settings: Settings
 ) -> list[Case]:
     file = numbers(rows_of(settings, slow))
-    contenders = [ours(file, OURS, **options)]
+    ways = [ours(file.path, **options)]
     if not slow:
-        contenders.append(_created(file, **options))
-        read = partial(row_groups, file.path, pre_buffer=False)
-        contenders.append(
-            Contender(UNBUFFERED, "reference", read, _bound(file), file.rows, all_rows(file.rows))
-        )
+        # Created within the clock: it reads the footer, plans and allocates.
+        created = partial(zc.loader, str(file.path), to="torch", batch=BATCH, **options)
+        ways.append(Way(CREATED, "reference", created))
+        ways.append(Way(UNBUFFERED, "reference", partial(row_groups, file.path, pre_buffer=False)))
         if options.get("shuffle"):
-            contenders.append(ours(file, GROUP, **options | {"shuffle": file.group_rows}))
-    for label, role, is_slow, make in ways():
-        if is_slow == slow:
-            batches = make(file.path)
-            contenders.append(Contender(label, role, batches, _bound(file), file.rows, all_rows(file.rows)))
-    case = contest(name + FEWER * slow, contenders, settings)
+            ways.append(ours(file.path, GROUP, **options | {"shuffle": file.group_rows}))
+    ways += [Way(label, role, make(file.path)) for label, role, is_slow, make in rivals() if is_slow == slow]
+    bound = partial(row_groups, file.path)
+    case = contest(name + FEWER * slow, ways, file.rows, bound, all_rows(file.rows), settings)
     if options.get("shuffle"):
         case.figures["rows of the window"] = float(window(file, **options))
     return [case]
@@ -125,7 +108,7 @@ def window(file: File, **options: Any) -> int:
 
 
 def _tasks(
-    modes: dict[str, tuple[Callable[[], Sequence[Way]], dict[str, Any]]], settings: Settings
+    modes: dict[str, tuple[Callable[[], Sequence[Rival]], dict[str, Any]]], settings: Settings
 ) -> list[Task]:
     if not installed("torch", "pyarrow") or not settings.wants("torch"):
         return []

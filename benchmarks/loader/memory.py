@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
 import sys
+import time
 from functools import partial
+from typing import Any
 
-from benchmarks.children import environment
-from benchmarks.loader.data import File, numbers, rows_of
+import zerocopy as zc
+from benchmarks.children import call
+from benchmarks.contest import installed
+from benchmarks.loader.data import BATCH, numbers, rows_of, table
 from benchmarks.loader.goals import PEAK, goals
 from benchmarks.loader.targets import MODES
+from benchmarks.machine import peak_of
 from benchmarks.suite import Case, Section, Settings, Task
-from benchmarks.tables.data import installed
 
 POOL, BUFFERS, WINDOW = "Arrow's pool, ", "buffers of rows, ", "bytes of a window"
 
@@ -21,6 +23,8 @@ POOL, BUFFERS, WINDOW = "Arrow's pool, ", "buffers of rows, ", "bytes of a windo
 WINDOWS = (4, 8)
 #: Processes for each peak; it varies with the timing of threads.
 _RUNS = 3
+#: Seconds between two batches, so that the loader is as far ahead as it may be.
+_PAUSE = 0.002
 
 
 def _tasks(settings: Settings) -> list[Task]:
@@ -37,7 +41,7 @@ def measure(mode: str, settings: Settings) -> list[Case]:
     window = max(rows_of(settings) // WINDOWS[0], 2)
     for count in WINDOWS:
         file = numbers(window * count, window // 2)
-        answers = [_child(mode, file, window) for _ in range(1 if settings.quick else _RUNS)]
+        answers = [call(peaks, mode, str(file.path), window) for _ in range(1 if settings.quick else _RUNS)]
         for i, name in enumerate((PEAK, POOL, BUFFERS)):
             case.figures[f"{name}{file.rows:,} rows"] = statistics.median(answer[i] for answer in answers)
     case.remarks.append(
@@ -48,14 +52,26 @@ def measure(mode: str, settings: Settings) -> list[Case]:
     return [case]
 
 
-def _child(mode: str, file: File, window: int) -> list[int]:
-    """Return the peak, the peak of Arrow's pool, and the bytes of buffers of one epoch."""
-    command = [sys.executable, "-m", "benchmarks.loader.child", mode, str(file.path), str(window)]
-    completed = subprocess.run(
-        command, env=environment(), stdout=subprocess.PIPE, text=True, check=True, timeout=300
-    )
-    answer: list[int] = json.loads(completed.stdout)
-    return answer
+def peaks(mode: str, path: str, window: int) -> list[int]:
+    """Return the peak of an epoch, the peak of Arrow's pool, and the bytes of buffers; runs in a child."""
+    import pyarrow as pa
+
+    options = dict(MODES[mode])
+    if options.get("shuffle"):
+        options["shuffle"] = window
+    for _ in zc.loader(table(2 * BATCH), to="torch", batch=BATCH, **options):
+        pass  # imports, threads
+    loaders: list[Any] = []
+
+    def epoch() -> None:
+        loaders.append(zc.loader(path, to="torch", batch=BATCH, **options))
+        for _ in loaders[0]:
+            time.sleep(_PAUSE)
+
+    peak = peak_of(epoch)
+    buffers = loaders[0]._buffers
+    held = 0 if buffers is None else buffers.allocated * buffers.nbytes  # columns in order have none
+    return [peak, pa.default_memory_pool().max_memory(), held]
 
 
 SECTIONS = (Section("memory", "peak memory of an epoch", _tasks, "figures", goals, quick=False),)

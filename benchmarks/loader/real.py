@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 import zerocopy as zc
-from benchmarks.loader.checks import all_rows, count_rows
+from benchmarks.contest import installed
+from benchmarks.loader import rivals
 from benchmarks.loader.data import (
     BATCH,
     NAMES,
@@ -16,15 +17,17 @@ from benchmarks.loader.data import (
     ROWS_OF_SMALL,
     SMALL_FILES,
     File,
+    all_rows,
+    count_rows,
     flights_file,
     row_groups,
     small_files,
 )
-from benchmarks.loader.turns import Contender, contest
+from benchmarks.loader.epochs import ours
+from benchmarks.loader.turns import Way, contest
 from benchmarks.suite import Case, Section, Settings, Task
-from benchmarks.tables.data import installed, numeric
+from benchmarks.tables.data import numeric
 
-OURS = "zc.loader"
 FLIGHTS_NUMBERS, FLIGHTS_ALL = (
     "14 columns of integers, nulls=0",
     '19 columns with text, encode=True, nulls="mask"',
@@ -75,23 +78,15 @@ def _flights(name: str, settings: Settings) -> list[Case]:
     options: dict[str, Any] = {"nulls": 0} if name == FLIGHTS_NUMBERS else {"nulls": "mask", "encode": True}
     text = {"encode": "bytes"} if "encode" in options else {}
     check = count_rows(file.rows, _rows)
-    bound = partial(row_groups, file.path, columns)
-
-    def one(label: str, role: str, batches: Any) -> Contender:
-        return Contender(label, role, batches, bound, file.rows, check)
-
-    def loader(**extra: Any) -> Any:
-        made = zc.loader(str(file.path), to="torch", batch=BATCH, columns=columns, **options | extra)
-        return lambda: made
-
-    contenders = [
-        one(OURS, "ours", loader()),
-        one("zc.loader, shuffled", "reference", loader(shuffle=True)),
-        one("pandas, batch by batch", "idiom", lambda: _pandas(file, columns, masks=name == FLIGHTS_ALL)),
+    loader = partial(ours, file.path, columns=columns, **options)
+    ways = [
+        loader(),
+        loader("zc.loader, shuffled", shuffle=True)._replace(role="reference"),
+        Way("pandas, batch by batch", "idiom", lambda: _pandas(file, columns, masks=name == FLIGHTS_ALL)),
         # The codes of single batches would differ between them.
-        one("zc.convert of iter_batches", "idiom", lambda: _recipe(file, columns, options | text)),
+        Way("zc.convert of iter_batches", "idiom", lambda: _recipe(file, columns, options | text)),
     ]
-    return [contest(name, contenders, settings)]
+    return [contest(name, ways, file.rows, partial(row_groups, file.path, columns), check, settings)]
 
 
 def _recipe(file: File, columns: list[str], options: dict[str, Any]) -> Iterator[Any]:
@@ -108,37 +103,24 @@ def _small(settings: Settings) -> list[Case]:
     file = small_files(_count(settings))
     paths = str(file.path / "*.parquet")
 
-    def one(label: str, role: str, batches: Any) -> Contender:
-        return Contender(label, role, batches, partial(row_groups, file.path), file.rows, all_rows(file.rows))
-
-    def loader(**options: Any) -> Any:
-        made = zc.loader(paths, to="torch", batch=BATCH, **options)
-        return lambda: made
-
     def recipe() -> Iterator[Any]:
         for batch in pads.dataset(file.path).to_batches(batch_size=BATCH):
             yield zc.convert(batch, "torch")
 
-    contenders = [
-        one(OURS, "ours", loader()),
-        one(
-            "zc.loader, created for the epoch", "reference", lambda: zc.loader(paths, to="torch", batch=BATCH)
-        ),
-        one("zc.loader, a matrix, shuffled", "reference", loader(layout="matrix", shuffle=True)),
-        one("pyarrow.dataset and zc.convert: batches of a file", "idiom", recipe),
-        one("pyarrow.dataset, and does nothing", "reference", lambda: pads.dataset(file.path).to_batches()),
+    created = partial(zc.loader, paths, to="torch", batch=BATCH)
+    shuffled = ours(paths, "zc.loader, a matrix, shuffled", layout="matrix", shuffle=True)
+    ways = [
+        ours(paths),
+        Way("zc.loader, created for the epoch", "reference", created),
+        shuffled._replace(role="reference"),
+        Way("pyarrow.dataset and zc.convert: batches of a file", "idiom", recipe),
+        Way("pyarrow.dataset, and does nothing", "reference", lambda: pads.dataset(file.path).to_batches()),
     ]
     if installed("polars"):
-        contenders.append(one("polars collect_batches", "library", partial(_polars, paths)))
+        ways.append(Way("polars collect_batches", "library", rivals.polars(paths, "dict")))
     name = f"{file.rows // ROWS_OF_SMALL:,} files of {ROWS_OF_SMALL:,} rows and {len(NAMES)} columns"
-    return [contest(name, contenders, settings)]
-
-
-def _polars(paths: str) -> Iterator[Any]:
-    import polars as pl
-
-    frames: Any = pl.scan_parquet(paths).collect_batches(chunk_size=BATCH)
-    return (frame.to_torch("dict") for frame in frames)
+    bound = partial(row_groups, file.path)
+    return [contest(name, ways, file.rows, bound, all_rows(file.rows), settings)]
 
 
 def _flights_tasks(settings: Settings) -> list[Task]:

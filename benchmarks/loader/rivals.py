@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 
 import zerocopy as zc
 from benchmarks.loader.data import BATCH, NAMES, folder, row_groups
-
-Batches = Callable[[], Any]
+from benchmarks.loader.turns import Batches
 
 
 def record_batches(path: Path) -> Iterator[Any]:
@@ -49,7 +48,7 @@ def stack(path: Path) -> Batches:
     return batches
 
 
-def polars(path: Path, kind: str) -> Batches:
+def polars(path: Any, kind: str) -> Batches:
     """Return what polars streams: a dict of tensors, or with ``"tensor"`` a matrix."""
     import polars as pl
 

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from benchmarks.loader.data import numbers, rows_of
+from benchmarks.contest import installed
+from benchmarks.loader.data import all_rows, numbers, row_groups, rows_of
 from benchmarks.loader.epochs import ours
-from benchmarks.loader.turns import Contender, contest
+from benchmarks.loader.turns import Way, contest
 from benchmarks.suite import Case, Section, Settings, Task
-from benchmarks.tables.data import installed
 
-TARGETS = {
-    "torch": "torch",
-    "jax": "jax",
-    "tensorflow": "tensorflow",
-    "numpy": "numpy",
-    "polars": "polars",
-}
+TARGETS = ("torch", "jax", "tensorflow", "numpy", "polars")
 
 #: The modes, and their options. A table framework has no matrix.
 MODES: dict[str, dict[str, Any]] = {
@@ -40,24 +32,22 @@ def tasks(settings: Settings) -> list[Task]:
 
 def _mode(mode: str, targets: list[str], settings: Settings) -> list[Case]:
     file, options = numbers(rows_of(settings)), MODES[mode]
-    contenders = [
-        _finished(ours(file, target, target, **options))
+    ways = [
+        _finished(ours(file.path, target, target, **options))
         for target in targets
         if target != "polars" or "layout" not in options
     ]
-    return [contest(mode, contenders, settings)]
+    bound = partial(row_groups, file.path)
+    return [contest(mode, ways, file.rows, bound, all_rows(file.rows), settings)]
 
 
-def _finished(one: Contender) -> Contender:
-    """Return a contender whose batches are complete: JAX returns arrays before they are written."""
-    if one.label != "jax":
-        return one
+def _finished(way: Way) -> Way:
+    """Return a way whose batches are complete: JAX returns arrays before they are written."""
+    if way.label != "jax":
+        return way
     import jax
 
-    def batches() -> Iterator[Any]:
-        return map(jax.block_until_ready, one.batches())
-
-    return replace(one, batches=batches)
+    return way._replace(batches=lambda: map(jax.block_until_ready, way.batches()))
 
 
 SECTIONS = (Section("targets", "epochs of each target", tasks, "rivals"),)

@@ -8,117 +8,70 @@ a case read the same file.
 
 from __future__ import annotations
 
-import gc
-import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchmarks import interrupt
 from benchmarks.suite import Case, Entry, Settings
-from benchmarks.timing import Raised, Timing, undisturbed
+from benchmarks.timing import Pace, Timing, take_turns
 
 #: The label of the bound.
 BOUND = "pyarrow reads, and does nothing"
 #: Start of the names of figures: the ratio to the bound.
 TIMES = "times the bound, "
 
-_TURNS, _QUICK_TURNS = 15, 3
-#: Nanoseconds of all turns of one contender; it has at least three turns, or one in a quick run.
-_PATIENCE, _QUICK_PATIENCE = 4_000_000_000, 250_000_000
+# The patience is that of all turns of a contender, which has at least three turns, or one in a quick run.
+_PACE = Pace(rounds=15, block=0, patience=4_000_000_000)
+_QUICK = Pace(rounds=3, block=0, patience=250_000_000, least=1)
 
+#: Returns the batches of an epoch.
 Batches = Callable[[], Iterable[Any]]
 
 
-@dataclass(frozen=True)
-class Contender:
-    """One way to get the batches of an epoch.
-
-    Attributes
-    ----------
-    label : str
-        Unique in its case.
-    role : str
-        A key of `benchmarks.suite.ROLES`.
-    batches : callable
-        ``batches()`` returns the batches of an epoch.
-    bound : callable
-        ``bound()`` returns the tables that pyarrow reads from the same rows.
-    rows : int
-        Number of rows of an epoch.
-    check : callable
-        ``check(batches)`` raises ValueError if an epoch lacks rows or has other values.
-    note : str
-    """
+class Way(NamedTuple):
+    """One way to get the batches of an epoch; `role` is one of `benchmarks.suite.ROLES`."""
 
     label: str
     role: str
     batches: Batches
-    bound: Batches
-    rows: int
-    check: Callable[[Iterable[Any]], None]
-    note: str = ""
 
 
-def contest(name: str, contenders: Sequence[Contender], settings: Settings, bound: str = BOUND) -> Case:
-    """Time contenders in turns with the bound and return the case."""
-    (rows,) = {one.rows for one in contenders}
+def contest(
+    name: str,
+    ways: Sequence[Way],
+    rows: int,
+    bound: Batches,
+    check: Callable[[Iterable[Any]], None],
+    settings: Settings,
+    alone: str = BOUND,
+) -> Case:
+    """Time contenders in turns with the bound and return the case.
+
+    `check` raises ValueError if an epoch lacks rows or has other values; `alone` is the label of the bound.
+    """
+
+    def begin(way: Way) -> tuple[int, int]:
+        check(way.batches())  # the warm-up too
+        return 1, sum(sample(way, 1, []))
+
+    def sample(way: Way, calls: int, before: list[Any]) -> tuple[int, int]:
+        if len(before) % 2:
+            own = elapsed(way.batches)
+            return elapsed(bound), own
+        return elapsed(bound), elapsed(way.batches)
+
+    pace = _QUICK if settings.quick else _PACE
+    samples, _, raised = take_turns({way.label: way for way in ways}, pace, begin, sample)
     case = Case(name, figures={"rows": float(rows)})
-    samples = take_turns(contenders, settings)
-    bounds = [each for pairs, _ in samples.values() for each, _ in pairs]
-    if bounds:
-        case.entries.append(Entry(bound, "reference", Timing.of(bounds)))
-    for one in contenders:
-        turns, raised = samples[one.label]
-        timing = raised or Timing.of([own for _, own in turns])
-        case.entries.append(Entry(one.label, one.role, timing, one.note))
-        if raised is None:
-            case.figures[TIMES + one.label] = median(own / each for each, own in turns)
+    if bounds := [each for pairs in samples.values() for each, _ in pairs]:
+        case.entries.append(Entry(alone, "reference", Timing.of(bounds)))
+    for label, role, _ in ways:
+        timing = raised.get(label) or Timing.of([own for _, own in samples[label]])
+        case.entries.append(Entry(label, role, timing))
+        if label not in raised:
+            case.figures[TIMES + label] = median(own / each for each, own in samples[label])
     return case
-
-
-def take_turns(
-    contenders: Sequence[Contender], settings: Settings
-) -> dict[str, tuple[list[tuple[int, int]], Raised | None]]:
-    """Return pairs of nanoseconds of each contender, of the bound and its own, or what it raised."""
-    turns, patience = (_QUICK_TURNS, _QUICK_PATIENCE) if settings.quick else (_TURNS, _PATIENCE)
-    least = 1 if settings.quick else 3
-    samples: dict[str, list[tuple[int, int]]] = {one.label: [] for one in contenders}
-    raised: dict[str, Raised] = {}
-    order = list(contenders)
-    shuffle = random.Random(0).shuffle
-    with undisturbed():
-        for one in contenders:
-            try:
-                one.check(one.batches())  # the warm-up too
-            except Exception as error:  # noqa: BLE001 - any error is its result
-                interrupt.check()
-                raised[one.label] = Raised.of(error)
-        for number in range(turns):
-            shuffle(order)
-            for one in order:
-                pairs = samples[one.label]
-                spent = sum(map(sum, pairs))
-                if one.label in raised or (len(pairs) >= least and spent > patience):
-                    continue
-                gc.collect()
-                try:
-                    pairs.append(_turn(one, bound_first=number % 2 == 0))
-                except Exception as error:  # noqa: BLE001 - as above
-                    interrupt.check()
-                    raised[one.label] = Raised.of(error)
-    return {label: (pairs, raised.get(label)) for label, pairs in samples.items()}
-
-
-def _turn(one: Contender, bound_first: bool) -> tuple[int, int]:
-    """Return the nanoseconds of an epoch of the bound, and of the contender."""
-    if bound_first:
-        bound = elapsed(one.bound)
-        return bound, elapsed(one.batches)
-    own = elapsed(one.batches)
-    return elapsed(one.bound), own
 
 
 def elapsed(batches: Batches) -> int:

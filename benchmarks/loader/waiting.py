@@ -7,14 +7,13 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
-import zerocopy as zc
+from benchmarks.contest import installed
 from benchmarks.loader import rivals
-from benchmarks.loader.checks import all_rows
-from benchmarks.loader.data import BATCH, numbers, rows_of
+from benchmarks.loader.data import BATCH, all_rows, numbers, rows_of
+from benchmarks.loader.epochs import ours
 from benchmarks.loader.targets import MODES
-from benchmarks.loader.turns import Contender, contest
+from benchmarks.loader.turns import Way, contest
 from benchmarks.suite import Case, Section, Settings, Task
-from benchmarks.tables.data import installed
 
 #: The label of the computation on its own.
 ALONE = "the computation alone"
@@ -60,30 +59,21 @@ def _measure(settings: Settings) -> list[Case]:
     torch.set_num_threads(1)  # the consumer has one core, and the reader the other
     try:
         compute, nanoseconds = _computation()
-        count = -(-file.rows // BATCH)
-        bound = partial(_computing, partial(range, count), compute)
-
-        def one(label: str, role: str, batches: rivals.Batches) -> Contender:
-            computing = partial(_computing, batches, compute)
-            return Contender(label, role, computing, bound, file.rows, all_rows(file.rows))
-
-        contenders = [one(f"zc.loader, {mode}", "ours", _loader(file.path, **MODES[mode])) for mode in MODES]
-        contenders += [
-            one("zc.convert of iter_batches, columns", "idiom", rivals.recipe(file.path)),
-            one("torch.stack of iter_batches, matrix", "idiom", rivals.stack(file.path)),
-            one("torch.stack and a permutation, matrix", "idiom", rivals.shuffled_by_hand(file.path)),
-            one("DataLoader, 0 workers, columns", "library", rivals.data_loader(file.path, 0)),
+        bound = partial(_computing, partial(range, -(-file.rows // BATCH)), compute)
+        ways = [ours(file.path, f"zc.loader, {mode}", **options) for mode, options in MODES.items()]
+        ways += [
+            Way("zc.convert of iter_batches, columns", "idiom", rivals.recipe(file.path)),
+            Way("torch.stack of iter_batches, matrix", "idiom", rivals.stack(file.path)),
+            Way("torch.stack and a permutation, matrix", "idiom", rivals.shuffled_by_hand(file.path)),
+            Way("DataLoader, 0 workers, columns", "library", rivals.data_loader(file.path, 0)),
         ]
-        case = contest("a consumer that computes", contenders, settings, ALONE)
+        ways = [way._replace(batches=partial(_computing, way.batches, compute)) for way in ways]
+        check = all_rows(file.rows)
+        case = contest("a consumer that computes", ways, file.rows, bound, check, settings, ALONE)
         case.figures[COMPUTE] = float(nanoseconds)
     finally:
         torch.set_num_threads(threads)
     return [case]
-
-
-def _loader(path: Any, **options: Any) -> rivals.Batches:
-    loader = zc.loader(str(path), to="torch", batch=BATCH, **options)
-    return lambda: loader
 
 
 def _tasks(settings: Settings) -> list[Task]:

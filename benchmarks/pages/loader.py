@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from benchmarks.formats import format_duration, format_quantity, format_speedup
 from benchmarks.loader.goals import ELSEWHERE, FEWER, PEAK, PER_VALUE, PROMISES, Promise, times
 from benchmarks.loader.turns import TIMES
@@ -16,11 +14,10 @@ def goals(results: Results) -> str:
     """Return the table of goals: the limit, what others take, the loader's figure, and whether it is met."""
     rows, every = [], _every(results)
     for promise in PROMISES:
-        judged = {case.name: (case, value) for case, value in _judged(promise, every)}
-        if judged:
-            missed = [name for name, (_, value) in judged.items() if value > promise.limit]
-            others = _others(promise, [case for case, _ in judged.values()], every)
-            worst = _show(promise, max(value for _, value in judged.values()))
+        if judged := promise.values(every):
+            missed = [case.name for case, value in judged if value > promise.limit]
+            others = _others(promise, [case for case, _ in judged], every)
+            worst = _show(promise, max(value for _, value in judged))
             met = f"no ({', '.join(missed)})" if missed else "yes"
             rows.append([promise.name, _limit(promise), others, worst, met])
     return table(["goal", "limit", "others", "zc.loader", "met"], rows)
@@ -82,7 +79,7 @@ def shortfalls(results: Results) -> str:
     """Return the missed goals, and the contenders with the same order of rows that are faster."""
     lines, every = [], _every(results)
     for promise in PROMISES:
-        for _, value in _judged(promise, every):
+        for _, value in promise.values(every):
             if value > promise.limit:
                 lines.append(f"- **{promise.name}**: {_show(promise, value)}; the goal is {_limit(promise)}.")
     for case in every:
@@ -98,16 +95,9 @@ def _every(results: Results) -> list[Case]:
     return [case for cases in results.cases.values() for case in cases]
 
 
-def _judged(promise: Promise, cases: Iterable[Case]) -> Iterator[tuple[Case, float]]:
-    for case in cases:
-        value = promise.measure(case) if case.name in promise.cases else None
-        if value is not None:
-            yield case, value
-
-
 def _others(promise: Promise, judged: list[Case], every: list[Case]) -> str:
     """Return the range of the ratios of others; with those of the same mode on fewer rows."""
-    if promise.unit not in ("x", "speedup") or not any(map(times(), judged)):
+    if promise.unit != "x" or not any(map(times(), judged)):
         return "-"
     names = {case.name.removesuffix(FEWER) for case in judged}
     ratios = [
@@ -122,15 +112,15 @@ def _others(promise: Promise, judged: list[Case], every: list[Case]) -> str:
 
 
 def _limit(promise: Promise) -> str:
-    if promise.unit == "speedup":
+    if promise.shown == "speedup":
         return f"at least {1 / promise.limit:.0f}x faster"
     return _show(promise, promise.limit)
 
 
 def _show(promise: Promise, value: float) -> str:
-    if promise.unit == "speedup":
+    if promise.shown == "speedup":
         return format_speedup(1 / value)
-    return f"{value:g}" if promise.unit == "writes" else format_quantity(value, promise.unit)
+    return f"{value:g}" if promise.shown == "writes" else format_quantity(value, promise.unit)
 
 
 def _title(case: Case) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from benchmarks.formats import format_duration, format_quantity
+from benchmarks.goals import Promise
 from benchmarks.hosts.engines import PROMISES as BETWEEN_HOSTS
 from benchmarks.pages.shared import table, time
-from benchmarks.processes.goals import PROMISES, Measure, Promise
+from benchmarks.processes.goals import PROMISES
 from benchmarks.processes.scale import curves
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, median
@@ -18,40 +17,25 @@ def goals(results: Results, which: str = "") -> str:
     cases = [case for several in results.cases.values() for case in several]
     rows = []
     for promise in BETWEEN_HOSTS if which else PROMISES:
-        concerned = [case for case in cases if promise.concerns(case)]
-        values = _values(concerned, promise.measure)
+        values = promise.values(cases)
         if values:
-            without = [_show(v, promise.unit) for v in _ends(_values(concerned, promise.without))]
-            limit = _show(promise.limit, promise.unit)
-            rows.append(
-                [
-                    promise.name,
-                    f"{promise.limit:,.0f} B" if promise.unit == "bytes" else limit,
-                    " to ".join(dict.fromkeys(without)) or "-",
-                    _show(max(values), promise.unit),
-                    "yes" if max(values) <= promise.limit else _missed(promise, concerned),
-                ]
+            every = [promise.without(case) for case in cases if promise.concerns(case.name)]
+            without = [value for value in every if value is not None]
+            ends = [_show(end, promise.unit) for end in (min(without), max(without))] if without else ["-"]
+            exact = (
+                f"{promise.limit:,.0f} B" if promise.unit == "bytes" else _show(promise.limit, promise.unit)
             )
+            missed = [_over(promise, case, value) for case, value in values if value > promise.limit]
+            met = f"no ({', '.join(missed)})" if missed else "yes"
+            worst = _show(max(value for _, value in values), promise.unit)
+            rows.append([promise.name, exact, " to ".join(dict.fromkeys(ends)), worst, met])
     return table(["goal", "limit", "without zerocopy", "zerocopy", "met"], rows)
 
 
-def _missed(promise: Promise, cases: Sequence[Case]) -> str:
-    """Return the frameworks that miss a goal, each with its figure over the limit."""
-    missed = []
-    for case in cases:
-        value = promise.measure(case)
-        if value is not None and value > promise.limit:
-            over = f"{value / promise.limit:.2g} times" if promise.limit else _show(value, promise.unit)
-            missed.append(f"{case.name.rpartition(', ')[2]}: {over}")
-    return f"no ({', '.join(missed)})"
-
-
-def _values(cases: Sequence[Case], measure: Measure) -> list[float]:
-    return [value for case in cases if (value := measure(case)) is not None]
-
-
-def _ends(values: list[float]) -> list[float]:
-    return [min(values), max(values)] if values else []
+def _over(promise: Promise, case: Case, value: float) -> str:
+    """Return a framework that misses a goal, with its figure over the limit."""
+    over = f"{value / promise.limit:.2g} times" if promise.limit else _show(value, promise.unit)
+    return f"{case.name.rpartition(', ')[2]}: {over}"
 
 
 def _show(value: float, unit: str) -> str:

@@ -33,15 +33,10 @@ def goals(results: Results, unit: str = "") -> str:
         same = [goal for goal in results.goals if goal.name == name]
         missed = [goal for goal in same if not goal.met]
         worst = max(same, key=lambda goal: goal.value - goal.limit)
-        rows.append(
-            [
-                name.removesuffix(" (limit: ratio of times)") if unit else name,
-                f"{len(same) - len(missed)} of {len(same)}",
-                show(worst.value, worst.unit),
-                show(worst.limit, worst.unit),
-                ", ".join(f"{g.case} ({show(g.value, g.unit)})" for g in missed) or "-",
-            ]
-        )
+        named = name.removesuffix(" (limit: ratio of times)") if unit else name
+        ends = [show(value, worst.unit) for value in (worst.value, worst.limit)]
+        names = ", ".join(f"{g.case} ({show(g.value, g.unit)})" for g in missed) or "-"
+        rows.append([named, f"{len(same) - len(missed)} of {len(same)}", *ends, names])
     return table(["goal", "met", "worst", "limit", "missed on"], rows)
 
 
@@ -92,19 +87,11 @@ def compared(results: Results, section: str, *columns: str) -> str:
         entries = {entry.label: entry for entry in case.timed()}
         labels = [column for column in columns[1:] if column in entries]
         first, last = entries[labels[0]], entries[labels[-1]]
-        row = [case.name]
-        for column in columns[1:]:
-            if column in entries:
-                row.append(time(entries[column]))
-            elif column.startswith(":"):
-                row.append(ratio(entries[column[1:]], first))
-            elif column == "ratio":
-                row.append(f"{median(last) / median(first):.2f}x")
-            elif column == "added":
-                row.append(f"{median(last) - median(first):.0f} ns")
-            else:
-                row.append(size(case, column.partition(" = ")[0]))
-        rows.append(row)
+        texts = {label: time(entry) for label, entry in entries.items()}
+        texts |= {f":{label}": ratio(entry, first) for label, entry in entries.items()}
+        texts["ratio"] = f"{median(last) / median(first):.2f}x"
+        texts["added"] = f"{median(last) - median(first):.0f} ns"
+        rows.append([case.name, *(texts.get(c) or size(case, c.partition(" = ")[0]) for c in columns[1:])])
     return table(heads, rows)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from benchmarks.contest import refusal
 from benchmarks.formats import format_quantity
+from benchmarks.goals import Promise, fastest, judge, ratio
 from benchmarks.pipeline.contenders import METHODS
 from benchmarks.pipeline.data import QUICK, Files, files
 from benchmarks.pipeline.run import Outcome, Runner, differs, quiet, race
 from benchmarks.pipeline.stages import WHOLE, Engines, cpu, gpu, lacks, needs, stages
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Raised, Timing
+from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task
+from benchmarks.timing import Timing
 
 #: Goal: time of the whole relative to the fastest by hand.
 SLOWER = 1.05
@@ -46,11 +48,8 @@ def on_cpu(settings: Settings) -> list[Task]:
 def on_gpu(settings: Settings) -> list[Task]:
     """Return one task if torch can use a GPU."""
     engines = gpu()
-    return (
-        [Task("on the GPU", partial(measure, settings, engines))]
-        if engines and wanted(settings, engines)
-        else []
-    )
+    able = engines is not None and wanted(settings, engines)
+    return [Task("on the GPU", partial(measure, settings, engines))] if able else []
 
 
 def left_out(settings: Settings, engines: Engines) -> dict[str, str]:
@@ -70,38 +69,26 @@ def check(runners: Sequence[Runner], inputs: Files) -> tuple[dict[str, Outcome],
     The others are compared with the first, which is zerocopy. An error of the first is raised.
     """
     outcomes: dict[str, Outcome] = {}
-    refused = {}
+
+    def wrong(runner: Runner) -> str:
+        outcomes[runner.method.label] = runner.run(inputs, look=True)
+        return differs(outcomes[runner.method.label], expected)
+
     with quiet():
         # This is the warm-up too: compilers, caches, thread pools.
         expected = runners[0].run(inputs, look=True)
-        for runner in runners:
-            label = runner.method.label
-            try:
-                outcome = expected if runner is runners[0] else runner.run(inputs, look=True)
-            except Exception as error:  # noqa: BLE001 - any error is the result of the check
-                refused[label] = Raised.of(error).why
-                continue
-            wrong = differs(outcome, expected)
-            if wrong:
-                refused[label] = wrong
-            else:
-                outcomes[label] = outcome
-    return outcomes, refused
+        refused = {runner.method.label: refusal(partial(wrong, runner)) for runner in runners[1:]}
+    outcomes[runners[0].method.label] = expected
+    refused = {label: why for label, why in refused.items() if why}
+    return {label: one for label, one in outcomes.items() if label not in refused}, refused
 
 
 def measure(settings: Settings, engines: Engines) -> list[Case]:
     """Check the contenders, look up what they copy, and time them stage by stage."""
     refused = left_out(settings, engines)
     if METHODS[0].label in refused:
-        return [
-            Case(
-                WHOLE,
-                [
-                    Entry(method.label, method.role, left_out=refused.get(method.label, ""))
-                    for method in METHODS
-                ],
-            )
-        ]
+        entries = [Entry(m.label, m.role, left_out=refused.get(m.label, "")) for m in METHODS]
+        return [Case(WHOLE, entries)]
     with files(rows(settings)) as inputs:
         runners = [Runner(method, engines) for method in METHODS if method.label not in refused]
         checked, others = check(runners, inputs)
@@ -119,9 +106,8 @@ def measure(settings: Settings, engines: Engines) -> list[Case]:
             entry = Entry(method.label, method.role, left_out=refused.get(method.label, ""))
             if method.label in samples:
                 entry.timing = Timing.of([float(spent[name]) for spent in samples[method.label]])
-                bytes_ = (
-                    sum(copied[method.label].values()) if name == WHOLE else copied[method.label].get(name)
-                )
+                of_stages = copied[method.label]
+                bytes_ = sum(of_stages.values()) if name == WHOLE else of_stages.get(name)
                 if bytes_ is not None:
                     case.figures[COPIED + method.label] = bytes_
                     entry.note = f"{format_quantity(bytes_, 'bytes')} copied" if bytes_ else "nothing copied"
@@ -131,22 +117,19 @@ def measure(settings: Settings, engines: Engines) -> list[Case]:
     return cases
 
 
+_NARROW = next(method.label for method in METHODS if method.role == "narrow")
+
+
 def goals(cases: Sequence[Case]) -> list[Goal]:
     """Compare copied bytes with the aliases by hand, and the time of the whole with the fastest by hand."""
     judged = []
-    narrow = next(method.label for method in METHODS if method.role == "narrow")
     for case in cases:
-        ours = case.figures.get(COPIED + METHODS[0].label)
-        by_hand = case.figures.get(COPIED + narrow)
+        ours, by_hand = (case.figures.get(COPIED + label) for label in (METHODS[0].label, _NARROW))
         if case.name != WHOLE and ours is not None and by_hand is not None:
             name = "bytes copied at a border: at most those of aliases by hand"
             judged.append(Goal(name, case.name, ours, by_hand, "bytes"))
-    for case in cases:
-        ours_timed, fastest = case.fastest("ours"), case.fastest("idiom", "narrow")
-        if case.name == WHOLE and ours_timed and fastest:
-            name = "whole pipeline: time relative to the fastest by hand"
-            judged.append(Goal(name, case.name, median(ours_timed) / median(fastest), SLOWER, "x"))
-    return judged
+    whole = "whole pipeline: time relative to the fastest by hand"
+    return judged + judge([Promise(whole, ratio(fastest("idiom", "narrow")), SLOWER, cases=(WHOLE,))], cases)
 
 
 SECTIONS = (

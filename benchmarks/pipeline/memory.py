@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from benchmarks.children import environment
+from benchmarks.children import call
 from benchmarks.formats import format_quantity
+from benchmarks.machine import peak_of
 from benchmarks.pipeline.contenders import METHODS
-from benchmarks.pipeline.contenders.method import Method
 from benchmarks.pipeline.contest import left_out, rows, wanted
 from benchmarks.pipeline.data import Files, files
+from benchmarks.pipeline.run import Runner, quiet
 from benchmarks.pipeline.stages import cpu
 from benchmarks.suite import Case, Entry, Section, Settings, Task
 
@@ -30,7 +30,6 @@ def tasks(settings: Settings) -> list[Task]:
     """Return one task, on systems that report the peak of a process."""
     if not sys.platform.startswith("linux") or not wanted(settings, cpu()):
         return []
-    # Three processes that import all frameworks, side by side.
     return [Task("peak", partial(measure, settings), seconds=12.0)]
 
 
@@ -47,12 +46,15 @@ def measure(settings: Settings) -> list[Case]:
     if not able:
         return [case]
     peaks: dict[str, list[int]] = {method.label: [] for method in able}
+    # Three processes that import all frameworks, side by side with --quick.
     turns = [able] if settings.quick else [[method] for _ in range(RUNS) for method in able]
-    with files(rows(settings)) as inputs, files(WARM_UP) as warm_up:
+    with files(rows(settings)) as inputs, files(WARM_UP) as warm_up, ThreadPoolExecutor() as threads:
         for turn in turns:
-            started = [(method, start(method, inputs, warm_up)) for method in turn]
-            for method, process in started:
-                peaks[method.label].append(answer(method, process))
+            labels = [method.label for method in turn]
+            for label, peak in zip(
+                labels, threads.map(partial(_grown, inputs, warm_up), labels), strict=True
+            ):
+                peaks[label].append(peak)
     case.figures = {f"{PEAK}{label}": statistics.median(values) for label, values in peaks.items()}
     case.remarks.append(
         f"peak resident memory of a run in a fresh process, minus the resident memory after imports "
@@ -67,35 +69,21 @@ def measure(settings: Settings) -> list[Case]:
     return [case]
 
 
-def start(method: Method, inputs: Files, warm_up: Files) -> subprocess.Popen[str]:
-    """Start a process for one run."""
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "benchmarks.pipeline.child",
-            method.label,
-            str(inputs.folder),
-            str(warm_up.folder),
-        ],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def _grown(inputs: Files, warm_up: Files, label: str) -> int:
+    return call(grown, label, inputs, warm_up)
 
 
-def answer(method: Method, process: subprocess.Popen[str]) -> int:
-    """Return the result of a process.
+def grown(label: str, inputs: Files, warm_up: Files) -> int:
+    """Return the peak of resident bytes of one run minus those before it; runs in a child.
 
-    Raises
-    ------
-    RuntimeError
-        It failed.
+    An earlier run with a few flights imports, compiles and starts everything; with so few flights,
+    allocators keep almost no memory of it.
     """
-    output, _ = process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"the process of {method.label!r} ended ({process.returncode})")
-    return int(json.loads(output))
+    (method,) = (method for method in METHODS if method.label == label)
+    runner = Runner(method, cpu())
+    with quiet():
+        runner.run(warm_up)
+        return peak_of(partial(runner.run, inputs))
 
 
 SECTIONS = (Section("memory", "peak resident memory of a run", tasks, "figures"),)

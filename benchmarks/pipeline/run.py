@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pipeline.contenders.method import Hop, Method
+from benchmarks.pipeline.contenders import Hop, Method
 from benchmarks.pipeline.copied import copied
 from benchmarks.pipeline.data import Files
 from benchmarks.pipeline.stages import WHOLE, Engines, Stage, begin, stages
-from benchmarks.timing import undisturbed
+from benchmarks.timing import Pace, take_turns, undisturbed
 
 #: Tolerance of scores: the order of sums depends on the alignment of memory and on chunks.
 CLOSE = 1e-4
@@ -24,17 +23,7 @@ CLOSE = 1e-4
 
 @dataclass
 class Outcome:
-    """The results of a run.
-
-    Attributes
-    ----------
-    values : dict
-        The values of all stages, by name.
-    spent : dict of str to int
-        Nanoseconds by stage.
-    copied : dict of str to int
-        Copied bytes by border, if they were looked up.
-    """
+    """The values by name, nanoseconds by stage, and copied bytes by border if they were looked up."""
 
     values: dict[str, Any]
     spent: dict[str, int] = field(default_factory=dict)
@@ -51,16 +40,8 @@ class Runner:
         ]
 
     def run(self, files: Files, look: bool = False) -> Outcome:
-        """Run it once.
+        """Run it once; with `look`, look up the copied bytes at each border: the times are meaningless.
 
-        Parameters
-        ----------
-        files : Files
-        look : bool
-            Look up the copied bytes at each border, which makes the times meaningless.
-
-        Notes
-        -----
         All named values stay alive until the end, as in a script. Intermediate values of a chain are
         released immediately.
         """
@@ -105,17 +86,18 @@ def differs(outcome: Outcome, expected: Outcome) -> str:
 
 
 def race(runners: Sequence[Runner], files: Files, rounds: int) -> dict[str, list[dict[str, int]]]:
-    """Run them in turns, in an order that changes with each round; return their times by label."""
-    samples: dict[str, list[dict[str, int]]] = {runner.method.label: [] for runner in runners}
-    order = list(runners)
-    # A fixed seed, so that two runs differ only by the machine.
-    shuffle = random.Random(0).shuffle
+    """Run them in turns; return the times of the stages in each round, by label."""
+
+    def sample(runner: Runner, calls: int, before: list[Any]) -> dict[str, int]:
+        gc.collect()
+        return runner.run(files).spent
+
+    contenders = {runner.method.label: runner for runner in runners}
     with quiet():
-        for _ in range(rounds):
-            shuffle(order)
-            for runner in order:
-                gc.collect()
-                samples[runner.method.label].append(runner.run(files).spent)
+        # They have been run for the check, which is the warm-up.
+        samples, _, raised = take_turns(contenders, Pace(rounds, 0, 1), lambda runner: (1, 0), sample)
+    for label, failure in raised.items():
+        raise RuntimeError(f"{label} {failure.why}")
     return samples
 
 

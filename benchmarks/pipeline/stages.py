@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.pipeline import work
-from benchmarks.pipeline.contenders.method import Border, Method
+from benchmarks.pipeline.contenders import Border, Method
 from benchmarks.pipeline.data import Files
 from zerocopy.pool.gpus import visible_gpus
 
@@ -48,22 +47,9 @@ class Engines:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage.
+    """One stage: a border with its source and target, or work; `takes` and `gives` are names of values.
 
-    Attributes
-    ----------
-    name : str
-        The row.
-    takes : tuple of str
-        The names of its inputs.
-    gives : str
-        The name of its output.
-    border : (str, str), optional
-        Source and target, if it is a border.
-    work : callable, optional
-        The work, if it is not a border.
-    waits : bool
-        Whether the call may return before its value has been computed.
+    `waits` is True if the call may return before its value has been computed.
     """
 
     name: str
@@ -117,7 +103,7 @@ def begin(files: Files) -> dict[str, Any]:
 def needs(engines: Engines, method: Method) -> set[str]:
     """Return the packages that the work and the code at the borders import."""
     borders = [stage.border for stage in stages(engines) if stage.border]
-    used = {module for border in borders for module in method.modules(border).values()}
+    used = {module for border in borders for module in method.modules(border)}
     return {name.partition(".")[0] for name in (*used, *engines.modules)}
 
 
@@ -148,18 +134,13 @@ def gpu() -> Engines | None:
     return Engines("gpu", frames, "torch on CUDA", scorer, tuple(modules), tuple(waits))
 
 
-@cache
-def _module(name: str) -> Any:
-    return import_module(name)
-
-
 def _wait_for_jax(value: Any) -> None:
-    _module("jax").block_until_ready(value)
+    import_module("jax").block_until_ready(value)
 
 
 def _wait_for_torch(value: Any) -> None:
-    _module("torch").cuda.current_stream().synchronize()
+    import_module("torch").cuda.current_stream().synchronize()
 
 
 def _wait_for_cupy(value: Any) -> None:
-    _module("cupy").cuda.get_current_stream().synchronize()
+    import_module("cupy").cuda.get_current_stream().synchronize()

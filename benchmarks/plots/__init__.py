@@ -11,18 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plots import (
-    copies,
-    core,
-    grid,
-    layouts,
-    loader,
-    pipeline,
-    pool,
-    processes,
-    sizes,
-    tables_grid,
-)
+from benchmarks.plots import grid, layouts, lines, pipeline, rows
 from benchmarks.plots.style import save, style_context
 from benchmarks.results import Results
 
@@ -56,31 +45,25 @@ class Picture:
 
 PICTURES = (
     Picture("conversion-grid", ("conversion/grid", "conversion/pairs"), grid.draw),
-    Picture("conversion-core", ("conversion/core",), core.draw),
-    Picture("conversion-sizes", ("conversion/sizes",), sizes.draw),
-    Picture("tables-grid", ("grid/cells",), tables_grid.draw),
+    Picture("conversion-core", ("conversion/core",), rows.draw_core),
+    Picture("conversion-sizes", ("conversion/sizes",), lines.draw),
+    Picture("tables-grid", ("grid/cells",), grid.draw_tables),
     Picture("layouts", ("layout/to-columns", "layout/to-rows"), layouts.draw),
-    Picture("pool", ("pool/recycle", "pool/aligned"), pool.draw),
+    Picture("pool", ("pool/recycle", "pool/aligned"), rows.draw_pool),
     Picture("pipeline", ("pipeline/stages",), pipeline.draw),
-    Picture("pipeline-copies", ("pipeline/stages",), copies.draw, copies.drawable),
-    Picture("loader", ("loader/order", "loader/shuffle"), loader.draw),
-    Picture("processes", ("processes/share",), processes.draw),
+    Picture("pipeline-copies", ("pipeline/stages",), pipeline.draw_copies, pipeline.has_copies),
+    Picture("loader", ("loader/order", "loader/shuffle"), rows.draw_loader),
+    Picture("processes", ("processes/share",), rows.draw_processes),
     Picture(
         "processes-scale",
         ("processes/readers", "processes/segments", "processes/workers"),
-        processes.draw_scale,
+        lines.draw_scale,
     ),
 )
 
 
 def require() -> None:
-    """Make sure that pictures can be drawn.
-
-    Raises
-    ------
-    ImportError
-        matplotlib is not installed.
-    """
+    """Raise ImportError if matplotlib is not installed."""
     # Not imported: what is timed next should not have matplotlib in its process.
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError(
@@ -91,25 +74,9 @@ def require() -> None:
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
-    """Draw all pictures whose sections are in the results, and return the files.
+    """Draw all pictures whose sections are in the results, as SVG and PNG, and return the files.
 
-    Parameters
-    ----------
-    results : Results
-    folder : Path
-        Created if it does not exist.
-
-    Returns
-    -------
-    list of Path
-        An SVG and a PNG for each picture.
-
-    Raises
-    ------
-    ValueError
-        The results have no time in a section that has a picture.
-    ImportError
-        matplotlib is not installed.
+    Raises ValueError if the results have no time in a section that has a picture.
     """
     wanted = [picture for picture in PICTURES if picture.drawable(results)]
     if not wanted:

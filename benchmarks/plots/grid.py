@@ -1,8 +1,10 @@
-"""The grid of conversions as a heat map: a row for each source, a column for each target."""
+"""Grids of conversions as heat maps: a row for each source, a column for each target."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.plots import style
@@ -47,7 +49,9 @@ def draw(results: Results) -> Any:
         if entry.timing is None or source == target:
             _uncoloured(axis, position, entry)
         else:
-            _cell(axis, position, entry, notes[source, target], colours)
+            note = notes[source, target]
+            lines = [(style.time(median(entry)), 8.5), *[(note, 7.0)] * bool(note)]
+            style.cell(axis, *position, colours(median(entry)), lines, note == COPIES)
 
     style.head(
         figure,
@@ -111,39 +115,12 @@ class _Colours:
         self.most = max(map(median, entries))
 
     def __call__(self, nanoseconds: float) -> Any:
-        from math import log
-
-        whole = log(self.most / self.least)
-        part = log(nanoseconds / self.least) / whole if whole else 0
-        return self.at(part)
+        whole = math.log(self.most / self.least)
+        return self.at(math.log(nanoseconds / self.least) / whole if whole else 0)
 
     def at(self, part: float) -> Any:
         """Return the colour at a part of the scale, from 0 to 1."""
         return self._map(_FAST + (_SLOW - _FAST) * part)
-
-
-def _cell(axis: Any, position: tuple[int, int], entry: Entry, note: str, colours: _Colours) -> None:
-    x, y = position
-    colour = colours(median(entry))
-    ink = style.ink(colour)
-    _box(axis, (x + 0.02, y + 0.04), (0.96, 0.92), colour, ink if note == COPIES else "")
-    lines = [(style.time(median(entry)), 0.5, 8.5)]
-    if note:
-        lines = [(style.time(median(entry)), 0.31, 8.5), (note, 0.68, 7)]
-    # Text has the cell's colour behind it, without hatching.
-    behind = {"facecolor": colour, "linewidth": 0, "pad": 1.3}
-    for text, at, size in lines:
-        axis.text(
-            x + 0.5,
-            y + at,
-            text,
-            ha="center",
-            va="center_baseline",
-            color=ink,
-            fontsize=size,
-            bbox=behind,
-            zorder=3,
-        )
 
 
 def _uncoloured(axis: Any, position: tuple[int, int], entry: Entry) -> None:
@@ -154,16 +131,6 @@ def _uncoloured(axis: Any, position: tuple[int, int], entry: Entry) -> None:
     axis.text(position[0] + 0.5, position[1] + 0.5, text, ha="center", va="center_baseline")
 
 
-def _box(axis: Any, corner: tuple[float, float], size: tuple[float, float], colour: Any, hatch: str) -> None:
-    from matplotlib.colors import to_rgba
-    from matplotlib.patches import Rectangle
-
-    style.box(axis, corner, size, colour)
-    if hatch:
-        edge = to_rgba(hatch, 0.4)
-        axis.add_patch(Rectangle(corner, *size, fill=False, edgecolor=edge, hatch="////", linewidth=0))
-
-
 def _legend(figure: Any, colours: _Colours, copies: bool, refuses: bool, itself: bool) -> None:
     """Draw one line below the grid, in inches."""
     axis = style.strip(figure, 0.45, 0.3)
@@ -171,12 +138,8 @@ def _legend(figure: Any, colours: _Colours, copies: bool, refuses: bool, itself:
     def write(x: float, text: str, align: str = "left") -> None:
         axis.text(x, 0.15, text, ha=align, va="center_baseline")
 
-    parts = 48
     write(0.07, style.time(colours.least))
-    start = 0.6
-    for i in range(parts):
-        _box(axis, (start + 0.025 * i, 0.08), (0.026, 0.14), colours.at(i / (parts - 1)), "")
-    end = start + 0.025 * parts
+    end = style.scale(axis, 0.6, 0.025, [colours.at(i / 47) for i in range(48)])
     write(end + 0.06, style.time(colours.most))
     x = end + 0.7
     keys = [("", "shares memory"), *[("hatched", COPIES)] * copies, *[("–", "refused")] * refuses]
@@ -185,8 +148,57 @@ def _legend(figure: Any, colours: _Colours, copies: bool, refuses: bool, itself:
         if kind == "–":
             write(x + 0.11, kind, "center")
         else:
-            _box(axis, (x, 0.07), (0.22, 0.16), colour, style.ink(colour) if kind else "")
+            style.box(axis, (x, 0.07), (0.22, 0.16), colour, style.ink(colour) if kind else "")
         write(x + 0.29, text)
         x += 0.29 + 0.07 * len(text) + 0.22
     if itself:
         write(x, "diagonal: x itself")
+
+
+# -- pairs with a table framework -------------------------------------------------------
+
+#: The ends of the scale of colours, symmetrical on a log scale.
+_LEAST, _MOST = 0.25, 4.0
+
+
+def draw_tables(results: Results) -> Any:
+    """Draw a row for each source and a column for each target, with the mean of the pair's cells."""
+    from benchmarks.grid.cells import ARRAYS, TABLES, WORST, ratio
+
+    pairs: dict[tuple[str, str], list[float]] = {}
+    for case in results.cases["grid/cells"]:
+        source, _, target = case.name.partition(",")[0].partition(" -> ")
+        if (value := ratio(case)) is not None:
+            pairs.setdefault((source, target), []).append(value)
+    names = (*TABLES, *ARRAYS)
+    sources, targets = ([name for name in names if any(pair[i] == name for pair in pairs)] for i in (0, 1))
+    figure, axis = style.table(sources, targets, 0.95, _FOOT, 8)
+    for (source, target), values in pairs.items():
+        mean = geometric_mean(values)
+        lines = [(f"{mean:.2f}x", 8.5), (f"{min(values):.2f} to {max(values):.2f}", 6.5)]
+        x, y = targets.index(target), sources.index(source)
+        style.cell(axis, x, y, _relative(mean), lines if len(values) > 1 else lines[:1], False)
+    every = [value for values in pairs.values() for value in values]
+    above = sum(value > WORST for value in every)
+    style.head(
+        figure,
+        "zerocopy.convert(x, to=...): time relative to the fastest code by hand",
+        "Mean of each pair, and its range: series, tables, dicts and matrices, with and without nulls and "
+        "text.\n"
+        f"Less is better. {len(every)} cells: mean {geometric_mean(every):.2f}x, {above} above {WORST}x.",
+    )
+    axis = style.strip(figure, 0.45, 0.3)
+    axis.text(0.07, 0.15, f"{_LEAST}x", va="center_baseline")
+    colors = [_relative(_LEAST * (_MOST / _LEAST) ** (i / 63)) for i in range(64)]
+    end = style.scale(axis, 0.75, 0.03, colors)
+    axis.text(end + 0.06, 0.15, f"{_MOST:g}x     white: as fast as the code by hand", va="center_baseline")
+    style.footer(figure, results, *sorted({*sources, *targets} - {"numpy"}))
+    return figure
+
+
+def _relative(value: float) -> Any:
+    """Return a blue for less than 1, white for 1, an orange for more."""
+    from matplotlib import colormaps
+
+    part = math.log(min(max(value, _LEAST), _MOST) / _LEAST) / math.log(_MOST / _LEAST)
+    return colormaps["PuOr_r"](0.08 + 0.84 * part)

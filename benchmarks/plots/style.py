@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -111,14 +112,7 @@ def footer(figure: Any, results: Results, *distributions: str) -> None:
 
 
 def measured_on(results: Results, *distributions: str) -> list[str]:
-    """Return lines with the machine, the date and the versions of those distributions.
-
-    Parameters
-    ----------
-    results : Results
-    *distributions : str
-        Distributions that matter to the picture, after zerocopy and NumPy, which matter to each.
-    """
+    """Return lines with the machine, the date and the versions of zerocopy, NumPy and those distributions."""
     computer, versions = results.facts.get("machine", {}), results.facts.get("versions", {})
     # Without the suffix of a build, such as "+cpu" or a commit.
     known = {name: version.partition("+")[0] for name, version in versions.items()}
@@ -214,51 +208,60 @@ def table(sources: Sequence[str], targets: Sequence[str], above: float, below: f
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Return the positions moved apart by the least that keeps their order and a distance of ``gap``.
+    """Return the positions moved apart, in their order, so that their distance is at least ``gap``.
 
     Examples
     --------
     >>> spread([0.0, 0.1, 5.0], 1.0)
     [-0.45, 0.55, 5.0]
     """
-    order = sorted(range(len(positions)), key=lambda i: positions[i])
-    # Groups that touch are merged and centred, and may then touch the group before.
-    groups: list[list[int]] = []
-    for i in order:
-        groups.append([i])
-        while len(groups) > 1 and _start(groups[-1], positions, gap) < _end(groups[-2], positions, gap) + gap:
-            last = groups.pop()
-            groups[-1] += last
     moved = list(positions)
-    for group in groups:
-        for step, i in enumerate(group):
-            moved[i] = round(_start(group, positions, gap) + step * gap, 9)
-    return moved
+    order = sorted(range(len(moved)), key=lambda i: moved[i])
+    for _ in range(200):  # each pass moves neighbours that are too close apart by the same amount
+        for low, high in pairwise(order):
+            if (missing := gap - (moved[high] - moved[low])) > 0:
+                moved[low], moved[high] = moved[low] - missing / 2, moved[high] + missing / 2
+    return [round(position, 9) for position in moved]
 
 
-def _start(group: Sequence[int], positions: Sequence[float], gap: float) -> float:
-    return sum(positions[i] for i in group) / len(group) - gap * (len(group) - 1) / 2
-
-
-def _end(group: Sequence[int], positions: Sequence[float], gap: float) -> float:
-    return _start(group, positions, gap) + gap * (len(group) - 1)
-
-
-def box(axis: Any, corner: tuple[float, float], size: tuple[float, float], color: Any) -> None:
-    """Draw a rectangle of one colour, without an edge."""
+def box(
+    axis: Any, corner: tuple[float, float], size: tuple[float, float], color: Any, hatch: str = ""
+) -> None:
+    """Draw a rectangle of one colour, without an edge, and with hatching of another colour."""
+    from matplotlib.colors import to_rgba
     from matplotlib.patches import Rectangle
 
     axis.add_patch(Rectangle(corner, *size, facecolor=color, linewidth=0))
+    if hatch:
+        edge = to_rgba(hatch, 0.4)
+        axis.add_patch(Rectangle(corner, *size, fill=False, edgecolor=edge, hatch="////", linewidth=0))
+
+
+def cell(axis: Any, x: int, y: int, color: Any, lines: Sequence[tuple[str, float]], hatched: bool) -> None:
+    """Draw a cell of a :func:`table` with one or two lines of text, each with its size."""
+    behind = {"facecolor": color, "linewidth": 0, "pad": 1.3}  # text has no hatching behind it
+    box(axis, (x + 0.02, y + 0.04), (0.96, 0.92), color, ink(color) if hatched else "")
+    for (text, size), at in zip(lines, (0.5,) if len(lines) == 1 else (0.31, 0.68), strict=True):
+        look = {"ha": "center", "va": "center_baseline", "color": ink(color), "fontsize": size}
+        axis.text(x + 0.5, y + at, text, bbox=behind if hatched else None, zorder=3, **look)
+
+
+def scale(axis: Any, start: float, width: float, colors: Sequence[Any]) -> float:
+    """Draw a scale of colours on a :func:`strip`; return its end."""
+    for i, color in enumerate(colors):
+        box(axis, (start + width * i, 0.08), (width + 0.001, 0.14), color)
+    return start + width * len(colors)
+
+
+def rows(axis: Any, names: Sequence[str], grid: str = "x", **look: Any) -> None:
+    """Give an axis a row for each name, the first on top, and a log scale of multiples."""
+    axis.set(xscale="log", ylim=(len(names) - 0.4, -0.6))
+    axis.set_yticks(range(len(names)), names, **look)
+    plain(axis, grid)
 
 
 def ink(color: Any) -> str:
-    """Return black or white, whichever has more contrast with a colour.
-
-    Parameters
-    ----------
-    color : str or tuple
-        A colour that matplotlib accepts.
-    """
+    """Return black or white, whichever has more contrast with a colour that matplotlib accepts."""
     from matplotlib.colors import to_rgb
 
     # Luminance and contrast as WCAG 2.1 defines them.

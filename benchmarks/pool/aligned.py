@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Sequence
 from functools import partial
 
-from benchmarks.pool.sides import WITHOUT, contest, sides, turns
-from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.contest import installed
+from benchmarks.goals import Promise, fastest, judge, ratio
+from benchmarks.pool.sides import WITHOUT, contest, label, sides, turns
+from benchmarks.suite import Case, Section, Settings, Task
 
 #: Goal: speed-up of a large array to JAX.
 GAIN = 500
@@ -18,7 +18,7 @@ _MODE = "aligned"
 
 def tasks(settings: Settings) -> list[Task]:
     """Return two tasks if JAX is installed."""
-    if importlib.util.find_spec("jax") is None or not settings.wants("jax"):
+    if not installed("jax") or not settings.wants("jax"):
         return []
     return [Task("arrays", _arrays, seconds=5), Task("64 MB to JAX", partial(_large, settings), seconds=5)]
 
@@ -30,7 +30,7 @@ def _arrays() -> list[Case]:
             aliased = side.ask("reach_jax")
             case.figures["arrays"] = len(aliased)
             case.figures[side.label] = sum(aliased.values())
-            if side.mode != WITHOUT:
+            if side.label != label(WITHOUT):
                 case.remarks += [f"{name} is copied" for name, alias in aliased.items() if not alias]
                 case.remarks += side.ask("describe")
     return [case]
@@ -45,19 +45,25 @@ def _large(settings: Settings) -> list[Case]:
         return [contest("64 MB of NumPy to JAX", [turns(code, contenders, settings.pace)])]
 
 
-def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge that JAX aliases all arrays, and the speed-up of a large one."""
-    judged = []
-    for case in cases:
-        if case.figures:
-            copied = case.figures["arrays"] - case.figures[f"host={_MODE!r}"]
-            judged.append(Goal("aligned: arrays that JAX copies", case.name, copied, 0))
-            continue
-        ours, other = case.fastest("ours"), case.fastest("idiom")
-        if ours and other:
-            name = f"aligned: 64 MB to JAX at least {GAIN}x as fast (limit: ratio of times)"
-            judged.append(Goal(name, case.name, median(ours) / median(other), 1 / GAIN, "x"))
-    return judged
+def _copied(case: Case) -> float | None:
+    return case.figures["arrays"] - case.figures[label(_MODE)] if case.figures else None
 
 
-SECTIONS = (Section("aligned", "NumPy arrays to JAX, with and without the pool", tasks, "figures", goals),)
+PROMISES = (
+    Promise("aligned: arrays that JAX copies", _copied, 0, ""),
+    Promise(
+        f"aligned: 64 MB to JAX at least {GAIN}x as fast (limit: ratio of times)",
+        ratio(fastest("idiom")),
+        1 / GAIN,
+    ),
+)
+
+SECTIONS = (
+    Section(
+        "aligned",
+        "NumPy arrays to JAX, with and without the pool",
+        tasks,
+        "figures",
+        partial(judge, PROMISES),
+    ),
+)

@@ -8,16 +8,14 @@ It reads a call from each line of its input, and writes the result as a line::
 from __future__ import annotations
 
 import gc
-import json
-import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable
 from itertools import repeat
 from time import perf_counter_ns
 from typing import Any
 
+from benchmarks.children import serve
 from benchmarks.timing import Statement
 from zerocopy.pool.host import Mode, c_library, parse
 
@@ -82,21 +80,9 @@ class Child:
 
     def reach_jax(self) -> dict[str, bool]:
         """Return which arrays JAX aliases."""
-        from benchmarks.pool.arrays import aliased_by_jax
+        from benchmarks.pool.workloads import aliased_by_jax
 
         return aliased_by_jax()
-
-
-def serve(create: Callable[[], Any]) -> None:
-    """Execute the calls of the input until it ends."""
-    # Libraries that print to stdout must not disturb the results.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    child = create()
-    for line in sys.stdin:
-        name, *arguments = json.loads(line)
-        call: Callable[..., Any] = getattr(child, name)
-        print(json.dumps(call(*arguments)), file=answers, flush=True)
 
 
 def main() -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from benchmarks.pool.sides import Side, turns
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Pace, Timing
+from benchmarks.children import Side, started
+from benchmarks.goals import Promise, judge, labelled, ratio
+from benchmarks.pool.sides import contest, turns
+from benchmarks.suite import Case, Section, Settings, Task, median
+from benchmarks.timing import Pace
 from zerocopy.formatting import format_bytes
 from zerocopy.pool.attachments import all_hooks
 from zerocopy.pool.gpus import visible_gpus
@@ -51,14 +53,7 @@ _ONE, _OWN = "bytes, one pool", "bytes, separate pools"
 
 
 class Contender(Side):
-    """A process in which a framework allocates device memory.
-
-    Attributes
-    ----------
-    mode : str
-        Its label in tables.
-    role : str
-    """
+    """A process in which a framework allocates device memory."""
 
     program = "benchmarks.pool.device_child"
 
@@ -66,22 +61,10 @@ class Contender(Side):
         super().__init__(label, json.dumps({"framework": framework, "kind": kind, "host": host}))
         self.role = role
 
-    @property
-    def label(self) -> str:
-        """Its label in tables."""
-        return self.mode
 
-
-@contextmanager
-def contenders(*options: tuple[str, ...]) -> Iterator[list[Contender]]:
+def contenders(*options: tuple[str, ...]) -> AbstractContextManager[list[Contender]]:
     """Start a process for each; they end at the end of the block."""
-    with ExitStack() as stack:
-        started = []
-        for arguments in options:
-            one = Contender(*arguments)
-            stack.callback(one.close)
-            started.append(one)
-        yield started
+    return started(Contender(*arguments) for arguments in options)
 
 
 def here(name: str, settings: Settings) -> bool:
@@ -117,7 +100,7 @@ def race(name: str, workload: str, nbytes: int, processes: Sequence[Contender], 
     for one in processes:
         one.ask("open", workload, nbytes)
     samples = turns("work()", processes, pace)
-    return Case(name, [Entry(one.label, one.role, Timing.of(samples[one.mode])) for one in processes])
+    return contest(name, [samples], {one.label: one.role for one in processes})
 
 
 def _allocate(name: str, settings: Settings) -> list[Case]:
@@ -159,13 +142,8 @@ def _transfers(name: str, settings: Settings) -> list[Case]:
     with contenders(*options) as processes:
         cases = []
         for workload in ("to device", "to host"):
-            case = race(
-                f"{format_bytes(size)} {workload}, {LINES[workload][name]}",
-                workload,
-                size,
-                processes,
-                settings.pace,
-            )
+            label = f"{format_bytes(size)} {workload}, {LINES[workload][name]}"
+            case = race(label, workload, size, processes, settings.pace)
             case.figures = {f"GB/s {e.label}": round(size / median(e), 1) for e in case.timed()}
             cases.append(case)
         return cases
@@ -197,19 +175,32 @@ def _size(settings: Settings) -> int:
     return _QUICK if settings.quick else _LARGE
 
 
-def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Compare large blocks with plain calls of the driver, and the memory of the pipeline."""
-    judged = []
-    for case in cases:
-        plain = next((entry for entry in case.timed("reference") if entry.label == _PLAIN), None)
-        ours = case.fastest("ours")
-        if plain and ours and case.name.startswith(f"{_ALLOCATE}{format_bytes(max(SIZES))}"):
-            name = f"device: {format_bytes(max(SIZES))} at least {GAIN}x as fast as {_PLAIN} (ratio of times)"
-            judged.append(Goal(name, case.name, median(ours) / median(plain), 1 / GAIN, "x"))
-        if case.figures.get(_OWN):
-            name = "device: a pipeline needs at most the memory of separate pools (limit: ratio of bytes)"
-            judged.append(Goal(name, case.name, case.figures[_ONE] / case.figures[_OWN], 1, "x"))
-    return judged
+def _allocating(case: Case) -> float | None:
+    start = f"{_ALLOCATE}{format_bytes(max(SIZES))}"
+    return ratio(labelled(_PLAIN, "reference"))(case) if case.name.startswith(start) else None
 
 
-SECTIONS = (Section("device", "memory of a CUDA device, with and without a pool", tasks, "rivals", goals),)
+def _memory(case: Case) -> float | None:
+    return case.figures[_ONE] / case.figures[_OWN] if case.figures.get(_OWN) else None
+
+
+PROMISES = (
+    Promise(
+        f"device: {format_bytes(max(SIZES))} at least {GAIN}x as fast as {_PLAIN} (ratio of times)",
+        _allocating,
+        1 / GAIN,
+    ),
+    Promise(
+        "device: a pipeline needs at most the memory of separate pools (limit: ratio of bytes)", _memory, 1
+    ),
+)
+
+SECTIONS = (
+    Section(
+        "device",
+        "memory of a CUDA device, with and without a pool",
+        tasks,
+        "rivals",
+        partial(judge, PROMISES),
+    ),
+)

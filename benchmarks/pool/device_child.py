@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pool.child import Child, serve
+from benchmarks.children import serve
+from benchmarks.pool.child import Child
 from benchmarks.pool.device import LINES
 from zerocopy.protocols import cuda_driver
 

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.pool.sides import WITHOUT, Samples, Side, contest, label, sides, turns
+from benchmarks.children import Side
+from benchmarks.goals import Promise, judge, labelled, ratio
+from benchmarks.pool.sides import WITHOUT, Samples, contest, label, sides, turns
 from benchmarks.pool.workloads import GROUPS, Workload
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
+from benchmarks.suite import Case, Goal, Section, Settings, Task
 from benchmarks.timing import Pace
 
 MODES = (WITHOUT, "recycle", "aligned")
@@ -51,7 +53,7 @@ def _run(group: str, settings: Settings) -> list[Case]:
         with sides(*MODES) as contenders:
             for side in contenders:
                 side.ask("open", group, sorted({workload.needs for workload in workloads}))
-            before = {side.mode: side.ask("resident") for side in contenders}
+            before = {side.label: side.ask("resident") for side in contenders}
             for workload in workloads:
                 samples[workload.name].append(turns(workload.code, contenders, _pace(group, settings)))
             memory = _memory(group, contenders, before)
@@ -62,10 +64,10 @@ def _memory(group: str, contenders: Sequence[Side], before: dict[str, int]) -> C
     """Return the resident memory after the workloads, minus that before them."""
     case = Case(f"{MEMORY}{group}")
     for side in contenders:
-        case.figures[f"bytes {side.label}"] = max(0, side.ask("resident") - before[side.mode])
-        if side.mode != WITHOUT:
+        case.figures[f"bytes {side.label}"] = max(0, side.ask("resident") - before[side.label])
+        if side.label != label(WITHOUT):
             side.ask("trim")
-            case.figures[f"bytes {side.label}, trimmed"] = max(0, side.ask("resident") - before[side.mode])
+            case.figures[f"bytes {side.label}, trimmed"] = max(0, side.ask("resident") - before[side.label])
     return case
 
 
@@ -73,21 +75,20 @@ def _memory(group: str, contenders: Sequence[Side], before: dict[str, int]) -> C
 MEMORY = "kept after "
 
 
-def entry(case: Case, mode: str) -> Entry | None:
-    """Return the entry of a mode."""
-    return next((e for e in case.timed() if e.label == label(mode)), None)
-
-
 def goals(cases: Sequence[Case]) -> list[Goal]:
     """Judge each workload: time with the mode over time without."""
-    judged = []
-    for case in cases:
-        workload, ours, plain = _WORKLOADS.get(case.name), entry(case, "recycle"), entry(case, WITHOUT)
-        if workload and ours and plain:
-            judged.append(
-                Goal(promise(workload), workload.name, median(ours) / median(plain), 1 / workload.gain, "x")
+    return judge(
+        [
+            Promise(
+                promise(workload),
+                ratio(labelled(label(WITHOUT)), labelled(label("recycle"))),
+                1 / workload.gain,
+                cases=(name,),
             )
-    return judged
+            for name, workload in _WORKLOADS.items()
+        ],
+        cases,
+    )
 
 
 def promise(workload: Workload) -> str:

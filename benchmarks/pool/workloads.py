@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+import zerocopy as zc
+from benchmarks.contest import installed
 from benchmarks.suite import Settings
+from zerocopy.errors import CopyRequiredError
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -46,11 +48,7 @@ class Workload:
 
     def wanted(self, settings: Settings) -> bool:
         """Whether its framework is installed and wanted, and it is quick enough."""
-        return (
-            not (settings.quick and self.slow)
-            and settings.wants(self.needs)
-            and importlib.util.find_spec(self.needs) is not None
-        )
+        return not (settings.quick and self.slow) and settings.wants(self.needs) and installed(self.needs)
 
 
 #: Workloads by group: those of a group run in the same processes, in sequence.
@@ -146,14 +144,47 @@ def namespace(group: str, wanted: Collection[str] | None = None) -> dict[str, An
     random_ = np.random.default_rng(0).random
     names |= {"tiny": random_(100), "small": random_(8 * KIB), "middle": random_(MIB // 2)}
     names |= {"numbers": random_(MIB), "large": random_(8 * MIB)}
-    if "torch" in needed and importlib.util.find_spec("torch"):
+    if "torch" in needed and installed("torch"):
         names["torch"] = import_module("torch")
         # Its idle threads spin, on the cores of the next contender.
         names["torch"].set_num_threads(1)
         names["t"] = names["torch"].ones(16 * MIB)
     columns = {"k": np.arange(300_000) % 1000, "v": random_(300_000), "w": random_(300_000)}
-    if "pandas" in needed and importlib.util.find_spec("pandas"):
+    if "pandas" in needed and installed("pandas"):
         names["frame"] = import_module("pandas").DataFrame(columns)
-    if "pyarrow" in needed and importlib.util.find_spec("pyarrow"):
+    if "pyarrow" in needed and installed("pyarrow"):
         names["table"] = import_module("pyarrow").table(columns)
     return names
+
+
+# -- arrays that JAX aliases or copies --------------------------------------------------
+
+ARRAY_SIZES = {"1 KB": 1 << 10, "1 MB": 1 << 20, "64 MB": 1 << 26, "256 MB": 1 << 28}
+
+#: Each creates an array of `n` float32 values.
+ARRAYS: dict[str, Callable[[int], Any]] = {
+    "empty": lambda n: np.empty(n, np.float32),
+    "zeros": lambda n: np.zeros(n, np.float32),
+    "full": lambda n: np.full(n, 3, np.float32),
+    "arange": lambda n: np.arange(n, dtype=np.float32),
+    "random": lambda n: np.random.default_rng(0).random(n, np.float32),
+    "astype": lambda n: np.zeros(n, np.int16).astype(np.float32),
+}
+
+
+def arrays() -> Iterator[tuple[str, Any]]:
+    """Create the arrays, one at a time."""
+    for size, nbytes in ARRAY_SIZES.items():
+        for name, make in ARRAYS.items():
+            yield f"{name}, {size}", make(nbytes // 4)
+
+
+def aliased_by_jax() -> dict[str, bool]:
+    """Return for each array whether JAX aliases it."""
+    aliased = {}
+    for name, array in arrays():
+        try:
+            aliased[name] = zc.shares_memory(array, zc.convert(array, to="jax", copy=False))
+        except CopyRequiredError:
+            aliased[name] = False
+    return aliased

@@ -7,7 +7,7 @@ import resource
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from time import perf_counter_ns
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.pool.sides import Side
+from benchmarks.children import Side, started
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Timing
 
@@ -41,22 +41,10 @@ class Process(Side):
 
     program = "benchmarks.processes.worker"
 
-    @property
-    def label(self) -> str:
-        """Its label in errors."""
-        return self.mode
 
-
-@contextmanager
-def processes(count: int) -> Iterator[list[Process]]:
+def processes(count: int) -> AbstractContextManager[list[Process]]:
     """Start processes; they end at the end of the block."""
-    with ExitStack() as stack:
-        started = []
-        for number in range(count):
-            one = Process(f"worker {number}")
-            stack.callback(one.close)
-            started.append(one)
-        yield started
+    return started(Process(f"worker {number}") for number in range(count))
 
 
 def _readers(settings: Settings) -> list[Case]:
@@ -127,13 +115,8 @@ def _workers(settings: Settings) -> list[Case]:
                 results = [one.result() for one in active]
                 shares.append(statistics.median(share for share, _ in results))
                 opens.append(statistics.median(opened for _, opened in results))
-            cases.append(
-                _case(
-                    f"{count} workers",
-                    {WORKERS: count},
-                    {"share 1 MiB, CPU time": shares, "open, CPU time": opens},
-                )
-            )
+            timed = {"share 1 MiB, CPU time": shares, "open, CPU time": opens}
+            cases.append(_case(f"{count} workers", {WORKERS: count}, timed))
     return cases
 
 

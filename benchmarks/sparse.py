@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,8 +9,10 @@ import numpy as np
 
 import zerocopy as zc
 from benchmarks.contest import Contest
-from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.goals import Promise, figure, judge, labelled, time
+from benchmarks.suite import Case, Section, Settings, Suite, Task
 from benchmarks.timing import Statement
+from zerocopy.protocols.array_interface import aligned_copy
 
 #: The contenders.
 BY_HAND, OURS = "by hand", "convert"
@@ -54,49 +54,32 @@ def to_sparse(x: Any) -> Any:
     return sparse.GCXS((x.data, x.indices, x.indptr), shape=x.shape, compressed_axes=(0,))
 
 
-@dataclass(frozen=True)
-class Question:
-    """One conversion: the code by hand and with ``convert``, and the bytes that ``convert`` copies."""
-
-    by_hand: str
-    ours: str
-    copied_bytes: int
-
-
 def sample(count: int) -> Any:
     """Return a canonical CSR array of SciPy in memory at a multiple of 64 bytes."""
     import scipy.sparse
 
     rows = count // PER_ROW
-    aligned = {
-        "data": np.ones(count, np.float32),
-        "indices": np.tile(np.arange(0, 10 * PER_ROW, 10, dtype=np.int32), rows),
-        "indptr": np.arange(0, count + 1, PER_ROW, dtype=np.int32),
-    }
-    for name, array in aligned.items():
-        memory = np.empty(array.nbytes + 64, np.uint8)
-        start = -memory.ctypes.data % 64
-        aligned[name] = memory[start : start + array.nbytes].view(array.dtype)
-        aligned[name][:] = array
     x = scipy.sparse.csr_array((rows, 10 * PER_ROW), dtype=np.float32)
-    x.data, x.indices, x.indptr = aligned["data"], aligned["indices"], aligned["indptr"]
+    x.data = aligned_copy(np.ones(count, np.float32))
+    x.indices = aligned_copy(np.tile(np.arange(0, 10 * PER_ROW, 10, dtype=np.int32), rows))
+    x.indptr = aligned_copy(np.arange(0, count + 1, PER_ROW, dtype=np.int32))
     return x
 
 
-def questions(settings: Settings, names: dict[str, Any]) -> dict[str, Question]:
-    """Return each question by its name; a framework that `settings` leaves out has none."""
+def questions(settings: Settings, names: dict[str, Any]) -> dict[str, tuple[str, str, int]]:
+    """Return the code by hand, that with ``convert`` and the bytes that it copies."""
     x, made = names["x"], {}
     if settings.wants("torch"):
         t = names["t"] = zc.convert(x, "torch")
         there, back = zc.explain(x, "torch").copied_bytes, zc.explain(t, "scipy").copied_bytes
         ours = "convert(convert(x, to='torch'), to='scipy')"
-        made[GOAL] = Question("from_torch(to_torch(x))", ours, there + back)
-        made["scipy -> torch"] = Question("to_torch(x)", "convert(x, to='torch')", there)
-        made["torch -> scipy"] = Question("from_torch(t)", "convert(t, to='scipy')", back)
+        made[GOAL] = "from_torch(to_torch(x))", ours, there + back
+        made["scipy -> torch"] = "to_torch(x)", "convert(x, to='torch')", there
+        made["torch -> scipy"] = "from_torch(t)", "convert(t, to='scipy')", back
     for target in ("jax", "sparse"):
         if settings.wants(target):
             copied = zc.explain(x, target).copied_bytes
-            made[f"scipy -> {target}"] = Question(f"to_{target}(x)", f"convert(x, to='{target}')", copied)
+            made[f"scipy -> {target}"] = f"to_{target}(x)", f"convert(x, to='{target}')", copied
     return made
 
 
@@ -110,30 +93,30 @@ def run(settings: Settings, count: int = COUNT) -> list[Case]:
     by_hand = (to_torch, from_torch, to_jax, to_sparse)
     names = {"convert": zc.convert, "x": sample(count)} | {f.__name__: f for f in by_hand}
     contest = Contest()
-    for name, question in questions(settings, names).items():
-        case = contest.case(name, {"copied bytes": float(question.copied_bytes)})
-        contest.add(case, BY_HAND, "reference", Statement(question.by_hand, names))
-        contest.add(case, OURS, "ours", Statement(question.ours, names))
+    for name, (code, ours, copied) in questions(settings, names).items():
+        case = contest.case(name, {"copied bytes": float(copied)})
+        contest.add(case, BY_HAND, "reference", Statement(code, names))
+        contest.add(case, OURS, "ours", Statement(ours, names))
     return contest.time(settings.pace)
 
 
-def judge(cases: Sequence[Case]) -> list[Goal]:
-    """Judge the time of the round trip, and the bytes that it copies."""
-    goals = []
-    for case in cases:
-        times = {entry.label: median(entry) for entry in case.timed()}
-        if case.name == GOAL and OURS in times:
-            goals.append(Goal("at most 20 us there and back", case.name, times[OURS], LIMIT, "ns"))
-            goals.append(Goal("no bytes copied", case.name, case.figures["copied bytes"], 0.0, "bytes"))
-    return goals
+PROMISES = (
+    Promise("at most 20 us there and back", time(labelled(OURS)), LIMIT, "ns", (GOAL,)),
+    Promise("no bytes copied", figure("copied bytes"), 0.0, "bytes", (GOAL,)),
+)
 
-
-SECTIONS = (
-    Section(
-        "conversions",
-        "a CSR array of 10 million float32 elements with int32 indices",
-        tasks,
-        "series",
-        judge,
+SUITE = Suite(
+    "sparse",
+    "sparse arrays from one framework to another",
+    (
+        Section(
+            "conversions",
+            "a CSR array of 10 million float32 elements with int32 indices",
+            tasks,
+            "series",
+            partial(judge, PROMISES),
+        ),
     ),
+    frameworks=("scipy", "torch", "jax", "sparse"),
+    distributions=("numpy", "scipy", "torch", "jax", "jaxlib", "sparse"),
 )

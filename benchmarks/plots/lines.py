@@ -1,4 +1,4 @@
-"""Cost by size: a line for each target of one source, and an ordinary copy of the same size."""
+"""Lines: the cost by size for each target, and the cost of one more reader, segment and worker."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from math import exp, floor, log, log10
 from typing import Any
 
 from benchmarks.plots import style
+from benchmarks.processes.scale import curves
 from benchmarks.results import Results
 from benchmarks.suite import Case, median
 
@@ -94,10 +95,14 @@ def _xy(points: dict[int, float]) -> tuple[list[int], list[float]]:
 def _ticks(axis: Any, least: int, most: int) -> None:
     ticks = {nbytes: tick for tick in _TICKS if least <= (nbytes := _bytes(tick) or 0) <= most}
     axis.set_xticks([*ticks], [*ticks.values()])
+    _decades(axis)
+    style.plain(axis, "y")
+
+
+def _decades(axis: Any) -> None:
     low, high = axis.get_ylim()
     decades = [10**power for power in range(12) if low <= 10**power <= high]
     axis.set_yticks(decades, [style.time(decade).replace(".0", "") for decade in decades])
-    style.plain(axis, "y")
 
 
 def _labels(axis: Any, lines: Sequence[Line], references: Sequence[Line], colours: dict[str, str]) -> None:
@@ -128,3 +133,40 @@ def _middle(points: dict[int, float]) -> tuple[float, float]:
     sizes, times = _xy(points)
     power = floor(log10(times[-1])) - 0.5
     return 10 ** float(interp(power, [*map(log10, times)], [*map(log10, sizes)])), 10**power
+
+
+# -- readers, segments and workers ------------------------------------------------------
+
+_PANELS = {"readers": "leases of one segment", "segments": "live segments", "workers": "workers at once"}
+
+
+def draw_scale(results: Results) -> Any:
+    """Draw a panel for each count, with a line for each cost."""
+    panels = {
+        title: curves(results.cases[f"processes/{name}"])
+        for name, title in _PANELS.items()
+        if results.cases.get(f"processes/{name}")
+    }
+    figure = style.new_figure(3.6)
+    style.reserve(figure, above=0.55, below=0.4)
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axis, (title, lines) in zip(axes, panels.items(), strict=True):
+        axis.set(xscale="log", yscale="log", title=title)
+        for (label, points), color in zip(lines.items(), style.SERIES, strict=False):
+            counts = sorted(points)
+            axis.plot(counts, [points[n] for n in counts], marker="o", markersize=3, color=color, label=label)
+        counts = sorted({n for points in lines.values() for n in points})
+        axis.set_xticks([counts[0], counts[-1]], [f"{counts[0]:,.0f}", f"{counts[-1]:,.0f}"])
+        axis.minorticks_off()
+        axis.grid(axis="y")
+        axis.legend(loc="lower left", bbox_to_anchor=(-0.04, -0.02), fontsize=7, handlelength=1.2)
+    times = [time for lines in panels.values() for points in lines.values() for time in points.values()]
+    axes[0].set_ylim(min(times) / 12, max(times) * 2)  # room for the legends below the lines
+    _decades(axes[0])
+    style.head(
+        figure,
+        "The cost of one more reader, segment and worker",
+        "Time of one call; for workers, CPU time. Flat: one more costs the others nothing.",
+    )
+    style.footer(figure, results)
+    return figure

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,10 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.children import environment
-from benchmarks.contest import Contest
-from benchmarks.suite import Case, Goal, Section, Settings, Task, median
-from benchmarks.tables.data import installed
+from benchmarks.children import call
+from benchmarks.contest import Contest, installed
+from benchmarks.goals import Promise, figure, judge, labelled, ratio
+from benchmarks.machine import peak_of
+from benchmarks.suite import Case, Section, Settings, Suite, Task
 from benchmarks.timing import Statement
 
 LIBRARY, OURS = "library", "load"
@@ -140,33 +140,12 @@ def run(settings: Settings, nbytes: int = 0) -> list[Case]:
     return cases
 
 
-def judge(cases: Sequence[Case]) -> list[Goal]:
-    """Judge the time to all tensors of torch, and the bytes that JAX copies from an aligned file."""
-    goals = []
-    for case in cases:
-        times = {entry.label: median(entry) for entry in case.timed()}
-        if case.name == f"torch: {ALL}" and times.keys() == {LIBRARY, OURS}:
-            goals.append(
-                Goal("at most 0.8x of load_file", case.name, times[OURS] / times[LIBRARY], LIMIT, "x")
-            )
-        if case.name == f"jax from an aligned file: {ALL}":
-            goals.append(Goal("no bytes copied", case.name, case.figures[COPIED], 0.0, "bytes"))
-    return goals
-
-
-# -- memory -----------------------------------------------------------------------------------
-
-_CHILD = """
-import json, os, sys
-from benchmarks.machine import peak, reset_peak, resident
-from benchmarks.weights.loading import Files, Question, names_of
-files, question, statement = Files(*json.loads(sys.argv[1])), Question(*json.loads(sys.argv[2])), sys.argv[3]
-names = names_of(files, question)
-before = resident() if reset_peak() else 0
-result = eval(statement, names)
-print(peak() - before, flush=True)
-os._exit(0)  # the end of the interpreter is not measured
-"""
+PROMISES = (
+    Promise(
+        "at most 0.8x of load_file", ratio(labelled(LIBRARY), labelled(OURS)), LIMIT, cases=(f"torch: {ALL}",)
+    ),
+    Promise("no bytes copied", figure(COPIED), 0.0, "bytes", (f"jax from an aligned file: {ALL}",)),
+)
 
 
 def memory_tasks(settings: Settings) -> list[Task]:
@@ -183,24 +162,32 @@ def peaks(settings: Settings, nbytes: int = 0) -> list[Case]:
         for name, question in questions(settings).items():
             if SUMS in name:
                 figures = {
-                    f"{PEAK}, {LIBRARY}": _peak(files, question, question.library),
-                    f"{PEAK}, {OURS}": _peak(files, question, question.ours),
+                    f"{PEAK}, {LIBRARY}": call(_peak, files, question, question.library),
+                    f"{PEAK}, {OURS}": call(_peak, files, question, question.ours),
                 }
                 cases.append(Case(name, figures=figures))
     return cases
 
 
-def _peak(files: Files, question: Question, statement: str) -> float:
-    command = [sys.executable, "-c", _CHILD, json.dumps(files), json.dumps(question), statement]
-    completed = subprocess.run(
-        command, env=environment(), stdout=subprocess.PIPE, text=True, check=True, timeout=300
-    )
-    return float(completed.stdout)
+def _peak(files: Files, question: Question, statement: str) -> int:
+    names = names_of(files, question)
+    return peak_of(partial(eval, statement, names))
 
 
-SECTIONS = (
-    Section("loading", "tensors of a safetensors file in each framework", time_tasks, goals=judge),
-    Section(
-        "memory", "peak memory of a process that reads all tensors", memory_tasks, "figures", quick=False
+SUITE = Suite(
+    "weights",
+    "the tensors of a file of weights",
+    (
+        Section(
+            "loading",
+            "tensors of a safetensors file in each framework",
+            time_tasks,
+            goals=partial(judge, PROMISES),
+        ),
+        Section(
+            "memory", "peak memory of a process that reads all tensors", memory_tasks, "figures", quick=False
+        ),
     ),
+    frameworks=("numpy", "torch", "jax"),
+    distributions=("numpy", "torch", "jax", "jaxlib", "safetensors"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,8 @@ import numpy as np
 
 import zerocopy as zc
 from benchmarks.contest import Contest
-from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.goals import Promise, judge, labelled, ratio
+from benchmarks.suite import Case, Section, Settings, Suite, Task
 from benchmarks.timing import Loop, Statement
 from zerocopy.monitor.recorder import Recorder
 
@@ -61,28 +62,25 @@ def recorded(mode: str) -> Iterator[None]:
             recorder.stop()
 
 
-def sources(settings: Settings) -> dict[str, tuple[Any, str, str]]:
-    """Return the object, the code and the target of each conversion, by name."""
-    made: dict[str, tuple[Any, str, str]] = {}
+def sources(settings: Settings) -> dict[str, tuple[Any, str]]:
+    """Return the object and the target of each conversion, by name."""
     array = np.zeros(1000, np.float32)
-    every: list[tuple[str, Callable[[], Any], str]] = [
-        ("numpy", lambda: array, "torch"),
-        ("torch", lambda: import_module("torch").zeros(1000), "numpy"),
-        ("numpy", lambda: zc.convert(array, "numpy", copy=True), "jax"),
-        ("jax", lambda: import_module("jax.numpy").zeros(1000), "torch"),
-        ("pyarrow", lambda: _table(10), "numpy"),
-        ("pyarrow", lambda: _table(10), "pandas"),
+    leaves = {str(number): np.zeros(1000, np.float32) for number in range(10)}
+    every: list[tuple[str, str, str, Callable[[], Any]]] = [
+        ("numpy", "torch", "array", lambda: array),
+        ("torch", "numpy", "array", lambda: import_module("torch").zeros(1000)),
+        ("numpy", "jax", "array", lambda: zc.convert(array, "numpy", copy=True)),
+        ("jax", "torch", "array", lambda: import_module("jax.numpy").zeros(1000)),
+        ("pyarrow", "numpy", "table of 10 columns", lambda: _table(10)),
+        ("pyarrow", "pandas", "table of 10 columns", lambda: _table(10)),
+        ("numpy", "torch", "dict of 10 arrays", lambda: leaves),
+        ("numpy", "torch", "a copy of 8 kB", lambda: np.zeros((1000, 2), np.float32)[::-1]),
     ]
-    for source, make, target in every:
-        if settings.wants(source) and settings.wants(target):
-            what = "table of 10 columns" if source == "pyarrow" else "array"
-            made[f"{source} -> {target}, {what}"] = make(), f'convert(x, to="{target}")', target
-    if settings.wants("numpy") and settings.wants("torch"):
-        leaves = {str(number): np.zeros(1000, np.float32) for number in range(10)}
-        made["numpy -> torch, dict of 10 arrays"] = leaves, 'convert(x, to="torch")', "torch"
-        gaps = np.zeros((1000, 2), np.float32)[::-1]
-        made["numpy -> torch, a copy of 8 kB"] = gaps, 'convert(x, to="torch")', "torch"
-    return made
+    return {
+        f"{source} -> {target}, {what}": (make(), target)
+        for source, target, what, make in every
+        if settings.wants(source) and settings.wants(target)
+    }
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -93,23 +91,21 @@ def tasks(settings: Settings) -> list[Task]:
 def run(settings: Settings) -> list[Case]:
     """Time each conversion in each mode."""
     contest = Contest()
-    for name, (x, code, _) in sources(settings).items():
-        case = contest.case(name)
+    for name, (x, target) in sources(settings).items():
+        case, code = contest.case(name), f'convert(x, to="{target}")'
         for mode in (OFF, STOPPED, COUNTED, BY_LINE):
             role = "reference" if mode in (OFF, STOPPED) else "ours"
             contest.add(case, mode, role, Recorded(code, {"convert": zc.convert, "x": x}, mode))
     return contest.time(settings.pace)
 
 
-def judge(cases: Sequence[Case]) -> list[Goal]:
-    """Judge the ratio of a call after a recording to one that was not recorded."""
-    name = f"{STOPPED}: at most {LIMIT:.2f}x of a call that is not recorded"
-    goals = []
-    for case in cases:
-        times = {entry.label: median(entry) for entry in case.timed()}
-        if OFF in times and STOPPED in times:
-            goals.append(Goal(name, case.name, times[STOPPED] / times[OFF], LIMIT, "x"))
-    return goals
+PROMISES = (
+    Promise(
+        f"{STOPPED}: at most {LIMIT:.2f}x of a call that is not recorded",
+        ratio(labelled(OFF), labelled(STOPPED)),
+        LIMIT,
+    ),
+)
 
 
 def _table(width: int) -> Any:
@@ -117,12 +113,18 @@ def _table(width: int) -> Any:
     return pa.table({f"c{k}": np.zeros(1000) for k in range(width)})
 
 
-SECTIONS = (
-    Section(
-        "overhead",
-        "a call of convert that is not recorded, recorded before, counted, and counted by line of code",
-        tasks,
-        "series",
-        judge,
+SUITE = Suite(
+    "monitor",
+    "what recording adds to a call of convert",
+    (
+        Section(
+            "overhead",
+            "a call of convert that is not recorded, recorded before, counted, and counted by line of code",
+            tasks,
+            "series",
+            partial(judge, PROMISES),
+        ),
     ),
+    frameworks=("numpy", "torch", "jax", "pyarrow", "pandas"),
+    distributions=("numpy", "torch", "jax", "jaxlib", "pyarrow", "pandas"),
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -12,7 +10,8 @@ import numpy as np
 
 import zerocopy as zc
 from benchmarks.contest import Contest
-from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.goals import Promise, added, judge, labelled
+from benchmarks.suite import Case, Section, Settings, Suite, Task
 from benchmarks.timing import Statement
 
 #: The contenders.
@@ -22,29 +21,15 @@ LIMIT = 300.0
 GOAL = "numpy -> torch -> numpy, one array"
 
 
-@dataclass(frozen=True)
-class Question:
-    """One call: the code by hand, the call of the decorated function ``f``, and their arguments."""
-
-    by_hand: str
-    decorated: str
-    caller: str
-    to: str
-    names: dict[str, Any]
-
-
-def questions(settings: Settings) -> dict[str, Question]:
-    """Return each question by its name; a framework that `settings` leaves out has none."""
+def questions(settings: Settings) -> dict[str, tuple[str, str, str, Any]]:
+    """Return the target, the code by hand, that with the decorated function ``f``, and the array."""
     x = np.zeros(1000, np.float32)
-    one = "convert(g(convert(x, to={to!r})), to={caller!r})"
-    made: dict[str, Question] = {}
+    one, made = "convert(g(convert(x, to={to!r})), to={caller!r})", {}
 
     def add(name: str, caller: str, to: str, by_hand: str, decorated: str) -> None:
         if settings.wants(caller) and settings.wants(to):
             array = zc.convert(zc.convert(x, "numpy", copy=True), caller)
-            values = {"x": array, "y": array, "d": {"a": array, "b": [array, None]}}
-            by_hand = by_hand.format(caller=caller, to=to)
-            made[name] = Question(by_hand, decorated, caller, to, values)
+            made[name] = to, by_hand.format(caller=caller, to=to), decorated, array
 
     add(GOAL, "numpy", "torch", one, "f(x)")
     add("numpy -> torch -> numpy, a keyword", "numpy", "torch", one, "f(x=x)")
@@ -72,35 +57,38 @@ def tasks(settings: Settings) -> list[Task]:
 def run(settings: Settings) -> list[Case]:
     """Time each call by hand and with ``accepts``, in turns."""
     contest = Contest()
-    for name, question in questions(settings).items():
-        import_module(question.to)
-        decorated = zc.accepts(question.to)(function)
-        names = {"convert": zc.convert, "g": function, "f": decorated, **question.names}
+    for name, (to, by_hand, decorated, x) in questions(settings).items():
+        import_module(to)
+        names = {"convert": zc.convert, "g": function, "f": zc.accepts(to)(function)}
+        names |= {"x": x, "y": x, "d": {"a": x, "b": [x, None]}}
         case = contest.case(name)
-        contest.add(case, BY_HAND, "reference", Statement(question.by_hand, names))
-        contest.add(case, DECORATED, "ours", Statement(question.decorated, names))
+        contest.add(case, BY_HAND, "reference", Statement(by_hand, names))
+        contest.add(case, DECORATED, "ours", Statement(decorated, names))
     return contest.time(settings.pace)
 
 
-def judge(cases: Sequence[Case]) -> list[Goal]:
-    """Judge the time that ``accepts`` adds to two calls of ``convert``."""
-    goals = []
-    for case in cases:
-        times = {entry.label: median(entry) for entry in case.timed()}
-        if case.name == GOAL and times.keys() == {BY_HAND, DECORATED}:
-            added = times[DECORATED] - times[BY_HAND]
-            goals.append(
-                Goal(f"at most {LIMIT:.0f} ns more than two converts", case.name, added, LIMIT, "ns")
-            )
-    return goals
-
-
-SECTIONS = (
-    Section(
-        "overhead",
-        "a call of a function that accepts decorates, and the same conversions by hand",
-        tasks,
-        "series",
-        judge,
+PROMISES = (
+    Promise(
+        f"at most {LIMIT:.0f} ns more than two converts",
+        added(labelled(BY_HAND), labelled(DECORATED)),
+        LIMIT,
+        "ns",
+        (GOAL,),
     ),
+)
+
+SUITE = Suite(
+    "functions",
+    "what accepts adds to the conversions of a call",
+    (
+        Section(
+            "overhead",
+            "a call of a function that accepts decorates, and the same conversions by hand",
+            tasks,
+            "series",
+            partial(judge, PROMISES),
+        ),
+    ),
+    frameworks=("numpy", "torch", "jax", "pandas"),
+    distributions=("numpy", "torch", "jax", "jaxlib", "pandas"),
 )

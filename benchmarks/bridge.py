@@ -1,14 +1,15 @@
-"""Forward and backward through ``zc.bridge``, and through the usual wrapper by hand, in turns."""
+"""What a bridge costs: one step, forward and backward, and the same with the usual wrapper by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import zerocopy as zc
 from benchmarks.contest import Contest
-from benchmarks.suite import Case, Goal, Section, Settings, Task, median
+from benchmarks.goals import Promise, judge, labelled, ratio
+from benchmarks.suite import Case, Section, Settings, Suite, Task
 from benchmarks.timing import Statement
 
 OURS, BY_HAND = "zc.bridge", "by hand, DLPack"
@@ -145,15 +146,18 @@ def run(settings: Settings, rows: int, columns: int) -> list[Case]:
     return cases
 
 
-def judge(cases: Sequence[Case]) -> list[Goal]:
-    """Judge the ratio of a step to one by hand."""
-    goals = []
-    for case in cases:
-        times = {entry.label: median(entry) for entry in case.timed()}
-        if len(times) == 2:
-            name = f"one step: at most {LIMIT:.1f}x of the wrapper by hand"
-            goals.append(Goal(name, case.name, times[OURS] / times[BY_HAND], LIMIT, "x"))
-    return goals
+PROMISES = (
+    Promise(
+        f"one step: at most {LIMIT:.1f}x of the wrapper by hand",
+        ratio(labelled(BY_HAND), labelled(OURS)),
+        LIMIT,
+    ),
+)
 
-
-SECTIONS = (Section("steps", "one step, forward and backward", tasks, "series", judge),)
+SUITE = Suite(
+    "bridge",
+    "one step through a function of another framework, compared with a wrapper by hand",
+    (Section("steps", "one step, forward and backward", tasks, "series", partial(judge, PROMISES)),),
+    frameworks=("torch", "jax"),
+    distributions=("torch", "jax", "jaxlib"),
+)
