@@ -188,7 +188,7 @@ def describe_columns(columns: dict[Any, Any]) -> Table | None:
             return None
         described.append(column)
     if refused:
-        from zerocopy.tables.summary import combine_errors
+        from zerocopy.tables.labels import combine_errors
 
         raise combine_errors(refused)
     lengths = {column.length for column in described}

@@ -336,10 +336,10 @@ def _plan_unchanged(call: Call, target: Framework) -> Plan:
 
 def _validate(call: Call) -> None:
     """Check the content of a table that `convert` returns unchanged; refuse one that has not been read."""
-    from zerocopy.tables import validation
+    from zerocopy.tables import content
 
     if call.description.read is not None:
         why = "validate='full' checks the content, which is known only after it has been read"
         raise UnsupportedConversionError("", why, "read it first", code="unread")
     with call.translated_errors():
-        validation.check(call.description)
+        content.check(call.description)

@@ -14,7 +14,7 @@ from zerocopy.errors import Fix, LossyConversionError, OptionError, UnsupportedC
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.dataset import Dataset, Stream, derived
 from zerocopy.loading.options import LoaderOptions
-from zerocopy.tables.dictionary_codes import Codes, Distinct, given_words, is_dictionary, value_type
+from zerocopy.tables.encoding import Codes, Distinct, given_words, is_dictionary, value_type
 from zerocopy.tables.hub import hub
 
 T = TypeVar("T")

@@ -1,6 +1,13 @@
 """Tables: columns of any framework, and their conversion to tensors and to other tables.
 
-``column``, ``arrow_column``, ``tensor_column`` and ``object_column`` describe columns;
-``decode`` and ``nulls`` turn one into tensors; ``matrix`` and ``records`` combine
-several; ``planner`` plans a conversion.
+==============  ======================================================================================
+columns         ``column`` (`Column`, `Table`), ``arrow_column``, ``tensor_column``, ``object_column``;
+                ``arrow_table``: tables known by protocol
+memory          ``memory`` of Arrow, ``placement`` (device, allocation), ``hub``: who makes Arrow arrays
+options         ``options`` (checks), ``nulls`` and ``rows`` (nulls=), ``lists``, ``encoding`` (encode=),
+                ``casting`` (dtype=), ``content`` (validate=)
+conversion      ``planner``, then ``to_tables``, or ``to_tensors`` with ``decode``; ``matrix`` and
+                ``records`` (layout=) put the decoded columns into one array
+results         ``labels``: plans and errors of all columns; ``result``: `Masked` and `Encoded`
+==============  ======================================================================================
 """

@@ -19,7 +19,7 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.protocols.exporter_errors import malformed
 from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
-from zerocopy.tables import memory, on_device
+from zerocopy.tables import memory, placement
 from zerocopy.tables.column import Column
 from zerocopy.tables.hub import new_memory
 
@@ -281,7 +281,7 @@ class ArrowColumn(Column):
         readonly = not self.reasons
         view = StridedView(ptr, shape, strides, dtype, chunk.device, readonly, chunk.owner)
         if not chunk.device.is_host:
-            return on_device.alias(self.name, view, chunk, self.reasons)
+            return placement.alias(self.name, view, chunk, self.reasons)
         return Source(self.name, view, view.numpy, "arrow-c", self.reasons, obj=view)
 
     def _computed(self, dtype: DType, why: Reason, of_chunk: Callable[[Memory], Array]) -> Source:
@@ -311,8 +311,8 @@ class ArrowColumn(Column):
         source = Source(self.name, view, host, "arrow-c", (*self.reasons, *why), obj=view)
         if self.device.is_host:
             return source
-        source.to_host = HostCopy(lambda stream: host(), lambda: on_device.check_driver(view))
-        return on_device.via_host(source)
+        source.to_host = HostCopy(lambda stream: host(), lambda: placement.check_driver(view))
+        return placement.via_host(source)
 
     def _list_offsets(self) -> Array:
         dtype = np.dtype("i8" if self.field.wide else "i4")
@@ -331,8 +331,7 @@ class ArrowColumn(Column):
         dtype = by_name("int64" if self.field.wide else "int32")
         parts, base = [np.empty(0, dtype.storage)], 0
         for chunk in self.chunks:
-            ptr = chunk.buffers[1] + chunk.offset * dtype.itemsize
-            starts = memory.read(chunk, ptr, chunk.length, dtype)
+            starts = memory.elements(chunk, dtype)
             parts.append(starts + dtype.storage.type(base) if base else starts)
             base += chunk.children[0].length if chunk.length else 0
             _check_end(base, dtype.storage)

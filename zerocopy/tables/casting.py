@@ -10,18 +10,17 @@ from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
 from zerocopy.dtype import BOOL8, DType, by_name
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
-from zerocopy.protocols.arrow_c import Memory
 from zerocopy.request import Request
 from zerocopy.source import Array
-from zerocopy.tables import memory, on_device
+from zerocopy.tables import memory, placement
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, empty_mask
+from zerocopy.tables.labels import combine_errors
 from zerocopy.tables.lists import LISTS
 from zerocopy.tables.nulls import Nulls, parse
 from zerocopy.tables.options import is_encoded, list_policy
 from zerocopy.tables.result import Masked
-from zerocopy.tables.summary import combine_errors
 from zerocopy.tables.tensor_column import Marks, TensorColumn
 
 _BYTE, _BOOL = by_name("uint8"), by_name("bool")
@@ -93,7 +92,7 @@ def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps
     values = (column.in_place or column).values(old)
     chunks = column.chunks if isinstance(column, ArrowColumn) else ()
     several = len(chunks) > 1 and column.device.is_host and old not in (_BOOL, BOOL8)
-    pieces = (lambda: [_piece(chunk, old) for chunk in chunks if chunk.length]) if several else None
+    pieces = (lambda: [memory.elements(chunk, old) for chunk in chunks if chunk.length]) if several else None
     cast = cast_source(values, new, option, shown, rows=True, nulls=nulls, pieces=pieces)
     if nulls is None or not (why := column.mask().reasons):
         result = TensorColumn(cast, mask=nulls)
@@ -124,7 +123,7 @@ def _cast_lists(
 
 
 def _mask(lists: Masked) -> Callable[[], Array]:
-    return cache(lambda: on_device.fetch(lists.mask.source))
+    return cache(lambda: placement.fetch(lists.mask.source))
 
 
 def _type(column: Column, packs_booleans: bool = False, encoded: bool = False) -> DType | None:
@@ -161,11 +160,7 @@ def _lists(column: Column, request: Request, nulls: Nulls, marks_padding: bool =
 
 
 def _nulls(column: Column) -> Callable[[], Array]:
-    return cache(lambda: on_device.fetch(column.mask()))
-
-
-def _piece(chunk: Memory, dtype: DType) -> Array:
-    return memory.read(chunk, chunk.buffers[1] + chunk.offset * dtype.itemsize, chunk.length, dtype)
+    return cache(lambda: placement.fetch(column.mask()))
 
 
 def _refuse_meaning(

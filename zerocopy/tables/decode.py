@@ -20,9 +20,9 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.request import Request
 from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
-from zerocopy.tables import nulls, on_device
+from zerocopy.tables import nulls, placement
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.fixed_shape import shape_of
+from zerocopy.tables.labels import map_columns
 from zerocopy.tables.lists import (
     LISTS,
     OBJECTS,
@@ -32,12 +32,12 @@ from zerocopy.tables.lists import (
     Tensors,
     described,
     gathered,
+    shape_of,
     tensors_of,
 )
 from zerocopy.tables.nulls import Nulls
 from zerocopy.tables.options import is_encoded, list_policy
 from zerocopy.tables.result import Encoded, Masked
-from zerocopy.tables.summary import map_columns
 
 _BYTE, _BOOL = by_name("uint8"), by_name("bool")
 #: Unsigned types of codes, with the next larger signed type, which can hold -1.
@@ -455,7 +455,7 @@ def empty_mask(column: Column) -> Source:
     why = Reason("the column has no nulls, so the mask is a new array", code="computed-mask")
     view = StridedView(0, (column.length,), (1,), _BOOL, column.device, False, column)
     source = Source(column.name, view, lambda: np.zeros(column.length, np.bool_), reasons=(why,), obj=view)
-    return source if column.device.is_host else on_device.via_host(source)
+    return source if column.device.is_host else placement.via_host(source)
 
 
 def _no_numbers(column: Column) -> Source:
@@ -463,7 +463,7 @@ def _no_numbers(column: Column) -> Source:
     dtype = by_name("float64")
     view = StridedView(0, (column.length,), (dtype.itemsize,), dtype, column.device, False, column)
     source = Source(column.name, view, lambda: np.full(column.length, np.nan), obj=view)
-    return source if column.device.is_host else on_device.via_host(source)
+    return source if column.device.is_host else placement.via_host(source)
 
 
 def _widened(values: Source, name: str, why: str, fixes: Sequence[Fix] = ()) -> Source:
@@ -474,7 +474,7 @@ def _widened(values: Source, name: str, why: str, fixes: Sequence[Fix] = ()) -> 
     wide = replace(
         values, view=view, host=lambda: values.host().astype(dtype.storage), reasons=reasons, writer=None
     )
-    return wide if view.device.is_host else on_device.via_host(wide)
+    return wide if view.device.is_host else placement.via_host(wide)
 
 
 def reshaped(flat: Source, shape: tuple[int, ...]) -> Source:

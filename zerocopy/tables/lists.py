@@ -1,21 +1,28 @@
-"""``lists=``: columns of lists of numbers as one more dimension, or padded to one length.
+"""Columns of lists and of tensors of one shape: ``lists=``, and Arrow's type ``arrow.fixed_shape_tensor``.
 
 Lists of one length lie in memory as the rows of a matrix: the values of an Arrow list column are an alias
 of it, because the offsets only state what the length says ("Variable-size List Layout").
+
+``arrow.fixed_shape_tensor`` is a canonical extension type: its storage is a fixed-size list; its metadata, in
+JSON, holds the shape and the permutation of the dimensions. ``lists="variable"`` makes lists with offsets of
+it, which DuckDB and Spark expect.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
+from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
-from zerocopy.strided_view import contiguous_strides
-from zerocopy.tables import on_device
+from zerocopy.strided_view import StridedView, contiguous_strides
+from zerocopy.tables import placement
 from zerocopy.tables.column import Column
 from zerocopy.tables.nulls import fits
 
@@ -103,12 +110,12 @@ def rows_of(column: Column) -> Rows:
         The offsets go down, or lists lie outside the elements.
     """
     assert column.field is not None
-    offsets = on_device.fetch(column.offsets())
+    offsets = placement.fetch(column.offsets())
     if column.field.kind == "list_view":
         # In 64 bits, in which the sum of an offset and a size cannot overflow.
-        starts, lengths = offsets.astype(np.int64), on_device.fetch(column.sizes()).astype(np.int64)
+        starts, lengths = offsets.astype(np.int64), placement.fetch(column.sizes()).astype(np.int64)
         if column.null_count:  # the extent of a null row is undefined ("ListView Layout")
-            hidden = on_device.fetch(column.mask())
+            hidden = placement.fetch(column.mask())
             lengths[hidden], starts[hidden] = 0, 0 if hidden.all() else starts[~hidden].min()
         first, stop = int(starts.min()), int((starts + lengths).max())
         if first < 0 or stop > column.child().length:
@@ -169,7 +176,7 @@ def _one_length(column: Column, is_outer: bool) -> tuple[int, Column, tuple[Arra
         if is_outer:
             return size, rows.items, (np.arange(column.length), rows.starts, _VIEWS)
     present = (
-        np.flatnonzero(~on_device.fetch(column.mask())) if column.null_count else np.arange(column.length)
+        np.flatnonzero(~placement.fetch(column.mask())) if column.null_count else np.arange(column.length)
     )
     size = int(rows.lengths[present[0]]) if len(present) else 0
     others = np.flatnonzero(rows.lengths[present] != size)
@@ -230,7 +237,7 @@ class Padded:
             rows = Rows(none, none, column.items(0, 0), 0)
         lengths = rows.lengths.astype(np.int64)
         if column.null_count:
-            lengths[on_device.fetch(column.mask())] = 0
+            lengths[placement.fetch(column.mask())] = 0
         longest = int(lengths.max(initial=0))
         self.length: int = longest if policy.max_length is None else min(longest, policy.max_length)
         self._counts, self._starts = np.minimum(lengths, self.length), rows.starts.astype(np.int64)
@@ -290,7 +297,7 @@ def _computed(flat: Source, shape: tuple[int, ...], host: Callable[[], Array], w
         readonly=False,
     )
     source = replace(flat, view=view, host=host, obj=view, reasons=(*flat.reasons, why), writer=None)
-    return source if view.device.is_host else on_device.via_host(source)
+    return source if view.device.is_host else placement.via_host(source)
 
 
 def described(shape: Sequence[int]) -> str:
@@ -299,3 +306,107 @@ def described(shape: Sequence[int]) -> str:
     return f"its lists have one length, {lengths}: " + (
         "one more dimension" if len(shape) == 1 else "dimensions"
     )
+
+
+# -- arrow.fixed_shape_tensor -----------------------------------------------------------------
+
+
+def shape_of(field: Field) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the physical shape of each tensor, and the order of its dimensions, if there is one.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The metadata is not JSON, or does not fit the lists.
+
+    Examples
+    --------
+    >>> name, data = b"ARROW:extension:name", b"ARROW:extension:metadata"
+    >>> shape_of(Field("+w:6", metadata={name: b"arrow.fixed_shape_tensor", data: b'{"shape": [2, 3]}'}))
+    ((2, 3), ())
+    """
+    text = field.metadata.get(b"ARROW:extension:metadata", b"{}")
+    try:
+        metadata = json.loads(text)
+        shape = tuple(int(n) for n in metadata["shape"])
+        order = tuple(int(n) for n in metadata.get("permutation") or ())
+        if prod(shape) != field.list_size or (order and sorted(order) != list(range(len(shape)))):
+            raise ValueError(f"{shape} and {order} do not fit lists of {field.list_size}")
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"it is a column of tensors whose metadata does not fit its lists: {text!r}"
+        remedy = "fix the program that wrote the metadata"
+        raise UnsupportedConversionError("", why, remedy, code="invalid-metadata") from error
+    return shape, () if order == tuple(range(len(shape))) else order
+
+
+def memory_order(view: StridedView) -> tuple[int, ...] | None:
+    """Return the dimensions after the first in the order of the memory; None if a reader would need a copy.
+
+    pyarrow 26 writes and reads a permutation that is not its own inverse as the inverse one: wrong
+    values. Such an order, and memory with gaps, give None.
+
+    Examples
+    --------
+    >>> from zerocopy.dtype import by_name
+    >>> from zerocopy.device import HOST
+    >>> memory_order(StridedView(64, (5, 2, 3), (24, 4, 8), by_name("float32"), HOST, False, None))
+    (1, 0)
+    """
+    inner = range(1, view.ndim)
+    # Dimensions of size 1 may have any stride: they keep their places.
+    moved = sorted((i for i in inner if view.shape[i] != 1), key=lambda i: -view.strides[i])
+    places = iter(moved)
+    order = tuple(i if view.shape[i] == 1 else next(places) for i in inner)
+    axes = (0, *order)
+    shape, strides = (tuple(values[i] for i in axes) for values in (view.shape, view.strides))
+    if not replace(view, shape=shape, strides=strides).c_contiguous:
+        return None
+    order = tuple(i - 1 for i in order)
+    return order if all(order[place] == i for i, place in enumerate(order)) else None
+
+
+def permuted_tensors(array: Array, order: tuple[int, ...], pa: Any) -> Any:
+    """Return an array, whose dimensions after the first are stored in `order`, as a column of tensors."""
+    physical = array.transpose(0, *(i + 1 for i in order))
+    flat = pa.Array.from_buffers(
+        pa.from_numpy_dtype(array.dtype), array.size, [None, pa.py_buffer(physical)], null_count=0
+    )
+    shape = physical.shape[1:]
+    permutation = None if list(order) == sorted(order) else [order.index(i) for i in range(len(order))]
+    kind = pa.fixed_shape_tensor(flat.type, shape, permutation=permutation)
+    return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(flat, prod(shape)))
+
+
+def nested_lists(column: Any, pa: Any) -> Any:
+    """Return a chunked ``arrow.fixed_shape_tensor`` as nested lists of its physical shape.
+
+    The values and the bitmap of nulls are aliased; `pa` is the module of the hub.
+    """
+    kind = column.type.value_type
+    for size in reversed(column.type.shape):
+        kind = pa.list_(kind, size)
+    return pa.chunked_array([_nested(chunk.storage, column.type.shape, pa) for chunk in column.chunks], kind)
+
+
+def _nested(rows: Any, shape: Any, pa: Any) -> Any:
+    inner = rows.values
+    for size in reversed(shape[1:]):
+        inner = pa.FixedSizeListArray.from_arrays(inner, size)
+    kind, bitmap = pa.list_(inner.type, shape[0]), rows.buffers()[:1]
+    return pa.Array.from_buffers(kind, len(rows), bitmap, rows.null_count, rows.offset, [inner])
+
+
+def variable_lists(array: Any, pa: Any, is_wide: bool) -> Any:
+    """Return lists of one length as lists with offsets, whose values alias those of `array`.
+
+    With `is_wide`, the offsets have 64 bits.
+    """
+    if isinstance(array.type, pa.FixedShapeTensorType):
+        array = nested_lists(pa.chunked_array([array]), pa).chunk(0)
+    if not pa.types.is_fixed_size_list(array.type):
+        return array
+    size, count = array.type.list_size, len(array)
+    values = variable_lists(array.values.slice(array.offset * size, count * size), pa, is_wide)
+    offsets = np.arange(0, (count + 1) * size, size) if size else np.zeros(count + 1, np.int64)
+    kind = pa.LargeListArray if is_wide else pa.ListArray
+    return kind.from_arrays(pa.array(offsets.astype(np.int64 if is_wide else np.int32)), values)

@@ -28,15 +28,15 @@ from zerocopy.protocols.cuda_array_interface import Handover
 from zerocopy.request import Request
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
-from zerocopy.tables import memory, on_device
-from zerocopy.tables.allocation import in_one_allocation
+from zerocopy.tables import memory, placement
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import TensorLeaf, decode, refused_by
 from zerocopy.tables.hub import new_memory
+from zerocopy.tables.labels import combine_errors
 from zerocopy.tables.nulls import NO_MASK
+from zerocopy.tables.placement import in_one_allocation
 from zerocopy.tables.result import Masked
-from zerocopy.tables.summary import combine_errors
 
 #: The largest gap, in bytes, between columns of one array that is not worth a copy.
 MOST_GAP = 4096
@@ -168,7 +168,7 @@ def _of_lists(source: Source, request: Request) -> Source:
         return source  # the target requires row-major memory
 
     def host() -> Array:
-        return np.asfortranarray(on_device.fetch(source))
+        return np.asfortranarray(placement.fetch(source))
 
     return Source(source.name, by_column, host, source.protocol, (*source.reasons, reason), obj=by_column)
 
@@ -207,7 +207,7 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
         Reason(f"it is assembled on the host, and the columns are on {first}", _STACK, code="other-device")
     )
     source = _written(table, leaves, "C", request, reasons, views[0].dtype)
-    return on_device.via_host(replace(source, view=replace(source.view, device=first)))
+    return placement.via_host(replace(source, view=replace(source.view, device=first)))
 
 
 def _of_chunks(reason: Reason) -> Reason:
@@ -367,13 +367,8 @@ def _pieces(column: Column, leaf: TensorLeaf) -> list[Array]:
         or column.null_count
         or not source.view.device.is_host
     ):
-        return [on_device.fetch(source)]
-    dtype = source.view.dtype
-    return [
-        memory.read(chunk, chunk.buffers[1] + chunk.offset * dtype.itemsize, chunk.length, dtype)
-        for chunk in column.chunks
-        if chunk.length
-    ]
+        return [placement.fetch(source)]
+    return [memory.elements(chunk, source.view.dtype) for chunk in column.chunks if chunk.length]
 
 
 def _cast_columns(
@@ -395,7 +390,7 @@ def _cast_columns(
 
 
 def _copier(source: Source) -> Callable[[int, Array], None]:
-    array = on_device.fetch(source)
+    array = placement.fetch(source)
 
     def write(start: int, out: Array) -> None:
         out[...] = array[start : start + len(out)].view(out.dtype)

@@ -29,6 +29,11 @@ def read(chunk: Memory, ptr: int, count: int, dtype: DType = BYTE) -> Array:
     return StridedView(place, (count,), (dtype.itemsize,), dtype, chunk.device, True, chunk.owner).numpy()
 
 
+def elements(chunk: Memory, dtype: DType, buffer: int = 1) -> Array:
+    """Return a chunk's rows in a buffer of values of one width."""
+    return read(chunk, chunk.buffers[buffer] + chunk.offset * dtype.itemsize, chunk.length, dtype)
+
+
 def bits(chunk: Memory, address: int) -> Array:
     """Return a bitmap's bits for a chunk's rows as booleans; the least significant comes first."""
     if not chunk.length:

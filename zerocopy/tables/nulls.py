@@ -14,7 +14,7 @@ from zerocopy.errors import Fix, LossyConversionError, Reason
 from zerocopy.errors.invalid_option import invalid_value
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import contiguous_strides
-from zerocopy.tables import on_device
+from zerocopy.tables import placement
 from zerocopy.tables.column import Column
 from zerocopy.tables.result import Masked
 
@@ -112,7 +112,7 @@ class Nulls:
         filled = replace(values, view=view, host=host, reasons=(*values.reasons, why))
         filled.writer = None if values.writer is None else writer
         # Device memory holds undefined values at nulls, so it must not be exported.
-        return filled if view.device.is_host else on_device.via_host(filled, column.filled(fill))
+        return filled if view.device.is_host else placement.via_host(filled, column.filled(fill))
 
     def refuse(self, column: Column) -> None:
         """Refuse nulls in text, lists and structs, which have no one value per row to fill."""

@@ -16,10 +16,9 @@ from zerocopy.source import Source
 from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.column import Columns, RefusedColumn, Table
-from zerocopy.tables.labels import key, listed, positions
+from zerocopy.tables.labels import copy_required, key, listed, positions, run
 from zerocopy.tables.options import is_encoded
-from zerocopy.tables.summary import copy_required, run
-from zerocopy.tables.tensor_table import table_of_tensor
+from zerocopy.tables.tensor_column import table_of_tensor
 
 #: Columns of a 2-D tensor that are more likely the elements of vectors.
 _WIDE = 64
@@ -58,9 +57,9 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
     """Plan a table that has been read; with `unread`, its columns have types and no memory."""
     chosen = select(table, request.columns)
     if request.validate and not unread:
-        from zerocopy.tables import validation
+        from zerocopy.tables import content
 
-        validation.check(chosen)
+        content.check(chosen)
     if (labels := table.options.get("index")) is not None and not unread:
         _check_labels(labels, table)
     if request.index is False or labels is not None:

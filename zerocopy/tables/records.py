@@ -21,15 +21,14 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.request import Request
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
-from zerocopy.tables import nulls, on_device
-from zerocopy.tables.allocation import in_one_allocation
+from zerocopy.tables import nulls, placement
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
 from zerocopy.tables.hub import hub
-from zerocopy.tables.labels import RENAME, duplicates, listed, text_warnings
+from zerocopy.tables.labels import RENAME, combine_errors, duplicates, listed, text_warnings
 from zerocopy.tables.nulls import NO_MASK, Nulls
 from zerocopy.tables.options import is_encoded
-from zerocopy.tables.summary import combine_errors
+from zerocopy.tables.placement import in_one_allocation
 from zerocopy.tables.tensor_column import padded, padded_dtype, refuse_unpadded
 
 _BYTE = by_name("uint8")
@@ -293,7 +292,7 @@ def _bytes(column: Column, field: Field, policy: Nulls) -> _Described:
     if not field.width:
         return kind, lambda: np.zeros(column.length, kind), None
     source.check_copy()
-    return kind, lambda: np.ascontiguousarray(on_device.fetch(source)).view(kind)[:, 0], source
+    return kind, lambda: np.ascontiguousarray(placement.fetch(source)).view(kind)[:, 0], source
 
 
 def _of_numbers(column: Column) -> bool:
@@ -331,7 +330,7 @@ def _plain(leaf: TensorLeaf) -> _Described:
         remedy = "pip install ml_dtypes, which adds it to NumPy"
         raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
     leaf.source.check_copy()
-    return (dtype, view.shape[1:]), lambda: on_device.fetch(leaf.source).view(dtype), leaf.source
+    return (dtype, view.shape[1:]), lambda: placement.fetch(leaf.source).view(dtype), leaf.source
 
 
 def _loaded(columns: dict[str, Any]) -> dict[str, Any]:

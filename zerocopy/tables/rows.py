@@ -19,13 +19,13 @@ from zerocopy.protocols import arrow_c
 from zerocopy.request import Request
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import contiguous_strides
-from zerocopy.tables import memory, on_device
+from zerocopy.tables import memory, placement
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, RefusedColumn, Table
 from zerocopy.tables.hub import hub, new_memory
+from zerocopy.tables.labels import map_columns
 from zerocopy.tables.nulls import DROPPED, parse
 from zerocopy.tables.object_column import ObjectColumn
-from zerocopy.tables.summary import map_columns
 from zerocopy.tables.tensor_column import Marks, PaddedColumn, TensorColumn
 
 _COMPUTED = Reason("the mask of the rows that remain is new", code="computed-mask")
@@ -162,7 +162,7 @@ def _leave_out_nulls(keep: Array, column: Column) -> None:
     if isinstance(column, ArrowColumn) and any(map(_has_logical_nulls, column.chunks)):
         nulls: Array = np.asarray(column.arrow().is_null())
     elif column.null_count:
-        nulls = on_device.fetch(column.mask())
+        nulls = placement.fetch(column.mask())
     else:
         return
     np.greater(keep, nulls, out=keep)  # keep and not nulls

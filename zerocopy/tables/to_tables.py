@@ -20,9 +20,9 @@ from zerocopy.request import Request
 from zerocopy.source import Source
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.fixed_shape import variable_lists
 from zerocopy.tables.hub import hub
-from zerocopy.tables.summary import combine_plans, copy_required, map_columns, paths
+from zerocopy.tables.labels import combine_plans, copy_required, map_columns, paths
+from zerocopy.tables.lists import variable_lists
 from zerocopy.tables.tensor_column import TensorColumn
 
 _COPY_TRUE = Reason("copy=True was requested", code="copy-requested")

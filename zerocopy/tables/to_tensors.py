@@ -16,9 +16,8 @@ from zerocopy.request import Request
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import TensorLeaf, decode
-from zerocopy.tables.labels import RENAME, duplicates, listed
+from zerocopy.tables.labels import RENAME, combine_plans, duplicates, listed, map_columns
 from zerocopy.tables.result import Masked, rebuild
-from zerocopy.tables.summary import combine_plans, map_columns
 
 
 def plan(table: Table, request: Request) -> Plan:

@@ -23,9 +23,9 @@ from zerocopy.source import Source
 from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
-from zerocopy.tables.fixed_shape import nested_lists, shape_of
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import listed, text_warnings
+from zerocopy.tables.lists import nested_lists, shape_of
 
 _FEATURES = b"huggingface"  # the key of a schema's metadata
 _INDICES = Reason(

@@ -32,13 +32,12 @@ from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.source import Array, Source, type_name
-from zerocopy.tables import leaves
+from zerocopy.tables import content
 from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.fixed_shape import nested_lists
 from zerocopy.tables.hub import NAME as HUB, hub
-from zerocopy.tables.labels import RENAME, text_warnings
-from zerocopy.tables.summary import combine_errors
+from zerocopy.tables.labels import RENAME, combine_errors, text_warnings
+from zerocopy.tables.lists import nested_lists
 
 COPIES = Reason(
     "DuckDB copies its results",
@@ -221,12 +220,12 @@ class DuckDB(Framework):
         reasons += decode_reasons(field)
         nanoseconds = column.length and any(part.format in ("tDn", "tin") for part in field.walk())
         # DuckDB truncates durations to microseconds without an error.
-        if nanoseconds and (count := sum(map(_below_us, leaves.leaves(column.arrow(), hub().module())))):
+        if nanoseconds and (count := sum(map(_below_us, content.leaves(column.arrow(), hub().module())))):
             why = f"it has {count:,} durations with fractions of a microsecond, which DuckDB's intervals lack"
             fixes = [Fix(action="truncate:us", effect="drops the fractions")] if not field.children else []
             remedy = "" if fixes else "drop the fractions, or leave the column out with columns=[...]"
             raise LossyConversionError("", why, remedy, code="time-unit", fixes=fixes)
-        if count := leaves.outside(column, bounds):
+        if count := content.outside(column, bounds):
             raise obstacles.refuse_range(count, field, "DuckDB")
         return reasons
 
@@ -313,10 +312,10 @@ def _below_us(leaf: Any) -> int:
     import numpy as np
 
     if str(leaf.type) == "duration[ns]":
-        return leaves.count(leaf, np.int64, lambda values: values % 1000 != 0)
+        return content.count(leaf, np.int64, lambda values: values % 1000 != 0)
     if str(leaf.type) == "month_day_nano_interval":
         parts = np.dtype([("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
-        return leaves.count(leaf, parts, lambda values: values["nanoseconds"] % 1000 != 0)
+        return content.count(leaf, parts, lambda values: values["nanoseconds"] % 1000 != 0)
     return 0
 
 
@@ -329,7 +328,7 @@ def _infinite(leaf: Any) -> int:
         return 0
     dtype = np.dtype("i4" if date else "i8")
     most = 2 ** (8 * dtype.itemsize - 1) - 1
-    return leaves.count(leaf, dtype, lambda values: (values == most) | (values == -most))
+    return content.count(leaf, dtype, lambda values: (values == most) | (values == -most))
 
 
 def _too_wide(leaf: Any) -> bool:
@@ -344,7 +343,7 @@ def _too_wide(leaf: Any) -> bool:
 
 def wrong(column: Any) -> ZeroCopyError | None:
     """Return the error for a column of a result whose values are not those of the query, or None."""
-    arrays = list(leaves.leaves(column, hub().module()))
+    arrays = list(content.leaves(column, hub().module()))
     if count := sum(map(_infinite, arrays)):
         why = f"it has {count:,} infinite dates, which Arrow lacks"
         fix = Fix("CASE WHEN isfinite({x}) THEN {x} END", "makes them null")

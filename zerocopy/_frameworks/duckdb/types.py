@@ -11,8 +11,8 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, ZeroCopyError
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.tables.column import Column
+from zerocopy.tables.content import DAY
 from zerocopy.tables.hub import hub
-from zerocopy.tables.leaves import DAY
 
 _TENSOR = {b"ARROW:extension:name": b"arrow.fixed_shape_tensor"}
 

@@ -162,7 +162,7 @@ class Pandas(Framework):
     def fast_importers(self) -> dict[str, Callable[..., Any]]:
         if self.form is not None:
             return {}
-        from zerocopy.tables.tensor_table import MAX_COLUMNS
+        from zerocopy.tables.tensor_column import MAX_COLUMNS
 
         pd, series = self.module(), series_builder()
 

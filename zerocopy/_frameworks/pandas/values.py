@@ -14,12 +14,12 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.source import Array, Source
-from zerocopy.tables import on_device
-from zerocopy.tables.allocation import in_one_allocation
+from zerocopy.tables import placement
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import refused_by
 from zerocopy.tables.hub import hub
 from zerocopy.tables.nulls import DROPPED
+from zerocopy.tables.placement import in_one_allocation
 from zerocopy.tables.tensor_column import TensorColumn
 from zerocopy.tables.to_tables import Copied
 
@@ -84,7 +84,7 @@ def host_reasons(source: Source) -> list[Reason]:
         raise refused_by(source.refusal)
     reasons = list(source.reasons)
     if not view.device.is_host:
-        on_device.check(source)
+        source.check_copy()
         reasons.append(Reason(f"it is on {view.device}, and pandas uses host memory", code="other-device"))
     elif not view.is_aligned(view.dtype.itemsize) or view.has_fractional_strides:
         # pandas' kernels load whole elements and do not promise to accept misaligned ones.
@@ -109,7 +109,7 @@ def values_of(pd: Any, column: Column, index: Any) -> Any:
     source: Source | None = getattr(column, "source", None)
     if source is None or not in_numpy(column, source):
         return _arrow_values(pd, column)
-    array = on_device.fetch(source)
+    array = placement.fetch(source)
     nulls: Array | None = getattr(column, "nulls", None)
     field = column.field
     if reasons_against(column) and not source.reasons and source.view.device.is_host:

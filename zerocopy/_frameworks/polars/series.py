@@ -31,7 +31,7 @@ from zerocopy.protocols.arrow_schema import NUMBERS, Field
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM
-from zerocopy.tables import on_device
+from zerocopy.tables import placement
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, RefusedColumn
 from zerocopy.tables.decode import refused_by
@@ -242,7 +242,7 @@ def ndarray_reasons(pl: Any, column: Any) -> list[Reason]:
         raise UnsupportedConversionError("", why, code="missing-dtype", fixes=obstacles.pairs(view.dtype))
     if view.ndim > MAX_NDIM:
         raise refuse_ndim("polars", view, MAX_NDIM)
-    on_device.check(source)
+    source.check_copy()
     reasons = [*column.reasons, *source.reasons, *(reasons_against(pl, column.field) if column.field else ())]
     if not view.device.is_host:
         reasons.append(Reason(f"it is on {view.device}, and polars uses host memory", code="other-device"))
@@ -258,7 +258,7 @@ def ndarray_reasons(pl: Any, column: Any) -> list[Reason]:
 
 
 def _from_ndarray(pl: Any, name: str, source: Source, field: Field | None) -> Any:
-    array = on_device.fetch(source)
+    array = placement.fetch(source)
     if not array.flags.c_contiguous or not array.flags.aligned:
         array = aligned_copy(array)
     series = pl.Series(name, array)

@@ -19,9 +19,9 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.tables import memory
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column
-from zerocopy.tables.fixed_shape import nested_lists, shape_of
+from zerocopy.tables.content import DAY, outside, outside_in
 from zerocopy.tables.hub import hub
-from zerocopy.tables.leaves import DAY, outside, outside_in
+from zerocopy.tables.lists import nested_lists, shape_of
 
 BITS = obstacles.packed_bits("polars")
 UNALIGNED = Reason(

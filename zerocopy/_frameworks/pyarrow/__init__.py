@@ -43,8 +43,8 @@ from zerocopy.strided_view import MAX_NDIM, StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Columns, Table
 from zerocopy.tables.decode import as_tensor
-from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
 from zerocopy.tables.labels import RENAME, duplicates, listed, text_warnings
+from zerocopy.tables.lists import memory_order, permuted_tensors
 
 _NUMBERS = frozenset(REAL_NAMES) - {"bool"}
 _PACKED = obstacles.packed_bits("Arrow")

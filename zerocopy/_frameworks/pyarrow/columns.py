@@ -32,7 +32,7 @@ from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array
-from zerocopy.tables import memory, on_device
+from zerocopy.tables import memory, placement
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column
 from zerocopy.tables.decode import refused_by
@@ -269,7 +269,7 @@ class ArrowExchange(Framework):
             raise refused_by(source.refusal)
         reasons = list(source.reasons)
         if not source.view.device.is_host:
-            on_device.check(source)
+            source.check_copy()
             why = f"it is on {source.view.device}, and Arrow arrays are on the host"
             reasons.append(Reason(why, code="other-device"))
         if field is not None and field.kind == "fixed_binary":
@@ -290,7 +290,7 @@ class ArrowExchange(Framework):
         source, field, nulls = column.source, column.field, column.nulls
         view = source.view
         on_host = view.device.is_host
-        array = on_device.fetch(source)
+        array = placement.fetch(source)
         if view.dtype.name != "bool" and (
             not array.flags.c_contiguous or (on_host and not source.reasons and column.obstacles)
         ):

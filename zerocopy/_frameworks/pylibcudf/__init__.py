@@ -21,7 +21,7 @@ from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
-from zerocopy.tables import on_device
+from zerocopy.tables import placement
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
@@ -236,7 +236,7 @@ class LibCudfColumn(ArrowColumn):
             return FRAMEWORK.source(on_gpu()).host()
 
         view = StridedView(0, (self.length,), (1,), _BOOL, self.device, True, self)
-        return on_device.via_host(Source(self.name, view, host, "cuda-array-interface", (_VALIDITY,)), on_gpu)
+        return placement.via_host(Source(self.name, view, host, "cuda-array-interface", (_VALIDITY,)), on_gpu)
 
     def filled(self, value: Any) -> Callable[[], Any] | None:
         plc = FRAMEWORK.module()

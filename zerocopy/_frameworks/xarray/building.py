@@ -21,7 +21,7 @@ from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import refuse_ndim
 from zerocopy.source import Array
 from zerocopy.strided_view import MAX_NDIM
-from zerocopy.tables import on_device
+from zerocopy.tables import placement
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
 from zerocopy.tables.hub import hub
@@ -63,7 +63,7 @@ def reasons_against(column: Column) -> list[Reason]:
     # A column of Arrow without rows can have no chunk.
     reasons = [reason for reason in source.reasons if column.length or reason.code != "chunks"]
     if not source.view.device.is_host:
-        on_device.check(source)
+        source.check_copy()
         why = f"it is on {source.view.device}, and xarray's own arrays use host memory"
         reasons.append(Reason(why, code="other-device"))
     if leaf.datetime_dtype.endswith("[D]") and not reasons:
@@ -128,7 +128,7 @@ def values_of(column: Column) -> Any:
     """Return a column as an argument of ``xarray.Variable``: a copy if it has `reasons_against`."""
     leaf = _leaf(column)
     if leaf is not None:
-        array: Array = on_device.fetch(leaf.source)
+        array: Array = placement.fetch(leaf.source)
         extended = None if leaf.source.view.dtype.in_numpy else to_numpy(leaf.source.view.dtype)
         array = array if extended is None else array.view(extended)
         if leaf.datetime_dtype:

@@ -24,8 +24,7 @@ from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import RefusedColumn, Table
 from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.labels import listed
-from zerocopy.tables.tensor_column import TensorColumn
-from zerocopy.tables.tensor_table import table_of_tensor
+from zerocopy.tables.tensor_column import TensorColumn, table_of_tensor
 
 _COMPUTE = (Fix("{x}.compute()", "reads the values once, and aliases them"),)
 _LAZY = Reason(

@@ -1,4 +1,8 @@
-"""Columns on a CUDA device as sources, aliased or computed; and sources brought to the host."""
+"""Where the memory of columns is: on a CUDA device or the host, and in which allocation.
+
+Equal distances of columns prove nothing: malloc puts separate blocks at equal distances, with its own
+headers between. Columns are one array only if one known allocation holds all of them.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from zerocopy import registry
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c, cuda_driver
+from zerocopy.protocols.array_interface import allocation_of
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView
@@ -53,11 +60,6 @@ def check_driver(view: StridedView) -> None:
         cuda_driver.require(f"device={str(view.device)!r}")
 
 
-def check(source: Source) -> None:
-    """Refuse device memory that no framework can copy to the host, before the conversion runs."""
-    source.check_copy()
-
-
 def fetch(source: Source) -> Array:
     """Return a source's values in host memory: an alias if they are there."""
     if source.view.device.is_host:
@@ -66,3 +68,25 @@ def fetch(source: Source) -> Array:
         why = f"it is on {source.view.device}, and its framework cannot copy it to the host"
         raise UnsupportedConversionError("", why, "copy it to the host first", code="other-device")
     return source.to_host(None)
+
+
+def in_one_allocation(whole: StridedView, column: StridedView) -> bool:
+    """Whether the allocation of a column is known, and holds all bytes that `whole` spans."""
+    if not whole.size:
+        return True
+    bounds = _allocation(column)
+    if bounds is None:
+        return False
+    low, high = whole.bounds
+    return bounds[0] <= low and high <= bounds[1]
+
+
+def _allocation(view: StridedView) -> tuple[int, int] | None:
+    """Return the bounds of the allocation that holds a view, if they are known."""
+    owner = view.owner
+    if isinstance(owner, StridedView):  # the array that this is a column of
+        return _allocation(owner) or owner.bounds
+    if isinstance(owner, np.ndarray):
+        return allocation_of(owner)
+    framework = registry.by_type(type(owner))
+    return None if framework is None else framework.allocation(owner, view.ptr)

@@ -1,18 +1,74 @@
-"""The innermost arrays of nested columns, and the values in them that a target cannot hold."""
+"""Checks of the content of columns, in time proportional to their size.
+
+``validate="full"`` checks Arrow columns with pyarrow; the checks that need constant time are made always, in
+:mod:`zerocopy.protocols.arrow_array_checks`. Targets count the values inside a column that they cannot hold.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import numpy as np
 
 from zerocopy.dtype import by_name
+from zerocopy.errors import FrameworkNotInstalledError, UnsupportedConversionError
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array
-from zerocopy.tables import on_device
-from zerocopy.tables.column import Column
+from zerocopy.tables import placement
+from zerocopy.tables.arrow_column import ArrowColumn
+from zerocopy.tables.column import Column, Table
 from zerocopy.tables.hub import hub
+from zerocopy.tables.labels import map_columns
+from zerocopy.tables.object_column import ObjectColumn
+
+
+def check(table: Table) -> None:
+    """Check the content of a table's columns; columns that are not in Arrow memory have none to check.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The content is invalid, lies on a device, or has a type that pyarrow lacks.
+    FrameworkNotInstalledError
+        pyarrow is not installed.
+    """
+    map_columns(table, _check)
+
+
+def _check(label: Hashable, path: str, column: Column) -> None:
+    if not isinstance(column, ArrowColumn) or isinstance(column, ObjectColumn):  # pyarrow made the latter
+        return
+    try:
+        pa = hub().module()
+    except FrameworkNotInstalledError as error:
+        error.with_context(why=f"validate='full' checks Arrow columns with pyarrow: {error.why}")
+        raise
+    column.arrow_reasons()  # refuses device memory, and types that Arrow lacks
+    for chunk in _chunks(column.arrow()):
+        # pyarrow 26 rejects valid empty slices of string views.
+        if len(chunk):
+            validate(pa, chunk)
+
+
+def _chunks(array: Any) -> list[Any]:
+    return list(array.chunks) if hasattr(array, "chunks") else [array]
+
+
+def validate(pa: Any, chunk: Any) -> None:
+    """Check the content of an array."""
+    try:
+        chunk.validate(full=True)
+    except (pa.ArrowException, ValueError, IndexError) as error:
+        raise UnsupportedConversionError(
+            "",
+            f"its content is invalid: {error}",
+            "fix it where it is created",
+            code="invalid-content",
+        ) from error
+
+
+# -- values that a target cannot hold -------------------------------------------------------
 
 #: The length of a day in each unit.
 DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
@@ -27,7 +83,7 @@ def leaves(array: Any, pa: Any) -> Iterator[Any]:
 
     Dictionaries, unions and runs yield all their values, including those that no row uses.
     """
-    for chunk in getattr(array, "chunks", [array]):
+    for chunk in _chunks(array):
         kind = str(chunk.type).partition("<")[0]
         parts: list[Any] = []
         if hasattr(chunk, "storage"):
@@ -82,7 +138,7 @@ def outside(column: Column, bounds: Bounds) -> int:
     if field.dictionary is not None:
         return outside(column.dictionary(), bounds)
     least, most = bounds(field) or (0, 0)
-    values = on_device.fetch(column.values(by_name(field.dtype)))
+    values = placement.fetch(column.values(by_name(field.dtype)))
     refused = _beyond(values, least, most)
     # Some columns store nulls as values: NaT is the least integer.
     return int(np.count_nonzero(refused & ~column.mask().host())) if refused.any() else 0
