@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from zerocopy.protocols.exporter_errors import malformed
 from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, placement
-from zerocopy.tables.column import Column
+from zerocopy.tables.column import ArrowArray, Column
 from zerocopy.tables.hub import new_memory
 
 _BOOL = by_name("bool")
@@ -65,7 +64,7 @@ class ArrowColumn(Column):
         field: Field,
         chunks: Callable[[], Sequence[Memory]],
         length: int,
-        arrow: Callable[[], Any] | None = None,
+        arrow: Callable[[], ArrowArray] | None = None,
         reasons: Sequence[Reason] = (),
         size: Callable[[], int] | None = None,
         device: Device = HOST,
@@ -109,7 +108,7 @@ class ArrowColumn(Column):
         nulls, start = self.null_count, chunks[0].buffers[1] + chunks[0].offset * field.width
         return type(self), field.format, self.length, nulls, start % ALIGNMENT, self.reasons
 
-    def arrow(self) -> Any:
+    def arrow(self) -> ArrowArray:
         assert self._arrow is not None
         return self._arrow()
 
@@ -338,7 +337,7 @@ class ArrowColumn(Column):
         return np.concatenate(parts)
 
 
-def _check_end(end: int, dtype: np.dtype[Any]) -> None:
+def _check_end(end: int, dtype: np.dtype[np.signedinteger]) -> None:
     """Refuse chunks whose bytes or elements, one after the other, exceed the type of the offsets."""
     if end > np.iinfo(dtype).max:
         why = "it has more than 2^31 bytes or elements in its chunks"

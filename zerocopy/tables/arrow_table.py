@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from zerocopy.device import HOST
 from zerocopy.errors import Fix, UnsupportedConversionError
@@ -13,12 +12,12 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.protocols.exporter_errors import malformed
 from zerocopy.source import Source, type_name
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
-from zerocopy.tables.column import Column, Table
+from zerocopy.tables.column import ArrowArray, Column, Table
 from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.hub import hub
 
 
-def describe(obj: Any, for_table: bool = False) -> Table:
+def describe(obj: object, for_table: bool = False) -> Table:
     """Describe an object that exports an Arrow stream or array.
 
     Parameters
@@ -63,7 +62,7 @@ def _check_offsets(chunk: arrow_c.Memory) -> None:
         _check_offsets(part)
 
 
-def as_array(obj: Any) -> Source:
+def as_array(obj: object) -> Source:
     """Describe an object that exports an Arrow array of numbers without nulls as one array.
 
     Raises
@@ -76,12 +75,12 @@ def as_array(obj: Any) -> Source:
     return as_tensor(ArrowColumn(name, chunk.field, lambda: [chunk], chunk.length, device=chunk.device))
 
 
-def _chunk(obj: Any) -> arrow_c.Memory:
+def _chunk(obj: object) -> arrow_c.Memory:
     on_device = hasattr(type(obj), "__arrow_c_device_array__")
     return arrow_c.read_device_array(obj) if on_device else arrow_c.read_array(obj)
 
 
-def _stream(obj: Any, for_table: bool) -> Table:
+def _stream(obj: object, for_table: bool) -> Table:
     """Describe a stream by its schema: many streams can be requested and read only once."""
     name, field = type_name(obj), arrow_c.read_field(obj)
     if for_table:
@@ -89,7 +88,7 @@ def _stream(obj: Any, for_table: bool) -> Table:
     return unread_table(obj, name, field, lambda: _open(obj, name, for_table))
 
 
-def _open(obj: Any, name: str, for_table: bool) -> Table:
+def _open(obj: object, name: str, for_table: bool) -> Table:
     """Request a stream, and return it with its types before a batch is read."""
     stream = arrow_c.Stream(obj)
     if for_table:
@@ -110,7 +109,7 @@ def is_series(field: Field) -> bool:
     return field.kind != "struct" or bool(field.extension)
 
 
-def unread_table(obj: Any, name: str, field: Field | None, read: Callable[[], Table]) -> Table:
+def unread_table(obj: object, name: str, field: Field | None, read: Callable[[], Table]) -> Table:
     """Return a stream that is read once as a table, or as one column unless its type is a struct."""
     single = field is not None and is_series(field)
     parts = () if field is None else (field,) if single else field.children
@@ -120,11 +119,11 @@ def unread_table(obj: Any, name: str, field: Field | None, read: Callable[[], Ta
 
 
 def table_of_chunks(
-    obj: Any,
+    obj: object,
     chunks: Sequence[arrow_c.Memory],
     schema: Field | None = None,
     name: str = "",
-    arrow: Callable[[], Any] | None = None,
+    arrow: Callable[[], ArrowArray] | None = None,
 ) -> Table:
     """Return Arrow memory as a table, or as one column unless its type is a struct.
 
@@ -160,7 +159,7 @@ def _child(whole: ArrowColumn, index: int) -> Column:
     return column
 
 
-def _arrow_child(whole: Any, index: int) -> Any:
+def _arrow_child(whole: ArrowArray, index: int) -> ArrowArray:
     """Return a column of a table, or a field of a struct array, chunked or not."""
     if hasattr(whole, "column"):
         return whole.column(index)

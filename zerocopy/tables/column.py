@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
+
+#: A pyarrow array, chunked or not: pyarrow has no types for type checkers.
+ArrowArray: TypeAlias = Any
 
 
 class Column:
@@ -131,7 +134,7 @@ class Column:
         """
         raise NotImplementedError
 
-    def filled(self, value: Any) -> Callable[[], Any] | None:
+    def filled(self, value: object) -> Callable[[], object] | None:
         """Return a function that makes an object on the column's device with its nulls filled.
 
         Parameters
@@ -237,7 +240,7 @@ class Column:
         """
         raise NotImplementedError
 
-    def arrow(self) -> Any:
+    def arrow(self) -> ArrowArray:
         """Return it as a pyarrow array, which other table frameworks can import.
 
         Returns
@@ -307,7 +310,7 @@ class RefusedColumn(Column):
     def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
         raise self._refuse() from self._error.__cause__
 
-    def arrow(self) -> Any:
+    def arrow(self) -> ArrowArray:
         raise self._refuse() from self._error.__cause__
 
     def arrow_reasons(self) -> list[Reason]:
@@ -414,7 +417,7 @@ class Table:
     once: bool = False
     read_reasons: tuple[Reason, ...] = ()
     obj: Any = None
-    row_labels: Callable[[], Any] | None = None
+    row_labels: Callable[[], object] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property

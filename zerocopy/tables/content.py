@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array
 from zerocopy.tables import placement
 from zerocopy.tables.arrow_column import ArrowColumn
-from zerocopy.tables.column import Column, Table
+from zerocopy.tables.column import ArrowArray, Column, Table
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import map_columns
 from zerocopy.tables.object_column import ObjectColumn
@@ -51,11 +51,11 @@ def _check(label: Hashable, path: str, column: Column) -> None:
             validate(pa, chunk)
 
 
-def _chunks(array: Any) -> list[Any]:
+def _chunks(array: ArrowArray) -> list[ArrowArray]:
     return list(array.chunks) if hasattr(array, "chunks") else [array]
 
 
-def validate(pa: Any, chunk: Any) -> None:
+def validate(pa: ModuleType, chunk: ArrowArray) -> None:
     """Check the content of an array."""
     try:
         chunk.validate(full=True)
@@ -78,14 +78,14 @@ Bounds = Callable[[Field], tuple[int, int] | None]
 _TEXT = ("string", "binary", "string_view", "binary_view")
 
 
-def leaves(array: Any, pa: Any) -> Iterator[Any]:
+def leaves(array: ArrowArray, pa: ModuleType) -> Iterator[ArrowArray]:
     """Yield the innermost arrays of an array, without items of null rows and without text and bytes.
 
     Dictionaries, unions and runs yield all their values, including those that no row uses.
     """
     for chunk in _chunks(array):
         kind = str(chunk.type).partition("<")[0]
-        parts: list[Any] = []
+        parts: list[ArrowArray] = []
         if hasattr(chunk, "storage"):
             parts = [chunk.storage]
         elif hasattr(chunk, "dictionary"):
@@ -108,7 +108,7 @@ def leaves(array: Any, pa: Any) -> Iterator[Any]:
             yield from leaves(part, pa)
 
 
-def _field(struct: Any, place: int, pa: Any) -> Any:
+def _field(struct: ArrowArray, place: int, pa: ModuleType) -> ArrowArray:
     """Return a field of a struct, null where the struct is; a union, which has no nulls, unchanged."""
     # struct_field() and flatten() of pyarrow 26 abort the process for a union in a struct with null rows.
     if pa.types.is_union(struct.type.field(place).type) or not struct.null_count:
@@ -116,12 +116,12 @@ def _field(struct: Any, place: int, pa: Any) -> Any:
     return hub().compute().struct_field(struct, [place])
 
 
-def numbers(leaf: Any, dtype: Any) -> Array:
+def numbers(leaf: ArrowArray, dtype: np.dtype[np.generic]) -> Array:
     """Return the elements of an array of fixed width, those of null rows too, as an alias."""
     return np.frombuffer(leaf.buffers()[1], dtype)[leaf.offset : leaf.offset + len(leaf)]
 
 
-def count(leaf: Any, dtype: Any, is_refused: Callable[[Array], Array]) -> int:
+def count(leaf: ArrowArray, dtype: np.dtype[np.generic], is_refused: Callable[[Array], Array]) -> int:
     """Count the elements of an array that are refused and not null."""
     refused = int(np.count_nonzero(is_refused(numbers(leaf, dtype))))
     return count(leaf.drop_null(), dtype, is_refused) if refused and leaf.null_count else refused
@@ -152,12 +152,12 @@ def _beyond(values: Array, least: int, most: int) -> Array:
     return (values < least) | (values > most)
 
 
-def outside_in(array: Any, bounds: Bounds) -> int:
+def outside_in(array: ArrowArray, bounds: Bounds) -> int:
     """Count the values inside an Arrow array that are outside the bounds of their type."""
     return sum(_outside(leaf, bounds) for leaf in leaves(array, hub().module()))
 
 
-def _outside(leaf: Any, bounds: Bounds) -> int:
+def _outside(leaf: ArrowArray, bounds: Bounds) -> int:
     field = read_schema(leaf.type.__arrow_c_schema__())
     limits = bounds(field)
     if limits is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -66,6 +66,10 @@ class TensorLeaf:
     step: str = ""
 
 
+#: A column of the result: the values of `Masked` and `Encoded` are trees too.
+Tree: TypeAlias = TensorLeaf | Masked | Encoded
+
+
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """How to decode columns.
@@ -90,7 +94,7 @@ class Decoder:
     lists: Lists = REFUSED
     marks_padding: bool = True
 
-    def decode(self, column: Column) -> Any:
+    def decode(self, column: Column) -> Tree:
         """Return a column's tree.
 
         Raises
@@ -107,7 +111,7 @@ class Decoder:
             return self._leaf(column, column.values(_BYTE))
         return self._extension(column, field) if field.extension else self._kind(column, field)
 
-    def _kind(self, column: Column, field: Field) -> Any:
+    def _kind(self, column: Column, field: Field) -> Tree:
         decode = _KINDS.get(field.kind)
         if decode is None or (field.kind in ENCODED and not self.encode):
             fixes = ENCODED.get(field.kind, ())
@@ -119,7 +123,7 @@ class Decoder:
             raise _no_tensor_type(field, fixes)
         return decode(self, column, field)
 
-    def _leaf(self, column: Column, values: Source, datetime_dtype: str = "") -> Any:
+    def _leaf(self, column: Column, values: Source, datetime_dtype: str = "") -> TensorLeaf | Masked:
         if self.nulls.mode == "mask":
             return Masked(TensorLeaf(values, datetime_dtype), self._mask(column))
         return TensorLeaf(self.nulls.apply(column, values, bool(datetime_dtype)), datetime_dtype)
@@ -129,20 +133,20 @@ class Decoder:
             return TensorLeaf(column.mask())
         return TensorLeaf(empty_mask(column), constant=True)
 
-    def _masked(self, column: Column, tree: Any) -> Any:
+    def _masked(self, column: Column, tree: Tree) -> Tree:
         """Add a mask to a tree without one value per row that could be filled."""
         self.nulls.refuse(column)
         return Masked(tree, self._mask(column)) if self.nulls.mode == "mask" else tree
 
     # -- kinds ------------------------------------------------------------------
 
-    def _number(self, column: Column, field: Field) -> Any:
+    def _number(self, column: Column, field: Field) -> Tree:
         return self._leaf(column, column.values(by_name(field.dtype)))
 
-    def _bool(self, column: Column, field: Field) -> Any:
+    def _bool(self, column: Column, field: Field) -> Tree:
         return self._leaf(column, column.values(_BOOL))
 
-    def _datetime(self, column: Column, field: Field) -> Any:
+    def _datetime(self, column: Column, field: Field) -> Tree:
         if self.encode:
             return self._counted(column, field)
         if self.datetimes and field.timezone:
@@ -158,26 +162,26 @@ class Decoder:
         name = "timedelta64" if field.kind == "duration" else "datetime64"
         return self._leaf(column, values, f"{name}[{field.unit}]")
 
-    def _counted(self, column: Column, field: Field) -> Any:
+    def _counted(self, column: Column, field: Field) -> Tree:
         """Return a date, time or duration as integers with their unit."""
         encoded = Encoded(str(field), None, unit=field.unit, timezone=field.timezone or None)
         return self._encoded(column, column.values(by_name(field.dtype)), encoded)
 
-    def _encoded(self, column: Column, values: Source, encoded: Encoded) -> Any:
+    def _encoded(self, column: Column, values: Source, encoded: Encoded) -> Tree:
         """Put the values into an `Encoded`; a mask goes around it."""
         return _each(self._leaf(column, values), lambda leaf: replace(encoded, values=leaf))
 
-    def _decimal(self, column: Column, field: Field) -> Any:
+    def _decimal(self, column: Column, field: Field) -> Tree:
         if field.dtype:
             values = column.values(by_name(field.dtype))
         else:  # little-endian limbs of 64 bits, the lowest first: (rows, 2) or (rows, 4)
             values = column.values(by_name("uint64"), (field.width // 8,))
         return self._encoded(column, values, Encoded(str(field), None, scale=field.scale))
 
-    def _fixed_binary(self, column: Column, field: Field) -> Any:
+    def _fixed_binary(self, column: Column, field: Field) -> Tree:
         return self._encoded(column, column.values(_BYTE, (field.width,)), Encoded(str(field), None))
 
-    def _dictionary(self, column: Column, field: Field) -> Any:
+    def _dictionary(self, column: Column, field: Field) -> Tree:
         decoder = replace(self, nulls=Nulls("mask") if self.nulls.mode == "mask" else Nulls())
         dictionary = column.dictionary()
         if dictionary.field is not None and dictionary.field.kind == "null":
@@ -194,7 +198,7 @@ class Decoder:
             codes = _widened(codes, signed, f"{field.dtype} cannot hold the code {self.nulls.value}")
         return self._encoded(column, codes, encoded)
 
-    def _text(self, column: Column, field: Field) -> Any:
+    def _text(self, column: Column, field: Field) -> Tree:
         tree = Encoded(str(field), TensorLeaf(column.text()), offsets=self._offsets(column))
         return self._masked(column, tree)
 
@@ -202,7 +206,7 @@ class Decoder:
         # A column without rows has one offset, for which producers may omit the buffer.
         return TensorLeaf(column.offsets(), constant=not column.length)
 
-    def _list(self, column: Column, field: Field) -> Any:
+    def _list(self, column: Column, field: Field) -> Tree:
         mode = self.lists.mode
         if mode != "ragged" and not (mode == "refuse" and self.encode):
             if mode == "refuse" or not _is_of_numbers(field):
@@ -210,12 +214,12 @@ class Decoder:
             return self._dense(column, field) if mode == "dense" else self._padded(column, field)
         return self._ragged(column, field)
 
-    def _dense(self, column: Column, field: Field) -> Any:
+    def _dense(self, column: Column, field: Field) -> Tree:
         tensors = tensors_of(column)
         step = described(tensors.shape) if column.length else ""
         return _each(self._tensors(column, tensors), lambda leaf: replace(leaf, step=step))
 
-    def _padded(self, column: Column, field: Field) -> Any:
+    def _padded(self, column: Column, field: Field) -> Tree:
         padded = Padded(column, self.lists)
         flat, inner = self._elements(column, padded.elements, padded.levels, in_rows=False)
         values = padded.values(flat)
@@ -226,7 +230,7 @@ class Decoder:
         mask = padded.mask(inner or empty_mask(padded.elements), self.marks_padding)
         return Masked(TensorLeaf(values), TensorLeaf(_with_rows(mask, column)))
 
-    def _ragged(self, column: Column, field: Field) -> Any:
+    def _ragged(self, column: Column, field: Field) -> Tree:
         sizes = TensorLeaf(column.sizes()) if field.kind == "list_view" else None
         child = column.child()
         try:
@@ -238,16 +242,15 @@ class Decoder:
         tree = Encoded(str(field), inner, offsets=self._offsets(column), sizes=sizes)
         return self._masked(column, tree)
 
-    def _struct(self, column: Column, field: Field) -> Any:
+    def _struct(self, column: Column, field: Field) -> Tree:
         names = [child.name for child in field.children]
         if len({*names}) != len(names):
             why = f"it is {field}, with two fields of one name"
-            remedy = "rename them"
-            raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
+            raise UnsupportedConversionError("", why, "rename them", code="duplicate-names")
         inner = {name: self._inner(column.child(i)) for i, name in enumerate(names)}
         return self._masked(column, Encoded(str(field), inner))
 
-    def _inner(self, column: Column) -> Any:
+    def _inner(self, column: Column) -> Tree:
         """Decode a part of a column; the fixes of its error that change the object do not apply to a part."""
         try:
             return self.decode(column)
@@ -256,10 +259,7 @@ class Decoder:
             error.with_context(remedy="; or ".join(map(str, error.fixes)))
             raise
 
-    def _fixed_list(self, column: Column, field: Field) -> Any:
-        return self._tensors(column, tensors_of(column))
-
-    def _tensors(self, column: Column, tensors: Tensors) -> Any:
+    def _tensors(self, column: Column, tensors: Tensors) -> TensorLeaf | Masked:
         """Return lists of one shape as one tensor, ``(rows, *shape)``."""
         flat, inner = self._elements(column, tensors.elements, tensors.levels, tensors.gather is None)
         values = _arranged(flat, tensors, column.length)
@@ -290,7 +290,7 @@ class Decoder:
             return flat, elements.mask()
         return self.nulls.apply(elements, flat), None
 
-    def _extension(self, column: Column, field: Field) -> Any:
+    def _extension(self, column: Column, field: Field) -> Tree:
         if field.extension == "arrow.bool8":
             return self._bool(column, field)
         if field.extension == "arrow.fixed_shape_tensor" and field.kind == "fixed_list":
@@ -333,7 +333,7 @@ ENCODED: dict[str, tuple[Fix, ...]] = {
     **dict.fromkeys(("binary", "binary_view"), _BYTES),
     "map": _LIST,
 }
-_KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
+_KINDS: dict[str, Callable[[Decoder, Column, Field], Tree]] = {
     "number": Decoder._number,
     "bool": Decoder._bool,
     "time": Decoder._counted,
@@ -341,7 +341,7 @@ _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
     "fixed_binary": Decoder._fixed_binary,
     "dictionary": Decoder._dictionary,
     "struct": Decoder._struct,
-    "fixed_list": Decoder._fixed_list,
+    "fixed_list": lambda decoder, column, field: decoder._tensors(column, tensors_of(column)),
     **dict.fromkeys(("date", "timestamp", "duration"), Decoder._datetime),
     **dict.fromkeys(("string", "binary", "string_view", "binary_view"), Decoder._text),
     **dict.fromkeys(LISTS, Decoder._list),
@@ -349,14 +349,14 @@ _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
 }
 
 
-def decode(table: Table, request: Request) -> dict[str, Any]:
+def decode(table: Table, request: Request) -> dict[str, Tree]:
     """Return each column's tree by its path; raise one error for all columns that are refused."""
     encode, datetimes, lists = is_encoded(request), request.target.has_datetime64, list_policy(request)
     if not isinstance(request.nulls, dict):  # one policy, and so one decoder, for all columns
         decoder = Decoder(nulls.parse(request.nulls, None), encode, datetimes, lists)
         return map_columns(table, lambda label, path, column: decoder.decode(column))
 
-    def tree(label: Hashable, path: str, column: Column) -> Any:
+    def tree(label: Hashable, path: str, column: Column) -> Tree:
         return Decoder(nulls.parse(request.nulls, label), encode, datetimes, lists).decode(column)
 
     return map_columns(table, tree)
@@ -446,7 +446,7 @@ def _nulls_in_lists(count: int) -> str:
     return f"it has nulls inside its lists: {count:,}"
 
 
-def _each(tree: Any, change: Callable[[TensorLeaf], Any]) -> Any:
+def _each(tree: TensorLeaf | Masked, change: Callable[[TensorLeaf], TensorLeaf | Encoded]) -> Tree:
     return Masked(change(tree.values), tree.mask) if isinstance(tree, Masked) else change(tree)
 
 
@@ -487,7 +487,7 @@ def reshaped(flat: Source, shape: tuple[int, ...]) -> Source:
 def permuted(source: Source, order: tuple[int, ...]) -> Source:
     """Return the dimensions after the first in another order, without copying."""
     axes = (0, *(i + 1 for i in order))
-    old: Any = source.view
+    old = source.view
     view = replace(old, shape=tuple(old.shape[i] for i in axes), strides=tuple(old.strides[i] for i in axes))
     return _with(source, view, lambda: source.host().transpose(axes))
 

@@ -14,7 +14,7 @@ from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.request import Request
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
-from zerocopy.tables.column import Column, Table
+from zerocopy.tables.column import ArrowArray, Column, Table
 from zerocopy.tables.content import validate
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import map_columns
@@ -68,7 +68,7 @@ def encode_columns(table: Table, request: Request, unread: bool = False) -> Tabl
     return replace(table, columns=columns, obj=None)
 
 
-def _codes(column: Column, choice: Any, unread: bool) -> Column:
+def _codes(column: Column, choice: object, unread: bool) -> Column:
     """Return a column as codes of the given words, or of its own distinct words in sorted order."""
     pa = hub().module()
     array = _array(column, unread)
@@ -84,7 +84,7 @@ def _codes(column: Column, choice: Any, unread: bool) -> Column:
     return _column(column, codes.encode(pa.chunked_array([array])).chunk(0), _COMPUTED)
 
 
-def _given(choice: Any, type_: Any) -> Any:
+def _given(choice: object, type_: Any) -> ArrowArray:
     try:
         return given_words(choice, type_)
     except ValueError as error:
@@ -113,7 +113,7 @@ def _require_host(column: Column) -> None:
         raise UnsupportedConversionError("", why, code="other-device", fixes=[_BYTES])
 
 
-def _array(column: Column, unread: bool = False) -> Any:
+def _array(column: Column, unread: bool = False) -> ArrowArray:
     """Return a column as one array, whose content is checked because Arrow reads all of it."""
     _require_host(column)
     pa, field = hub().module(), column.field
@@ -142,7 +142,7 @@ def _array(column: Column, unread: bool = False) -> Any:
     return pa.array(column.values(dtype).host(), mask=nulls)
 
 
-def _column(column: Column, array: Any, why: Reason) -> Column:
+def _column(column: Column, array: ArrowArray, why: Reason) -> Column:
     """Return an Arrow array in place of a column."""
     field = read_schema(array.type.__arrow_c_schema__())
     reasons = (*column.reasons, why)
@@ -184,16 +184,19 @@ class Codes:
     [1, None]
     """
 
-    def __init__(self, name: str, words: Any, ordered: bool = False, refuses_nulls: bool = False) -> None:
+    def __init__(
+        self, name: str, words: ArrowArray, ordered: bool = False, refuses_nulls: bool = False
+    ) -> None:
         pa = hub().module()
         self.name = name
         self.words = words
         self.refuses_nulls = refuses_nulls
         self.type: Any = pa.dictionary(pa.int32(), words.type, ordered)
-        self._last: tuple[Any, Any] | None = None  # the source's last dictionary, and the codes of its words
+        # The source's last dictionary, and the codes of its words.
+        self._last: tuple[ArrowArray, ArrowArray] | None = None
         self._places: dict[Any, int] | None = None
 
-    def encode(self, column: Any, place: str = "") -> Any:
+    def encode(self, column: ArrowArray, place: str = "") -> ArrowArray:
         """Return a chunked array as codes; nulls stay nulls.
 
         Raises
@@ -206,11 +209,11 @@ class Codes:
         chunks = [self._chunk(chunk, place) for chunk in column.chunks or [pa.array([], self.words.type)]]
         return pa.chunked_array(chunks, self.type)
 
-    def encode_array(self, array: Any, place: str) -> Any:
+    def encode_array(self, array: ArrowArray, place: str) -> ArrowArray:
         """Return a NumPy array of text as a ``pyarrow.DictionaryArray``."""
         return self._chunk(hub().module().array(array, from_pandas=True), place)
 
-    def _chunk(self, chunk: Any, place: str) -> Any:
+    def _chunk(self, chunk: ArrowArray, place: str) -> ArrowArray:
         pa, pc = hub().module(), hub().compute()
         if pa.types.is_dictionary(chunk.type):
             positions = _checked_indices(chunk)
@@ -230,7 +233,7 @@ class Codes:
         # safe=False, because the codes are valid by construction and a check takes time.
         return pa.DictionaryArray.from_arrays(codes, self.words, ordered=self.type.ordered, safe=False)
 
-    def _of_words(self, own: Any) -> Any:
+    def _of_words(self, own: ArrowArray) -> ArrowArray:
         """Return the codes of the words of a dictionary of the source: int32, null for unknown words."""
         pa = hub().module()
         if self._last is not None and self._last[0].equals(own):
@@ -257,7 +260,7 @@ class Codes:
             ],
         )
 
-    def _error(self, chunk: Any, place: str) -> LossyConversionError:
+    def _error(self, chunk: ArrowArray, place: str) -> LossyConversionError:
         pa, pc = hub().module(), hub().compute()
         values = chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
         distinct = hub().cast_views(values, self.words.type).unique().drop_null()
@@ -266,7 +269,7 @@ class Codes:
         more = f" and {len(unknown) - _NAMED_WORDS:,} more" if len(unknown) > _NAMED_WORDS else ""
         verb = "are" if len(unknown) > 1 else "is"
         why = f"has {named}{more}, which {verb} not among its {len(self.words):,} words"
-        choice: Any = {self.name: True} if place else True
+        choice: object = {self.name: True} if place else True
         collect = Fix(options={"encode": choice}, effect="collects the words")
         asked, why = (f"reading {place}", f"column {self.name!r} {why}") if place else ("", f"it {why}")
         fixes = [collect]
@@ -289,10 +292,10 @@ class Distinct:
         pa = hub().module()
         self._type = value_type(type_)
         self._known = pa.array([], self._type)
-        self._pending: list[Any] = []
+        self._pending: list[ArrowArray] = []
         self._count = 0
 
-    def add(self, column: Any) -> None:
+    def add(self, column: ArrowArray) -> None:
         """Add the words of an array, a chunked array or a NumPy array."""
         pa = hub().module()
         if not isinstance(column, pa.ChunkedArray):
@@ -311,7 +314,7 @@ class Distinct:
         self._known = pa.chunked_array([self._known, *self._pending], self._type).unique()
         self._pending, self._count = [], 0
 
-    def words(self) -> Any:
+    def words(self) -> ArrowArray:
         """Return the words in sorted order."""
         self._merge()
         try:
@@ -324,7 +327,7 @@ class Distinct:
             ) from error
 
 
-def used_words(chunk: Any) -> Any:
+def used_words(chunk: ArrowArray) -> ArrowArray:
     """Return the words of a dictionary array that occur in its rows."""
     used = np.zeros(len(chunk.dictionary), bool)
     used[np.asarray(_checked_indices(chunk).drop_null())] = True
@@ -334,7 +337,7 @@ def used_words(chunk: Any) -> Any:
     return hub().cast_views(chunk.dictionary, hub().without_views(chunk.dictionary.type)).filter(used)
 
 
-def _checked_indices(chunk: Any) -> Any:
+def _checked_indices(chunk: ArrowArray) -> ArrowArray:
     """Return the codes of a dictionary array; refuse those that its dictionary lacks."""
     extremes = hub().compute().min_max(chunk.indices).as_py()
     if extremes["max"] is not None and not 0 <= extremes["min"] <= extremes["max"] < len(chunk.dictionary):
@@ -360,7 +363,7 @@ def value_type(type_: Any) -> Any:
     return type_ if pa.types.is_string(type_) or pa.types.is_large_string(type_) else None
 
 
-def given_words(choice: Any, type_: Any) -> Any:
+def given_words(choice: object, type_: Any) -> ArrowArray:
     """Return the caller's words as an array without nulls and duplicates.
 
     Raises

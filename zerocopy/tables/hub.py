@@ -27,7 +27,7 @@ def hub() -> Any:
     return framework
 
 
-def new_memory(shape: Sequence[int], storage: np.dtype[Any]) -> Array:
+def new_memory(shape: Sequence[int], storage: np.dtype[np.generic]) -> Array:
     """Return an uninitialised array for a result from the allocator that is faster.
 
     The kernel clears the pages of NumPy's large allocations; the hub's pool, if the hub is imported already,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isnan
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from zerocopy.errors import (
     CopyRequiredError,
@@ -56,7 +56,7 @@ def positions(labels: Iterable[Hashable]) -> dict[Hashable, list[int]]:
     return places
 
 
-def listed(labels: Sequence[Any]) -> str:
+def listed(labels: Sequence[object]) -> str:
     """Return labels for a message: the first ones, and how many more there are."""
     more = len(labels) - _LISTED
     return ", ".join(map(repr, labels[:_LISTED])) + (f" and {more:,} more" if more > 0 else "")
@@ -91,7 +91,7 @@ def combine_plans(
     table: Table,
     target: Framework,
     leaves: dict[str, Plan],
-    run: Callable[[], Any],
+    run: Callable[[], object],
     warnings: tuple[str, ...],
 ) -> Plan:
     """Return the plan of a table from the plans of its leaves."""
@@ -111,7 +111,7 @@ def combine_plans(
     return replace(made, leaves={}) if table.single and len(leaves) == 1 else made
 
 
-def run(plan: Plan) -> Any:
+def run(plan: Plan) -> object:
     """Run a plan that is possible."""
     assert plan.run is not None
     return plan.run()

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import placement
-from zerocopy.tables.column import Column
+from zerocopy.tables.column import ArrowArray, Column
 from zerocopy.tables.nulls import fits
 
 #: Elements that are padded at a time, because each needs an index of 8 bytes.
@@ -365,7 +366,7 @@ def memory_order(view: StridedView) -> tuple[int, ...] | None:
     return order if all(order[place] == i for i, place in enumerate(order)) else None
 
 
-def permuted_tensors(array: Array, order: tuple[int, ...], pa: Any) -> Any:
+def permuted_tensors(array: Array, order: tuple[int, ...], pa: ModuleType) -> ArrowArray:
     """Return an array, whose dimensions after the first are stored in `order`, as a column of tensors."""
     physical = array.transpose(0, *(i + 1 for i in order))
     flat = pa.Array.from_buffers(
@@ -377,7 +378,7 @@ def permuted_tensors(array: Array, order: tuple[int, ...], pa: Any) -> Any:
     return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(flat, prod(shape)))
 
 
-def nested_lists(column: Any, pa: Any) -> Any:
+def nested_lists(column: ArrowArray, pa: ModuleType) -> ArrowArray:
     """Return a chunked ``arrow.fixed_shape_tensor`` as nested lists of its physical shape.
 
     The values and the bitmap of nulls are aliased; `pa` is the module of the hub.
@@ -388,7 +389,7 @@ def nested_lists(column: Any, pa: Any) -> Any:
     return pa.chunked_array([_nested(chunk.storage, column.type.shape, pa) for chunk in column.chunks], kind)
 
 
-def _nested(rows: Any, shape: Any, pa: Any) -> Any:
+def _nested(rows: ArrowArray, shape: Sequence[int], pa: ModuleType) -> ArrowArray:
     inner = rows.values
     for size in reversed(shape[1:]):
         inner = pa.FixedSizeListArray.from_arrays(inner, size)
@@ -396,7 +397,7 @@ def _nested(rows: Any, shape: Any, pa: Any) -> Any:
     return pa.Array.from_buffers(kind, len(rows), bitmap, rows.null_count, rows.offset, [inner])
 
 
-def variable_lists(array: Any, pa: Any, is_wide: bool) -> Any:
+def variable_lists(array: ArrowArray, pa: ModuleType, is_wide: bool) -> ArrowArray:
     """Return lists of one length as lists with offsets, whose values alias those of `array`.
 
     With `is_wide`, the offsets have 64 bits.

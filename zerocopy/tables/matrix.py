@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -64,7 +63,7 @@ def plan(table: Table, request: Request) -> Plan:
     convert = array_plan.run
     assert convert is not None
 
-    def dates() -> Any:
+    def dates() -> object:
         return convert().view(dtype)
 
     run = dates if dtype else convert
@@ -91,7 +90,7 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
     refused: dict[Hashable, ZeroCopyError] = {}
     for label, tree in zip(table.labels, decode(table, request).values(), strict=True):
         ndim = tree.source.view.ndim if isinstance(tree, TensorLeaf) else 0
-        if ndim == 1 or (ndim == 2 and len(table.columns) == 1):
+        if isinstance(tree, TensorLeaf) and (ndim == 1 or (ndim == 2 and len(table.columns) == 1)):
             leaves.append(tree)
             if tree.source.refusal is not None:
                 refused[label] = refused_by(tree.source.refusal)
@@ -372,7 +371,7 @@ def _pieces(column: Column, leaf: TensorLeaf) -> list[Array]:
 
 
 def _cast_columns(
-    leaves: list[TensorLeaf], shape: tuple[int, int], storage: np.dtype[Any], by_rows: bool
+    leaves: list[TensorLeaf], shape: tuple[int, int], storage: np.dtype[np.generic], by_rows: bool
 ) -> Array:
     """Return a matrix into which the columns are cast, in blocks of rows that fit into the cache."""
     out = new_memory(shape, storage) if by_rows else new_memory(shape[::-1], storage).T
@@ -398,7 +397,7 @@ def _copier(source: Source) -> Callable[[int, Array], None]:
     return write
 
 
-def _by_columns(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Array:
+def _by_columns(pieces: list[list[Array]], rows: int, storage: np.dtype[np.generic]) -> Array:
     out = new_memory((len(pieces), rows), storage)
     shares = threads.split_rows(len(pieces), out.nbytes, None, 1)
     threads.run([partial(_fill_columns, out[low:high], pieces[low:high]) for low, high in shares])
@@ -414,7 +413,7 @@ def _fill_columns(out: Array, pieces: list[list[Array]]) -> None:
             start += len(part)
 
 
-def _by_rows(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Array:
+def _by_rows(pieces: list[list[Array]], rows: int, storage: np.dtype[np.generic]) -> Array:
     out = new_memory((rows, len(pieces)), storage)
     if not out.size:
         return out

@@ -16,7 +16,6 @@ from zerocopy.source import Array, Source
 from zerocopy.strided_view import contiguous_strides
 from zerocopy.tables import placement
 from zerocopy.tables.column import Column
-from zerocopy.tables.result import Masked
 
 DROPPED = Reason("rows with nulls are left out", code="dropped-rows")
 #: The policies that have a name.
@@ -53,7 +52,7 @@ class Nulls:
     """
 
     mode: str = "refuse"
-    value: Any = None
+    value: object = None
 
     @property
     def drops(self) -> bool:
@@ -65,13 +64,11 @@ class Nulls:
         """Whether nulls become a negative integer."""
         return self.mode == "fill" and type(self.value) is int and self.value < 0
 
-    def apply(self, column: Column, values: Source, datetimes: bool = False) -> Any:
-        """Return a column's values, filled, or as `Masked` values; refuse nulls that cannot be represented.
+    def apply(self, column: Column, values: Source, datetimes: bool = False) -> Source:
+        """Return a column's values without nulls: filled ones, unless the policy refuses them.
 
         With `datetimes` the target reads the integers as dates or durations: the smallest one is NaT.
         """
-        if self.mode == "mask":
-            return Masked(values, column.mask())
         count = column.null_count
         if not count:
             return values
@@ -166,7 +163,7 @@ def _count(column: Column) -> str:
     return f"it has {count:,} null{'s' if count != 1 else ''} in {column.length:,} rows"
 
 
-def parse(nulls: Any, label: Hashable) -> Nulls:
+def parse(nulls: object, label: Hashable) -> Nulls:
     """Return the policy of ``nulls=`` for one column.
 
     Raises

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from operator import attrgetter
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables.arrow_column import ArrowColumn
-from zerocopy.tables.column import Column, RefusedColumn
+from zerocopy.tables.column import ArrowArray, Column, RefusedColumn
 from zerocopy.tables.hub import hub, new_memory
 from zerocopy.tables.lists import LISTS
 from zerocopy.tables.tensor_column import Marks, TensorColumn
@@ -92,7 +93,7 @@ class ObjectColumn(ArrowColumn):
         self.objects: Callable[[], Array] = load
 
     @cached_property
-    def _array(self) -> Any:
+    def _array(self) -> ArrowArray:
         return arrow_of_objects(hub().module(), self.objects())
 
     @cached_property
@@ -137,7 +138,7 @@ class ObjectColumn(ArrowColumn):
     def nbytes(self) -> int:
         return int((self.objects() if self.field is None else self._array).nbytes)
 
-    def arrow(self) -> Any:
+    def arrow(self) -> ArrowArray:
         return self._array
 
     def arrow_reasons(self) -> list[Reason]:
@@ -260,7 +261,7 @@ def _of_tensors(framework: Framework, name: str, cells: list[Any], first: int) -
     return None if source is None else replace(source, view=replace(source.view, dtype=dtypes.pop()))
 
 
-def _is_number(dtype: np.dtype[Any]) -> bool:
+def _is_number(dtype: np.dtype[np.generic]) -> bool:
     return dtype.isnative and dtype.kind not in "mMSUOT" and from_numpy(dtype) is not None
 
 
@@ -291,7 +292,7 @@ def _rows_differ(what: str, place: int, value: object, first: int, expected: obj
     return f"its cells differ in {what}: row {place:,} has {value}, and row {first:,} has {expected}"
 
 
-def _stack(common: np.dtype[Any]) -> Fix:
+def _stack(common: np.dtype[np.generic]) -> Fix:
     return Fix("numpy.stack({x})", f"makes all of them {common}", action="stack-cells")
 
 
@@ -303,7 +304,7 @@ def _refused(why: str, remedy: str = "") -> UnsupportedConversionError:
     return UnsupportedConversionError("", why, remedy, code="python-objects", fixes=fixes)
 
 
-def arrow_of_objects(pa: Any, values: Array) -> Any:
+def arrow_of_objects(pa: ModuleType, values: Array) -> ArrowArray:
     """Return objects as an Arrow array of their one type, missing ones as nulls.
 
     Raises
@@ -414,7 +415,7 @@ def _family(cls: type) -> str:
     return next((name for name, classes in _FAMILIES if issubclass(cls, classes)), cls.__name__)
 
 
-def _check_times(values: Any) -> None:
+def _check_times(values: Iterable[object]) -> None:
     """Refuse nanoseconds, which pyarrow drops from objects, and several zones, of which it keeps one."""
     zones = set()
     for value in values:
@@ -431,7 +432,7 @@ def _check_times(values: Any) -> None:
         )
 
 
-def _arrow_lists(pa: Any, objects: Array) -> Any:
+def _arrow_lists(pa: ModuleType, objects: Array) -> ArrowArray | None:
     """Return vectors of one dtype as the lists that ``pyarrow.array`` makes of them; None for others."""
     cells = objects.tolist()
     types = set(map(type, cells))

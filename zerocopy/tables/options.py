@@ -53,7 +53,7 @@ def check(options: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def is_encoding(value: Any) -> bool:
+def is_encoding(value: object) -> bool:
     """Whether a value of ``encode=`` is valid, by its type: 0 equals False, arrays compare elementwise."""
     return (
         value is None or isinstance(value, (bool, Mapping)) or (isinstance(value, str) and value == "bytes")
@@ -75,7 +75,7 @@ def list_policy(request: Request) -> Lists:
     return Lists(request.lists, 0 if pad is None else pad, request.max_length)
 
 
-def _check_encode(encode: Any) -> None:
+def _check_encode(encode: object) -> None:
     if not is_encoding(encode):
         hint = "pass words by the column's name: encode={name: words}" if _is_list(encode) else ""
         why = "encode must be True, False, 'bytes' or a dict of words"
@@ -101,11 +101,11 @@ def _check_lists(options: Mapping[str, Any]) -> None:
         raise invalid_value("pad", pad, "pad must be a number or a bool", "pass a number, such as pad=0")
 
 
-def _not_one_of(name: str, value: Any, choices: Sequence[str]) -> OptionError:
+def _not_one_of(name: str, value: object, choices: Sequence[str]) -> OptionError:
     listed = ", ".join(map(repr, choices))
     return invalid_value(name, value, f"{name} must be one of {listed}", f"pass one of {listed}", choices)
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     # An iterator can be read once, by explain or by convert.
     return hasattr(value, "__iter__") and not isinstance(value, (str, bytes, Iterator))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -41,11 +40,11 @@ def alias(name: str, view: StridedView, chunk: Memory, reasons: Sequence[Reason]
     )
 
 
-def via_host(source: Source, compute: Callable[[], Any] | None = None) -> Source:
+def via_host(source: Source, compute: Callable[[], object] | None = None) -> Source:
     """Return a source on a device whose values are computed: by `compute` there, else by ``source.host``."""
     view = source.view
 
-    def put() -> Any:
+    def put() -> object:
         # Use any framework that can copy to the device, preferably an imported one.
         relay = registry.relay(view)
         return relay.from_host(source.host(), view.dtype, view.device, None)

@@ -174,7 +174,7 @@ def _check_rows(table: Table) -> None:
     """Refuse variables that are not columns of one table: other dimensions, or several."""
     if table.has_rows:
         return
-    by_dims: dict[Any, list[Hashable]] = {}
+    by_dims: dict[tuple[Hashable, ...], list[Hashable]] = {}
     for label, column in zip(table.labels, table.columns, strict=True):
         if column.dims is not None:
             by_dims.setdefault(column.dims, []).append(label)
@@ -217,7 +217,7 @@ def _unread(table: Table, request: Request) -> Plan:
     )
 
 
-def _read(table: Table, request: Request) -> Any:
+def _read(table: Table, request: Request) -> object:
     """Read a stream or run a query, and convert the result; if that is refused, say what was used up."""
     assert table.read is not None
     whole = table.read()

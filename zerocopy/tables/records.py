@@ -101,7 +101,7 @@ def plan(table: Table, request: Request) -> Plan:
     return replace(whole, warnings=warnings, run=records)
 
 
-def _check_names(dtype: np.dtype[Any], record: np.dtype[Any]) -> None:
+def _check_names(dtype: np.dtype[np.generic], record: np.dtype[np.generic]) -> None:
     """Refuse a type of records whose fields are not the columns."""
     names, fields = dtype.names or (), record.names or ()
     if {*names} != {*fields}:
@@ -110,7 +110,7 @@ def _check_names(dtype: np.dtype[Any], record: np.dtype[Any]) -> None:
         raise UnsupportedConversionError("", why, code="unknown-name", fixes=fixes)
 
 
-def _existing(table: Table, dtype: np.dtype[Any], sources: list[Source | None]) -> Source | None:
+def _existing(table: Table, dtype: np.dtype[np.generic], sources: list[Source | None]) -> Source | None:
     """Return the rows of bytes whose fields the columns are already, or None.
 
     One contiguous column is such records, and so are neighbouring columns of one row-major array. The
@@ -171,7 +171,9 @@ def unchanged(table: Table, request: Request) -> Plan:
 # -- fields -----------------------------------------------------------------------
 
 
-def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, Any], list[Source | None]]:
+def _fields(
+    table: Table, request: Request
+) -> tuple[np.dtype[np.generic], dict[str, Any], list[Source | None]]:
     """Return the records' dtype, each field's loader, and each field's source."""
     if is_encoded(request):
         why = "encode= adds units and categories to numbers, and a record cannot hold them"
@@ -231,7 +233,7 @@ def _unique(names: list[str]) -> list[str]:
     return names
 
 
-def _record(names: list[str], formats: list[Any]) -> np.dtype[Any]:
+def _record(names: list[str], formats: list[Any]) -> np.dtype[np.generic]:
     return np.dtype({"names": names, "formats": formats}) if names else np.dtype([])
 
 
@@ -268,7 +270,7 @@ def _field(column: Column, policy: Nulls) -> _Described:
     return _plain(leaf)
 
 
-def _text(column: Column, wanted: np.dtype[Any] | None, policy: Nulls) -> _Described | None:
+def _text(column: Column, wanted: np.dtype[np.generic] | None, policy: Nulls) -> _Described | None:
     """Return text as the field of ``S`` or ``U`` that the caller wants; None for other columns and fields."""
     kinds = ("string", "binary", "string_view", "binary_view", "fixed_binary")
     if wanted is None or wanted.kind not in "SU" or column.field is None or column.field.kind not in kinds:

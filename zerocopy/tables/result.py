@@ -123,7 +123,7 @@ class Encoded:
         """
         return self._rows() if self.mask is None else _unmasked(self._rows(), self.mask)
 
-    def to(self, *args: Any, **options: Any) -> Encoded:
+    def to(self, *args: object, **options: object) -> Encoded:
         """Return the column with ``part.to(...)`` for each of its tensors, as PyTorch's libraries call it.
 
         Parameters
@@ -156,8 +156,8 @@ class Encoded:
         """
         return self._each("pin_memory")
 
-    def _each(self, method: str, *args: Any, **options: Any) -> Encoded:
-        def called(leaf: Any, path: str = "") -> Any:
+    def _each(self, method: str, *args: object, **options: object) -> Encoded:
+        def called(leaf: object, path: str = "") -> object:
             call = getattr(leaf, method, None)
             return leaf if call is None else call(*args, **options)
 
@@ -206,14 +206,15 @@ class Encoded:
         return printable(f"Encoded({', '.join(parts)})", "\n")
 
 
-def to_pylist(result: Any) -> list[Any]:
+def to_pylist(result: object) -> list[Any]:
     """Return the rows of a tensor, `Masked` or `Encoded` as Python objects; None where a mask is True."""
-    own = isinstance(result, (Masked, Encoded))
-    rows: list[Any] = result.to_pylist() if own else _array(result).tolist()
+    if isinstance(result, (Masked, Encoded)):
+        return result.to_pylist()
+    rows: list[Any] = _array(result).tolist()
     return rows
 
 
-def _words(codes: Any, names: list[Any]) -> Any:
+def _words(codes: list[Any] | int | None, names: list[Any]) -> object:
     """Return the words of codes, or of lists of codes, which `stack_encoded` makes."""
     if isinstance(codes, list):
         return [_words(code, names) for code in codes]
@@ -248,7 +249,7 @@ def stack_encoded(columns: Sequence[Any], stack: Callable[[list[Any]], Any]) -> 
     return stacked
 
 
-def _kind(column: Any) -> str:
+def _kind(column: object) -> str:
     """Return the properties that columns must share to be stacked, as a text."""
     if not isinstance(column, Encoded):
         return type(column).__qualname__
@@ -257,26 +258,26 @@ def _kind(column: Any) -> str:
     return column.type + (with_parts and f" with {with_parts}")
 
 
-def _unequal(columns: Sequence[Any], why: str, fix: str) -> UnsupportedConversionError:
+def _unequal(columns: Sequence[object], why: str, fix: str) -> UnsupportedConversionError:
     asked = f"collate({len(columns)} samples of zerocopy.Encoded)"
     return UnsupportedConversionError(asked, why, fix, code="unequal-samples")
 
 
-def _unmasked(rows: list[Any], mask: Any) -> list[Any]:
-    def each(null: Any, row: Any) -> Any:
+def _unmasked(rows: list[Any], mask: object) -> list[Any]:
+    def each(null: Any, row: Any) -> object:
         # A mask of several dimensions has one value for each element of the lists of a row.
         return [*map(each, null, row)] if isinstance(null, list) else None if null else row
 
     return [*map(each, to_pylist(mask), rows)]
 
 
-def _array(tensor: Any) -> Any:
+def _array(tensor: object) -> Any:
     from zerocopy import convert
 
     return convert(tensor, "numpy")
 
 
-def _decimal(limbs: Any, scale: int) -> decimal.Decimal:
+def _decimal(limbs: int | list[int], scale: int) -> decimal.Decimal:
     """Return a decimal from its integer, which wide types store as 64-bit limbs, the lowest first."""
     if isinstance(limbs, list):
         integer = sum(limb << (64 * i) for i, limb in enumerate(limbs))
@@ -285,19 +286,19 @@ def _decimal(limbs: Any, scale: int) -> decimal.Decimal:
     return decimal.Decimal(f"{limbs}E{-scale}")
 
 
-def masked(values: Any, mask: Any) -> Masked:
+def masked(values: object, mask: object) -> Masked:
     """Return values with their mask, which encoded values hold too: `Encoded.to_pylist` reads it."""
     return Masked(replace(values, mask=mask) if isinstance(values, Encoded) else values, mask)
 
 
-def result_leaves(tree: Any, path: str = "") -> list[tuple[str, Any]]:
+def result_leaves(tree: object, path: str = "") -> list[tuple[str, Any]]:
     """Return the leaves of a result, or of a plan's tree, with their paths."""
     leaves: list[tuple[str, Any]] = []
     rebuild(tree, lambda leaf, place: leaves.append((place, leaf)), path)
     return leaves
 
 
-def rebuild(tree: Any, leaf: Callable[[Any, str], Any], path: str = "", categories: bool = True) -> Any:
+def rebuild(tree: object, leaf: Callable[[Any, str], Any], path: str = "", categories: bool = True) -> Any:
     """Return the same result with ``leaf(value, path)`` in place of each of its leaves.
 
     Without `categories`, those of codes stay as they are.

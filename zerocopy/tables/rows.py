@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy.dtype import DType
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.request import Request
@@ -21,7 +22,7 @@ from zerocopy.source import Array, Source
 from zerocopy.strided_view import contiguous_strides
 from zerocopy.tables import memory, placement
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
-from zerocopy.tables.column import Column, RefusedColumn, Table
+from zerocopy.tables.column import ArrowArray, Column, RefusedColumn, Table
 from zerocopy.tables.hub import hub, new_memory
 from zerocopy.tables.labels import map_columns
 from zerocopy.tables.nulls import DROPPED, parse
@@ -105,7 +106,7 @@ def resolve(table: Table, request: Request, unread: bool = False) -> Table:
     return replace(table, columns=columns, obj=None)
 
 
-def counts_missing(column: Column, nulls: Any, label: Hashable) -> bool:
+def counts_missing(column: Column, nulls: object, label: Hashable) -> bool:
     """Whether values of a column, such as NaN of pandas, count as nulls with the option ``nulls=``.
 
     NaN stays NaN with ``nulls="nan"``, and without ``nulls=``.
@@ -115,7 +116,7 @@ def counts_missing(column: Column, nulls: Any, label: Hashable) -> bool:
     return parse(nulls, label).mode in _COUNTING
 
 
-def _decides(nulls: Any) -> bool:
+def _decides(nulls: object) -> bool:
     """Whether ``nulls=`` says for each column that a value which counts as missing is a null."""
     return not isinstance(nulls, Mapping) and parse(nulls, None).mode in _COUNTING
 
@@ -250,7 +251,7 @@ class KeptColumn(ArrowColumn):
         super().__init__(column.name, column.field, self._read_rows, rows.count, device=column.device)
 
     @cached_property
-    def _array(self) -> Any:
+    def _array(self) -> ArrowArray:
         array = _filtered(self._column.arrow(), self._rows, self.nullable)
         shares = any(part.dictionary is not None or part.kind in _SHARING for part in self.field.walk())
         return hub().copied(array) if shares else array
@@ -258,7 +259,7 @@ class KeptColumn(ArrowColumn):
     def _read_rows(self) -> list[arrow_c.Memory]:
         return [arrow_c.read_array(chunk) for chunk in getattr(self._array, "chunks", [self._array])]
 
-    def arrow(self) -> Any:
+    def arrow(self) -> ArrowArray:
         return self._array
 
     def arrow_reasons(self) -> list[Reason]:
@@ -274,14 +275,14 @@ class KeptColumn(ArrowColumn):
         # Of text and lists, without reading them: each row as many bytes as before.
         return width * self.length if width else self._bytes * self.length // max(self._column.length, 1)
 
-    def _blocks(self, dtype: Any, shape: tuple[int, ...], buffer: int) -> Source:
+    def _blocks(self, dtype: DType, shape: tuple[int, ...], buffer: int) -> Source:
         if buffer != 1 or self.field.kind == "list_view":
             return super()._blocks(dtype, shape, buffer)
         read = super()._blocks
         return self._source(dtype, (self.length, *shape), [], lambda: read(dtype, shape, buffer).host())
 
 
-def _filtered(array: Any, rows: Rows, nullable: bool) -> Any:
+def _filtered(array: ArrowArray, rows: Rows, nullable: bool) -> ArrowArray:
     """Return the rows of an array, chunked or not, that remain."""
     pa, kind = hub().module(), array.type
     chunks = list(getattr(array, "chunks", [array]))
@@ -294,7 +295,7 @@ def _filtered(array: Any, rows: Rows, nullable: bool) -> Any:
     return taken if hasattr(taken, "chunks") else pa.chunked_array([taken])
 
 
-def _numbers(chunk: Any) -> Array:
+def _numbers(chunk: ArrowArray) -> Array:
     """Return the values of an array of numbers as elements of their width."""
     width = chunk.type.bit_width // 8
     start, values = chunk.offset * width, chunk.buffers()[1]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import placement
-from zerocopy.tables.column import Column, Table
+from zerocopy.tables.column import ArrowArray, Column, Table
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import duplicates, listed
 
@@ -162,7 +161,7 @@ class TensorColumn(Column):
         assert self._categories is not None
         return self._categories
 
-    def arrow(self) -> Any:
+    def arrow(self) -> ArrowArray:
         return hub().tensor_to_arrow(self)
 
     def arrow_reasons(self) -> list[Reason]:
@@ -186,7 +185,7 @@ class TensorColumn(Column):
 _KEY = b"zerocopy:numpy"
 
 
-def field_of(dtype: np.dtype[Any]) -> Field:
+def field_of(dtype: np.dtype[np.generic]) -> Field:
     """Return the Arrow type of the memory of NumPy's bytes: of one length."""
     metadata = {_KEY: dtype.str[1:].encode()} if dtype.kind == "S" else {}
     return Field(f"w:{dtype.itemsize}", metadata=metadata)
@@ -195,7 +194,7 @@ def field_of(dtype: np.dtype[Any]) -> Field:
 class PaddedColumn(TensorColumn):
     """Rows of uint8 whose trailing NULs are padding: a variable length in Arrow, one length in tensors."""
 
-    def arrow(self) -> Any:
+    def arrow(self) -> ArrowArray:
         rows = np.ascontiguousarray(self.source.host())
         return hub().binary_from_padded(rows)
 
@@ -210,7 +209,7 @@ class PaddedColumn(TensorColumn):
         return [*self.reasons, *self.source.reasons, padded]
 
 
-def padded_dtype(field: Field) -> np.dtype[Any] | None:
+def padded_dtype(field: Field) -> np.dtype[np.generic] | None:
     """Return NumPy's dtype of bytes that were `S` before they were in Arrow; None for other bytes."""
     text = field.metadata.get(_KEY, b"").decode(errors="replace")
     if field.format not in ("z", "Z", f"w:{field.width}") or not text[1:].isdecimal() or text[0] != "S":
@@ -219,7 +218,7 @@ def padded_dtype(field: Field) -> np.dtype[Any] | None:
     return np.dtype(text) if field.kind == "binary" or text == f"S{field.width}" else None
 
 
-def refuse_unpadded(column: Column, dtype: np.dtype[Any]) -> None:
+def refuse_unpadded(column: Column, dtype: np.dtype[np.generic]) -> None:
     """Refuse bytes that ``S`` cannot hold: too long ones, and those that end with a NUL."""
     offsets = column.offsets().host()
     lengths = np.diff(offsets)
@@ -234,7 +233,7 @@ def refuse_unpadded(column: Column, dtype: np.dtype[Any]) -> None:
         raise LossyConversionError("", why, "leave it out with columns=[...]", code="padded-bytes")
 
 
-def padded(column: Column, dtype: np.dtype[Any]) -> Array:
+def padded(column: Column, dtype: np.dtype[np.generic]) -> Array:
     """Return bytes of variable length as ``S``."""
     offsets = column.offsets().host()
     rows = np.zeros((column.length, dtype.itemsize), np.uint8)

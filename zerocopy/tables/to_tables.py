@@ -19,7 +19,7 @@ from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.request import Request
 from zerocopy.source import Source
 from zerocopy.tables.arrow_column import ArrowColumn
-from zerocopy.tables.column import Column, Table
+from zerocopy.tables.column import ArrowArray, Column, Table
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import combine_plans, copy_required, map_columns, paths
 from zerocopy.tables.lists import variable_lists
@@ -84,7 +84,7 @@ def _variable(column: Column) -> Column:
     is_wide = view.size > np.iinfo(np.int32).max
 
     @cache
-    def arrow() -> Any:
+    def arrow() -> ArrowArray:
         return variable_lists(column.arrow(), pa, is_wide)
 
     # The type is that of one row, so that a plan does not copy the others.
@@ -146,7 +146,7 @@ class Copied(Column):
     def mask(self) -> Source:
         return self._column.mask()
 
-    def arrow(self) -> Any:
+    def arrow(self) -> ArrowArray:
         return hub().copied(self._column.arrow())
 
 

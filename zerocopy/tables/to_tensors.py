@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -15,7 +15,7 @@ from zerocopy.plan import Plan
 from zerocopy.request import Request
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
-from zerocopy.tables.decode import TensorLeaf, decode
+from zerocopy.tables.decode import TensorLeaf, Tree, decode
 from zerocopy.tables.labels import RENAME, combine_plans, duplicates, listed, map_columns
 from zerocopy.tables.result import Masked, rebuild
 
@@ -54,7 +54,7 @@ def plan(table: Table, request: Request) -> Plan:
     if table.single and isinstance(trees[""], TensorLeaf):
         return plans[""]
 
-    def result() -> Any:
+    def result() -> object:
         columns = [rebuild(step, lambda act, _: act()) for step in steps.values()]
         return columns[0] if table.single else dict(zip(table.labels, columns, strict=True))
 
@@ -99,12 +99,12 @@ def _one_matrix(views: list[StridedView]) -> list[StridedView]:
 
 
 def plan_leaves(
-    table: Table, trees: dict[str, Any], request: Request
+    table: Table, trees: Mapping[str, Tree], request: Request
 ) -> tuple[dict[str, Plan], dict[str, Any]]:
     """Return each leaf's plan by its path, and each column's tree with functions that make its leaves."""
     plans: dict[str, Plan] = {}
 
-    def leaf_step(tree: Any, leaf: TensorLeaf, path: str) -> Callable[[], Any]:
+    def leaf_step(tree: Tree, leaf: TensorLeaf, path: str) -> Callable[[], object]:
         try:
             plan = handover.plan(leaf.source, replace(request, copy=None) if leaf.constant else request)
         except ZeroCopyError as error:

@@ -312,7 +312,7 @@ def _below_us(leaf: Any) -> int:
     import numpy as np
 
     if str(leaf.type) == "duration[ns]":
-        return content.count(leaf, np.int64, lambda values: values % 1000 != 0)
+        return content.count(leaf, np.dtype(np.int64), lambda values: values % 1000 != 0)
     if str(leaf.type) == "month_day_nano_interval":
         parts = np.dtype([("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
         return content.count(leaf, parts, lambda values: values["nanoseconds"] % 1000 != 0)
