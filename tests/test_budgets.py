@@ -67,6 +67,7 @@ def count_any(path: Path) -> int:
     return sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(parse(path)))
 
 
+@cache
 def measured() -> dict[str, int]:
     native = [*PACKAGE.rglob("*.c"), *PACKAGE.rglob("*.h")]
     typed = [path for path in FILES if relative(path).startswith(("_engine/", "tables/"))]

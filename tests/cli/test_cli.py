@@ -121,57 +121,6 @@ def test_all_frameworks_write_nothing_to_stderr() -> None:
             assert info.install in " ".join(completed.stdout.split())
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
-@pytest.mark.parametrize("columns", [60, *(pytest.param(n, marks=pytest.mark.full) for n in (80, 120))])
-def test_grid_in_terminal_has_colours_and_fits(columns: int) -> None:
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    pytest.importorskip("torch")
-    outer, inner = pty.openpty()
-    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    child = subprocess.Popen(
-        [sys.executable, "-m", "zerocopy", "matrix", "--frameworks", "numpy,torch", "--repeat", "1"],
-        stdout=inner,
-        stderr=inner,
-        stdin=inner,
-        cwd=ROOT,
-        env={**ENV, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONIOENCODING": "utf-8"},
-    )
-    os.close(inner)
-    raw = b""
-    while True:
-        try:
-            part = os.read(outer, 65536)
-        except OSError:  # EIO: the child has closed its end (Linux)
-            break
-        if not part:
-            break
-        raw += part
-    os.close(outer)
-    assert child.wait(60) == 0
-    text = raw.decode()
-    assert "\x1b[32m● zero-copy" in text
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    grid = plain[plain.rindex("zerocopy 0") :]  # after the progress bar
-    assert max(len(line) for line in grid.splitlines()) <= columns
-    assert grid.count("● zero-copy") == 4 + 1 + 1  # iris, types with fewer than 8 bits, the legend
-    assert "✓ Every promise held in 14 conversions" in grid
-
-
-def test_narrow_grid_is_split(add: Callable[[Framework], None], monkeypatch: Any) -> None:
-    pytest.importorskip("torch")
-    add(Copying())
-    monkeypatch.setenv("COLUMNS", "40")
-    completed = invoke("matrix", "--full", "--frameworks", "numpy,torch,boxes")
-    assert completed.exit_code == 0
-    assert max(map(len, completed.stdout.splitlines())) <= 40
-    assert completed.stdout.count("from \\ to") == 4  # of iris, and of the types with fewer than 8 bits
-    assert completed.stdout.count("= zero-copy") == 7 + 3 + 1  # and the legend
-
-
 def test_copies_are_numbered_and_explained(add: Callable[[Framework], None]) -> None:
     add(Copying())
     completed = invoke("matrix", "--full", "--frameworks", "numpy,boxes")
@@ -239,35 +188,6 @@ def test_json_has_the_cells_of_the_grid(tmp_path: Path, warm_process: WarmProces
     assert [cell for row in shown.values() for cell in row] == [f"= {c['outcome']}" for c in cells]
 
 
-def test_many_columns_make_one_grid(tmp_path: Path) -> None:
-    """Twenty columns with the same outcomes make one grid; escape sequences in names are escaped."""
-    header = ",".join([*(f"column number {i}" for i in range(19)), "\x1b[31mred", "[bold]text"])
-    line = ",".join([*("1" if i % 2 else "1.5" for i in range(20)), "abc"])
-    path = tmp_path / "wide.csv"
-    path.write_text(f"{header}\n{line}\n{line}\n")
-    completed = invoke("matrix", "--full", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
-    assert completed.exit_code == 0
-    assert completed.stdout.count("from \\ to") == 1
-    assert "20 arrays (10 float64, 10 int64), each 2 values: column number 0," in " ".join(
-        completed.stdout.split()
-    )
-    assert "Left out of wide.csv\n [bold]text not numeric: string" in completed.stdout
-    assert ESCAPE not in completed.stdout
-    assert max(map(len, completed.stdout.splitlines())) <= 80
-    assert "in 20 conversions: 20 zero-copy." in completed.stdout
-
-
-def test_arrays_with_different_outcomes_have_separate_grids(tmp_path: Path) -> None:
-    np.savez(tmp_path / "x.npz", full=np.ones(3), none=np.ones(0), more=np.ones((2, 2), "i1"))
-    completed = invoke(
-        "matrix", "--full", "--frameworks", "numpy", "--repeat", "1", "--input", str(tmp_path / "x.npz")
-    )
-    assert completed.stdout.count("from \\ to") == 2
-    assert "2 arrays (1 float64, 1 int8): full, more" in completed.stdout
-    assert "none: 0 values, float64" in completed.stdout
-    assert "1 empty" in completed.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -333,6 +253,7 @@ def test_doctor_imports_no_framework(run_python: Callable[..., Any]) -> None:
     assert all(f["devices"] is None for name, f in frameworks.items() if name != "numpy")
 
 
+@pytest.mark.full
 def test_doctor_import_option_imports_frameworks(add: Callable[[Framework], None]) -> None:
     class Failing(Boxes):
         def module(self) -> Any:

@@ -98,6 +98,7 @@ def test_every_pair_of_nine_frameworks_has_a_cell_or_a_reason() -> None:
     assert {name: cell.broken for cell in result.broken for name in [(cell.source, cell.target)]} == {}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("source", TABLES)
 def test_installed_frameworks_keep_every_promise(source: str) -> None:
     targets = [target for (target,) in sampled(5, USABLE, first=TABLES.index(source))]

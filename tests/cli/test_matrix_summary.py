@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -37,62 +34,6 @@ def many_reasons() -> list[ArrayCell]:
         )
         for name in "abcdefgh"
     ]
-
-
-def in_terminal(*arguments: str, **environment: str) -> str:
-    """Return the output of the command, with standard error, in a terminal of 80 columns."""
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    outer, inner = pty.openpty()
-    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    hidden = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "JPY_PARENT_PID", "TF_CPP_MIN_LOG_LEVEL"}
-    env = {name: value for name, value in os.environ.items() if name not in hidden}
-    env |= {"TERM": "xterm-256color", "PYTHONUTF8": "1", **environment}
-    command = [sys.executable, "-m", "zerocopy", "matrix", *arguments]
-    process = subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner, env=env)
-    os.close(inner)
-    chunks = []
-    while True:
-        try:
-            chunk = os.read(outer, 1 << 16)
-        except OSError:  # Linux raises EIO at the end
-            break
-        if not chunk:
-            break
-        chunks.append(chunk)
-    os.close(outer)
-    assert process.wait() == 0
-    return b"".join(chunks).decode()
-
-
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-needs_pty = pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
-
-
-@pytest.mark.full
-@needs_pty
-def test_summary_of_all_frameworks_is_one_screen() -> None:
-    """No message of a framework, and no progress in a notebook: its terminals save each frame."""
-    text = in_terminal(JPY_PARENT_PID="1")
-    lines = [ESCAPES.sub("", line).rstrip() for line in text.splitlines()]
-    assert "\x1b[1A" not in text
-    assert "\x1b[2K" not in text
-    assert 8 <= len(lines) <= 60
-    assert max(map(len, lines)) <= 80
-    assert lines[0].startswith("✓ Every promise held in")
-    assert lines[-1].startswith("✓ Every promise held in")
-    assert sum(line.startswith(" [") for line in lines) <= MOST_REASONS
-    assert not re.search(r"Warning|oneDNN|absl|WARNING|E0000|cuda_", "\n".join(lines))
-    assert any("--full" in line for line in lines)
-
-
-@needs_pty
-def test_progress_is_shown_in_a_terminal() -> None:
-    assert "\x1b[2K" in in_terminal("--frameworks", "numpy", "--only", "arrays")
 
 
 def test_summary_shows_the_most_frequent_reasons() -> None:

@@ -55,7 +55,7 @@ def test_arrays(source: str, to: str, caller: str) -> None:
 @pytest.mark.parametrize("to", HOST)
 def test_tensors_of_torch(to: str, caller: str) -> None:
     tensors = tensors_of_torch()
-    for options, x in sampled(7, OPTIONS, tensors, first=first(to, caller)):
+    for options, x in sampled(11, OPTIONS, tensors, first=first(to, caller)):
         if caller == "recorded" and x.is_sparse:
             continue  # the recorder counts it as unchanged, also where convert returns another tensor
         check(x, tensors[-1], to, options, caller)
@@ -74,7 +74,7 @@ def test_tables(to: str, caller: str) -> None:
 def test_columns_and_frames_of_every_dtype_and_label(to: str, caller: str) -> None:
     options = [{}, {"copy": False}, {"copy": True}, {"dtype": "float32"}]
     for number, (warm, others) in enumerate(frames(), first(to, caller)):
-        for each, x in sampled(37, options, others, first=number):
+        for each, x in sampled(53, options, others, first=number):
             check(x, warm, to, each, caller)
 
 
@@ -117,7 +117,7 @@ NAMES: list[Any] = [
 @pytest.mark.parametrize("source", ["numpy", "torch", "tensorflow"])
 def test_matrices_with_names(source: str, to: str, caller: str) -> None:
     warm = zc.convert(matrices()["rows"], source)
-    for matrix, names in sampled(7, list(matrices().values()), NAMES, first=first(to, caller)):
+    for matrix, names in sampled(11, list(matrices().values()), NAMES, first=first(to, caller)):
         with suppress(zc.ZeroCopyError):
             x = zc.convert(matrix, source)
             check(x, warm, to, {"names": names}, caller)

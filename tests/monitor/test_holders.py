@@ -226,17 +226,6 @@ def test_a_system_without_proc(tmp_path: Path) -> None:
 # -- text and JSON ------------------------------------------------------------------------
 
 
-def test_the_text_fits_in_80_columns(proc: Proc) -> None:
-    every = [f"/dev/nvidia{i}" for i in range(16)]
-    proc.process(4_000_000, *every, "/dev/nvidiactl", name="a" * 15, cgroup=CONTAINER)
-    proc.process(11, "/dev/nvidia0", name="ü" * 30)
-    proc.namespace(4026532000)
-    text = str(proc.find(nvml((11, 79 * GIB))))
-    assert max(map(len, text.splitlines())) <= 80
-    assert "\n  open files: nvidia0, nvidia1, " in text
-    assert "80,896 MiB" in text
-
-
 def test_the_result_is_json(proc: Proc) -> None:
     proc.process(10, "/dev/nvidia0")
     document = json.loads(json.dumps(proc.find(nvml((10, 5))).as_dict()))
