@@ -460,3 +460,14 @@ def test_missing_click_or_rich_is_reported(run_python: Callable[..., Any], absen
         completed.stderr == "zerocopy: the command needs click and rich: pip install click rich packaging\n"
     )
     assert completed.stdout == ""
+
+
+def test_arrays_with_different_outcomes_have_separate_grids(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", full=np.ones(3), none=np.ones(0), more=np.ones((2, 2), "i1"))
+    completed = invoke(
+        "matrix", "--full", "--frameworks", "numpy", "--repeat", "1", "--input", str(tmp_path / "x.npz")
+    )
+    assert completed.stdout.count("from \\ to") == 2
+    assert "2 arrays (1 float64, 1 int8): full, more" in completed.stdout
+    assert "none: 0 values, float64" in completed.stdout
+    assert "1 empty" in completed.stdout

@@ -85,6 +85,26 @@ def test_without_a_gpu_the_screen_says_why() -> None:
     assert "GPUs        none: the NVIDIA driver is not installed" in screen_text(SAMPLES["no GPU"])
 
 
+def test_many_of_each_leave_room_for_conversions() -> None:
+    many = sample(
+        *(process(pid, loaders=[loader(), loader()]) for pid in range(100, 150)),
+        gpus=cards(*(card(str(index)) for index in range(16))),
+    )
+    many["problems"] = [f"problem {number}" for number in range(50)]
+    text = screen_text(many)
+    assert "train.py:42" in text
+    assert "more GPUs" in text
+    assert "more processes" in text
+
+
+def test_rows_that_do_not_fit_are_counted() -> None:
+    rows = [as_dict(replace(ROWS[1], line=line)) for line in range(100)]
+    text = screen_text(sample(process(conversions=rows)))
+    shown = text.count("data.py:")
+    assert shown > 2
+    assert f"and {100 - shown} more call sites" in text
+
+
 def test_names_of_files_do_not_control_the_terminal() -> None:
     row = replace(ROWS[0], file="\x1b[2J\n.py", function="\x1b]0;", why="\x1b[31m", fix="\r")
     shown = sample(
@@ -106,6 +126,16 @@ def test_names_are_not_markup() -> None:
     assert "[bold]f[/bold]" in text_of(
         report(sample(process(conversions=[as_dict(row)])), 120, "title"),  # type: ignore[arg-type]
         120,
+    )
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_report_is_wrapped_not_cut(name: str) -> None:
+    text = text_of(report(SAMPLES[name], 80, "title"))  # type: ignore[arg-type]
+    assert max(map(len, text.split("\n"))) <= 80
+    assert "…" not in text
+    assert ("fix: x.rechunk()" in text) == bool(
+        SAMPLES[name]["processes"] and SAMPLES[name]["processes"][0]["conversions"]
     )
 
 

@@ -12,7 +12,7 @@ import zerocopy as zc
 from zerocopy.errors import OptionError
 from zerocopy.monitor.conversion import COUNT_FIELDS, limited, sum_rows
 from zerocopy.monitor.errors import MonitorStateError
-from zerocopy.monitor.report import Recording
+from zerocopy.monitor.report import Recording, text_table
 
 COPIED = row(
     7,
@@ -83,12 +83,29 @@ def test_text_has_the_summary_and_each_reason_with_its_fix() -> None:
     assert "  fix: df.rechunk()" in lines
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+def test_lines_are_not_longer_than_the_terminal(width: int) -> None:
+    long = replace(
+        COPIED, file="/a" * 80 + "/a_long_name_of_a_program.py", function="Trainer.fit.<locals>.step" * 2,
+        source="tensorflow.python.framework.ops.EagerTensor", calls=10**9, why="word " * 60,
+    )  # fmt: skip
+    text = text_table([long, COPIED, row()], width)
+    assert max(map(len, text.splitlines())) <= max(width, 60)
+    assert "->\N{NO-BREAK SPACE}" not in text
+
+
 def test_text_without_call_sites_has_neither_places_nor_times() -> None:
     plain = replace(row(), file="", line=0, function="", seconds=None)
     text = str(finished(plain))
     assert text.startswith("1 call: 8 B aliased, 0 B copied\n")
     assert "call site" not in text
     assert "time" not in text
+
+
+def test_text_has_30_rows_at_most() -> None:
+    recording = finished(*(row(line) for line in range(100)))
+    assert str(recording).endswith("and 70 more rows: see .rows")
+    assert len(recording) == len(list(recording)) == 100
 
 
 @pytest.mark.hazard("robustness#names-that-control-the-terminal")
@@ -172,3 +189,12 @@ def test_conversions_of_threads_and_nested_blocks_are_recorded() -> None:
     assert (outer.totals.calls, outer.totals.copied_bytes) == (50, 1200)
     assert (inner.totals.calls, inner.totals.copied_bytes) == (10, 240)
     assert [each.function for each in inner] == [work.__qualname__]
+
+
+def test_a_path_is_shortened_before_a_name_is_broken() -> None:
+    long = replace(
+        row(40), file="/home/u/docs/examples/monitored_flights.py", source="polars.DataFrame", calls=24,
+        copied_bytes=905_242_624, seconds=0.979,
+    )  # fmt: skip
+    assert "\nmonitored_flights.py:40" in text_table([long], 80)
+    assert "\nexamples/monitored_flights.py:40" in text_table([long], 140)

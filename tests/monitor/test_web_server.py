@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import math
 import re
 import socket
 import threading
@@ -21,7 +22,9 @@ from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web import contents
 from zerocopy.monitor.web.access import HEADERS
+from zerocopy.monitor.web.drawing import ChartView
 from zerocopy.monitor.web.pages import PAGES, applications, points
+from zerocopy.monitor.web.parts import Chart
 from zerocopy.monitor.web.server import Server, serve
 
 
@@ -284,3 +287,25 @@ def test_a_page_without_a_sample_is_sent() -> None:
         assert get(made, prefix(made) + "metrics")[2] == ""
         observer.read()
         assert "train.py" in get(made, prefix(made) + "metrics")[2]
+
+
+def drawn(chart: Chart, samples: list[Sample]) -> ChartView:
+    view = ChartView(chart)
+    view.update(samples)
+    return view
+
+
+def test_a_chart_has_a_new_figure_if_its_labels_change_and_else_new_data() -> None:
+    observer = ChangingObserver()
+    samples = [observer.read() for _ in range(3)]
+    values = {sample["time"]: {"a": 1.0, "b": None} for sample in samples[:2]}
+    values[samples[2]["time"]] = {"a": 3.0, "c": 2.0}
+    view = drawn(Chart("a", lambda shown: values[shown["time"]], "count"), samples[:1])
+    figure = view.model.children[1]
+    view.update(samples[:2])
+    assert view.model.children[1] is figure
+    data = figure.renderers[0].data_source.data
+    assert (data["time"], data["y0"]) == ([sample["time"] * 1000 for sample in samples[:2]], [1.0, 1.0])
+    assert all(map(math.isnan, data["y1"]))  # a gap in the line
+    view.update(samples)
+    assert len(view.model.children[1].renderers) == 3

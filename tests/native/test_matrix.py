@@ -32,6 +32,26 @@ def interleave(out: Any, columns: Any) -> None:
     core.write_rows(out, columns, np.array(pieces, np.int64).reshape(-1, 4))
 
 
+SIZES = {"u1": 1, "i2": 2, "f4": 4, "f8": 8, "c16": 16, "V4": 4}
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 200])
+@pytest.mark.parametrize("width", [1, 3, 4, 5, 9])
+def test_every_value_is_written_and_nothing_else(kind: str, rows: int, width: int) -> None:
+    size = SIZES[kind]
+    random = np.random.default_rng(rows * width)
+    columns = [
+        np.frombuffer(random.bytes(rows * size), kind) if rows else np.empty(0, kind) for _ in range(width)
+    ]
+    block = np.full(rows * width * size + 128, 0xA5, np.uint8)
+    out = block[64 : 64 + rows * width * size].view(kind).reshape(rows, width)
+    interleave(out, columns)
+    for k, column in enumerate(columns):
+        assert out[:, k].tobytes() == column.tobytes()
+    assert {*block[:64], *block[64 + rows * width * size :]} == {0xA5}
+
+
 def _readonly() -> Any:
     out = np.empty((4, 2))
     out.flags.writeable = False
