@@ -35,12 +35,12 @@ def test_matrices_with_names_have_a_route(to: str) -> None:
 
 def test_frames_of_the_private_constructor_are_equal() -> None:
     pd = pytest.importorskip("pandas")
-    from zerocopy._frameworks.pandas import fast_path
+    from zerocopy._frameworks.pandas import tables
 
     x, y = np.arange(3.0), pd.arrays.ArrowExtensionArray(pa.chunked_array([["a", None, "c"]]))
     for arrays in ([x, x], [x, y], [y, y], [np.arange(3), x]):
         public, private = (
-            build(pd)(("a", "b"), list(arrays)) for build in (fast_path.public_frame, fast_path.private_frame)
+            build(pd)(("a", "b"), list(arrays)) for build in (tables.public_frame, tables.private_frame)
         )
         pd.testing.assert_frame_equal(public, private)
         assert [len(f._mgr.blocks) for f in (public, private)] == [2, 2]
@@ -49,13 +49,13 @@ def test_frames_of_the_private_constructor_are_equal() -> None:
         for frame in (public, private):  # both alias, and pandas can work with them
             assert not isinstance(arrays[0], np.ndarray) or np.shares_memory(frame["a"].to_numpy(), arrays[0])
             frame.sort_values("a").assign(c=1).loc[1:].describe()
-    build = fast_path.private_frame(pd)
+    build = tables.private_frame(pd)
     first, second = build(("a", "b"), [x, x]), build(("a", "b"), [x, x])
     first.columns.name = "k"
     assert second.columns.name is None
     second["c"] = second["a"] + 1
     assert list(first) == ["a", "b"]
-    assert fast_path.frame_builder() is not None
+    assert tables.frame_builder() is not None
 
 
 @pytest.mark.skipif(core is None, reason="the core has these routes")

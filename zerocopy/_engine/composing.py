@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from zerocopy import registry
 from zerocopy._engine.target import may_be_compound, resolve
 from zerocopy._native import core
-from zerocopy.casting.parse import parse_dtype
+from zerocopy.casting.option import parse_dtype
 from zerocopy.device import HOST
 from zerocopy.dtype import ALL, to_numpy
 from zerocopy.errors import ZeroCopyError

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
-from zerocopy.casting.option import DTypeOption
-from zerocopy.casting.parse import plain_type
+from zerocopy.casting.option import DTypeOption, plain_type
 from zerocopy.casting.values import always_fits, can_cast, cast_block, fitting, why_not
 from zerocopy.dtype import DType, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError

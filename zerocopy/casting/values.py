@@ -148,7 +148,6 @@ def _out_of_range(values: Array, low: int, high: int) -> Array | None:
 
 
 def _inexact(values: Array, new: DType) -> Array | None:
-    """Return which integers a float type does not hold exactly."""
     precision, most, _ = _FLOATS[new.name]
     exact = int(min(2**precision, most))
     if -exact <= int(values.min()) and int(values.max()) <= exact:

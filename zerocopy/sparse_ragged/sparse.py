@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zerocopy.errors import Fix, UnsupportedConversionError
+from zerocopy.sparse_ragged.ragged import as_numpy
 
 Array = np.ndarray[Any, Any]
 
@@ -113,7 +114,7 @@ class SparseLayout(NamedTuple):
 
     def check_pointers(self, parts: Sequence[Any]) -> None:
         """Raise `UnsupportedConversionError` if indptr goes down; after `check`, rows lie in the arrays."""
-        indptr = _as_numpy(parts[2])
+        indptr = as_numpy(parts[2])
         falls = np.flatnonzero(indptr[1:] < indptr[:-1])
         if len(falls):
             raise _invalid(f"indptr goes down at [{int(falls[0]) + 1}]", self.format)
@@ -156,7 +157,7 @@ class SparseLayout(NamedTuple):
         if self.is_canonical or not len(parts[0]):
             return True, True
         if self.format in COMPRESSED:
-            indices, indptr = _as_numpy(parts[1]), _as_numpy(parts[2])
+            indices, indptr = as_numpy(parts[1]), as_numpy(parts[2])
             rows = np.repeat(np.arange(len(indptr) - 1), np.maximum(np.diff(indptr), 0))
             keys = rows[: len(indices)] * (int(indices.max(initial=0)) + 1) + indices[: len(rows)]
         else:
@@ -177,10 +178,10 @@ class SparseLayout(NamedTuple):
     def _indices(self, parts: Sequence[Any]) -> list[tuple[int, Array]]:
         """Return pairs of an axis and its indices, in host memory."""
         if self.format in COMPRESSED:
-            return [(0 if self.format == "csc" else 1, _as_numpy(parts[1]))]
+            return [(0 if self.format == "csc" else 1, as_numpy(parts[1]))]
         if self.coords == "separate":
-            return [(axis, _as_numpy(part)) for axis, part in enumerate(parts[1:])]
-        stacked = _as_numpy(parts[1])
+            return [(axis, as_numpy(part)) for axis, part in enumerate(parts[1:])]
+        stacked = as_numpy(parts[1])
         return list(enumerate(stacked if self.coords == "by-dimension" else stacked.T))
 
     def _limit(self, axis: int, parts: Sequence[Any]) -> int:
@@ -197,16 +198,6 @@ def _invalid(why: str, form: str) -> UnsupportedConversionError:
     return UnsupportedConversionError(
         "", why, f"build the {form.upper()} array from valid parts", code="invalid-sparse"
     )
-
-
-def _as_numpy(part: Any) -> Array:
-    """Return indices in host memory, for checks."""
-    from zerocopy.describe import describe_array
-
-    source = describe_array(part)
-    if source.view.device.is_host or source.to_host is None:
-        return source.host()
-    return source.to_host(None)
 
 
 def name_of_lines(layout: SparseLayout) -> str:

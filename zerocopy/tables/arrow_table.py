@@ -160,7 +160,6 @@ def _child(whole: ArrowColumn, index: int) -> Column:
 
 
 def _arrow_child(whole: ArrowArray, index: int) -> ArrowArray:
-    """Return a column of a table, or a field of a struct array, chunked or not."""
     if hasattr(whole, "column"):
         return whole.column(index)
     if not hasattr(whole, "chunks"):

@@ -45,6 +45,8 @@ class Column:
     missing : callable or None
         Returns the column with the values as nulls that its framework counts as missing besides
         its nulls: NaN in pandas' floats.
+    source : Source or None
+        The tensor that holds its rows; None for a column in Arrow's memory, or of objects.
     in_place : Column or None
         The same column without a copy, with strides that not every target supports, such as
         a field of records.
@@ -87,6 +89,7 @@ class Column:
     #: Whether its owner has booleans, which are cast.
     of_booleans: bool = False
     missing: Callable[[], Column] | None = None
+    source: Source | None = None
     in_place: Column | None = None
     dims: tuple[Hashable, ...] | None = None
     held: Array | None = None

@@ -132,7 +132,7 @@ def outside(column: Column, bounds: Bounds) -> int:
     field = column.field
     if field is None or not column.length or not any(bounds(part) for part in field.walk()):
         return 0
-    if getattr(column, "source", None) is None:
+    if column.source is None:
         column.arrow_reasons()  # refuses types that Arrow lacks
         return outside_in(column.arrow(), bounds)
     if field.dictionary is not None:

@@ -163,7 +163,6 @@ class Decoder:
         return self._leaf(column, values, f"{name}[{field.unit}]")
 
     def _counted(self, column: Column, field: Field) -> Tree:
-        """Return a date, time or duration as integers with their unit."""
         encoded = Encoded(str(field), None, unit=field.unit, timezone=field.timezone or None)
         return self._encoded(column, column.values(by_name(field.dtype)), encoded)
 
@@ -397,7 +396,6 @@ def _is_number(field: Field) -> bool:
 
 
 def _is_of_numbers(field: Field) -> bool:
-    """Whether a list holds numbers, or lists of them."""
     inner = field.children[0]
     while inner.kind in (*LISTS, "fixed_list") and not inner.extension:
         inner = inner.children[0]
@@ -405,7 +403,6 @@ def _is_of_numbers(field: Field) -> bool:
 
 
 def _arranged(flat: Source, tensors: Tensors, rows: int) -> Source:
-    """Return the elements of lists as one tensor."""
     if tensors.gather is None:
         return reshaped(flat, (rows, *tensors.shape))
     return gathered(flat, tensors, rows)
@@ -493,6 +490,5 @@ def permuted(source: Source, order: tuple[int, ...]) -> Source:
 
 
 def _with(source: Source, view: StridedView, host: Callable[[], Array]) -> Source:
-    """Return a source of the same memory in another shape."""
     to_host = None if source.to_host is None else HostCopy(lambda stream: host(), source.check_copy)
     return replace(source, view=view, host=host, obj=view, to_host=to_host)

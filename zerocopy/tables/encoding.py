@@ -143,7 +143,6 @@ def _array(column: Column, unread: bool = False) -> ArrowArray:
 
 
 def _column(column: Column, array: ArrowArray, why: Reason) -> Column:
-    """Return an Arrow array in place of a column."""
     field = read_schema(array.type.__arrow_c_schema__())
     reasons = (*column.reasons, why)
     return ArrowColumn(

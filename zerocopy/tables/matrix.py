@@ -447,5 +447,4 @@ def fill(out: Array, columns: Sequence[Array]) -> None:
 
 @lru_cache(maxsize=64)
 def _row_type(width: int, itemsize: int) -> RecordType:
-    """Return the type of a row as a record of equally large values."""
     return record_type(np.dtype([(f"{k}", f"V{itemsize}") for k in range(width)]))

@@ -234,7 +234,6 @@ def _of_arrays(name: str, cells: list[Array], first: int) -> Source | None:
 
 
 def _tensors(cls: type) -> Framework | None:
-    """Return the framework of a type of tensors."""
     framework = None if issubclass(cls, np.generic) else registry.by_type(cls)
     return framework if framework is not None and framework.kind in ("tensor", "both") else None
 

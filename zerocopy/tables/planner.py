@@ -126,7 +126,6 @@ def _check_keys(table: Table, request: Request) -> None:
 
 
 def _check_labels(labels: Any, table: Table) -> None:
-    """Refuse row labels whose number is not the number of rows."""
     if len(labels) != table.length:
         why = f"index= has length {len(labels):,}, but the object has {table.length:,} rows"
         fixes = [Fix(options={"index": None}, effect="gives the default index")]

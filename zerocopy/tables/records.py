@@ -102,7 +102,6 @@ def plan(table: Table, request: Request) -> Plan:
 
 
 def _check_names(dtype: np.dtype[np.generic], record: np.dtype[np.generic]) -> None:
-    """Refuse a type of records whose fields are not the columns."""
     names, fields = dtype.names or (), record.names or ()
     if {*names} != {*fields}:
         why = f"dtype= has the fields {', '.join(map(repr, fields))}, and the columns are {listed(names)}"
@@ -298,7 +297,6 @@ def _bytes(column: Column, field: Field, policy: Nulls) -> _Described:
 
 
 def _of_numbers(column: Column) -> bool:
-    """Whether the innermost elements of nested lists of one length are numbers."""
     field = column.field
     assert field is not None
     return _of_numbers(column.child()) if field.kind == "fixed_list" else field.kind in ("number", "bool")

@@ -283,7 +283,6 @@ class KeptColumn(ArrowColumn):
 
 
 def _filtered(array: ArrowArray, rows: Rows, nullable: bool) -> ArrowArray:
-    """Return the rows of an array, chunked or not, that remain."""
     pa, kind = hub().module(), array.type
     chunks = list(getattr(array, "chunks", [array]))
     if pa.types.is_primitive(kind) and kind.bit_width >= 8 and not nullable:
@@ -296,7 +295,6 @@ def _filtered(array: ArrowArray, rows: Rows, nullable: bool) -> ArrowArray:
 
 
 def _numbers(chunk: ArrowArray) -> Array:
-    """Return the values of an array of numbers as elements of their width."""
     width = chunk.type.bit_width // 8
     start, values = chunk.offset * width, chunk.buffers()[1]
     if not len(chunk):

@@ -73,6 +73,7 @@ class TensorColumn(Column):
         See :class:`Column`.
     """
 
+    source: Source
     _obstacles: tuple[Reason, ...] | None = None
 
     def __init__(

@@ -135,9 +135,9 @@ class Copied(Column):
         return self._column.null_count
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> Source | None:  # type: ignore[override]
         """A copy of the tensor that holds the values; None for a column without one."""
-        source: Source | None = getattr(self._column, "source", None)
+        source = self._column.source
         return None if source is None else _copied(source)
 
     def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
@@ -156,7 +156,7 @@ def _copied(source: Source) -> Source:
 
 def _leaf(path: str, column: Column, target: Framework, reasons: tuple[Reason, ...], copied: bool) -> Plan:
     aliased_bytes, copied_bytes, partial = sizes(column, target, copied)
-    view = getattr(getattr(column, "source", None), "view", None)
+    view = None if column.source is None else column.source.view
     own = "" if view is None else f"{view.dtype.name} {view.shape if view.ndim > 1 else ''}"
     return Plan(
         f"{path} {column.field or own}".rstrip(),

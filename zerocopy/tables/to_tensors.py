@@ -90,7 +90,6 @@ def _in_place(table: Table, request: Request, layout: str) -> Table:
 
 
 def _one_matrix(views: list[StridedView]) -> list[StridedView]:
-    """Return the matrix whose columns the fields are: numbers of one type at equal distances."""
     steps = {b.ptr - a.ptr for a, b in pairwise(views)} or {views[0].dtype.itemsize}
     if len({view.dtype for view in views}) > 1 or len(steps) > 1 or any(view.ndim != 1 for view in views):
         return []

@@ -192,7 +192,6 @@ class CuDF(Framework):
 
 
 def _pylibcudf() -> Any:
-    """Return pylibcudf's Framework, which knows the memory layout of columns."""
     return registry.by_name("pylibcudf")
 
 

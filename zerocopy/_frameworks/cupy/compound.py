@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from zerocopy._frameworks.cupy import is_sparse_type
-from zerocopy.sparse_ragged.coordinates import index_parts
 from zerocopy.sparse_ragged.hook import CompoundHook, Part
+from zerocopy.sparse_ragged.indices import index_parts
 from zerocopy.sparse_ragged.sparse import SparseLayout, refuse_format
 
 _FORMATS = ("csr", "csc", "coo")

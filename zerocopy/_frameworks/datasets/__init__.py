@@ -174,8 +174,8 @@ class Datasets(Framework):
         reasons = dict.fromkeys(column.arrow_reasons())
         if column.field is not None:
             reasons |= dict.fromkeys(_reasons_against(column.field))
-            return list(reasons)
-        self.check_view(column.source.view)  # type: ignore[attr-defined]
+        elif column.source is not None:
+            self.check_view(column.source.view)
         return list(reasons)
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:

@@ -309,8 +309,6 @@ def refuse(errors: Iterable[tuple[Hashable, ZeroCopyError | None]]) -> None:
 
 def _below_us(leaf: Any) -> int:
     """Count durations with fractions of a microsecond."""
-    import numpy as np
-
     if str(leaf.type) == "duration[ns]":
         return content.count(leaf, np.dtype(np.int64), lambda values: values % 1000 != 0)
     if str(leaf.type) == "month_day_nano_interval":
@@ -321,8 +319,6 @@ def _below_us(leaf: Any) -> int:
 
 def _infinite(leaf: Any) -> int:
     """Count infinite dates, which DuckDB exports as the greatest integer, a valid date."""
-    import numpy as np
-
     date = str(leaf.type) == "date32[day]"
     if not date and not str(leaf.type).startswith("timestamp"):
         return 0

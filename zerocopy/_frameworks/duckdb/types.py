@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
@@ -17,16 +16,39 @@ from zerocopy.tables.hub import hub
 _TENSOR = {b"ARROW:extension:name": b"arrow.fixed_shape_tensor"}
 
 #: DuckDB's types as Arrow's formats, with its default settings (``DuckDBPyType.id``).
-_FORMATS: dict[str, str] = dict(
-    re.findall(
-        r"(\w+)=(\S+)",
-        "null=n boolean=b tinyint=c smallint=s integer=i bigint=l utinyint=C usmallint=S uinteger=I "
-        "ubigint=L float=f double=g hugeint=d:38,0 varchar=u uuid=u blob=z date=tdD time=ttu time_ns=ttn "
-        "timestamp=tsu: timestamp_s=tss: timestamp_ms=tsm: timestamp_ns=tsn: timestamptz_ns=tsn:UTC "
-        "interval=tin list=+l struct=+s bignum=z geometry=z variant=+s",
-    )
-)
-_FORMATS["timestamp with time zone"] = "tsu:UTC"
+_FORMATS = {
+    "null": "n",
+    "boolean": "b",
+    "float": "f",
+    "double": "g",
+    "hugeint": "d:38,0",
+    "varchar": "u",
+    "tinyint": "c",
+    "smallint": "s",
+    "integer": "i",
+    "bigint": "l",
+    "utinyint": "C",
+    "usmallint": "S",
+    "uinteger": "I",
+    "ubigint": "L",
+    "uuid": "u",
+    "blob": "z",
+    "date": "tdD",
+    "time": "ttu",
+    "time_ns": "ttn",
+    "interval": "tin",
+    "timestamp": "tsu:",
+    "timestamp_s": "tss:",
+    "timestamp_ms": "tsm:",
+    "timestamp_ns": "tsn:",
+    "timestamptz_ns": "tsn:UTC",
+    "timestamp with time zone": "tsu:UTC",
+    "list": "+l",
+    "struct": "+s",
+    "bignum": "z",
+    "geometry": "z",
+    "variant": "+s",
+}
 _INTEGERS = ("tinyint", "smallint", "integer", "bigint")
 #: The standard names of DuckDB's types that ``dtype=`` takes.
 NUMBERS = {"boolean": "bool", "float": "float32", "double": "float64"}

@@ -10,8 +10,8 @@ import numpy as np
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.jax import is_sparse_type
 from zerocopy.errors import Fix, Reason
-from zerocopy.sparse_ragged.coordinates import check_index_type, coordinates, index_parts
 from zerocopy.sparse_ragged.hook import CompoundHook, Part
+from zerocopy.sparse_ragged.indices import check_index_type, coordinates, index_parts
 from zerocopy.sparse_ragged.sparse import SparseLayout, refuse_format
 
 _PADDED = Reason(

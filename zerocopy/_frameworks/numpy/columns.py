@@ -204,7 +204,6 @@ def _out_of_range(array: Array, dtype: np.dtype[Any]) -> UnsupportedConversionEr
     return UnsupportedConversionError("", why, code="out-of-range", fixes=fixes)
 
 
-_BYTE = by_name("uint8")
 INTERLEAVED = Reason(
     "the fields are interleaved in rows, and columns are copied out of them",
     "zc.aos_to_soa(x) makes all columns in one pass",

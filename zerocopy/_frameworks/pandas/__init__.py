@@ -21,10 +21,12 @@ from zerocopy._frameworks.pandas.columns import (
     matrix,
     plain,
 )
-from zerocopy._frameworks.pandas.fast_path import (
+from zerocopy._frameworks.pandas.tables import (
     frame_builder,
     frame_exporter,
+    frame_table,
     hub_aliases_ndarrays,
+    is_default,
     labelled_columns,
     labels_index,
     may_be_one_matrix,
@@ -32,7 +34,6 @@ from zerocopy._frameworks.pandas.fast_path import (
     series_builder,
     series_exporter,
 )
-from zerocopy._frameworks.pandas.tables import frame_table, is_default
 from zerocopy._frameworks.pandas.values import (
     BOOL,
     TO_LEVEL,
@@ -235,7 +236,7 @@ class Pandas(Framework):
 
     def guards_writes(self, column: Column) -> bool:
         # pandas never writes to Arrow's memory, and copy-on-write protects its own series in writable memory.
-        source: Source | None = getattr(column, "source", None)
+        source = column.source
         if (series := series_getter(column)) is not None:
             return is_read_only(series())
         if is_bool8(column) and not column.null_count:  # becomes NumPy's bool

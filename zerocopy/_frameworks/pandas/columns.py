@@ -345,7 +345,7 @@ def _of_arrow(pd: Any, array: Any) -> Column:
     """Describe an array that pandas exports to Arrow without a copy: Arrow's, and nullable numbers."""
     try:
         exported = _export(pd, array)
-        copied = type(array).__name__ not in _ARROW and _copies(exported, _export(pd, array[:2]))
+        copied = type(array).__name__ not in ARROW and _copies(exported, _export(pd, array[:2]))
     except (TypeError, ValueError, NotImplementedError) as error:  # pyarrow's errors derive from these
         why = f"it is {array.dtype}, which Arrow has no type for: {error}"
         remedy = "cast it to a type that Arrow has: x.astype(...)"
@@ -356,7 +356,8 @@ def _of_arrow(pd: Any, array: Any) -> Column:
     return column
 
 
-_ARROW = ("ArrowExtensionArray", "ArrowStringArray")  # in Arrow's memory
+#: Classes of arrays in Arrow's memory.
+ARROW = ("ArrowExtensionArray", "ArrowStringArray")
 
 
 def _export(pd: Any, array: Any) -> Any:
@@ -385,9 +386,9 @@ def masked_type(dtype: str) -> str | None:
 def nat_reasons(column: Column) -> list[Reason]:
     """Return why dates with nulls are copied: pandas marks nulls with NaT only."""
     nulls: Array | None = getattr(column, "nulls", None)
-    if column.field is None or nulls is None:
+    source = column.source
+    if column.field is None or nulls is None or source is None:
         return []
-    source: Source = getattr(column, "source")  # noqa: B009
     if source.view.device.is_host and (source.host()[nulls] == NAT).all():
         return []
     return [Reason("pandas marks nulls among dates with NaT, and these have a mask", code="nulls")]

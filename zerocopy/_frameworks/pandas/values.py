@@ -45,7 +45,7 @@ def reasons_against(column: Column) -> list[Reason]:
     """Return why pandas copies a column; refuse a type that it cannot hold."""
     if series_getter(column) is not None:
         return [reason for reason in (RANGE, LEVEL, LEVELS, DROPPED) if reason in column.reasons]
-    source: Source | None = getattr(column, "source", None)
+    source = column.source
     if source is not None and in_numpy(column, source):
         return [*column.reasons, *host_reasons(source), *nat_reasons(column)]
     if source is not None and column.field is None and not source.view.dtype.in_numpy:
@@ -106,7 +106,7 @@ def values_of(pd: Any, column: Column, index: Any) -> Any:
         # Pass a series, not its array, so that pandas' copy-on-write counts the shared block.
         series = _copied(pd, series) if isinstance(column, Copied) else series.copy(deep=False)
         return series if index is None or series.index is index else series.set_axis(index)
-    source: Source | None = getattr(column, "source", None)
+    source = column.source
     if source is None or not in_numpy(column, source):
         return _arrow_values(pd, column)
     array = placement.fetch(source)
@@ -172,7 +172,6 @@ def usable(chunked: Any) -> Any:
 
 
 def _usable_type(pa: Any, kind: Any) -> Any:
-    """Return the type in which pandas can work with the values of a type."""
     types = pa.types
     if types.is_run_end_encoded(kind):
         return _usable_type(pa, kind.value_type)
@@ -213,7 +212,6 @@ def _decoded(pa: Any, pc: Any, runs: Any) -> Any:
 
 
 def _lists(pa: Any, pc: Any, views: Any, target: Any) -> Any:
-    """Return list views as lists."""
     # A cast would be wrong: it keeps the offsets and ignores the sizes, so one offset is missing
     # and lists out of order have other values (apache/arrow#50994).
     sizes = pc.list_value_length(views).fill_null(0)

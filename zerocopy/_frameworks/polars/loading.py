@@ -30,7 +30,6 @@ class Loading(LoadingHook):
 
 
 def _batches(query: Any) -> Iterator[Any]:
-    """Return the batches of a query in the order of its rows."""
     if hasattr(query, "collect_batches"):  # polars 2 calls it unstable
         return iter(query.collect_batches(maintain_order=True))
     frames: Iterator[Any] = query.collect().iter_slices(_ROWS)

@@ -23,7 +23,7 @@ from zerocopy._frameworks.polars.types import (
     reasons_against,
 )
 from zerocopy.dtype import REAL_NAMES
-from zerocopy.errors import Fix, Reason, UnsupportedConversionError
+from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import refuse_ndim
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import address, aligned_copy
@@ -101,10 +101,6 @@ class SeriesColumn(ArrowColumn):
             return bitmaps(self.series)
         chunks = arrow_c.read_stream(self.series.to_physical())[1]
         return (extent for chunk in chunks for extent in codes_of(self.field, chunk))
-
-    def _in_chunks(self) -> Reason:
-        fix = Fix(action="combine-chunks", effect="copies it into one")
-        return Reason(f"it is in {len(self.chunks)} chunks", code="chunks", fixes=[fix])
 
 
 def _memory(series: Any, field: Field) -> list[arrow_c.Memory]:
@@ -213,7 +209,7 @@ def aliases_ndarrays() -> bool:
 
 def direct(column: Column) -> Any:
     """Return the source of a column that becomes a series without pyarrow, or None."""
-    source, field = getattr(column, "source", None), column.field
+    source, field = column.source, column.field
     if source is None or not aliases_ndarrays() or column.null_count:
         return None
     if field is not None and (field.extension or _dtype_for(field) is None):

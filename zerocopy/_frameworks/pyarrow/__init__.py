@@ -32,7 +32,7 @@ from zerocopy._frameworks.pyarrow.fast_path import (
     table_exporter,
     without_nulls,
 )
-from zerocopy._frameworks.pyarrow.views import items_of, whole_array
+from zerocopy._frameworks.pyarrow.kernels import items_of, own_items, take, whole_array
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import BOOL8, REAL_NAMES, DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
@@ -189,8 +189,6 @@ class PyArrow(ArrowExchange):
                 array = [Fix(to="pyarrow.Array", effect="has booleans")] if view.ndim == 1 else []
                 fixes = [*array, Fix("zc.convert({x}, 'numpy').view('uint8')", "gives bytes", action="bytes")]
             raise refuse_dtype(label, view.dtype, fixes=fixes)
-        if is_bool8 and not hasattr(self.module(), "bool8"):
-            raise refuse_dtype("pyarrow", view.dtype, "pip install 'pyarrow>=18', which has bool8")
         if form == "Array" and view.ndim != 1:
             raise UnsupportedConversionError(
                 "to='pyarrow.Array'",
@@ -311,8 +309,6 @@ class PyArrow(ArrowExchange):
 
     def take(self, array: Any, rows: Any) -> Any:
         """Return a copy of rows, an array of integers, of an array or of a column."""
-        from zerocopy._frameworks.pyarrow.gather import take
-
         return take(self.module(), array, rows)
 
     def items(self, lists: Any) -> Any:
@@ -321,8 +317,6 @@ class PyArrow(ArrowExchange):
 
     def own_items(self, table: Any) -> Any:
         """Return a table whose lists and text have the items of its rows alone."""
-        from zerocopy._frameworks.pyarrow.gather import own_items
-
         pa = self.module()
         columns = [own_items(pa, column) for column in table.columns]
         return pa.Table.from_arrays(columns, schema=table.schema)

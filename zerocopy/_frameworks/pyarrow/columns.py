@@ -15,8 +15,9 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.pyarrow.views import (
+from zerocopy._frameworks.pyarrow.kernels import (
     cast_views,
+    contains,
     joined,
     may_lack_text,
     whole_array,
@@ -164,7 +165,7 @@ class ArrowExchange(Framework):
                 if opened.field.kind != "struct" or opened.field.extension:
                     return pa.chunked_array(opened)
                 stream = pa.RecordBatchReader.from_stream(opened)
-            if not any(_contains(pa, field.type, _VIEWS) for field in stream.schema):
+            if not any(contains(pa, field.type, _VIEWS) for field in stream.schema):
                 return stream.read_all()
             # pyarrow 26 rejects imported empty slices of string views as invalid.
             return pa.Table.from_batches([batch for batch in stream if batch.num_rows], stream.schema)
@@ -192,7 +193,7 @@ class ArrowExchange(Framework):
         chunks = [c for c in (array.chunks if isinstance(array, pa.ChunkedArray) else [array]) if len(c)]
         if not chunks:  # pyarrow cannot write an empty slice whose buffers start before it
             return pa.chunked_array([], type=array.type)
-        if any(_contains(pa, array.type.field(i).type, _LISTS) for i in range(array.type.num_fields)):
+        if any(contains(pa, array.type.field(i).type, _LISTS) for i in range(array.type.num_fields)):
             # polars refuses empty slices whose offsets are not 0. IPC keeps them; concatenation resets them.
             chunks = [joined(pa, [chunk, chunk.slice(0, 0)]) for chunk in chunks]
         sink = pa.BufferOutputStream()
@@ -238,7 +239,7 @@ class ArrowExchange(Framework):
         """Return a table, column or array that Arrow's IPC writer can write, with the same chunks."""
         pa = self.module()
         is_table = isinstance(data, pa.Table)
-        if not any(_contains(pa, kind, _PADDED) for kind in (data.schema.types if is_table else [data.type])):
+        if not any(contains(pa, kind, _PADDED) for kind in (data.schema.types if is_table else [data.type])):
             return data
         # The writer rounds slices of type ids, offsets and sizes up to 8 bytes, and reads past a foreign
         # buffer (GetTruncatedBuffer, seen in pyarrow 26). Joined arrays start at 0, in padded memory.
@@ -413,22 +414,6 @@ def _stand_in(pa: Any, field: Field) -> Any:
         return pa.type_for_alias(str(field.storage))
     except ValueError:
         return pa.null()  # a type with parameters, which no canonical extension type requires
-
-
-def _contains(pa: Any, kind: Any, names: tuple[str, ...]) -> bool:
-    """Whether the type, or a type inside it, has one of these names in `pyarrow.lib`."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return _contains(pa, kind.storage_type, names)
-    if pa.types.is_dictionary(kind):
-        return _contains(pa, kind.value_type, names)
-    # By the type's id, because the text of a nested type contains the names of its fields.
-    inner = (kind.field(i).type for i in range(kind.num_fields))
-    return kind.id in _ids(pa, names) or any(_contains(pa, each, names) for each in inner)
-
-
-@cache
-def _ids(pa: Any, names: tuple[str, ...]) -> frozenset[int]:
-    return frozenset(number for name in names if (number := getattr(pa.lib, name, None)) is not None)
 
 
 def _bits(pa: Any, flags: Array) -> Any:

@@ -102,8 +102,7 @@ def _is_list(kind: Any) -> bool:
 def _is_list_view(kind: Any) -> bool:
     import pyarrow as pa
 
-    view = getattr(pa.types, "is_list_view", None)  # pyarrow 16
-    return view is not None and (view(kind) or pa.types.is_large_list_view(kind))
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
 
 
 def _has_list_views(kind: Any) -> bool:
@@ -203,7 +202,6 @@ def _without_others(array: Any, chunked: bool) -> list[Fix]:
 
 
 def _fill(array: Any) -> list[Fix]:
-    """Return the fix for nulls among the numbers of lists."""
     form = f"pyarrow.{type(array).__name__}"
     return [Fix(f"{form}.from_arrays({{x}}.offsets, {{x}}.values.fill_null(0))", "replaces them by 0")]
 
@@ -225,7 +223,6 @@ def _row_major(obj: Any) -> Any:
 
 
 def _tensors() -> Any:
-    """Return the framework of columns of tensors."""
     from zerocopy._frameworks.pyarrow import FRAMEWORK
 
     return FRAMEWORK.variant("FixedShapeTensorArray")

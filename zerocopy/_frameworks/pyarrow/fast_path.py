@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from zerocopy._frameworks.pyarrow.columns import allocation_of
-from zerocopy._frameworks.pyarrow.views import holds_views, may_lack_text
+from zerocopy._frameworks.pyarrow.kernels import holds_views, may_lack_text
 from zerocopy._native import core
 from zerocopy.dtype import by_name
 from zerocopy.tables.matrix import MOST_GAP
@@ -88,10 +88,9 @@ def table_exporter(pa: Any, cls: type) -> Any:
 
     A batch is exported as one array, in a third of the time of a stream.
     """
-    names = ("__arrow_c_array__", "__arrow_c_stream__")
-    export = next((getattr(cls, name) for name in names if hasattr(cls, name)), None)
-    if core is None or export is None:
+    if core is None:
         return None
+    export = cls.__arrow_c_stream__ if cls is pa.Table else cls.__arrow_c_array__  # type: ignore[attr-defined]
     return core.TableExporter(
         export,
         check=_table_check(pa, cls),
@@ -110,16 +109,14 @@ def _select(table: Any, labels: list[str]) -> Any:
     return table.select(labels) if 4 * len(labels) < len(table.schema) else table
 
 
-def _small_matrix(pa: Any, cls: Any) -> Callable[[Any], Any] | None:
+def _small_matrix(pa: Any, cls: Any) -> Callable[[Any], Any]:
     """Return a function that copies a table of few rows to a row-major array with pyarrow's own call.
 
     It returns None for tables of several chunks or types, and for columns that may be one array already.
     """
-    to_tensor = getattr(pa.RecordBatch, "to_tensor", None)
+    to_tensor = pa.RecordBatch.to_tensor
     widths = {getattr(pa, name)(): by_name(name).itemsize for name in _MATRIX_TYPES}
     last: tuple[Any, int] | None = None
-    if to_tensor is None or "row_major" not in inspect.signature(to_tensor).parameters:
-        return None
 
     def matrix(table: Any) -> Any:
         nonlocal last
@@ -166,7 +163,7 @@ LISTS = ("ListArray", "LargeListArray", "FixedSizeListArray")
 
 def lists_exporter(pa: Any, cls: Any) -> Any:
     """Return the compiled exporter of columns of lists; None without the compiled core."""
-    if core is None or not hasattr(pa.RecordBatch, "__arrow_c_array__"):
+    if core is None:
         return None
     from_arrays, is_list = pa.RecordBatch.from_arrays, tuple(getattr(pa, name) for name in LISTS)
 

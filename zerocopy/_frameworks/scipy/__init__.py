@@ -14,8 +14,8 @@ from zerocopy.dtype import NATIVE_NAMES
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework
 from zerocopy.source import Source
-from zerocopy.sparse_ragged.coordinates import check_index_type, index_parts
 from zerocopy.sparse_ragged.hook import CompoundHook, Part
+from zerocopy.sparse_ragged.indices import check_index_type, index_parts
 from zerocopy.sparse_ragged.sparse import COMPRESSED, SparseLayout, require_dimension
 from zerocopy.strided_view import StridedView
 

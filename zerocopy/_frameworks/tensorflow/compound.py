@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zerocopy.sparse_ragged.coordinates import coordinates, index_parts
 from zerocopy.sparse_ragged.hook import CombinedHook, CompoundHook, Part
+from zerocopy.sparse_ragged.indices import coordinates, index_parts
 from zerocopy.sparse_ragged.ragged import RaggedLayout, check_built, ragged_parts
 from zerocopy.sparse_ragged.sparse import SparseLayout, refuse_format
 

@@ -11,9 +11,8 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch import GRAD
 from zerocopy.errors import Fix, Reason
 from zerocopy.forks import plain_lock
-from zerocopy.sparse_ragged.canonical import canonical
-from zerocopy.sparse_ragged.coordinates import check_index_type, coordinates, index_parts
 from zerocopy.sparse_ragged.hook import CombinedHook, CompoundHook, Part
+from zerocopy.sparse_ragged.indices import canonical, check_index_type, coordinates, index_parts
 from zerocopy.sparse_ragged.ragged import RaggedLayout, check_built, ragged_parts
 from zerocopy.sparse_ragged.sparse import COMPRESSED, SparseLayout
 

@@ -149,7 +149,7 @@ class XArray(Framework):
         from zerocopy._frameworks.xarray import building
 
         if self.template is not None and getattr(column, "of_xarray", None) is not None:
-            source: Source | None = getattr(column, "source", None)
+            source = column.source
             return source is not None and source.view.readonly  # NumPy's flag, and pandas' indexes
         return building.guards_writes(column)
 

@@ -76,7 +76,7 @@ def _leaf(column: Column) -> TensorLeaf | None:
     field = column.field
     if field is not None and (field.kind not in _KINDS or field.extension not in ("", "arrow.bool8")):
         return None  # lists of one length stay one column, which other tables have too
-    if field is not None and field.kind == "date" and getattr(column, "source", None) is None:
+    if field is not None and field.kind == "date" and column.source is None:
         return None  # pandas aliases Arrow's days, which NumPy has only in 64 bits
     try:
         tree = _NUMBERS.decode(column)
@@ -85,7 +85,7 @@ def _leaf(column: Column) -> TensorLeaf | None:
             return None
         # NaT marks the nulls of NumPy's dates.
         days = field.kind == "date"
-        if getattr(column, "source", None) is None or not (days or not pandas().column_reasons(column)):
+        if column.source is None or not (days or not pandas().column_reasons(column)):
             return None
         tree = (_FILLED if days else _MASKED).decode(column)
         tree = tree.values if isinstance(tree, Masked) else tree

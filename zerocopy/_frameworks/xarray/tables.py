@@ -418,7 +418,6 @@ def _of_array(obj: Any, keeps_columns: bool, options: Mapping[str, Any]) -> dict
 
 
 def _index_of(obj: Any, dim: Hashable) -> set[Hashable]:
-    """Return the coordinates that a dimension's index makes columns of."""
     return {dim, *obj.xindexes.get_all_coords(dim)} if dim in obj.xindexes else set()
 
 
@@ -454,7 +453,7 @@ def lost_labels(table: Table) -> tuple[str, ...]:
     labelled = [
         label
         for label, column in zip(table.labels, table.columns, strict=True)
-        if hasattr(getattr(getattr(column, "source", None), "obj", None), "coords")
+        if column.source is not None and hasattr(column.source.obj, "coords")
     ]
     if labelled and type(table.obj) is dict:
         lost.append(
@@ -462,6 +461,6 @@ def lost_labels(table: Table) -> tuple[str, ...]:
         )
     for label, column in zip(table.labels, table.columns, strict=True):
         days = column.field is not None and column.field.kind == "date"
-        if days and getattr(column, "source", None) is not None:
+        if days and column.source is not None:
             lost.append(f"column {label!r}: {column.field} becomes datetime64, which has times of day too")
     return tuple(lost)
