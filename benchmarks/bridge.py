@@ -125,7 +125,6 @@ def contenders() -> dict[str, tuple[Callable[..., Any], dict[str, Callable[..., 
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Return one task for each size."""
     return [
         Task(f"{rows} x {columns}", partial(run, settings, rows, columns), 6.0) for rows, columns in SIZES
     ]

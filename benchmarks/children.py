@@ -91,7 +91,6 @@ class Side:
         return json.loads(answer)
 
     def close(self) -> None:
-        """End the child."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()

@@ -14,8 +14,7 @@ import click
 from rich.console import Console
 
 from benchmarks import results as storage
-from benchmarks.comparison import compare
-from benchmarks.report import show, show_changes
+from benchmarks.report import compare, show, show_changes
 from benchmarks.run import run
 from benchmarks.schedule import BUDGET, PICTURES, Piece, Schedule, pieces
 from benchmarks.suite import SUITES, Section, Settings, Suite, load

@@ -77,16 +77,9 @@ def imported(*codes: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Method:
-    """One way to do the work of a case, as a user would write it.
+    """One way to do the work of a case, as a user would write it: an expression or a statement.
 
-    Attributes
-    ----------
-    code : str
-        An expression, or a statement.
-    role : str
-        One of :data:`benchmarks.suite.ROLES`.
-    note : str
-        A fact that a reader needs.
+    `role` is one of :data:`benchmarks.suite.ROLES`, `note` a fact that a reader needs.
     """
 
     code: str
@@ -113,12 +106,7 @@ def refusal(check: Callable[[], str]) -> str:
 
 
 class Contest:
-    """Cases whose contenders take turns with each other.
-
-    Attributes
-    ----------
-    cases : list of Case
-    """
+    """Cases whose contenders take turns with each other."""
 
     def __init__(self) -> None:
         self.cases: list[Case] = []

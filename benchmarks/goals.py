@@ -25,17 +25,14 @@ class Promise:
     ----------
     name : str
         The promise in words.
-    measure : callable
-        ``measure(case)`` is the figure, or None if the case lacks it.
-    limit : float
-    unit : str
-        That of a `Goal`.
+    measure, without : callable
+        The figure of a case, or None if the case lacks it; the figure without zerocopy.
+    limit, unit : float, str
+        As of a `Goal`.
     cases : tuple of str
         The names of its cases, or of the part after their first comma; empty for all.
     question, frameworks : str, tuple of str
         In place of `cases`: their names before the framework; and the frameworks, empty for all.
-    without : callable
-        The figure without zerocopy, or None.
     mean : str
         If the geometric mean of all cases is judged, and not each case: the name of the cases, ``"pairs"``.
     """

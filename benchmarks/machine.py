@@ -180,28 +180,19 @@ def _driver() -> dict[str, str | None]:
 
     NVML comes first, because a container may hide the kernel module of the driver.
     """
-    from zerocopy.protocols import cuda_driver
+    from zerocopy.protocols import cuda_driver, nvml
 
-    version, spoken = _driver_versions()
-    if version is None:
+    library = nvml.started()
+    version = library.text("nvmlSystemGetDriverVersion") if library else None
+    # 1000 * major + 10 * minor (nvmlSystemGetCudaDriverVersion_v2).
+    number = library.number("nvmlSystemGetCudaDriverVersion_v2") if library else None
+    cuda = cuda_driver.version() if number is None else (number // 1000, number % 1000 // 10)
+    if not version:
         try:
             version = Path("/sys/module/nvidia/version").read_text().strip()
         except OSError:
             version = None
-    return {"nvidia_driver": version, "cuda_driver": spoken or "{}.{}".format(*cuda_driver.version())}
-
-
-def _driver_versions() -> tuple[str | None, str | None]:
-    """Return the versions of the NVIDIA driver and of its CUDA, from NVML; None if unknown."""
-    from zerocopy.protocols import nvml
-
-    library = nvml.started()
-    if library is None:
-        return None, None
-    # 1000 * major + 10 * minor (nvmlSystemGetCudaDriverVersion_v2).
-    number = library.number("nvmlSystemGetCudaDriverVersion_v2")
-    cuda = None if number is None else f"{number // 1000}.{number % 1000 // 10}"
-    return library.text("nvmlSystemGetDriverVersion") or None, cuda
+    return {"nvidia_driver": version, "cuda_driver": "{}.{}".format(*cuda)}
 
 
 def _virtual() -> bool | None:

@@ -70,16 +70,7 @@ a table only: a shared machine may change its speed between tables. For the meth
 def page(path: Path, suite: str = "") -> str:
     """Return the page of a suite for a file of results.
 
-    Parameters
-    ----------
-    path : Path
-    suite : str, optional
-        The suite, if the file has several.
-
-    Raises
-    ------
-    ValueError
-        The file has several suites and `suite` is empty, or does not have `suite`.
+    Raises ValueError if the file has several suites and `suite` is empty, or if it does not have `suite`.
     """
     results = storage.read(path)
     suites = results.facts["suites"]

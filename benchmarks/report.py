@@ -1,15 +1,16 @@
-"""The tables that are printed at the end of a run: ratios first, then times."""
+"""The tables that are printed at the end of a run, and the comparison of two runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.comparison import Change
 from benchmarks.formats import format_duration, format_quantity
 from benchmarks.goals import BY_HAND, OURS, fastest
 from benchmarks.pages.shared import added, ratio, reasons, time
@@ -207,3 +208,58 @@ def _spread(entry: Entry | None) -> str:
 
 def _figure(case: Case, name: str) -> str:
     return format_quantity(case.figures[name], "bytes" if "bytes" in name else "")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One contender of zerocopy, compared with an earlier run.
+
+    `where` has section, case and contender; times are medians in nanoseconds. `drift` is how much slower the
+    other contenders got: the effect of the machine.
+    """
+
+    where: str
+    before: float
+    after: float
+    drift: float
+
+    @property
+    def ratio(self) -> float:
+        """New time over old time."""
+        return self.after / self.before
+
+    def slower(self, threshold: float) -> bool:
+        """Whether it got slower by more than `threshold`, also relative to the machine."""
+        return self.ratio > threshold and self.ratio / self.drift > threshold
+
+
+def compare(old: Results, new: Results) -> list[Change]:
+    """Return the changes of zerocopy's contenders between two runs, the worst first.
+
+    The drift of a case is the median of its other contenders, or of all others in the run if it has
+    none: a slower machine does not mean a slower program.
+    """
+    before = {where: entry for where, _, entry in _timed(old)}
+    drifts: dict[str, list[float]] = {}
+    ours: list[tuple[str, str, float, float]] = []
+    for where, case, entry in _timed(new):
+        was = before.get(where)
+        if was is None:
+            continue
+        if entry.role == "ours":
+            ours.append((where, case, median(was), median(entry)))
+        else:
+            drifts.setdefault(case, []).append(median(entry) / median(was))
+    overall = statistics.median([d for several in drifts.values() for d in several] or [1.0])
+    changes = [
+        Change(where, was, now, statistics.median(drifts.get(case) or [overall]))
+        for where, case, was, now in ours
+    ]
+    return sorted(changes, key=lambda change: -change.ratio / change.drift)
+
+
+def _timed(results: Results) -> Iterator[tuple[str, str, Entry]]:
+    for section, cases in results.cases.items():
+        for case in cases:
+            for entry in case.timed():
+                yield f"{section}: {case.name}: {entry.label}", f"{section}: {case.name}", entry

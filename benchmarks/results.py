@@ -86,16 +86,8 @@ def needs_gpu(section: str) -> bool:
 class Results:
     """The results of a run, complete or not.
 
-    Attributes
-    ----------
-    cases : dict of str to list of Case
-        By section, as ``"conversion/pairs"``.
-    goals : list of Goal
-        The goals that have been judged.
-    facts : dict
-        What the figures depend on: machine, compiled core, versions, settings, load, date.
-    complete : bool
-        False while it runs, or if it was interrupted or a task failed.
+    `cases` are by section, as ``"conversion/pairs"``. `facts` are what the figures depend on: machine,
+    compiled core, versions, settings, load, date. `complete` is False while it runs, or if a task failed.
     """
 
     cases: dict[str, list[Case]] = field(default_factory=dict)
@@ -128,14 +120,8 @@ class Results:
 
     @classmethod
     def begin(cls, suites: Iterable[Suite], settings: Settings, names: Sequence[str] = ()) -> Results:
-        """Start the results of a run on this machine.
-
-        Parameters
-        ----------
-        suites : iterable of Suite
-        settings : Settings
-        names : sequence of str
-            Suites and sections as named on the command line; empty for all suites.
+        """Start the results of a run on this machine; `names` are the suites and sections of the command
+        line.
         """
         suites = list(suites)
         computer = machine()
@@ -225,12 +211,8 @@ class Results:
 def read(path: Path) -> Results:
     """Read a file that :meth:`Results.save` wrote.
 
-    Raises
-    ------
-    ValueError
-        It is not such a file, has another schema, or is inconsistent.
-    OSError
-        It cannot be read.
+    Raises ValueError if it is not such a file, has another schema or is inconsistent; OSError if it cannot
+    be read.
     """
     plain = read_plain(path)
     try:
@@ -252,15 +234,7 @@ def read(path: Path) -> Results:
 
 
 def read_plain(path: Path) -> dict[str, Any]:
-    """Return the JSON of a file of results, with current texts in its sections and goals.
-
-    Raises
-    ------
-    ValueError
-        It is not such a file, or has another schema.
-    OSError
-        It cannot be read.
-    """
+    """Return the JSON of a file of results, with current texts in sections and goals; raises as `read`."""
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -30,27 +30,13 @@ _TAIL = 5
 def run(results: Results, schedule: Schedule, keep: Callable[[Results], Any]) -> str:
     """Run the tasks of a schedule. An interrupt ends it early, with the results so far.
 
-    Parameters
-    ----------
-    results : Results
-        Results to extend.
-    schedule : Schedule
-    keep : callable
-        ``keep(results)`` is called after each task, so that earlier results survive if the program ends.
-
-    Returns
-    -------
-    str
-        The last lines of the output of libraries, if a task failed.
+    ``keep(results)`` is called after each task, so that earlier results survive if the program ends.
+    Returns the last lines of the output of libraries, if a task failed.
     """
     complete, printed = False, ""
     keep(results)  # if the first task ends the program, there is a file that shows it
     try:
-        with (
-            quiet() as (stderr, log),
-            interruptible(),
-            _progress(Console(file=stderr)) as progress,
-        ):
+        with quiet() as (stderr, log), interruptible(), _progress(Console(file=stderr)) as progress:
             bar = progress.add_task("", total=len(schedule.work))
             for piece in schedule:
                 progress.update(bar, description=f"{piece.key}: {piece.task.name}")

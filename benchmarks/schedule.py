@@ -43,7 +43,6 @@ class Piece:
 
     @property
     def key(self) -> str:
-        """The section's name in results: ``"conversion/pairs"``."""
         return f"{self.suite.name}/{self.section.name}"
 
     @property
@@ -64,27 +63,13 @@ def pieces(chosen: Chosen, settings: Settings) -> list[Piece]:
 
 
 class Schedule:
-    """The tasks of a run, in order.
+    """The tasks of a run, in order; within a budget of `seconds`, if it is given.
 
-    Parameters
-    ----------
-    work : sequence of Piece
-    seconds : float, optional
-        The budget; without one all tasks run, in order.
-    clock : callable
-        Returns seconds.
-
-    Attributes
-    ----------
-    left_out : list of Piece
-        Tasks that did not fit, complete when the iteration has ended.
+    `left_out` has the tasks that did not fit, complete when the iteration has ended.
     """
 
     def __init__(
-        self,
-        work: Sequence[Piece],
-        seconds: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, work: Sequence[Piece], seconds: float | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.work = work
         self.left_out: list[Piece] = []

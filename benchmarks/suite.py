@@ -28,9 +28,9 @@ SUITES = {
     "functions": "benchmarks.functions",
     "sparse": "benchmarks.sparse",
     "weights": "benchmarks.weights",
-    "grid": "benchmarks.grid",
+    "grid": "benchmarks.grid.cells",
     "vectors": "benchmarks.vectors",
-    "hosts": "benchmarks.hosts",
+    "hosts": "benchmarks.hosts.engines",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one
@@ -85,20 +85,10 @@ class Entry:
 
 @dataclass
 class Case:
-    """One question and its answers.
+    """One question and its answers: a row of a table, as ``"numpy -> torch"``.
 
-    Attributes
-    ----------
-    name : str
-        The row: ``"numpy -> torch"``.
-    entries : list of Entry
-        The contenders.
-    figures : dict of str to float
-        Figures other than times: bytes, counts.
-    remarks : list of str
-        Facts that a reader needs to interpret the row.
-    failed : str
-        The error that ended its task, or that zerocopy raised while it was timed.
+    `figures` are not times: bytes, counts. `remarks` are facts that a reader needs to interpret the row.
+    `failed` is the error that ended its task, or that zerocopy raised while it was timed.
     """
 
     name: str
@@ -124,20 +114,10 @@ def median(entry: Entry) -> float:
 
 @dataclass
 class Goal:
-    """One judged promise about cost.
+    """One judged promise about cost, met if ``value <= limit``.
 
-    Attributes
-    ----------
-    name : str
-        The promise in words; goals with the same name are one promise.
-    case : str
-        The case that it was judged on.
-    value, limit : float
-        Met if ``value <= limit``.
-    unit : str
-        ``"x"``, ``"ns"``, ``"bytes"``, ``"ms"``, or empty for a plain number.
-    section : str
-        The section of the case, as ``"conversion/pairs"``; filled in by results.
+    Goals with the same name are one promise. The unit is ``"x"``, ``"ns"``, ``"bytes"``, ``"ms"``, or empty
+    for a plain number. Results fill in the section.
     """
 
     name: str
@@ -157,13 +137,7 @@ class Goal:
 class Task:
     """A named piece of work that returns cases.
 
-    Attributes
-    ----------
-    name : str
-    run : callable
-    seconds : float
-        Approximate duration in a quick run, if more than two seconds: a task that does not fit in
-        the remaining time is not started.
+    `seconds` is the duration in a quick run, if more than two: a task that does not fit is not started.
     """
 
     name: str
@@ -175,19 +149,9 @@ class Task:
 class Section:
     """One table of a suite.
 
-    Attributes
-    ----------
-    name, about : str
-        A word and a sentence.
-    tasks : callable
-        ``tasks(settings) -> list of Task``; cheap, because it is called to count them.
-    look : str
-        How it is printed: ``"contest"`` (zerocopy against others) and ``"references"`` (the ratio to
-        others and to each reference) have a row for each case; others a row for each contender.
-    goals : callable
-        ``goals(cases) -> list of Goal``.
-    quick : bool
-        Whether quick runs include it.
+    ``tasks(settings)`` is cheap, because it is called to count them. `look` is how it is printed:
+    ``"contest"`` (zerocopy against others) and ``"references"`` (the ratio to others and to each reference)
+    have a row for each case; others a row for each contender. Quick runs leave it out if `quick` is False.
     """
 
     name: str
@@ -202,12 +166,7 @@ class Section:
 class Suite:
     """A named set of sections.
 
-    Attributes
-    ----------
-    frameworks : tuple of str
-        Names that ``--frameworks`` accepts.
-    distributions : tuple of str
-        Distributions whose versions are recorded with the figures.
+    `frameworks` are names that ``--frameworks`` accepts; the versions of `distributions` are recorded.
     """
 
     name: str
@@ -218,12 +177,6 @@ class Suite:
 
 
 def load(name: str) -> Suite:
-    """Import one suite.
-
-    Raises
-    ------
-    KeyError
-        `name` is not a suite.
-    """
+    """Import one suite; KeyError if there is none of that name."""
     suite: Suite = import_module(SUITES[name]).SUITE
     return suite

@@ -41,20 +41,10 @@ Sample = Callable[[T, int, list[Any]], Any]
 
 @dataclass(frozen=True)
 class Pace:
-    """The duration of a measurement.
+    """The duration of a measurement: rounds, and nanoseconds of a block and of all blocks of a contender.
 
-    Attributes
-    ----------
-    rounds : int
-        Blocks of each contender.
-    block : int
-        Approximate duration of a block, in nanoseconds. A contender whose single call takes
-        longer gets blocks of one call.
-    patience : int
-        Approximate duration of all blocks of one contender, in nanoseconds. A contender that
-        would take longer skips some of the rounds.
-    least : int
-        Rounds of the slowest contender.
+    A contender whose single call takes longer than `block` gets blocks of one call. One that would take
+    longer than `patience` skips some of the rounds, but has the `least`.
     """
 
     rounds: int
@@ -73,14 +63,9 @@ QUICK = Pace(rounds=15, block=300_000, patience=100_000_000)
 
 @dataclass(frozen=True)
 class Timing:
-    """Time of one call in nanoseconds: the median of the blocks, and their spread.
+    """Time of one call in nanoseconds: the median of the blocks, the quartiles and the minimum.
 
-    Attributes
-    ----------
-    median, q1, q3, best : float
-        The median, the quartiles and the minimum of the blocks' means.
-    rounds, calls : int
-        Number of blocks, and of calls in each.
+    `rounds` and `calls` are the number of blocks, and of calls in each.
     """
 
     median: float
@@ -112,13 +97,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Raised:
-    """The result of a contender that raised, in place of a timing.
-
-    Attributes
-    ----------
-    why : str
-        ``"raises ValueError: ..."``.
-    """
+    """The result of a contender that raised, in place of a timing: ``"raises ValueError: ..."``."""
 
     why: str
 
@@ -195,20 +174,9 @@ def take_turns(
 ) -> tuple[dict[str, list[Any]], dict[str, int], dict[str, Raised]]:
     """Run blocks of each contender in turns, with any clock.
 
-    Parameters
-    ----------
-    contenders : dict of str to object
-    pace : Pace
-    begin : callable
-        ``begin(contender)`` warms up; returns how many calls fill a block, and the block's duration.
-    sample : callable
-        ``sample(contender, calls, before)`` runs a block and returns a sample; `before` has the earlier
-        samples.
-
-    Returns
-    -------
-    tuple of dict
-        The samples, the calls of a block, and the errors of contenders that raised; by label.
+    ``begin(contender)`` warms up, and returns how many calls fill a block, and the block's duration.
+    ``sample(contender, calls, before)`` runs a block and returns a sample; `before` has the earlier samples.
+    Returns the samples, the calls of a block, and the errors of contenders that raised; by label.
     """
     raised: dict[str, Raised] = {}
     samples: dict[str, list[Any]] = {label: [] for label in contenders}

@@ -71,7 +71,6 @@ def leaves_differ(pair: Pair, sources: Mapping[str, Any], values: Mapping[str, A
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Return a task for each pair and number of leaves."""
     counts = QUICK_LEAVES if settings.quick else LEAVES
     return [
         Task(f"{' -> '.join(pair)}, {count}", partial(run, pair, count, settings))

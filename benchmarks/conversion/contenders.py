@@ -103,9 +103,7 @@ IDIOMS: dict[Pair, list[str | Method]] = {
         "pa.Array.from_dlpack(x.numpy())",
         _narrow(
             _FROM_BUFFER.format(
-                dtype="pa.float32()",
-                count="len(x)",
-                buffer="pa.foreign_buffer(x.data_ptr(), x.nbytes, x)",
+                dtype="pa.float32()", count="len(x)", buffer="pa.foreign_buffer(x.data_ptr(), x.nbytes, x)"
             )
         ),
     ],
@@ -146,9 +144,7 @@ IDIOMS: dict[Pair, list[str | Method]] = {
         "pa.array(np.asarray(x))",
         "pa.Array.from_dlpack(np.asarray(x))",
         _FROM_BUFFER.format(
-            dtype="pa.from_numpy_dtype(x.dtype.as_numpy_dtype)",
-            count="x.shape[0]",
-            buffer="pa.py_buffer(x)",
+            dtype="pa.from_numpy_dtype(x.dtype.as_numpy_dtype)", count="x.shape[0]", buffer="pa.py_buffer(x)"
         ),
         _narrow(_FROM_BUFFER.format(dtype="pa.float32()", count="x.shape[0]", buffer="pa.py_buffer(x)")),
     ],
@@ -212,12 +208,10 @@ def pairs(wanted: Any = None) -> list[Pair]:
 
 
 def sources(settings: Settings) -> list[Subject]:
-    """Return the frameworks to convert from."""
     return [SUBJECTS[name] for name in dict.fromkeys(source for source, _ in pairs(settings.wants))]
 
 
 def targets(source: Subject, settings: Settings) -> list[str]:
-    """Return the targets of a source."""
     return [target for name, target in pairs(settings.wants) if name == source.name]
 
 

@@ -45,7 +45,6 @@ def device_tasks(settings: Settings) -> list[Task]:
 
 
 def bus_tasks(settings: Settings) -> list[Task]:
-    """Return a task for each pair with NumPy."""
     return [
         Task(" -> ".join(pair), partial(across_the_bus, pair, settings)) for pair in _pairs(across, settings)
     ]

@@ -88,10 +88,7 @@ _IDIOMS: dict[Pair, list[str]] = {
     ("torch", "jax"): ["jnp.from_dlpack(x)", "jnp.asarray(x)"],
     ("torch", "numba"): ["cuda.as_cuda_array(x.detach())"],
     ("jax", "cupy"): ["cp.asarray(x)"],
-    ("jax", "torch"): [
-        "torch.as_tensor(x, device='cuda')",
-        "torch.utils.dlpack.from_dlpack(x.__dlpack__())",
-    ],
+    ("jax", "torch"): ["torch.as_tensor(x, device='cuda')", "torch.utils.dlpack.from_dlpack(x.__dlpack__())"],
     ("jax", "numba"): ["cuda.as_cuda_array(cp.from_dlpack(x))"],
     ("numba", "torch"): ["torch.from_dlpack(cp.asarray(x))"],
     ("numba", "jax"): ["jnp.from_dlpack(cp.asarray(x))", "jax.dlpack.from_dlpack(cp.asarray(x))"],

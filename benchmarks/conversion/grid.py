@@ -42,18 +42,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Proof:
-    """The result of verifying one cell.
+    """The result of verifying one cell: whether it aliases, and whether that was verified with a write.
 
-    Attributes
-    ----------
-    aliases : bool or None
-        None if unknown: a query that has not run has no memory.
-    written : bool
-        Whether it was verified with a write.
-    refused : str
-        The first line of the refusal.
-    wrong : str
-        How the plan differs from the result, or the values are wrong.
+    `aliases` is None if unknown: a query that has not run has no memory. `refused` is the first line of a
+    refusal, and `wrong` how the plan differs from the result, or that the values are wrong.
     """
 
     aliases: bool | None = None
@@ -91,15 +83,10 @@ def _absent(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def source(name: str) -> Source:
-    """Create the source of a row, in 64-byte-aligned memory.
+    """Create the source of a row, in 64-byte-aligned memory; ZeroCopyError if it does not support float32.
 
     Frameworks of :data:`SUBJECTS` create it themselves. The others alias an aligned NumPy array,
     because their own memory is not always aligned.
-
-    Raises
-    ------
-    ZeroCopyError
-        It does not support float32.
     """
     values = aligned_values(COUNT)
     initial = values.copy()
@@ -164,7 +151,6 @@ def column(obj: Any) -> Array:
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Return a task for each source; counting them imports nothing."""
     return [Task(f"from {name}", partial(run, name, settings)) for name in names(settings)]
 
 

@@ -18,7 +18,6 @@ MEAN_RATIO, RATIO, ADDED = 0.5, 0.8, 150.0
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Return a task for each pair."""
     return [Task(" -> ".join(pair), partial(_contest, pair, settings.pace)) for pair in pairs(settings.wants)]
 
 
@@ -65,9 +64,5 @@ PROMISES = (
 )
 
 SECTION = Section(
-    "pairs",
-    f"{COUNT:,} elements of float32, default options",
-    tasks,
-    "contest",
-    partial(judge, PROMISES),
+    "pairs", f"{COUNT:,} elements of float32, default options", tasks, "contest", partial(judge, PROMISES)
 )

@@ -76,7 +76,6 @@ IMPORTS = (
 
 
 def explain_tasks(settings: Settings) -> list[Task]:
-    """Return a task for each source."""
     return [Task(f"from {source.name}", partial(_explain, source, settings)) for source in sources(settings)]
 
 

@@ -48,17 +48,9 @@ class Timed:
 
 @dataclass(frozen=True)
 class Question:
-    """One conversion.
+    """One conversion; ``wrong(result)`` returns why a result is wrong, or nothing.
 
-    Attributes
-    ----------
-    name : str
-        The case.
-    methods : list of Timed
-    wrong : callable
-        ``wrong(result)`` returns why a result is wrong, or nothing.
-    pieces : int
-        The leaves or columns of a container or table.
+    `pieces` are the leaves or columns of a container or table.
     """
 
     name: str

@@ -22,17 +22,10 @@ ALIGNMENT = 64  # bytes; JAX and TensorFlow copy host memory with a smaller alig
 
 @dataclass(frozen=True)
 class Subject:
-    """One framework on one device: the name that ``to=`` takes, and its own calls to create and read arrays.
+    """One framework on one device, by its own calls; `name` is what ``to=`` takes.
 
-    Attributes
-    ----------
-    name : str
-    make : callable
-        ``make(values) -> array``; on the host, 64-byte-aligned.
-    values : callable
-        ``values(array) -> ndarray``, copied if necessary; on a device, after pending work.
-    usable : callable
-        Whether the framework can use the device, if it is installed.
+    ``make(values)`` returns an array, on the host 64-byte-aligned. ``values(array)`` returns an ndarray,
+    copied if necessary, and on a device after pending work. ``usable()`` is whether it can use the device.
     """
 
     name: str

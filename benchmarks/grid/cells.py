@@ -18,7 +18,7 @@ import zerocopy as zc
 from benchmarks.contest import Contest, imported, installed
 from benchmarks.goals import Promise, fastest, judge, ratio as ratio_to
 from benchmarks.grid import hand
-from benchmarks.suite import Case, Section, Settings, Task
+from benchmarks.suite import Case, Section, Settings, Suite, Task
 from benchmarks.tables.data import x64
 from benchmarks.timing import Raised, Statement
 from zerocopy._engine.memory import blocks
@@ -39,14 +39,8 @@ Make = Callable[[str], Any]
 class Kind:
     """Objects of one kind, from each source to each other target.
 
-    Attributes
-    ----------
-    make : callable
-        ``make(framework)`` returns the object.
-    code : callable
-        ``code(source, target)`` returns the candidates.
-    options : str
-        Options of ``zc.convert``.
+    ``make(framework)`` returns the object, ``code(source, target)`` the candidates by hand; `options` are
+    those of ``zc.convert``.
     """
 
     name: str
@@ -239,7 +233,6 @@ PROMISES = (
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Return a task for each cell."""
     return [
         Task(f"{a} -> {b}, {kind.name}", partial(contest, kind, (a, b), settings))
         for kind in KINDS
@@ -255,4 +248,12 @@ SECTIONS = (
         "contest",
         partial(judge, PROMISES),
     ),
+)
+
+SUITE = Suite(
+    "grid",
+    "each pair in which one side is a table framework, compared with the fastest correct code by hand",
+    SECTIONS,
+    frameworks=(*TABLES, *ARRAYS),
+    distributions=(*("duckdb", "nanoarrow", "pandas", "polars", "pyarrow"), *ARRAYS),
 )

@@ -143,10 +143,7 @@ COLUMNS = {
         "zip({x}.column_names, {x}.to_batches()[0].columns)",
     ),
     "duckdb": ("{x}.fetchnumpy().items()",),
-    "nanoarrow": (
-        "((c.schema.name, c) for c in {x}.iter_children())",
-        "_ROWS",
-    ),
+    "nanoarrow": ("((c.schema.name, c) for c in {x}.iter_children())", "_ROWS"),
 }
 COLUMNS_DIRECT: dict[Pair, tuple[str, ...]] = {
     ("duckdb", "torch"): ("x.torch()",),

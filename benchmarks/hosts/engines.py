@@ -5,7 +5,6 @@ The contenders of an engine run in a process on the first host, which starts tho
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -18,13 +17,14 @@ from typing import Any
 import psutil
 
 from benchmarks.children import call
+from benchmarks.contest import installed
 from benchmarks.goals import NOISE, Promise, fastest, figure, judge, ratio
 from benchmarks.hosts.network import ADDRESSES, missing, two_hosts
-from benchmarks.processes import dask, flight, ray
+from benchmarks.processes import SUITE as PROCESSES, dask, flight, ray
 from benchmarks.processes.goals import promise
 from benchmarks.processes.objects import available, make
 from benchmarks.processes.row import Contender, memcpy, row
-from benchmarks.suite import Case, Entry, Section, Settings, Task
+from benchmarks.suite import Case, Entry, Section, Settings, Suite, Task
 
 SIZES = (16 << 20, 256 << 20)
 #: Those that Dask and Ray alone send as zerocopy does are measured too: they must not become slower.
@@ -42,7 +42,7 @@ VARIABLES = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def _tasks(engine: str, settings: Settings) -> list[Task]:
-    if importlib.util.find_spec(_ENGINES[engine][0]) is None:
+    if not installed(_ENGINES[engine][0]):
         return []
     return [Task(engine, partial(_run, engine, settings))]
 
@@ -197,4 +197,12 @@ SECTIONS = tuple(
     # The processes of two hosts take a minute to start.
     Section(name, about, partial(_tasks, name), "rivals", partial(judge, PROMISES), quick=False)
     for name, (_, about, _) in _ENGINES.items()
+)
+
+SUITE = Suite(
+    "hosts",
+    "arrays and tables between two hosts: Dask, Ray, Flight; needs root and ip",
+    SECTIONS,
+    frameworks=FRAMEWORKS,
+    distributions=PROCESSES.distributions,
 )

@@ -1,12 +1,12 @@
 """Records to columns and back, compared with copies and other methods."""
 
-from benchmarks.layout import fields, gpu, moves, sizes, start
+from benchmarks.layout import fields, gpu, moves, start
 from benchmarks.suite import Suite
 
 SUITE = Suite(
     "layout",
     "records to columns and back, compared with copies and other methods",
-    (*moves.SECTIONS, *fields.SECTIONS, *sizes.SECTIONS, *start.SECTIONS, *gpu.SECTIONS),
+    (*moves.SECTIONS, *fields.SECTIONS, *start.SECTIONS, *gpu.SECTIONS),
     frameworks=("numba", "pandas", "polars", "pyarrow"),
     distributions=("numpy", "numba", "numba-cuda", "pandas", "polars", "pyarrow"),
 )

@@ -33,18 +33,10 @@ _LONG_LOOP = 4
 
 @dataclass(frozen=True)
 class Method(_Method):
-    """One method to transpose records, with the names in :func:`namespace`.
+    """One method to transpose records, with the names in :func:`namespace`; `name` is for a picture.
 
-    Attributes
-    ----------
-    name : str
-        A short name, for a picture.
-    gives : str
-        An expression for the result, if the code writes to existing memory.
-    reads : str
-        An expression that turns the result ``y`` into a dict of arrays.
-    refuses : callable
-        ``refuses(dtype)`` returns why it does not support a record type, or nothing.
+    `gives` is an expression for the result, if the code writes to existing memory; `reads` turns the result
+    ``y`` into a dict of arrays. ``refuses(dtype)`` returns why a record type is not supported, or nothing.
     """
 
     name: str = ""
@@ -67,18 +59,10 @@ class Method(_Method):
 
 @dataclass(frozen=True)
 class Transposition:
-    """One case: the input of the methods, and a check of their results.
+    """One case: the names of the methods, with ``dtype``, and a check of their results.
 
-    Attributes
-    ----------
-    case : str
-        Its name.
-    names : mapping of str to object
-        The names of :func:`namespace` and of this case, with ``dtype``.
-    targets : sequence of array
-        Outputs, which are cleared before each check.
-    differs : callable
-        ``differs(result)`` returns how a result differs from the expected one, or nothing.
+    `targets` are outputs, which are cleared before each check; ``differs(result)`` returns how a result
+    differs from the expected one, or nothing.
     """
 
     case: str

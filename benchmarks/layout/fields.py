@@ -1,24 +1,18 @@
-"""Selected fields to columns: other fields should not cost time."""
+"""Selected fields to columns, and the time by the number of records, compared with NumPy per field."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
+
 import zerocopy as zc
 from benchmarks.goals import NOISE, Promise, judge, labelled, ratio
-from benchmarks.layout.contest import (
-    FRESH,
-    Method,
-    Transposition,
-    at_least,
-    by_code,
-    differs_from,
-    namespace,
-)
-from benchmarks.layout.data import LAYOUTS, Layout, records, size
+from benchmarks.layout.contest import FRESH, Method, Transposition, at_least, by_code, differs_from, namespace
+from benchmarks.layout.data import LAYOUTS, PARTICLE, Layout, records, size
 from benchmarks.layout.moves import COPIES
-from benchmarks.suite import Case, Section, Settings, Task
+from benchmarks.suite import Case, Goal, Section, Settings, Task
 
 _WANTED = (["x"], ["id", "vy", "t"])
 _LAYOUTS = tuple(layout for layout in LAYOUTS if layout.name in ("particle", "particle, aligned"))
@@ -47,7 +41,6 @@ def contest(layout: Layout, wanted: Sequence[str], nbytes: int) -> Transposition
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Return a task for each record type and selection of fields."""
     at_least(settings, max(layout.dtype.itemsize for layout in _LAYOUTS))
     return [
         Task(name_of(layout, wanted), partial(_run, layout, wanted, settings))
@@ -74,8 +67,65 @@ PROMISES = tuple(
     for i, memory in ((0, ""), (1, ", fresh memory"))
 )
 
+
+_ROWS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000, 10_000_000)
+
+#: zerocopy and the same work with NumPy.
+PAIRS = (
+    (
+        Method("zc.aos_to_soa(r, out=o)", "ours", gives="o"),
+        Method("for f in o: np.copyto(o[f], r[f])", name="np.copyto per field", gives="o"),
+    ),
+    (
+        Method("zc.aos_to_soa(r)", "ours"),
+        Method(
+            "{f: np.ascontiguousarray(r[f]) for f in r.dtype.names}", name="np.ascontiguousarray per field"
+        ),
+    ),
+    (
+        Method("zc.soa_to_aos(o, dtype, out=r)", "ours", gives="r"),
+        Method("for f in o: r[f] = o[f]", name="assignment per field", gives="r"),
+    ),
+)
+
+
+def sizes_contest(rows: int) -> Transposition:
+    """Return the contest for `rows` records; the input of one direction is the output of the other."""
+    r = records(PARTICLE.dtype, rows)
+    expected = r.copy()
+    names = {"np": np, "zc": zc, "r": r, "o": zc.aos_to_soa(r, copy=True), "dtype": r.dtype}
+    return Transposition(f"{rows:,} records", names, [], differs_from(expected))
+
+
+def sizes_tasks(settings: Settings) -> list[Task]:
+    largest = 100_000 if settings.quick else max(_ROWS)
+    return [
+        Task(f"{rows:,} records", partial(_run_sizes, rows, settings)) for rows in _ROWS if rows <= largest
+    ]
+
+
+def _run_sizes(rows: int, settings: Settings) -> list[Case]:
+    # By name, because columns are too narrow for code.
+    methods = {method.name or method.code: method for pair in PAIRS for method in pair}
+    case = sizes_contest(rows).run(methods, settings)
+    case.figures = {"bytes of records": PARTICLE.dtype.itemsize * rows}
+    return [case]
+
+
+def goals(cases: Sequence[Case]) -> list[Goal]:
+    """Compare zerocopy with NumPy for each number of records."""
+    name = f"any number of records: not slower than NumPy per field, within noise ({NOISE}x)"
+    return [
+        Goal(name, f"{case.name}, {ours.code}", value, NOISE, "x")
+        for case in cases
+        for ours, theirs in PAIRS
+        if (value := ratio(labelled(theirs.name), labelled(ours.code))(case)) is not None
+    ]
+
+
 SECTIONS = (
     Section(
         "fields", "some of the 13 fields of a particle, to columns", tasks, "rivals", partial(judge, PROMISES)
     ),
+    Section("sizes", f"time by the number of records: {PARTICLE.case}", sizes_tasks, "series", goals),
 )

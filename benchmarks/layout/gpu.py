@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
+from benchmarks.contest import installed
 from benchmarks.goals import labelled
 from benchmarks.gpu_timing import GpuTiming, measure
 from benchmarks.layout.contest import at_least, columns_differ, rows_differ, share
@@ -29,8 +29,7 @@ _COPY = "w.copy_to_device(d)"
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Return a task for each record type if there is a device other than the simulator."""
-    if importlib.util.find_spec("numba") is None or not settings.wants("numba"):
+    if not installed("numba") or not settings.wants("numba"):
         return []
     from numba import config, cuda
 

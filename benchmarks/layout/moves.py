@@ -184,7 +184,6 @@ IN_FRESH = (
 def _tasks(
     make: Callable[[Layout, int], Transposition], methods: Sequence[Method], settings: Settings
 ) -> list[Task]:
-    """Return a task for each record type."""
     at_least(settings, max(layout.dtype.itemsize for layout in LAYOUTS))
     return [Task(layout.case, partial(_run, make, methods, layout, settings)) for layout in LAYOUTS]
 

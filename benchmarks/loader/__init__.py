@@ -1,6 +1,6 @@
 """Batches for training from files: `loader`, compared with reading alone by pyarrow."""
 
-from benchmarks.loader import copies, epochs, memory, real, targets, waiting
+from benchmarks.loader import copies, epochs, memory, real, targets
 from benchmarks.suite import Suite
 
 SUITE = Suite(
@@ -10,7 +10,6 @@ SUITE = Suite(
         *epochs.SECTIONS,
         *copies.SECTIONS,
         *memory.SECTIONS,
-        *waiting.SECTIONS,
         *targets.SECTIONS,
         *real.SECTIONS,
     ),

@@ -128,10 +128,7 @@ SECTIONS = (
         "an epoch in the order of the file, torch",
         partial(
             _tasks,
-            {
-                "columns, in order": (columns_in_order, {}),
-                "matrix, in order": (matrix_in_order, _MATRIX),
-            },
+            {"columns, in order": (columns_in_order, {}), "matrix, in order": (matrix_in_order, _MATRIX)},
         ),
         "rivals",
         goals,

@@ -18,14 +18,9 @@ PER_VALUE = "writes of a byte after decoding, at most"
 
 @dataclass(frozen=True)
 class Promise(_Promise):
-    """A promise of the loader.
+    """A promise of the loader; pages show it as ``"writes"``, or as ``"speedup"`` over others.
 
-    Attributes
-    ----------
-    shown : str
-        How pages show it: ``"writes"``, or ``"speedup"`` if the figure is our ratio over that of another.
-    others : str
-        The start of the labels whose ratios are shown for comparison; empty for all.
+    `others` is the start of the labels whose ratios are shown for comparison; empty for all.
     """
 
     shown: str = ""

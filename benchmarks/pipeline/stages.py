@@ -18,18 +18,9 @@ WHOLE = "whole pipeline"
 
 @dataclass(frozen=True)
 class Engines:
-    """The engines on a CPU or GPU, and how to wait for them.
+    """The engines on ``"cpu"`` or ``"gpu"``, in the names of borders, and the modules that the work imports.
 
-    Attributes
-    ----------
-    name : str
-        ``"cpu"`` or ``"gpu"``.
-    frames, tensors, scorer : str
-        The engines of features, training and scoring, in the names of borders.
-    modules : tuple of str
-        Modules that the work imports.
-    waits : tuple of callable
-        ``wait(value)`` returns when the value has been computed. Called at the end of stages.
+    ``wait(value)`` of each of `waits` returns when the value has been computed; called at the end of stages.
     """
 
     name: str

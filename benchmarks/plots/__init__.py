@@ -18,18 +18,10 @@ from benchmarks.results import Results
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture.
+    """One picture; `name` is that of its files, without the suffix.
 
-    Attributes
-    ----------
-    name : str
-        The name of the files, without their suffix.
-    sections : tuple of str
-        The sections that it can be drawn from: one of them is enough.
-    draw : callable
-        ``draw(results) -> matplotlib.figure.Figure``.
-    complete : callable
-        ``complete(results)``: whether results with a time have the other figures that it needs.
+    It can be drawn from one of its sections. ``complete(results)`` is whether results with a time have the
+    other figures that it needs.
     """
 
     name: str
@@ -55,9 +47,7 @@ PICTURES = (
     Picture("loader", ("loader/order", "loader/shuffle"), rows.draw_loader),
     Picture("processes", ("processes/share",), rows.draw_processes),
     Picture(
-        "processes-scale",
-        ("processes/readers", "processes/segments", "processes/workers"),
-        lines.draw_scale,
+        "processes-scale", ("processes/readers", "processes/segments", "processes/workers"), lines.draw_scale
     ),
 )
 

@@ -1,12 +1,12 @@
 """Gains and costs of one memory pool for all frameworks."""
 
-from benchmarks.pool import aligned, device, recycle
+from benchmarks.pool import device, host
 from benchmarks.suite import Suite
 
 SUITE = Suite(
     "pool",
     "gains and costs of one memory pool for all frameworks",
-    (*aligned.SECTIONS, *recycle.SECTIONS, *device.SECTIONS),
+    (*host.SECTIONS, *device.SECTIONS),
     frameworks=("numpy", "torch", "jax", "pandas", "pyarrow", "cupy", "numba", "rmm"),
     distributions=(
         *("numpy", "torch", "jax", "jaxlib", "pandas", "pyarrow"),

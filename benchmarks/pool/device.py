@@ -6,7 +6,6 @@ process; those of a case take turns, block by block.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -14,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.children import Side, started
+from benchmarks.contest import installed
 from benchmarks.goals import Promise, judge, labelled, ratio
 from benchmarks.pool.sides import contest, turns
 from benchmarks.suite import Case, Section, Settings, Task, median
@@ -69,7 +69,7 @@ def contenders(*options: tuple[str, ...]) -> AbstractContextManager[list[Contend
 
 def here(name: str, settings: Settings) -> bool:
     """Whether a framework is wanted and installed for GPUs, without importing it."""
-    if not settings.wants(name) or importlib.util.find_spec(name) is None:
+    if not settings.wants(name) or not installed(name):
         return False
     return next(each for each in all_hooks() if each.name == name).lacks_gpu() is None
 
@@ -110,7 +110,7 @@ def _allocate(name: str, settings: Settings) -> list[Case]:
         (f"{code}, kind='driver'", "ours", name, "driver"),
         (_PLAIN, "reference", "cuda"),
     ]
-    if importlib.util.find_spec("rmm") is not None:
+    if installed("rmm"):
         options.insert(2, (f"{code}, kind='rmm'", "ours", name, "rmm"))
     with contenders(*options) as processes:
         cases = [
@@ -135,10 +135,7 @@ def _streams(settings: Settings) -> list[Case]:
 
 def _transfers(name: str, settings: Settings) -> list[Case]:
     size = _size(settings)
-    options = (
-        ("np.empty(n)", "idiom", name),
-        ("pool.pinned(n)", "ours", name, "driver", "pinned"),
-    )
+    options = (("np.empty(n)", "idiom", name), ("pool.pinned(n)", "ours", name, "driver", "pinned"))
     with contenders(*options) as processes:
         cases = []
         for workload in ("to device", "to host"):

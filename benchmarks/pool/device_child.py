@@ -26,15 +26,9 @@ from zerocopy.protocols import cuda_driver
 
 
 class DeviceChild(Child):
-    """The calls that the process supports.
+    """The calls that the process supports; `kind` is that of the pool, empty for none.
 
-    Parameters
-    ----------
-    framework : str
-    kind : str
-        The kind of pool; empty for no pool.
-    host : str
-        ``"pinned"`` for page-locked memory.
+    `host` is ``"pinned"`` for page-locked memory.
     """
 
     def __init__(self, framework: str, kind: str = "", host: str = "off") -> None:

@@ -23,21 +23,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Workload:
-    """One workload: a line of code.
+    """One workload: a line of code with the names in :func:`namespace`, of the framework that it needs.
 
-    Attributes
-    ----------
-    name : str
-        Its name in tables.
-    code : str
-        A statement with the names in :func:`namespace`.
-    needs : str
-        The framework that it uses.
-    gain : float
-        Goal: the least speed relative to that without the mode.
-    slow : bool
-        Left out with ``--quick``: a call takes tens of milliseconds, or each process would import a
-        framework for it alone.
+    `gain` is the goal: the least speed relative to that without the mode. A `slow` one is left out with
+    ``--quick``: a call takes tens of milliseconds, or each process would import a framework for it alone.
     """
 
     name: str

@@ -49,16 +49,10 @@ def rows(settings: Settings) -> Iterator[Case]:
 
 
 class Cluster:
-    """A cluster of two workers, with or without the serializers of zerocopy.
+    """A cluster of two workers, with the serializers of zerocopy if `options` of `install` are given.
 
-    Parameters
-    ----------
-    options : dict, optional
-        Those of `zerocopy.integrations.dask.install`; None without it.
-    address : str
-        Of this host.
-    other : sequence of str
-        The words before a command that run it on another host, which then has the receiver.
+    `address` is that of this host. `other` are the words before a command that run it on another host, which
+    then has the receiver.
     """
 
     def __init__(

@@ -83,7 +83,6 @@ class _Loader:
             del batch
 
     def close(self) -> None:
-        """End the workers."""
         del self._batches
 
 

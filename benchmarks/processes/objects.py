@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from benchmarks.contest import installed
 from benchmarks.suite import Settings
 
 ARRAYS = ("numpy", "torch", "jax", "tensorflow")
@@ -21,11 +22,7 @@ ROWS, QUICK_ROWS = 1_000_000, 200_000
 
 def available(settings: Settings) -> tuple[str, ...]:
     """Return the frameworks that are wanted and installed, without importing them."""
-    return tuple(
-        name
-        for name in (*ARRAYS, *TABLES)
-        if settings.wants(name) and importlib.util.find_spec(name) is not None
-    )
+    return tuple(name for name in (*ARRAYS, *TABLES) if settings.wants(name) and installed(name))
 
 
 def make(framework: str, nbytes: int) -> Any:
@@ -45,48 +42,17 @@ def nbytes_of(framework: str, settings: Settings, array_bytes: int) -> int:
     return settings.sizes[-1] if settings.sizes else rows * 8 * COLUMNS
 
 
-def _torch(array: Any) -> Any:
-    import torch
-
-    return torch.tensor(array)
-
-
-def _jax(array: Any) -> Any:
-    import jax
-
-    return jax.numpy.array(array).block_until_ready()
-
-
-def _tensorflow(array: Any) -> Any:
-    import tensorflow as tf
-
-    return tf.constant(array)
-
-
-def _pyarrow(columns: dict[str, Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.table(columns)
-
-
-def _pandas(columns: dict[str, Any]) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame(columns)
-
-
-def _polars(columns: dict[str, Any]) -> Any:
-    import polars as pl
-
-    return pl.DataFrame(columns)
+def _calls(module: str, function: str) -> Callable[[Any], Any]:
+    """Return a call of a function, which imports its module."""
+    return lambda values: getattr(import_module(module), function)(values)
 
 
 _MAKERS: dict[str, Callable[[Any], Any]] = {
     "numpy": partial(np.array, dtype="f4"),
-    "torch": _torch,
-    "jax": _jax,
-    "tensorflow": _tensorflow,
-    "pyarrow": _pyarrow,
-    "pandas": _pandas,
-    "polars": _polars,
+    "torch": _calls("torch", "tensor"),
+    "jax": lambda array: import_module("jax.numpy").array(array).block_until_ready(),
+    "tensorflow": _calls("tensorflow", "constant"),
+    "pyarrow": _calls("pyarrow", "table"),
+    "pandas": _calls("pandas", "DataFrame"),
+    "polars": _calls("polars", "DataFrame"),
 }

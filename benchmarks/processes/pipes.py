@@ -16,7 +16,6 @@ _JOIN_SECONDS = 30
 
 
 def rows(settings: Settings) -> Iterator[Case]:
-    """Yield the cases of each framework."""
     for framework in available(settings):
         with closing(_Child(framework)) as child:
             nbytes = nbytes_of(framework, settings, size(settings))
@@ -70,7 +69,6 @@ class _Child:
         self._answers.recv()
 
     def close(self) -> None:
-        """End the process."""
         self._sender.send("")
         self._process.join(_JOIN_SECONDS)
         self._process.kill()

@@ -23,7 +23,6 @@ _STORE_BYTES = 1 << 30
 
 
 def rows(settings: Settings) -> Iterator[Case]:
-    """Yield the cases of each framework."""
     names = [name for name in available(settings) if name in FRAMEWORKS]
     if not names:
         return

@@ -28,16 +28,9 @@ _PATIENCE, _QUICK_PATIENCE = 1_500_000_000, 50_000_000
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to exchange an object.
+    """One way to exchange an object; its label is unique in its row.
 
-    Attributes
-    ----------
-    label : str
-        Unique in its row.
-    role : str
-        A key of `benchmarks.suite.ROLES`.
-    call : callable
-        ``call()`` exchanges the object once. It returns the nanoseconds, or None if all of the call counts.
+    ``call()`` exchanges the object once. It returns the nanoseconds, or None if all of the call counts.
     """
 
     label: str

@@ -1,4 +1,4 @@
-"""``share`` and opening, compared with ``multiprocessing.shared_memory`` and a memcpy of the same bytes."""
+"""Pickle protocol 5 and ``share``, compared with `pickle`, ``multiprocessing.shared_memory`` and a memcpy."""
 
 from __future__ import annotations
 
@@ -14,6 +14,45 @@ from benchmarks.processes.goals import goals
 from benchmarks.processes.objects import ARRAYS, available, make, nbytes_of
 from benchmarks.processes.row import Contender, memcpy, row, size
 from benchmarks.suite import Case, Section, Settings, Task
+from zerocopy import pickling
+
+#: The question of the section's cases.
+PICKLE = "pickle 5"
+IN_BAND, IN_BAND_TODAY = "bytes in-band", "bytes in-band without zerocopy"
+
+
+def pickle_tasks(settings: Settings) -> list[Task]:
+    return [Task(name, partial(_case, name, settings)) for name in available(settings)]
+
+
+def _case(framework: str, settings: Settings) -> list[Case]:
+    nbytes = nbytes_of(framework, settings, size(settings))
+    x = make(framework, nbytes)
+
+    def ours() -> bytes:
+        buffers: list[Any] = []
+        data = pickling.dumps(x, buffer_callback=buffers.append)
+        pickling.loads(data, buffers=buffers)
+        return data
+
+    def today() -> bytes:
+        buffers: list[Any] = []
+        data = pickle.dumps(x, protocol=5, buffer_callback=buffers.append)
+        pickle.loads(data, buffers=buffers)
+        return data
+
+    contenders = [
+        Contender("pickle.dumps(protocol=5) and loads", "idiom", lambda: _discard(today())),
+        Contender("pickling.dumps and loads", "ours", lambda: _discard(ours())),
+        memcpy(nbytes),
+    ]
+    figures = {IN_BAND: len(ours()), IN_BAND_TODAY: len(today())}
+    return [row(f"{PICKLE}, {framework}", contenders, settings, figures)]
+
+
+def _discard(data: bytes) -> None:
+    """Return None, so that all of the call counts."""
+
 
 RECYCLED, FRESH, SHARED = "share, recycled", "share, fresh", "share, already shared"
 HANDED_ON = "share, opened by this process"
@@ -27,12 +66,10 @@ _ATTACH = "SharedMemory: attach, close"
 
 
 def share_tasks(settings: Settings) -> list[Task]:
-    """Return a task for each framework."""
     return [Task(f"share {name}", partial(_share, name, settings)) for name in available(settings)]
 
 
 def open_tasks(settings: Settings) -> list[Task]:
-    """Return a task for each framework."""
     return [Task(f"open {name}", partial(_open, name, settings)) for name in available(settings)]
 
 
@@ -101,6 +138,9 @@ def _drop(result: Any) -> None:
 
 
 SECTIONS = (
+    Section(
+        "pickle", "pickle protocol 5, buffers out of band: dumps and loads", pickle_tasks, "rivals", goals
+    ),
     Section("share", "the cost of share(): by a copy, and in place", share_tasks, "rivals", goals),
     Section("open", "opening a handle: new, and mapped already", open_tasks, "rivals", goals),
 )

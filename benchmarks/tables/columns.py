@@ -110,10 +110,7 @@ def questions(rows: int = ROWS) -> list[Question]:
 
 
 #: Contenders that should be far slower, by the start of their code.
-_FAR = {
-    "d.to_torch": "polars.DataFrame.to_torch",
-    "ds_torch": "datasets with the format torch",
-}
+_FAR = {"d.to_torch": "polars.DataFrame.to_torch", "ds_torch": "datasets with the format torch"}
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:

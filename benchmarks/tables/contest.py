@@ -37,19 +37,8 @@ class Method(_Method):
 class Question:
     """One case: a table and the methods to convert it, zerocopy first.
 
-    Attributes
-    ----------
-    name : str
-        The case.
-    table : callable
-        Returns ``t``, the pyarrow.Table that all methods start from.
-    methods : sequence of Method
-    reads : callable
-        ``reads(result) -> dict[str, array]``, or another value that :func:`differ` compares.
-    frameworks : tuple of str
-        The frameworks that ``--frameworks`` must include.
-    extra : callable, optional
-        ``extra(t) -> dict`` with further names.
+    `table` returns ``t``, the pyarrow.Table that all methods start from, and ``extra(t)`` further names.
+    ``reads(result)`` returns a dict of arrays, or another value that :func:`differ` compares.
     """
 
     name: str
@@ -98,7 +87,6 @@ class Question:
 
 
 def tasks(questions: Callable[[], Sequence[Question]], settings: Settings) -> list[Task]:
-    """Return a task for each question whose frameworks are installed and wanted."""
     return [
         Task(q.name, partial(q.run, settings))
         for q in questions()

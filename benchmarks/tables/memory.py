@@ -32,7 +32,6 @@ def _without_nulls(table: Any) -> Any:
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Return a task for each source."""
     return [
         Task(f"from {source}", partial(_memory, source, settings))
         for source in _SOURCES

@@ -17,7 +17,7 @@ from benchmarks.hosts import engines
 from benchmarks.layout import moves
 from benchmarks.loader import goals as loader
 from benchmarks.pipeline import contest as pipeline
-from benchmarks.pool import recycle
+from benchmarks.pool import host
 from benchmarks.pool.workloads import GROUPS
 from benchmarks.processes import goals as processes, scale
 from benchmarks.record_types import LAYOUTS
@@ -202,9 +202,9 @@ def test_goals_of_the_pool_compare_times_with_and_without_it():
 
     fill, *_, other = GROUPS["large blocks"]
     for times, met in (((20, 105), True), ((21, 106), False)):
-        of_workloads = recycle.goals([workload(fill, times[0]), workload(other, times[1])])
+        of_workloads = host.goals([workload(fill, times[0]), workload(other, times[1])])
         assert [goal.met for goal in of_workloads] == [met, met]
-    assert recycle.goals([Case("kept after zeros", figures={"bytes without": 0})]) == []
+    assert host.goals([Case("kept after zeros", figures={"bytes without": 0})]) == []
 
 
 def exchange(name, ours, today=None, reference=None, **figures):

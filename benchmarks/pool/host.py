@@ -1,4 +1,4 @@
-"""``host="recycle"``: the speed of workloads, and the memory that it keeps."""
+"""Host memory: ``"aligned"``, which JAX can alias, and ``"recycle"``, which keeps freed blocks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,62 @@ from dataclasses import replace
 from functools import partial
 
 from benchmarks.children import Side
-from benchmarks.goals import Promise, judge, labelled, ratio
+from benchmarks.contest import installed
+from benchmarks.goals import Promise, fastest, judge, labelled, ratio
 from benchmarks.pool.sides import WITHOUT, Samples, contest, label, sides, turns
 from benchmarks.pool.workloads import GROUPS, Workload
 from benchmarks.suite import Case, Goal, Section, Settings, Task
 from benchmarks.timing import Pace
+
+#: Goal: speed-up of a large array to JAX.
+GAIN = 500
+
+_LARGE = 64 << 20
+_MODE = "aligned"
+
+
+def aligned_tasks(settings: Settings) -> list[Task]:
+    """Return two tasks if JAX is installed."""
+    if not installed("jax") or not settings.wants("jax"):
+        return []
+    return [Task("arrays", _arrays, seconds=5), Task("64 MB to JAX", partial(_large, settings), seconds=5)]
+
+
+def _arrays() -> list[Case]:
+    case = Case("NumPy arrays of 1 KB to 256 MB that JAX aliases")
+    with sides(WITHOUT, _MODE) as contenders:
+        for side in contenders:
+            aliased = side.ask("reach_jax")
+            case.figures["arrays"] = len(aliased)
+            case.figures[side.label] = sum(aliased.values())
+            if side.label != label(WITHOUT):
+                case.remarks += [f"{name} is copied" for name, alias in aliased.items() if not alias]
+                case.remarks += side.ask("describe")
+    return [case]
+
+
+def _large(settings: Settings) -> list[Case]:
+    with sides(WITHOUT, _MODE) as contenders:
+        for side in contenders:
+            side.ask("open_jax", _LARGE)
+        # Waits, because otherwise the copy would continue in the turn of the other contender.
+        code = 'zc.convert(x, to="jax").block_until_ready()'
+        return [contest("64 MB of NumPy to JAX", [turns(code, contenders, settings.pace)])]
+
+
+def _copied(case: Case) -> float | None:
+    return case.figures["arrays"] - case.figures[label(_MODE)] if case.figures else None
+
+
+PROMISES = (
+    Promise("aligned: arrays that JAX copies", _copied, 0, ""),
+    Promise(
+        f"aligned: 64 MB to JAX at least {GAIN}x as fast (limit: ratio of times)",
+        ratio(fastest("idiom")),
+        1 / GAIN,
+    ),
+)
+
 
 MODES = (WITHOUT, "recycle", "aligned")
 
@@ -99,5 +150,12 @@ def promise(workload: Workload) -> str:
 
 
 SECTIONS = (
+    Section(
+        "aligned",
+        "NumPy arrays to JAX, with and without the pool",
+        aligned_tasks,
+        "figures",
+        partial(judge, PROMISES),
+    ),
     Section("recycle", "workloads with and without the pool, and kept memory", tasks, "series", goals),
 )
