@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.tiers import SMALLEST_PRODUCT, covering_array, quick_tier
+from helpers.tiers import covering_array, quick_tier
 
 
 def cases(full: bool = False, **parameters: list[Any]) -> list[Any]:
@@ -66,13 +66,6 @@ def test_sources_and_targets_are_covered_each_by_itself() -> None:
     assert {(t.callspec.params["source"], t.callspec.params["target"]) for t in covering_array(every)} == set(
         product("abcdef", "abcdef")
     )
-
-
-def test_small_products_and_single_parameters_run_whole() -> None:
-    small = cases(source=["a", "b"], target=["a", "b"], copy=[None, True])
-    single = cases(source=list(range(2 * SMALLEST_PRODUCT)))
-    assert quick_tier(small) == set(small)
-    assert quick_tier(single) == set(single)
 
 
 def test_tests_that_are_marked_run_in_the_full_tier_only(pytestconfig: pytest.Config) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from helpers.table_cases import KINDS, TABLES, shaped
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy._engine import routes
 from zerocopy._native import core
 
 pa = pytest.importorskip("pyarrow")
@@ -135,25 +133,3 @@ def test_a_converter_has_the_routes_before_and_after_they_are_dropped(options: d
     assert converter._routes.get(np.ndarray) is None
     assert converter(x) is x
     assert (converter._routes.get(np.ndarray) is not None) == has_routes
-
-
-def test_threads_share_a_converter() -> None:
-    x, errors = sample("f4", (64,)), []
-    converters = {to: zc.plan_for(np.ndarray, to, copy=False) for to in HOST}
-
-    def work() -> None:
-        try:
-            for _ in range(200):
-                for converter in converters.values():
-                    assert zc.shares_memory(converter(x), x)
-        except BaseException as error:  # noqa: BLE001 - shown by the main thread
-            errors.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        routes.clear()
-        for thread in threads:
-            thread.join(0.002)
-    assert not errors

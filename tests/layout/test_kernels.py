@@ -61,26 +61,6 @@ def guarded(shape: tuple[int, ...], dtype: np.dtype, shift: int) -> tuple[np.nda
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_columns_equal_those_of_numpy(layout: str, length: int, implementation: str) -> None:
-    if leaves_out(implementation, layout):
-        return
-    dtype = LAYOUTS[layout]
-    kind = leaves(dtype)
-    for where, records in arranged(dtype, length):
-        expected = [native_bits(field(records, leaf)) for leaf in kind]
-        columns = aos_to_soa(records, copy=True)
-        for leaf, wanted in zip(kind, expected, strict=True):
-            column = field(columns, leaf)
-            assert column.tobytes() == wanted, (where, leaf.name)
-            assert column.shape == (length, *leaf.shape)
-            assert column.dtype == leaf.dtype
-            assert column.dtype.isnative
-            assert column.flags.c_contiguous
-            assert column.ctypes.data % 64 == 0 or not column.nbytes
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("layout", LAYOUTS)
 def test_columns_are_written_to_out(layout: str, length: int, implementation: str) -> None:
     """At a cache line, where stores may bypass the caches, and one byte later."""
     if leaves_out(implementation, layout):
