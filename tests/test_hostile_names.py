@@ -277,8 +277,7 @@ def test_the_terminal() -> None:
 def test_the_page() -> None:
     pytest.importorskip("bokeh")
     from zerocopy.monitor.observer import rates
-    from zerocopy.monitor.web.drawing import ChartView
-    from zerocopy.monitor.web.pages import PAGES
+    from zerocopy.monitor.web.pages import PAGES, ChartView
     from zerocopy.monitor.web.parts import Chart
 
     sample = {**SAMPLE, "rates": rates(SAMPLE, SAMPLE)}

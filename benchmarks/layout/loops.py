@@ -9,7 +9,7 @@ import numpy as np
 from numba import config, njit, prange
 
 from zerocopy.layout import numba_kernels, rows
-from zerocopy.layout.record_type import record_type
+from zerocopy.layout.schema import record_type
 
 # Threads of the OpenMP layer spin after a parallel loop, on the cores of the next contender; those
 # of this layer sleep. It has an effect only before the first parallel loop.

@@ -13,8 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from zerocopy import aos_to_soa, soa_to_aos
 from zerocopy.layout.aos_to_soa import nested
-from zerocopy.layout.record_type import record_type
-from zerocopy.layout.schema import leaves
+from zerocopy.layout.schema import leaves, record_type
 
 SCALARS = st.sampled_from(
     [

@@ -11,9 +11,8 @@ from zerocopy.errors.tracebacks import public
 from zerocopy.layout import on_device, outputs
 from zerocopy.layout.outputs import allocate_columns
 from zerocopy.layout.record_source import RecordSource, record_source
-from zerocopy.layout.record_type import view_of
 from zerocopy.layout.rows import to_columns
-from zerocopy.layout.schema import AOS_TO_SOA, FieldLeaf, check_options, copy_required, refuse_stream
+from zerocopy.layout.schema import AOS_TO_SOA, FieldLeaf, check_options, copy_required, refuse_stream, view_of
 from zerocopy.protocols.array_interface import misalignment
 from zerocopy.source import Array
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numba import njit, uint64
 
-from zerocopy.layout.record_type import RecordType
+from zerocopy.layout.schema import RecordType
 from zerocopy.source import Array
 
 #: Most integers of a record: with more, Numba would compile for a minute.

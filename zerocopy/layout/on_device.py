@@ -13,8 +13,15 @@ import numpy as np
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.layout.outputs import by_leaf
 from zerocopy.layout.record_source import check_fields
-from zerocopy.layout.record_type import RecordType, record_type
-from zerocopy.layout.schema import AOS_TO_SOA, SOA_TO_AOS, FieldLeaf, copy_required, dtype_of
+from zerocopy.layout.schema import (
+    AOS_TO_SOA,
+    SOA_TO_AOS,
+    FieldLeaf,
+    RecordType,
+    copy_required,
+    dtype_of,
+    record_type,
+)
 from zerocopy.protocols import cuda_array_interface
 
 

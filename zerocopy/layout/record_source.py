@@ -8,8 +8,15 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import LossyConversionError, OptionError, UnsupportedConversionError
-from zerocopy.layout.record_type import RecordType, record_type
-from zerocopy.layout.schema import AOS_TO_SOA, FieldLeaf, count_records, parts, refuse_objects
+from zerocopy.layout.schema import (
+    AOS_TO_SOA,
+    FieldLeaf,
+    RecordType,
+    count_records,
+    parts,
+    record_type,
+    refuse_objects,
+)
 from zerocopy.protocols.array_interface import masked_elements
 from zerocopy.source import Array
 

@@ -18,8 +18,7 @@ import numpy as np
 from zerocopy._native import core
 from zerocopy.errors.warning import warn
 from zerocopy.forks import LOADING
-from zerocopy.layout.record_type import RecordType, view_of
-from zerocopy.layout.schema import LINE
+from zerocopy.layout.schema import LINE, RecordType, view_of
 from zerocopy.layout.threads import run, split_rows
 from zerocopy.source import Array
 

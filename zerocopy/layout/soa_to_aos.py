@@ -11,15 +11,17 @@ from zerocopy.errors import Fix, LossyConversionError, UnsupportedConversionErro
 from zerocopy.layout import on_device, outputs
 from zerocopy.layout.fixed_text import fixed_text, holds_text
 from zerocopy.layout.record_source import has_table
-from zerocopy.layout.record_type import RecordType, record_type, view_of
 from zerocopy.layout.rows import to_rows
 from zerocopy.layout.schema import (
     SOA_TO_AOS,
     FieldLeaf,
+    RecordType,
     check_options,
     copy_required,
     dtype_of,
+    record_type,
     refuse_stream,
+    view_of,
 )
 from zerocopy.protocols.array_interface import address, aligned_empty, masked_elements
 from zerocopy.protocols.exporter_errors import is_error

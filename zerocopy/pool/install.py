@@ -137,23 +137,10 @@ def install_pool(
     zerocopy.errors.OptionError: limit='8G': 'G' is ambiguous (1000-based or 1024-based).
       To fix: write "8GiB" or "8GB"
     """
-    given = {
-        "host": host,
-        "devices": devices,
-        "limit": limit,
-        "fraction": fraction,
-        "reserve": reserve,
-        "initial": initial,
-        "release_threshold": release_threshold,
-        "frameworks": frameworks,
-        "track": track,
-        "strict": strict,
-        "resource": resource,
-        "allocator": allocator,
-    }
-    # Unknown options are refused by name.
-    options = {name: value for name, value in given.items() if value is not None and value is not False}
-    options |= unknown if kind is None else {**unknown, "kind": kind}
+    given = {**locals()}
+    unknown = given.pop("unknown")  # refused by name
+    # False is the default of flags, and not a kind.
+    options = {n: v for n, v in given.items() if v is not None and (v is not False or n == "kind")} | unknown
     environment = Settings.from_environment()
     if not options:
         return _installed or install(environment or Settings())

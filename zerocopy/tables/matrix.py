@@ -19,8 +19,8 @@ from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout import threads
-from zerocopy.layout.record_type import RecordType, record_type
 from zerocopy.layout.rows import to_rows
+from zerocopy.layout.schema import RecordType, record_type
 from zerocopy.plan import Plan
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.cuda_array_interface import Handover
