@@ -261,7 +261,7 @@ def test_the_table_of_versions_has_each_guard() -> None:
     files = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.c"), *PACKAGE.rglob("*.h")]
     checks = {relative(path) for path in files if GUARD.search(path.read_text(encoding="utf-8"))}
     # They compare any framework's version with its oldest.
-    checks -= {"framework.py", "cli/processes.py", "cli/support.py"}
+    checks -= {"framework.py", "cli/limits.py", "cli/support.py"}
     checks.remove("_frameworks/_private.py")  # docs/support.md lists its uses
     assert guards == checks, "list each guard in versions.toml, then run python docs/support.py"
 

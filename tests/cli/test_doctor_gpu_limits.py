@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from helpers.fake_nvml import CODES, FakeNvml, gpu, mig_device
 
-from zerocopy.cli import gpu_limits
-from zerocopy.cli.gpu_limits import rows
+from zerocopy.cli import limits as gpu_limits
+from zerocopy.cli.limits import rows
 
 pytest.importorskip("click")
 pytest.importorskip("rich")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from helpers.paths import ROOT
 
-from zerocopy.cli import processes
+from zerocopy.cli import limits as processes
 from zerocopy.shared import blocks, handle, room, segment
 
 pytest.importorskip("click")

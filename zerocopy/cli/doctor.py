@@ -16,8 +16,7 @@ from rich.text import Text
 
 import zerocopy
 from zerocopy import _native, registry
-from zerocopy.cli.gpu_limits import gpu_limits, rows as limit_rows
-from zerocopy.cli.processes import processes
+from zerocopy.cli.limits import gpu_limits, processes, rows as limit_rows
 from zerocopy.cli.support import STATUSES, support
 from zerocopy.cli.terminal import Output, print_json, quiet_imports
 from zerocopy.errors import DeviceError, ZeroCopyError
