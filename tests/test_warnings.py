@@ -18,7 +18,7 @@ from helpers.paths import ROOT
 import zerocopy as zc
 from zerocopy.errors.warning import warn
 from zerocopy.interpreter import imports
-from zerocopy.monitor.environment import start_from_environment
+from zerocopy.monitor.session import start_from_environment
 
 PACKAGE = ROOT / "zerocopy"
 

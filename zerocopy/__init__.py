@@ -140,7 +140,7 @@ if os.environ.get("ZEROCOPY_POOL"):  # installed before frameworks are imported
 
     _install_from_environment()
 
-if os.environ.get("ZEROCOPY_MONITOR"):
-    from zerocopy.monitor.environment import start_from_environment as _start_from_environment
+if os.environ.get("ZEROCOPY_MONITOR", "0") not in ("", "0"):
+    from zerocopy.monitor.session import start_from_environment as _start_from_environment
 
     _start_from_environment()

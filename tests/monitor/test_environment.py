@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from helpers.monitor_program import eventually
 
-from zerocopy.monitor import environment
+from zerocopy.monitor import session as environment
 from zerocopy.monitor.process_record import is_zombie, start_ticks
 from zerocopy.monitor.run_directory import RunFiles
 
@@ -102,7 +102,7 @@ def test_a_reader_gets_the_process_and_its_directory(monkeypatch: pytest.MonkeyP
 def test_a_reader_ends_after_its_process(tmp_path: Path) -> None:
     code = """
 import sys, time, zerocopy
-from zerocopy.monitor.environment import start_reader
+from zerocopy.monitor.session import start_reader
 zerocopy.monitor.start()
 print(start_reader(["--every", "0.1", "--csv", sys.argv[1]]).pid, flush=True)
 time.sleep(100)
@@ -130,7 +130,7 @@ def test_a_reader_whose_output_blocks_ends_after_its_process(tmp_path: Path) -> 
     os.mkfifo(pipe)
     code = """
 import sys
-from zerocopy.monitor.environment import start_reader
+from zerocopy.monitor.session import start_reader
 print(start_reader(["--csv", sys.argv[1]]).pid, flush=True)
 sys.stdin.read()
 """

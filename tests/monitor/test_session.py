@@ -87,7 +87,8 @@ def test_invalid_options(folder: Path, options: dict[str, Any]) -> None:
 
 
 def test_a_session_of_the_environment_is_given_to_the_program_once(folder: Path) -> None:
-    session = sessions.start_from_environment()
+    session = sessions.start()
+    session.from_environment = True
     with sessions.start() as adopted:
         assert adopted is session
         with pytest.raises(MonitorStateError):
