@@ -82,7 +82,8 @@ def parameters(obj: Any) -> list[str]:
     return [p.name for p in signature if p.name != "self" and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+# numpydoc reads no module without a definition.
+@pytest.mark.parametrize("name", [name for name, obj in PUBLIC.items() if not inspect.ismodule(obj)])
 def test_docstring_passes_numpydoc(name: str) -> None:
     codes = CODES - {"RT01"} if name in HOOKS else CODES
     report = validate(f"zerocopy.{name}")
