@@ -22,8 +22,7 @@ from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web import contents
 from zerocopy.monitor.web.access import HEADERS
-from zerocopy.monitor.web.drawing import ChartView
-from zerocopy.monitor.web.pages import PAGES, applications, points
+from zerocopy.monitor.web.pages import PAGES, ChartView, applications, points
 from zerocopy.monitor.web.parts import Chart
 from zerocopy.monitor.web.server import Server, serve
 
