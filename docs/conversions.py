@@ -31,8 +31,8 @@ import zerocopy
 from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
 from zerocopy.pairs import columns as column_matrix, samples as columns
+from zerocopy.pairs.attempt import plan_reasons, sharing
 from zerocopy.pairs.columns import ColumnCell, ColumnMatrix
-from zerocopy.pairs.conversion import plan_reasons, sharing
 from zerocopy.protocols.array_interface import aligned_copy
 
 DTYPES = (

@@ -182,6 +182,7 @@ LAYERS: dict[str, set[str]] = {
     "cli": NOUNS
     | {
         "pairs",
+        "loading",
         "formatting",
         "_engine",
         "_native",

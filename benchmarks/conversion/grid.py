@@ -21,7 +21,7 @@ from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task
 from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
 from zerocopy.pairs import arrays as matrix
-from zerocopy.pairs.conversion import first_line, sharing
+from zerocopy.pairs.attempt import first_line, sharing
 
 COUNT = 1000  # elements
 #: Figures of a case: one for the goal, two for how far cells were verified.

@@ -228,7 +228,7 @@ def test_object_arrays_are_not_loaded(tmp_path: Path) -> None:
     np.save(path, np.array([print], object), allow_pickle=True)
     completed = invoke("matrix", "--input", str(path))
     assert completed.exit_code == 2
-    assert "holds Python objects" in completed.stderr
+    assert "has Python objects" in completed.stderr
 
 
 # -- doctor ----------------------------------------------------------------------------

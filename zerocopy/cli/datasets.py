@@ -1,4 +1,4 @@
-"""Files of data to convert, for ``--input``.
+"""Files of data to convert, for ``--input``, read as `zerocopy.load` and `zerocopy.loader` read them.
 
 A file's numeric columns become one array each, or one 2-D array if they have one dtype. The other
 columns are left out with the reason. All columns of a table are kept as Arrow columns too.
@@ -6,30 +6,33 @@ columns are left out with the reason. All columns of a table are kept as Arrow c
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import stat
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from zerocopy.dtype import from_numpy
+from zerocopy.errors import FrameworkNotInstalledError, ZeroCopyError
+from zerocopy.loading.dataset import Stream, concatenate
+from zerocopy.loading.errors import ReadError
+from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.sources.opening import open_source
+from zerocopy.pairs.attempt import first_line
 from zerocopy.pairs.samples import Data
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.source import Array
+from zerocopy.weights.load import load as load_arrays
 
 #: Default of ``--max-bytes``: 1 GiB, of the file and of its content.
 MAX_BYTES = 1 << 30
 
-_NPY_MAGIC = b"\x93NUMPY"  # numpy.lib.format, "Format Version 1.0"
-_ZIP_MAGIC = b"PK\x03\x04"
-_ARROW_MAGIC = b"ARROW1"
+_ARRAYS = (".npy", ".npz")
+_SUFFIXES = (*_ARRAYS, ".csv", ".parquet", ".arrow", ".feather")
 
 #: A child that reads may use this many times `max_bytes`: for pages, decompressed values and a copy.
 _MEMORY_FACTOR, _MEMORY_EXTRA = 4, 64 << 20
@@ -51,12 +54,12 @@ class DataError(ValueError):
 def load(path: str | Path, max_bytes: int = MAX_BYTES) -> Data:
     """Read a file's arrays and columns; raise DataError if it has none or cannot be read.
 
-    The suffix is ``.npy`` or ``.npz``, or with pyarrow ``.csv``, ``.parquet``, ``.arrow`` or
-    ``.feather``. A child process reads the file first: a file of kilobytes can hold terabytes, and
-    wrong content can end the process that reads it.
+    A child process reads the file first: a file of kilobytes can hold terabytes, and wrong content can
+    end the process that reads it.
     """
     path = Path(path)
-    _reader(path)
+    if path.suffix.lower() not in _SUFFIXES:
+        raise DataError(f"{path}: unknown suffix {path.suffix!r}; known: {', '.join(_SUFFIXES)}")
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -72,40 +75,29 @@ def load(path: str | Path, max_bytes: int = MAX_BYTES) -> Data:
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES) -> Data:
-    """Read a file in this process, without a limit on its memory; raise DataError as `load` does.
-
-    Object arrays are refused, because loading them runs the file's code. Arrow data is validated in full.
-    """
+    """Read a file in this process, without a limit on its memory; raise DataError as `load` does."""
     left_out: dict[str, str] = {}
-    reader = _reader(path)
-    try:
-        content = reader(path, left_out)
-        if not isinstance(content, dict):
-            # Readers check neither the sizes of buffers nor their content: frameworks would crash.
-            content.validate(full=True)
-    except Exception as error:  # the libraries raise anything for malformed bytes
-        raise DataError(f"{path}: {_why(error, max_bytes)}") from error
     columns: dict[str, Any] = {}
-    if isinstance(content, dict):
-        _check_size(path, sum(array.nbytes for array in content.values()), max_bytes)
-        arrays = _numbers(content, left_out)
-    else:
-        _check_size(path, content.nbytes, max_bytes)
-        columns = dict(zip(_make_distinct(content.column_names), content.columns, strict=True))
-        arrays = _number_columns(columns, left_out)
-        if len(arrays) > 1 and len({array.dtype for array in arrays.values()}) == 1:
-            arrays = {path.stem: np.column_stack(list(arrays.values()))}
+    try:
+        if path.suffix.lower() in _ARRAYS:
+            arrays = _arrays(path, left_out, max_bytes)
+        else:
+            columns = _columns(path, max_bytes)
+            arrays = _number_columns(columns, left_out)
+    except MemoryError as error:
+        why = f"reading it needs more memory than {_memory(max_bytes):,} bytes ({first_line(str(error))})"
+        raise DataError(f"{path}: {why}: pass a larger --max-bytes") from error
+    except FrameworkNotInstalledError as error:
+        raise DataError(f"{path}: {error.why}: {error.remedy}") from error
+    except ZeroCopyError as error:
+        raise DataError(f"{path}: {first_line(error.why)}") from error
+    if len(arrays) > 1 and columns and len({array.dtype for array in arrays.values()}) == 1:
+        arrays = {path.stem: np.column_stack(list(arrays.values()))}
     if not arrays and not columns:
         why = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:3])
         raise DataError(f"{path}: it has no array of numbers" + (f" ({why})" if why else ""))
     aligned = {name: aligned_copy(array) for name, array in arrays.items()}
     return Data(path.name, aligned, left_out, columns=columns)
-
-
-def _reader(path: Path) -> Callable[[Path, dict[str, str]], Any]:
-    if path.suffix.lower() not in _READERS:
-        raise DataError(f"{path}: unknown suffix {path.suffix!r}; known: {', '.join(_READERS)}")
-    return _READERS[path.suffix.lower()]
 
 
 def _check_size(path: Path, nbytes: int, max_bytes: int) -> None:
@@ -114,33 +106,41 @@ def _check_size(path: Path, nbytes: int, max_bytes: int) -> None:
         raise DataError(f"{path}: {why}: pass a larger --max-bytes")
 
 
-def _why(error: BaseException, max_bytes: int) -> str:
-    """Return why a file cannot be read, on one line."""
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    line = (text.strip() or type(error).__name__).splitlines()[0]
-    if isinstance(error, ImportError):
-        return f"reading it needs pyarrow ({line}): pip install pyarrow"
-    if isinstance(error, MemoryError):
-        limit = f"{_memory(max_bytes):,} bytes"
-        return f"reading it needs more memory than {limit} ({line}): pass a larger --max-bytes"
-    if isinstance(error, UnicodeDecodeError):
-        return f"malformed: it is not UTF-8 text (byte {error.start})"
-    if isinstance(error, OSError):  # no permission; pyarrow and NumPy raise it for malformed files too
-        return f"cannot be read: {error.strerror or line}"
-    if "allow_pickle" in line:
-        return "it holds Python objects: loading them would run the file's code"
-    return f"malformed: {line}"
+def _arrays(path: Path, left_out: dict[str, str], max_bytes: int) -> dict[str, Array]:
+    """Return the arrays of numbers in native byte order; add the others to `left_out`."""
+    opened = load_arrays(path)
+    _check_size(path, opened.nbytes, max_bytes)
+    numbers = {}
+    for name in opened:
+        try:
+            array = opened[name]
+        except ReadError as error:
+            left_out[name] = first_line(error.why)
+            continue
+        native = array.dtype.newbyteorder("=")
+        if from_numpy(native) is not None:
+            numbers[name] = array.astype(native, copy=False)
+        elif array.dtype.names:
+            left_out[name] = "structured: convert its fields one by one"
+        else:
+            left_out[name] = f"{array.dtype} is not a numeric type"
+    return numbers
 
 
-def _make_distinct(names: list[str]) -> list[str]:
-    """Return the names with repeated and empty ones made distinct."""
-    counts: Counter[str] = Counter()
-    distinct = []
-    for i, name in enumerate(names):
-        base = name.strip() or f"column {i}"
-        counts[base] += 1
-        distinct.append(base if counts[base] == 1 else f"{base} ({counts[base]})")
-    return distinct
+def _columns(path: Path, max_bytes: int) -> dict[str, Any]:
+    """Return all columns of a table in a file."""
+    source = open_source(path, LoaderOptions("pyarrow"))
+    tables, nbytes = [source.empty()], 0
+    for table in source.batches() if isinstance(source, Stream) else source.all_groups():
+        nbytes += table.nbytes
+        _check_size(path, nbytes, max_bytes)
+        tables.append(table)
+    whole = concatenate(tables).combine_chunks()
+    try:
+        whole.validate(full=True)  # readers of Parquet do not check text
+    except ValueError as error:
+        raise DataError(f"{path}: malformed: {first_line(str(error))}") from error
+    return dict(zip(whole.column_names, whole.columns, strict=True))
 
 
 def _number_columns(columns: dict[str, Any], left_out: dict[str, str]) -> dict[str, Array]:
@@ -156,20 +156,6 @@ def _number_columns(columns: dict[str, Any], left_out: dict[str, str]) -> dict[s
         else:
             arrays[name] = column.to_numpy()
     return arrays
-
-
-def _numbers(arrays: dict[str, Array], left_out: dict[str, str]) -> dict[str, Array]:
-    """Return the arrays of numbers in native byte order; add the others to `left_out`."""
-    numbers = {}
-    for name, array in arrays.items():
-        native = array.dtype.newbyteorder("=")
-        if from_numpy(native) is not None:
-            numbers[name] = array.astype(native, copy=False)
-        elif array.dtype.names:
-            left_out[name] = "structured: convert its fields one by one"
-        else:
-            left_out[name] = f"{array.dtype} is not a numeric type"
-    return numbers
 
 
 # -- the child process ------------------------------------------------------------
@@ -198,8 +184,7 @@ def _try_in_child(path: Path, max_bytes: int) -> None:
 def read_in_child(path: str, max_bytes: int) -> None:
     """Read a file with limited memory, print the message if that fails, and exit."""
     try:
-        import pyarrow.csv
-        import pyarrow.ipc
+        import pyarrow.dataset
         import pyarrow.parquet  # noqa: F401
     except ImportError:
         pass  # the readers that need it report it
@@ -231,75 +216,3 @@ def _limit_memory(nbytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
     except (OSError, ImportError, ValueError, StopIteration):
         return
-
-
-# -- readers: each returns arrays by name, or a pyarrow.Table ----------------------
-
-
-def _read_numpy(path: Path, left_out: dict[str, str]) -> dict[str, Array]:
-    suffix = path.suffix.lower()
-    # numpy.load treats unknown bytes as a pickle, and its error is about pickles.
-    with path.open("rb") as file:
-        if not file.read(len(_NPY_MAGIC)).startswith(_NPY_MAGIC if suffix == ".npy" else _ZIP_MAGIC):
-            raise ValueError(f"it does not begin as {suffix} files do")
-    loaded = np.load(path, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        return {path.stem: loaded}
-    with loaded:
-        members = dict(loaded)
-    # For members that are not .npy files, NumPy returns bytes.
-    left_out |= {name: "not an .npy file" for name, x in members.items() if not isinstance(x, np.ndarray)}
-    return {name: x for name, x in members.items() if isinstance(x, np.ndarray)}
-
-
-def _read_csv(path: Path, left_out: dict[str, str]) -> Any:
-    from pyarrow import csv
-
-    text = path.read_text(encoding="utf-8-sig")
-    first = text.partition("\n")[0]
-    delimiter = max(",;\t", key=first.count)
-    fields = first.split(delimiter)
-    # Names that are all numbers are the first row.
-    names = [f"column {i}" for i in range(len(fields))] if all(map(_is_number, fields)) else None
-    return csv.read_csv(
-        io.BytesIO(text.encode()),
-        csv.ReadOptions(column_names=names),
-        csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        csv.ConvertOptions(strings_can_be_null=True, null_values=[""]),
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _read_arrow(path: Path, left_out: dict[str, str]) -> Any:
-    from pyarrow import OSFile, ipc
-
-    with OSFile(str(path)) as file:
-        # Files and streams have one suffix (Arrow Columnar Format, "IPC File Format").
-        is_file = file.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC
-        file.seek(0)
-        return (ipc.open_file(file) if is_file else ipc.open_stream(file)).read_all()
-
-
-def _read_parquet(path: Path, left_out: dict[str, str]) -> Any:
-    from pyarrow import parquet
-
-    # Not read_table, which looks for a partitioned data set around the file.
-    with parquet.ParquetFile(path) as file:
-        return file.read().combine_chunks()
-
-
-_READERS: dict[str, Callable[[Path, dict[str, str]], Any]] = {
-    ".npy": _read_numpy,
-    ".npz": _read_numpy,
-    ".csv": _read_csv,
-    ".parquet": _read_parquet,
-    ".arrow": _read_arrow,
-    ".feather": _read_arrow,
-}

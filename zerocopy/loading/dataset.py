@@ -81,6 +81,10 @@ class Dataset(_Rows):
         """
         raise NotImplementedError
 
+    def all_groups(self) -> Iterator[Any]:
+        """Return the rows of one group after the other."""
+        return map(self.read, range(len(self.groups)))
+
     def locate(self, index: int, row: int) -> str:
         """Return the name of a row of a group in messages."""
         group = self.groups[index]

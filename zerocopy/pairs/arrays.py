@@ -21,8 +21,8 @@ import zerocopy
 from zerocopy import registry
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
 from zerocopy.framework import FrameworkName
+from zerocopy.pairs.attempt import Attempt, Progress, Row, fill_cells, sharing
 from zerocopy.pairs.cells import Cell
-from zerocopy.pairs.conversion import Attempt, Progress, Row, fill_cells, sharing
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Array
 

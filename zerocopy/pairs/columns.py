@@ -16,8 +16,8 @@ from zerocopy import registry
 from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.framework import FrameworkName
+from zerocopy.pairs.attempt import Progress, Row, block_bounds, fill_cells, plan_reasons
 from zerocopy.pairs.cells import TYPE, Cell, Key
-from zerocopy.pairs.conversion import Progress, Row, block_bounds, fill_cells, plan_reasons
 from zerocopy.tables.column import Table
 from zerocopy.tables.result import to_pylist
 

@@ -15,7 +15,7 @@ from zerocopy.describe import describe
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import html, printable
 from zerocopy.pairs import arrays, columns
-from zerocopy.pairs.conversion import Progress
+from zerocopy.pairs.attempt import Progress
 from zerocopy.pairs.samples import Data, iris
 from zerocopy.pairs.summary import Summary, summarize
 from zerocopy.protocols.array_interface import aligned_copy
