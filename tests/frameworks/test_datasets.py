@@ -197,6 +197,27 @@ def test_formats_and_transforms_are_ignored_with_a_warning() -> None:
     assert not any("ignored" in warning for warning in zc.explain(x, "pyarrow").warnings)
 
 
+def test_loader_refuses_a_transform_with_calls_that_work() -> None:
+    x = numbers().with_transform(lambda batch: {"n": [-number for number in batch["n"]]})
+    with pytest.raises(zc.UnsupportedConversionError, match="transform") as caught:
+        zc.loader(x, to="numpy", batch=8)
+    with_transform, without = caught.value.calls
+    (batch,) = pasted(with_transform, {"zc": zc, "source": x})
+    assert {name: array.tolist() for name, array in batch.items()} == {"n": [-1, -2, -3, -4]}
+    (batch,) = pasted(without, {"zc": zc, "source": x})
+    assert batch["n"].tolist() == [1, 2, 3, 4]
+
+
+def test_loader_refuses_a_format_that_casts() -> None:
+    x = numbers().with_format("numpy", dtype="float32")
+    with pytest.raises(zc.UnsupportedConversionError, match="casts the values") as caught:
+        zc.loader(x, to="numpy", batch=8)
+    (batch,) = pasted(caught.value.calls[0], {"zc": zc, "source": x})
+    assert batch["n"].tolist() == [1, 2, 3, 4]
+    (batch,) = zc.loader(numbers().with_format("numpy"), to="numpy", batch=8)
+    assert batch["n"].tolist() == [1, 2, 3, 4]
+
+
 def test_streams_are_refused_with_a_call_that_works() -> None:
     x = numbers().to_iterable_dataset()
     with pytest.raises(zc.UnsupportedConversionError) as caught:

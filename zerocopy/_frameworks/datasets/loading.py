@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy._frameworks.datasets import PRIVATE
+from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.loading.dataset import Dataset, Stream, take_table
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.files import digest
@@ -21,13 +22,14 @@ _ROWS = 1 << 14
 
 
 class Loading(LoadingHook):
-    """Data sets and streams in the order of their indices; their format is ignored."""
+    """Data sets and streams in the order of their indices; a format that keeps the values is ignored."""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
         """Return the rows of a data set, a table in memory, or of an iterable data set, a stream."""
         if not hasattr(obj, "with_format"):
             return None
         name = f"datasets.{type(obj).__name__}"
+        _refuse_changed_values(obj, name)
         table = getattr(getattr(obj, "data", None), "table", None)
         if table is not None and PRIVATE():
             if obj._indices is None:
@@ -37,6 +39,21 @@ class Loading(LoadingHook):
         features = getattr(obj, "features", None)
         schema = features.arrow_schema if features else next(iter(batches.iter(1))).schema
         return BatchStream(name, schema, partial(batches.iter, _ROWS))
+
+
+def _refuse_changed_values(obj: Any, name: str) -> None:
+    """Refuse a data set whose rows have other values than its table, through a transform or a format."""
+    form, plain = getattr(obj, "format", {"type": None}), "{x}.with_format(None)"  # a stream has none
+    fixes = [Fix(plain, "gives the rows without it")]
+    if form["type"] == "custom":
+        why = "it has a transform, which the loader does not call"
+        call = f"{plain}.map({{x}}.format['format_kwargs']['transform'], batched=True"
+        fixes.insert(0, Fix(f"{call}, remove_columns={{x}}.column_names)", "writes its rows once"))
+    elif "dtype" in form.get("format_kwargs", ()):
+        why = "its format casts the values (dtype=), and the loader reads them without a format"
+    else:
+        return
+    raise UnsupportedConversionError(f"loader({name})", why, code="not-a-source", fixes=fixes)
 
 
 class _IndexedTable(Dataset):
