@@ -389,3 +389,12 @@ def test_convert_decodes_the_dictionaries_that_a_loader_decodes(words: pa.Array)
     assert whole.to_pylist()[2] is None
     if "bool" in str(words.type):
         assert whole.to_pylist() == [True, False, None, True]
+
+
+def test_words_are_known_beside_lists_of_one_length() -> None:
+    table = pa.table({"t": ["b", "a"], "e": [[1, 2], [3, 4]]})
+    loader = zc.loader(table, to="numpy", batch=2, encode=True, lists="dense")
+    assert loader.dictionaries["t"].to_pylist() == ["a", "b"]
+    other = zc.loader(table, to="numpy", batch=2, encode={"t": ["b", "a"]}, lists="dense")
+    with pytest.raises(LoaderStateError, match="dictionaries"):
+        other.load_state_dict(loader.state_dict())

@@ -34,6 +34,20 @@ class Group(NamedTuple):
         return printable(f"{self.file}, row group {self.number}" if self.file else f"row group {self.number}")
 
 
+class Place(NamedTuple):
+    """A group of a dataset, or a record batch of a stream; its text names it in messages."""
+
+    source: Any
+    number: int
+
+    def __str__(self) -> str:
+        return str(self.source.place(self.number))
+
+    def row(self, row: int) -> str:
+        """Return the name of one of its rows."""
+        return str(self.source.locate(self.number, row))
+
+
 class _Rows:
     """The attributes that datasets and streams share."""
 
@@ -60,6 +74,14 @@ class _Rows:
         """Return a digest of the source: it changes if the rows, or their order, may have changed."""
         raise NotImplementedError
 
+    def place(self, number: int) -> str:
+        """Return the name of a group or a record batch in messages."""
+        return f"{self.name}, record batch {number}"
+
+    def locate(self, number: int, row: int) -> str:
+        """Return the name of a row of a group or a record batch in messages."""
+        return f"{self.place(number)}, row {row:,}"
+
 
 class Dataset(_Rows):
     """Rows in groups, which can be read in any order, several times."""
@@ -85,10 +107,9 @@ class Dataset(_Rows):
         """Return the rows of one group after the other."""
         return map(self.read, range(len(self.groups)))
 
-    def locate(self, index: int, row: int) -> str:
-        """Return the name of a row of a group in messages."""
-        group = self.groups[index]
-        return f"{group if group.file else f'{self.name}, {group}'}, row {row:,}"
+    def place(self, number: int) -> str:
+        group = self.groups[number]
+        return str(group) if group.file else f"{self.name}, {group}"
 
     def empty(self) -> Any:
         """Return the columns without rows: a table, or a dict of arrays."""
@@ -130,8 +151,8 @@ class Stream(_Rows):
 class _Derived(_Rows):
     """A source whose rows a function changes: it chooses, casts or encodes columns."""
 
-    def __init__(self, source: Any, schema: Any, change: Callable[[Any, str], Any]) -> None:
-        """``change(rows, place)`` returns the changed rows; `place` names them in messages."""
+    def __init__(self, source: Any, schema: Any, change: Callable[[Any, Any], Any]) -> None:
+        """``change(rows, place)`` returns the changed rows; `place`, a `Place` or a text, names them."""
         self._source = source
         self.schema = schema
         self._change = change
@@ -140,6 +161,7 @@ class _Derived(_Rows):
         self.only_here: str = source.only_here
         self.in_memory: bool = source.in_memory
         self.has_rows: bool = source.has_rows
+        self.dictionaries: Mapping[str, Any] = dict(source.dictionaries)
 
     def empty(self) -> Any:
         return self._change(self._source.empty(), self.name)
@@ -152,17 +174,15 @@ class _Derived(_Rows):
 class DerivedDataset(_Derived, Dataset):
     """A dataset whose rows a function changes."""
 
-    def __init__(self, source: Dataset, schema: Any, change: Callable[[Any, str], Any]) -> None:
+    def __init__(self, source: Dataset, schema: Any, change: Callable[[Any, Any], Any]) -> None:
         super().__init__(source, schema, change)
         self.groups: Sequence[Group] = source.groups
 
     def read(self, index: int) -> Any:
-        group = self.groups[index]
-        return self._change(self._source.read(index), str(group) if group.file else f"{self.name}, {group}")
+        return self._change(self._source.read(index), Place(self, index))
 
-    def locate(self, index: int, row: int) -> str:
-        place: str = self._source.locate(index, row)
-        return place
+    def locate(self, number: int, row: int) -> str:
+        return str(self._source.locate(number, row))
 
     def close(self) -> None:
         self._source.close()
@@ -171,7 +191,7 @@ class DerivedDataset(_Derived, Dataset):
 class DerivedStream(_Derived, Stream):
     """A stream whose rows a function changes."""
 
-    def __init__(self, source: Stream, schema: Any, change: Callable[[Any, str], Any]) -> None:
+    def __init__(self, source: Stream, schema: Any, change: Callable[[Any, Any], Any]) -> None:
         super().__init__(source, schema, change)
         self.once: bool = source.once
 
@@ -179,13 +199,13 @@ class DerivedStream(_Derived, Stream):
         tables = self._source.batches()
         try:
             for number, table in enumerate(tables):
-                yield self._change(table, f"{self.name}, record batch {number}")
+                yield self._change(table, Place(self, number))
         finally:
             close_iterator(tables)
 
 
 def derived(
-    source: Dataset | Stream, schema: Any, change: Callable[[Any, str], Any]
+    source: Dataset | Stream, schema: Any, change: Callable[[Any, Any], Any]
 ) -> DerivedDataset | DerivedStream:
     """Return a source whose rows ``change(rows, place)`` changes; their types are those of `schema`."""
     if isinstance(source, Stream):

@@ -5,19 +5,15 @@ Arrow takes rows of a fixed size six times as fast as rows with offsets: 20,000 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 from zerocopy._engine.target import resolve, text
 from zerocopy.describe import describe
 from zerocopy.errors import Fix, UnsupportedConversionError
-from zerocopy.loading.dataset import Dataset, DerivedDataset, DerivedStream, Stream, close_iterator
+from zerocopy.loading.dataset import Dataset, Stream, derived
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.tables.column import Table
 from zerocopy.tables.lists import LISTS, tensors_of
-
-Locate = Callable[[int], str]
 
 
 def has_lists(content: Any) -> bool:
@@ -35,35 +31,7 @@ def with_one_length(source: Dataset | Stream, options: LoaderOptions) -> Dataset
     is_read = source.schema is not None and options.decode is None
     if not (are_dense and is_read and resolve(options.to).kind == "tensor" and has_lists(source.empty())):
         return source
-    change = OneLength(options)
-    return ListStream(source, change) if isinstance(source, Stream) else ListDataset(source, change)
-
-
-class ListDataset(DerivedDataset):
-    """A dataset whose columns of lists have one length."""
-
-    def __init__(self, source: Dataset, change: OneLength) -> None:
-        super().__init__(source, source.schema, _unchanged)
-        self._lists = change
-
-    def read(self, index: int) -> Any:
-        return self._lists(self._source.read(index), partial(self._source.locate, index))
-
-
-class ListStream(DerivedStream):
-    """A stream whose columns of lists have one length."""
-
-    def __init__(self, source: Stream, change: OneLength) -> None:
-        super().__init__(source, source.schema, _unchanged)
-        self._lists = change
-
-    def batches(self) -> Iterator[Any]:
-        tables = self._source.batches()
-        try:
-            for number, table in enumerate(tables):
-                yield self._lists(table, partial(_located, f"{self.name}, record batch {number}"))
-        finally:
-            close_iterator(tables)
+    return derived(source, source.schema, OneLength(options))
 
 
 class OneLength:
@@ -74,28 +42,28 @@ class OneLength:
         #: By the column's label.
         self._shapes: dict[str, tuple[int, ...]] = {}
 
-    def __call__(self, table: Any, locate: Locate) -> Any:
-        """Return the table; ``locate(row)`` names a row in messages.
+    def __call__(self, table: Any, place: Any) -> Any:
+        """Return the table; `place` is a `Place`, or a text for a table without rows.
 
         Raises
         ------
         UnsupportedConversionError
             A list has another length than the first one.
         """
-        for place, field in enumerate(table.schema):
-            if not hasattr(field.type, "value_type") or not has_lists(table.select([place]).slice(0, 0)):
+        for number, field in enumerate(table.schema):
+            if not hasattr(field.type, "value_type") or not has_lists(table.select([number]).slice(0, 0)):
                 continue
-            column, field = _storage(table.column(place), field)
-            row = 0
+            column, field = _storage(table.column(number), field)
+            start = 0
             for chunk in column.chunks:
-                self._check(field.name, chunk, lambda k, row=row: locate(row + k))  # type: ignore[misc]
-                row += len(chunk)
+                self._check(field.name, chunk, place, start)
+                start += len(chunk)
             kind = _fixed(field.type, self._shapes.get(field.name, ()))
             if kind is not None:
-                table = table.set_column(place, field.with_type(kind), column.cast(kind))
+                table = table.set_column(number, field.with_type(kind), column.cast(kind))
         return table
 
-    def _check(self, label: str, chunk: Any, locate: Locate) -> None:
+    def _check(self, label: str, chunk: Any, place: Any, start: int) -> None:
         """Check that the lists of a column have the shape of the first one."""
         if chunk.null_count == len(chunk) and label in self._shapes:
             return  # no list has a length
@@ -107,10 +75,10 @@ class OneLength:
             if error.code != "list-lengths":
                 raise
             row, why = _first_other(chunk)
-            self._refuse(label, locate(row), why)
+            self._refuse(label, place.row(start + row), why)
         first = self._shapes.setdefault(label, shape)
         if shape != first:
-            self._refuse(label, locate(0), f"has shape {shape}, and those before have {first}")
+            self._refuse(label, place.row(start), f"has shape {shape}, and those before have {first}")
 
     def _refuse(self, label: str, place: str, why: str) -> None:
         raise UnsupportedConversionError(
@@ -129,14 +97,6 @@ def _storage(column: Any, field: Any) -> tuple[Any, Any]:
         return column, field
     kind = field.type.storage_type
     return pa.chunked_array([chunk.storage for chunk in column.chunks], kind), field.with_type(kind)
-
-
-def _located(place: str, row: int) -> str:
-    return f"{place}, row {row:,}"
-
-
-def _unchanged(rows: Any, place: str) -> Any:
-    return rows
 
 
 def _first_other(chunk: Any) -> tuple[int, str]:

@@ -110,9 +110,9 @@ class ParquetFiles(Dataset):
             raise
         return fit(self.schema, table, str(self.groups[index]), self._constants[file]).combine_chunks()
 
-    def locate(self, index: int, row: int) -> str:
+    def locate(self, number: int, row: int) -> str:
         """Return the name of a row of a group: the row group within the file that has it."""
-        file, number, _ = self._places[index]
+        file, number, _ = self._places[number]
         while row >= (rows := self._metadata[file].row_group(number).num_rows):
             row, number = row - rows, number + 1
         return f"{Group(0, self._files.paths[file], number)}, row {row:,}"
