@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -211,6 +210,11 @@ class BatchPlan:
         """Plan `content`, a table or a dict of arrays without rows; refuse types that the target lacks."""
         self.is_matrix: bool = options.is_matrix
         self._prepare(content, options)
+        template = self.template
+        #: The arrays of a batch, the first byte of each in a row of a buffer, and the bytes of such a row.
+        self.fields: tuple[Field, ...] = template.fields if template is not None else ()
+        self.offsets: list[int] = [field.offset for field in self.fields]
+        self.pitch: int = template.pitch if template is not None else 0
 
     def _prepare(self, content: Any, options: LoaderOptions) -> None:
         self.to_target = converter = plan_for(content, options.to, **options.conversion)
@@ -234,21 +238,6 @@ class BatchPlan:
             self._convert, self.to_target = converter, self._through_host
         if options.is_encoded:
             self.to_target = SharedCategories(self.to_target, empty)
-
-    @property
-    def fields(self) -> tuple[Any, ...]:
-        """The arrays of a batch, if it has a template."""
-        return self.template.fields if self.template is not None else ()
-
-    @cached_property
-    def offsets(self) -> list[int]:
-        """The first byte of each field in a row of a buffer."""
-        return [field.offset for field in self.fields]
-
-    @property
-    def pitch(self) -> int:
-        """Bytes of a row of a buffer; 0 without a template."""
-        return self.template.pitch if self.template is not None else 0
 
     @property
     def warnings(self) -> tuple[str, ...]:

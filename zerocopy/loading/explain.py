@@ -209,7 +209,7 @@ def explain(
     groups = () if isinstance(source, Stream) else source.groups
     is_stream, is_shuffled = isinstance(source, Stream), options.is_shuffled
     count = options.batch if is_stream else min(options.batch, run.rows)
-    row_bytes = 0 if plan.template is None else plan.template.pitch
+    row_bytes = plan.pitch
     uses_windows = plan.template is not None and (is_shuffled or plan.is_matrix)
     is_assembled = uses_windows or is_shuffled
     columns: dict[str, ColumnPlan] = {}
@@ -276,10 +276,10 @@ def _first_batch(
     if plan.template is None and is_shuffled:
         copies["rows of a window, by Table.take"] = sum(column.nbytes for column in columns.values())
     if plan.template is not None and uses_windows:
-        copies["rows to their places in a window"] = window = count * plan.template.pitch
+        copies["rows to their places in a window"] = window = count * plan.pitch
         if plan.is_matrix:
             # The second batch of a window, because the first one is always aligned.
-            rows = aligned_empty((2 * count, plan.template.pitch), np.dtype(np.uint8))[count:]
+            rows = aligned_empty((2 * count, plan.pitch), np.dtype(np.uint8))[count:]
             arrays = [rows.view(plan.fields[0].dtype)]
         else:
             copies["rows of a window to columns"] = window
