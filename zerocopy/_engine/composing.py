@@ -38,10 +38,10 @@ class Parts(NamedTuple):
     exporters: Functions
     importers: Functions
     owned: bool  # whether the objects belong to the target
-    native_exporter: Any = None  # of the compiled core
-    native_importer: Any = None
-    native_table: Any = None  # exporter of tables
-    native_lists: Any = None  # exporter of columns of lists
+    native_exporter: object = None  # of the compiled core
+    native_importer: object = None
+    native_table: object = None  # exporter of tables
+    native_lists: object = None  # exporter of columns of lists
     may_be_ragged: bool = False  # whether such a column becomes a ragged array without lists=
     exports_index: bool = True  # whether index=False changes the exporters
 
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
         return self.exporters.get("ndarray") is identity is self.importers.get("ndarray")
 
 
-def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
+def find_parts(obj: object, to: object, options: Mapping[str, object]) -> Parts | None:
     """Return the parts of a route for objects of this type and options; None if no route is possible."""
     target, cls = registry.find(to) or resolve(to), type(obj)
     source = registry.by_type(cls)
@@ -71,7 +71,7 @@ def find_parts(obj: Any, to: Any, options: Mapping[str, Any]) -> Parts | None:
     return Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged, exports_index)
 
 
-def _of_queries(exporters: Functions, target: Framework, options: Mapping[str, Any]) -> Functions:
+def _of_queries(exporters: Functions, target: Framework, options: Mapping[str, object]) -> Functions:
     """Return the exporters of queries, whose results are new memory, for a target and options."""
     if options.get("copy") is not None:
         return {}  # copy=False refuses them
@@ -85,7 +85,7 @@ def _of_queries(exporters: Functions, target: Framework, options: Mapping[str, A
     }
 
 
-def effective_options(parts: Parts, options: dict[str, Any]) -> dict[str, Any]:
+def effective_options(parts: Parts, options: dict[str, object]) -> dict[str, Any]:
     """Return the options without those that change nothing for objects of the type.
 
     These are ``layout=`` if the route treats none of them as a table, ``lists="dense"`` by default, and
@@ -104,7 +104,7 @@ def effective_options(parts: Parts, options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name != "layout"}
 
 
-def is_routable(target: Framework, options: Mapping[str, Any]) -> bool:
+def is_routable(target: Framework, options: Mapping[str, object]) -> bool:
     """Whether a route to host memory can hold these options, none of them None."""
     if not options.keys() <= {"copy", "writable", "device", "dtype"} or "cpu" not in target.device_kinds:
         return False  # a route to a framework without arrays on the host transfers them
@@ -165,7 +165,7 @@ def _chain(exporter: Route, importer: Route) -> Route:
     if importer is identity:
         return exporter
 
-    def route(obj: Any) -> Any:
+    def route(obj: object) -> Any:
         return importer(exporter(obj))
 
     return route
@@ -178,7 +178,7 @@ def _own_copy_route(parts: Parts) -> Route | None:
         return None
     copy_to_device = target.copy_to_device
 
-    def route(obj: Any) -> Any:
+    def route(obj: object) -> Any:
         # The exporter is called only to check that the object is plain memory on the host.
         if not check(obj).size:
             raise ValueError("no elements: the slow path returns the object itself")
@@ -212,7 +212,7 @@ def _columns_route(parts: Parts, labels: Any, index: bool | None, convert: Route
     """Return the route of a table whose columns have routes of their own."""
     exporter, chosen = parts.exporters["columns"], None if labels is None else tuple(labels)
 
-    def route(table: Any) -> Any:
+    def route(table: object) -> Any:
         columns = exporter(table, index)
         if any(name != name for name, _ in columns):
             raise ValueError("a label is NaN, which differs from itself: the slow path compares it")
@@ -226,7 +226,7 @@ def _columns_route(parts: Parts, labels: Any, index: bool | None, convert: Route
     return route
 
 
-def _selected(columns: list[tuple[Any, Any]], labels: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+def _selected(columns: list[tuple[object, object]], labels: tuple[object, ...]) -> list[tuple[Any, Any]]:
     """Return the columns with these labels; the keys of the result are the table's own labels."""
     places = {column[0]: column for column in columns}
     if len(places) != len(columns):
@@ -243,7 +243,7 @@ def _table_route(parts: Parts) -> Route:
     assert source is not None
     is_through_hub = "hub" in parts.exporters and "hub" in parts.importers
 
-    def as_planned(obj: Any) -> Any:
+    def as_planned(obj: object) -> object:
         table = source.table(obj)
         if table is None or table.read is not None:
             raise ValueError("not a table, or not read yet: the slow path handles it")
@@ -254,7 +254,7 @@ def _table_route(parts: Parts) -> Route:
         target.table_reasons(table)
         return target.from_column(table) if table.single else target.from_table(table)
 
-    def through_hub(obj: Any) -> Any:
+    def through_hub(obj: object) -> object:
         try:
             return parts.importers["hub"](parts.exporters["hub"](obj, target))
         except ValueError as error:  # a column has nulls or several chunks, or is of another type
@@ -288,7 +288,7 @@ def compile_route(parts: Parts, options: Mapping[str, Any], route: Route | None)
     return compiled
 
 
-def _compile_memory(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
+def _compile_memory(parts: Parts, options: Mapping[str, object], route: Route | None) -> object:
     """Return a compiled route from an array to an array, or None."""
     exporter, importer, target = parts.native_exporter, parts.native_importer, parts.target
     # The core copies and marks objects of the target itself if they are ndarrays.
@@ -303,7 +303,7 @@ def _compile_memory(parts: Parts, options: Mapping[str, Any], route: Route | Non
     return core.MemoryRoute(exporter, importer, **_delivery(parts, options, route), **owned)
 
 
-def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
+def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None) -> object:
     """Return a compiled route from a table to a dict of its columns, or to a matrix of them; or None."""
     labels, layout = options.get("columns"), options.get("layout")
     others = {name: value for name, value in options.items() if name not in ("columns", "layout", "nulls")}
@@ -319,14 +319,14 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
     return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), **own)
 
 
-def is_fill(nulls: Any) -> bool:
+def is_fill(nulls: object) -> bool:
     """Whether compiled routes take a value of ``nulls=``: None, ``"nan"``, a float, or an int of 53 bits."""
     if type(nulls) is int:
         return abs(nulls) <= 1 << 53
     return nulls is None or type(nulls) is float or (type(nulls) is str and nulls == "nan")
 
 
-def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
+def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | None) -> object:
     """Return a compiled route from a table whose values lie in one matrix, or None."""
     others = {name: value for name, value in options.items() if name != "layout"}
     order, target = options["layout"].removeprefix("matrix"), parts.target
@@ -344,7 +344,7 @@ def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | Non
 def _in_order(matrix: Route, order: str) -> Route:
     """Return an exporter of matrices that raises for those in another memory order than "C" or "F"."""
 
-    def export(table: Any) -> Any:
+    def export(table: object) -> object:
         array = matrix(table)
         flags = array.flags
         if not (flags.aligned and (flags.c_contiguous if order == "C" else flags.f_contiguous)):
@@ -354,7 +354,7 @@ def _in_order(matrix: Route, order: str) -> Route:
     return export
 
 
-def _compile_lists(parts: Parts, options: Mapping[str, Any], fallback: Route | None) -> Any:
+def _compile_lists(parts: Parts, options: Mapping[str, object], fallback: Route | None) -> Any:
     """Return a compiled route from a column of lists of one length to a matrix; or None."""
     others = {name: value for name, value in options.items() if name != "lists"}
     is_dense = options.get("lists") == "dense" or not ("lists" in options or parts.may_be_ragged)
@@ -370,7 +370,7 @@ def _are_labels(labels: Any) -> bool:
     return 0 < len(labels) == len({*labels}) and all(type(label) is str for label in labels)
 
 
-def _delivery(parts: Parts, options: Mapping[str, Any], route: Route | None) -> dict[str, Any]:
+def _delivery(parts: Parts, options: Mapping[str, object], route: Route | None) -> dict[str, Any]:
     """Return the arguments of a compiled route that come from the target and the options."""
     dtype = parse_dtype(options["dtype"]) if "dtype" in options else None
     return {

@@ -79,7 +79,7 @@ def _fit(call: Call, pair: CompoundArray) -> tuple[Layout, list[Part]]:
     return layout, parts
 
 
-def _dtype_of(values: Any) -> DType:
+def _dtype_of(values: object) -> DType:
     """Return the dtype of the values; the fixes of an error apply to an array of several buffers."""
     try:
         return describe_array(values).view.dtype
@@ -204,7 +204,7 @@ def _keep(call: Call, pair: CompoundArray) -> None:
         pair.taker.part_target == "numpy"
     )  # elements of NumPy arrays are read in 50 ns, of torch in 2 us
 
-    def route(obj: Any) -> Any:
+    def route(obj: object) -> Any:
         described = read(obj)
         if described is None:
             raise ValueError("not a compound array: the slow path handles it")
@@ -218,7 +218,7 @@ def _keep(call: Call, pair: CompoundArray) -> None:
     store(route, cls, call.to, {}, before)
 
 
-def parts_of(obj: Any) -> list[Any] | None:
+def parts_of(obj: object) -> list[Any] | None:
     """Return the arrays of a compound array that is described by its parts alone; None for other objects."""
     hook = hook_of(registry.by_type(type(obj)), CompoundHook)
     described = hook.read(obj)

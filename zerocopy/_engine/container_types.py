@@ -37,7 +37,7 @@ _MOST_INNER, _DEEPEST = 12, 2
 registry.on_change(ARRAY_TYPES.clear)
 
 
-def is_container(obj: Any) -> bool:
+def is_container(obj: object) -> bool:
     """Whether an object is converted leaf by leaf; an array or table never is."""
     cls = type(obj)
     if issubclass(cls, CONTAINERS):
@@ -45,7 +45,7 @@ def is_container(obj: Any) -> bool:
     return other_kind(obj) is not None
 
 
-def is_mapping(obj: Any) -> bool:
+def is_mapping(obj: object) -> bool:
     """Whether a container has keys, as a dict has."""
     cls = type(obj)
     if issubclass(cls, CONTAINERS):
@@ -54,7 +54,7 @@ def is_mapping(obj: Any) -> bool:
     return kind in (_of_mapping, _of_handle) or (kind is _of_pytree and issubclass(cls, Mapping))
 
 
-def is_plain_object(obj: Any) -> bool:
+def is_plain_object(obj: object) -> bool:
     """Whether an object is neither an array, a table nor a container: text, None, a Python number."""
     cls = type(obj)
     if obj is None or issubclass(cls, str) or cls in (bool, int, float, complex):
@@ -64,7 +64,7 @@ def is_plain_object(obj: Any) -> bool:
     return not exports_arrays(obj) and other_kind(obj) is None
 
 
-def _has_array_type(obj: Any) -> bool:
+def _has_array_type(obj: object) -> bool:
     """Whether a framework, or zerocopy itself, owns the object's type."""
     cls = type(obj)
     if cls in ARRAY_TYPES:
@@ -106,7 +106,7 @@ def items_of(obj: Any) -> list[tuple[Any, Any]]:
         ) from error
 
 
-def rebuild(obj: Any, keys: list[Any], values: list[Any]) -> Any:
+def rebuild(obj: object, keys: list[object], values: list[object]) -> object:
     """Return a container of the same type with other values.
 
     Raises
@@ -139,7 +139,7 @@ def rebuild(obj: Any, keys: list[Any], values: list[Any]) -> Any:
         ) from error
 
 
-def _plain_form(obj: Any) -> tuple[str, Sequence[Fix]]:
+def _plain_form(obj: object) -> tuple[str, Sequence[Fix]]:
     """Return the remedy and the fixes for a container that cannot be rebuilt."""
     if is_mapping(obj):
         code = _plain_mapping(obj, "\0").replace("{", "{{").replace("}", "}}")
@@ -149,7 +149,7 @@ def _plain_form(obj: Any) -> tuple[str, Sequence[Fix]]:
     return "pass a dict of its attributes", ()
 
 
-def _plain_mapping(obj: Any, code: str, depth: int = 0) -> str:
+def _plain_mapping(obj: object, code: str, depth: int = 0) -> str:
     """Return code that makes a dict of a mapping, and of those in it, such as the groups of an HDF5 file."""
     inner = [
         (key, value)
@@ -163,8 +163,8 @@ def _plain_mapping(obj: Any, code: str, depth: int = 0) -> str:
     return f"{{**{code}, {', '.join(parts)}}}"
 
 
-def _of_builtin(obj: Any, keys: list[Any], values: list[Any]) -> Any:
-    same: Any
+def _of_builtin(obj: Any, keys: list[object], values: list[Any]) -> object:
+    same: object
     if isinstance(obj, dict):
         same = copying.copy(obj)  # keeps a defaultdict's factory and an OrderedDict's type
         for key, value in zip(keys, values, strict=True):  # a Counter's update() adds
@@ -194,7 +194,7 @@ _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, type))
 _Rebuild = Callable[[Any, list[Any], list[Any]], Any]
 
 
-def other_kind(obj: Any) -> _Rebuild | None:
+def other_kind(obj: object) -> _Rebuild | None:
     """Return how to rebuild a container that is not a dict, list or tuple; None for other objects."""
     cls = type(obj)
     if cls in _PLAIN or _has_array_type(obj):
@@ -217,7 +217,7 @@ def other_kind(obj: Any) -> _Rebuild | None:
     return None if exports_arrays(obj) else kind
 
 
-def _of_pytree(obj: Any, _: list[Any], values: list[Any]) -> Any:
+def _of_pytree(obj: object, _: list[object], values: list[object]) -> object:
     same = _flatten(obj).rebuild(values)
     kept = _flatten(same).children
     if len(kept) != len(values) or not all(map(_is_kept, kept, values)):
@@ -225,7 +225,7 @@ def _of_pytree(obj: Any, _: list[Any], values: list[Any]) -> Any:
     return same
 
 
-def check_target(obj: Any, name: str) -> None:
+def check_target(obj: object, name: str) -> None:
     """Refuse a pytree whose type cannot hold arrays of the target `name`."""
     if other_kind(obj) is not _of_pytree:
         return
@@ -239,7 +239,7 @@ def check_target(obj: Any, name: str) -> None:
         )
 
 
-def _types_of(values: list[Any]) -> str:
+def _types_of(values: list[object]) -> str:
     """Return the names of the types of values, for messages."""
     return " or ".join(dict.fromkeys(type_name(value) for value in values))
 
@@ -258,7 +258,7 @@ def _array_fields(obj: Any) -> list[str]:
     ]
 
 
-def _of_dataclass(obj: Any, keys: list[Any], values: list[Any]) -> Any:
+def _of_dataclass(obj: Any, keys: list[Any], values: list[Any]) -> object:
     """Return a copy without its constructor, which may validate, or accept other arguments."""
     same = object.__new__(type(obj))
     for name, value in getattr(obj, "__dict__", {}).items():
@@ -273,7 +273,7 @@ def _of_dataclass(obj: Any, keys: list[Any], values: list[Any]) -> Any:
     return same
 
 
-def _of_mapping(obj: Any, keys: list[Any], values: list[Any]) -> Any:
+def _of_mapping(obj: Any, keys: list[object], values: list[object]) -> object:
     items = dict(zip(keys, values, strict=True))
     if isinstance(obj, UserDict):
         same = copying.copy(obj)
@@ -293,16 +293,16 @@ def _is_handle(cls: type) -> bool:
     return hasattr(cls, "get_tensor") and hasattr(cls, "keys") and hasattr(cls, "__exit__")
 
 
-def is_handle(obj: Any) -> bool:
+def is_handle(obj: object) -> bool:
     """Whether a container is an open file of arrays."""
     return other_kind(obj) is _of_handle
 
 
-def _of_handle(_: Any, keys: list[Any], values: list[Any]) -> Any:
+def _of_handle(_: object, keys: list[object], values: list[object]) -> object:
     return dict(zip(keys, values, strict=True))  # the file cannot hold other arrays
 
 
-def _of_sequence(obj: Any, _: list[Any], values: list[Any]) -> Any:
+def _of_sequence(obj: Any, _: list[object], values: list[Any]) -> object:
     if isinstance(obj, UserList):
         same = copying.copy(obj)
         same.data = values
@@ -315,14 +315,14 @@ def _of_sequence(obj: Any, _: list[Any], values: list[Any]) -> Any:
     return same
 
 
-def _of_variable(obj: Any, _: list[Any], values: list[Any]) -> Any:
+def _of_variable(obj: Any, _: list[object], values: list[Any]) -> object:
     same = obj.replace(values[0])
     if not _is_kept(same.get_value(), values[0]):
         raise TypeError("its constructor changes the items")
     return same
 
 
-def _is_kept(stored: Any, value: Any) -> bool:
+def _is_kept(stored: object, value: object) -> bool:
     """Whether a new container returns an item as it was passed; inner containers may be rebuilt."""
     if stored is value or (type(stored) is type(value) and type(value) in _PLAIN and stored == value):
         return True
@@ -342,7 +342,7 @@ _registered: set[type] = set()
 registry.on_change(_registered.clear)
 
 
-def _is_pytree(obj: Any) -> bool:
+def _is_pytree(obj: object) -> bool:
     """Whether the type of an object is registered as a pytree."""
     cls = type(obj)
     if cls in _registered:
@@ -360,7 +360,7 @@ def _is_pytree(obj: Any) -> bool:
     return True
 
 
-def _flatten(obj: Any) -> Node:
+def _flatten(obj: object) -> Node:
     """Return the keys and children of a registered pytree, and how it is rebuilt."""
     node = _node_of(obj)
     if node is None:
@@ -369,7 +369,7 @@ def _flatten(obj: Any) -> Node:
     return node
 
 
-def _node_of(obj: Any) -> Node | None:
+def _node_of(obj: object) -> Node | None:
     """Return one level of a pytree; None if its type is not registered."""
     optree = sys.modules.get("optree")
     node: Node | None
@@ -404,7 +404,7 @@ def _optree_node(optree: Any, obj: Any) -> Node | None:
     return Node(keys, children, lambda values: optree.tree_unflatten(treespec, values))
 
 
-def _key(entry: Any) -> Any:
+def _key(entry: Any) -> object:
     """Return the key of an entry of optree: an attribute's name as `Attribute`."""
     name = getattr(entry, "name", None)
     return entry.entry if name is None else Attribute(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from zerocopy._engine.call_text import arguments, as_code, relocate, with_imports
 from zerocopy._engine.container_types import (
@@ -23,23 +23,24 @@ from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.python_numbers import NUMBERS, is_array
 from zerocopy.protocols.pytree_node import Attribute
 
+T = TypeVar("T")
 # A path is a leaf's key and the path of its container, None for the outermost: formatting
 # it as text for each leaf would take longer than the conversion.
-Visit = Callable[[Any, Any], Any]
-Rebuild = Callable[[Any, list[Any], list[Any]], Any]
-Probe = Callable[[Any, list[Any], list[Any], Any], Any]
+Visit = Callable[[Any, Any], object]
+Rebuild = Callable[[object, list[Any], list[Any]], object]
+Probe = Callable[[object, list[Any], list[Any], object], object]
 OnRead = Callable[[Any, Reason], None]
 #: See `leaf_calls`.
 LeafCall = tuple[str, Any, dict[str, Any], Reason | None]
 
 
-def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict[str, Any]) -> Any:
+def convert_leaves(obj: object, convert: Callable[..., object], to: object, options: dict[str, Any]) -> Any:
     """Convert each leaf by ``convert(leaf, to, **options)``; an error names the leaf's path."""
     options = dict(options)
     keeps = options.pop("leaves", None) is not None
     of_leaf = leaf_options(options, lambda: _keys(obj))
 
-    def visit(leaf: Any, path: Any) -> Any:
+    def visit(leaf: object, path: object) -> object:
         if type(leaf) in NUMBERS or (keeps and is_plain_object(leaf)):
             return leaf
         try:
@@ -50,14 +51,14 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
             locate(error, leaf, place, partial(container_calls, obj, to, options))
             raise
 
-    def refuse(path: Any, reason: Reason) -> None:
+    def refuse(path: object, reason: Reason) -> None:
         raise read_error(format_path(path), reason)
 
     on_read = refuse if options.get("copy") is False else None
     return map_leaves(obj, visit, to=to, is_leaf=None if keeps else is_array, on_read=on_read)
 
 
-def leaf_calls(obj: Any, options: dict[str, Any], to: Any = None) -> list[LeafCall]:
+def leaf_calls(obj: object, options: dict[str, object], to: object = None) -> list[LeafCall]:
     """Return each leaf with its path as text, the options of its conversion, and why it is a copy of a file.
 
     Raises
@@ -80,7 +81,7 @@ def leaf_calls(obj: Any, options: dict[str, Any], to: Any = None) -> list[LeafCa
     return calls
 
 
-def _keys(obj: Any) -> set[Any]:
+def _keys(obj: object) -> set[Any]:
     """Return all keys and positions in a container and the containers in it."""
     keys: set[Any] = set()
     map_leaves(obj, lambda leaf, path: None, lambda container, own, values: keys.update(own))
@@ -103,13 +104,13 @@ def format_path(path: Any) -> str:
 
 
 def map_leaves(
-    obj: Any,
+    obj: object,
     visit: Visit,
     build: Rebuild = rebuild,
-    to: Any = None,
-    is_leaf: Callable[[Any], bool] | None = None,
+    to: object = None,
+    is_leaf: Callable[[object], bool] | None = None,
     on_read: OnRead | None = None,
-) -> Any:
+) -> object:
     """Return the same container with ``visit(leaf, path)`` in place of each leaf.
 
     Parameters
@@ -144,10 +145,10 @@ def map_leaves(
         ) from error
 
 
-def _probe(to: Any, on_read: OnRead | None) -> Probe:
+def _probe(to: object, on_read: OnRead | None) -> Probe:
     """Return a function that rebuilds a container before its leaves are read, to check that it can be."""
 
-    def check(obj: Any, keys: list[Any], values: list[Any], path: Any) -> None:
+    def check(obj: object, keys: list[object], values: list[object], path: object) -> None:
         if to is not None:
             _at(path, check_target, obj, resolve(to).name)
         _at(path, rebuild, obj, keys, values)
@@ -159,12 +160,12 @@ def _probe(to: Any, on_read: OnRead | None) -> Probe:
 
 
 def _map(
-    obj: Any,
+    obj: object,
     visit: Visit,
     build: Rebuild,
     probe: Probe,
-    is_leaf: Callable[[Any], bool] | None,
-    path: Any,
+    is_leaf: Callable[[object], bool] | None,
+    path: object,
     parents: tuple[int, ...],
 ) -> Any:
     if id(obj) in parents:
@@ -191,7 +192,7 @@ def _map(
     return _at(path, build, obj, keys, values)
 
 
-def _at(path: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+def _at(path: object, function: Callable[..., T], *arguments: object) -> T:
     """Call a function of a container; an error of an inner container names its path."""
     try:
         return function(*arguments)
@@ -205,7 +206,7 @@ def _at(path: Any, function: Callable[..., Any], *arguments: Any) -> Any:
         raise
 
 
-def _rebuild_unchanged(obj: Any, keys: list[Any], _: list[Any]) -> Any:
+def _rebuild_unchanged(obj: object, keys: list[object], _: list[object]) -> object:
     """Rebuild a container from its own values, to check that its type allows it."""
     return rebuild(obj, keys, [value for _, value in items_of(obj)])
 
@@ -218,7 +219,7 @@ _LONGEST = 300
 _MOST_LEVELS = 4
 
 
-def locate(error: ZeroCopyError, leaf: Any, path: str, of_container: Callable[[], dict[str, str]]) -> None:
+def locate(error: ZeroCopyError, leaf: object, path: str, of_container: Callable[[], dict[str, str]]) -> None:
     """Let the calls of a leaf's error convert the container ``x``, or name the leaf by its path in ``x``.
 
     `of_container` returns the result of `container_calls`; it is called if the leaf is a Python object.
@@ -231,7 +232,7 @@ def locate(error: ZeroCopyError, leaf: Any, path: str, of_container: Callable[[]
         relocate(error, "", path)
 
 
-def container_calls(obj: Any, to: Any, options: dict[str, Any]) -> dict[str, str]:
+def container_calls(obj: object, to: object, options: dict[str, object]) -> dict[str, str]:
     """Return the calls, with their effects, that convert a container with Python objects as leaves."""
     named = to if isinstance(to, str) else resolve(to).name
     end = f", {as_code('to', named)}{arguments(options)}"
@@ -276,7 +277,7 @@ def _with_arrays(obj: Any, code: str, kinds: set[str], depth: int) -> str:
     return code
 
 
-def _has_plain(obj: Any, depth: int) -> bool:
+def _has_plain(obj: object, depth: int) -> bool:
     """Whether a container has a leaf that is a Python object, or is too deep to know."""
     return depth >= _MOST_LEVELS or any(
         is_plain_object(item) or (is_container(item) and _has_plain(item, depth + 1))

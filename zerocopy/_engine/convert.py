@@ -180,7 +180,7 @@ not_transformed(convert)
 convert.__signature__ = SIGNATURE  # type: ignore[attr-defined]
 
 
-def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: BaseException | None) -> Any:
+def convert_after_route(obj: object, to: Any, options: Mapping[str, Any], error: BaseException | None) -> Any:
     """Convert an object whose compiled route failed, with the exception `error` or without one."""
     try:
         if error is None:
@@ -198,7 +198,7 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
         del error  # its traceback holds this frame
 
 
-def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
+def convert_slowly(obj: object, to: object, passed: Mapping[str, object]) -> object:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
     # Other objects are refused below, where the monitor counts refusals.
     if type(to) is not str and not is_named(to) and registry.by_type(type(to)) is not None:
@@ -262,7 +262,7 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
     return result
 
 
-def _run(plan: Plan, call: Call) -> Any:
+def _run(plan: Plan, call: Call) -> object:
     assert plan.run is not None
     try:
         return plan.run()

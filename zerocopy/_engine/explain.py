@@ -105,7 +105,7 @@ def _refused(error: ZeroCopyError, call: Call) -> Plan:
 _MISREAD = 'many readers of files take arrow.bool8 for int8, without an error (dtype="bool" packs bits)'
 
 
-def _lost_labels(obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:
+def _lost_labels(obj: object, target: Framework, options: Mapping[str, object]) -> tuple[str, ...]:
     """Return warnings about labels and units, also those of a dict's columns, that the result lacks."""
     if type(obj) is dict:
         lost = ((label, _lost_labels(value, target, options)) for label, value in obj.items())
@@ -117,7 +117,7 @@ def _lost_labels(obj: Any, target: Framework, options: Mapping[str, Any]) -> tup
     return owner.label_warnings(obj, target, options) if is_other else ()
 
 
-def _name(to: Any) -> str:
+def _name(to: object) -> str:
     return to if isinstance(to, str) else text(to)
 
 
@@ -140,7 +140,7 @@ def _explain(call: Call) -> Plan:
     return replace(plan, warnings=plan.warnings + warnings) if warnings else plan
 
 
-def _explain_leaves(call: Call, obj: Any) -> Plan:
+def _explain_leaves(call: Call, obj: object) -> Plan:
     """Return the plan of `obj`, a container or an open file: the sum of its leaves' plans."""
     calls = leaf_calls(call.obj, call.options, call.to)
     given = {name: value for name, value in call.options.items() if name != "leaves"}

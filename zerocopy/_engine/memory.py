@@ -100,7 +100,7 @@ def shares_memory(a: Any, b: Any) -> bool:
         return any(overlap(one, other) for other in blocks(b) for one in blocks_of_a)
 
 
-def blocks(obj: Any) -> Iterator[StridedView]:
+def blocks(obj: object) -> Iterator[StridedView]:
     """Yield each block of an object's memory: of arrays, columns, tables, and containers of them.
 
     Raises
@@ -155,7 +155,7 @@ def blocks(obj: Any) -> Iterator[StridedView]:
                 yield from _column_blocks(column)
 
 
-def _items(obj: Any) -> list[Any] | None:
+def _items(obj: object) -> list[Any] | None:
     """Return the parts of a container or of an `Encoded` column; None for other objects."""
     if is_container(obj):
         return [value for _, value in items_of(obj)]
@@ -169,7 +169,7 @@ def _items(obj: Any) -> list[Any] | None:
     return [leaf for _, leaf in result_leaves(obj)] if isinstance(obj, Encoded) else None
 
 
-def _parts(obj: Any) -> list[Any] | None:
+def _parts(obj: object) -> list[Any] | None:
     """Return the parts of an array of several buffers; None if it is not one, or cannot be read."""
     from zerocopy._engine.compounds import parts_of
 
@@ -187,7 +187,7 @@ def _is_own_memory(source: Source) -> bool:
     return bool(source.view.ptr) and all(reason.code in _OTHER_FORM for reason in source.reasons)
 
 
-def _is_in_memory(column: Any) -> bool:
+def _is_in_memory(column: object) -> bool:
     """Whether a column of an unread table is in memory already."""
     from zerocopy.tables.arrow_column import UnreadColumn
     from zerocopy.tables.column import RefusedColumn
@@ -215,7 +215,7 @@ def _bytes(array: Array) -> StridedView:
     return StridedView(address(array), shape, strides, by_name("uint8"), HOST, True, array)
 
 
-def has_bytes(obj: Any) -> bool:
+def has_bytes(obj: object) -> bool:
     """Whether an object shares memory with itself; True unless it is known to have none."""
     if type(obj) is StridedView:
         return obj.size != 0

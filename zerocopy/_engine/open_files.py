@@ -35,7 +35,7 @@ def reading(obj: Any, keys: Sequence[Any], values: Sequence[Any], to: str) -> tu
     return None
 
 
-def _bounds(value: Any) -> tuple[int, int]:
+def _bounds(value: object) -> tuple[int, int]:
     """Return the addresses between which an array lies; two equal ones for an object without memory."""
     if type(value) is np.ndarray:  # also text and dates, which are not tensors
         return address(value), address(value) + value.nbytes
@@ -45,7 +45,7 @@ def _bounds(value: Any) -> tuple[int, int]:
         return 0, 0  # its conversion is refused, or copies
 
 
-def _load(obj: Any, to: str) -> list[Fix]:
+def _load(obj: object, to: str) -> list[Fix]:
     """Return the call that maps the file of a handle that has its path."""
     path = getattr(getattr(obj, "zip", None), "filename", None)  # of an NpzFile; None over a stream
     if not isinstance(path, str):

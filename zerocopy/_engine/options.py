@@ -37,7 +37,7 @@ SIGNATURE = Signature(
 )
 
 
-def attributes_of(function: Any) -> dict[str, Any]:
+def attributes_of(function: object) -> dict[str, Any]:
     """Return the attributes of a function that takes the options, for its compiled form."""
     annotations = {name: parameter.annotation for name, parameter in SIGNATURE.parameters.items()}
     return {
@@ -47,7 +47,7 @@ def attributes_of(function: Any) -> dict[str, Any]:
     }
 
 
-def check_options(function: str, options: Mapping[str, Any], own: Sequence[str] = ()) -> dict[str, Any]:
+def check_options(function: str, options: Mapping[str, object], own: Sequence[str] = ()) -> dict[str, Any]:
     """Return the options that are not None; `own` has other options of the function, for messages.
 
     Raises

@@ -67,7 +67,7 @@ def plan(call: Any, make_plan: Callable[[Any], Plan]) -> Plan:
     assert made.run is not None
     run = made.run
 
-    def fill() -> Any:
+    def fill() -> object:
         values = run()
         # The source's exporter has run Python code, which may have resized out or freed its storage.
         if not _same_memory(_writable_view(call, target, out), there):
@@ -82,7 +82,7 @@ def plan(call: Any, make_plan: Callable[[Any], Plan]) -> Plan:
     )  # fmt: skip
 
 
-def _without_out(call: Any, options: dict[str, Any]) -> Any:
+def _without_out(call: Any, options: dict[str, Any]) -> object:
     """Return the call whose result ``out=`` receives, for the same object, which has been described."""
     other = type(call)(call.obj, call.to, options, call.request.for_explain)
     other.description = call.description
@@ -90,7 +90,7 @@ def _without_out(call: Any, options: dict[str, Any]) -> Any:
     return other
 
 
-def _writable_view(call: Any, target: Framework, out: Any) -> StridedView:
+def _writable_view(call: Any, target: Framework, out: object) -> StridedView:
     """Return the memory of an array of the target that can be written."""
     owner = registry.by_type(type(out))
     if owner is None or owner.name != target.name or not target.is_native(out):

@@ -160,7 +160,7 @@ class Converter(Generic[ResultT, TableT]):
         """The options that are not None, as a new dict."""
         return dict(self._options)
 
-    def explain(self, obj: Any) -> Plan:
+    def explain(self, obj: object) -> Plan:
         """Return ``explain(obj, to, **options)``: what a call would do."""
         return explain(obj, self._to, **self._options)  # type: ignore[no-any-return, misc]
 
@@ -172,7 +172,7 @@ class Converter(Generic[ResultT, TableT]):
         return Converter, (self._to, self._options)
 
 
-def _copy_of(value: Any) -> Any:
+def _copy_of(value: Any) -> object:
     """Return a copy of an option if the caller can change it, or if it can be read only once."""
     if isinstance(value, dict):
         return dict(value)

@@ -35,6 +35,7 @@ from zerocopy.source import Source, type_name
 
 if TYPE_CHECKING:
     from zerocopy.sparse_ragged.hook import CompoundArray
+    from zerocopy.tables.column import Table
 
 #: With only these options, except ``copy=True``, an object of the target is returned unchanged.
 _UNCHANGED = frozenset(("copy", "stream", "leaves", "validate"))
@@ -79,18 +80,19 @@ class Call:
         "unwrap",
     )
 
-    def __init__(self, obj: Any, to: Any, options: dict[str, Any], for_explain: bool = False) -> None:
-        self.obj, self.to, self.options = obj, to, options
+    def __init__(self, obj: object, to: object, options: dict[str, Any], for_explain: bool = False) -> None:
+        self.obj: Any = obj
+        self.to, self.options = to, options
         # Names take no other module: a first conversion runs few files.
         self.target = registry.find(to) or resolve(to, obj)
-        self.description: Any = None  # a Source or a Table; None before describe()
+        self.description: Source | Table | None = None
         self._summary = self.unwrap = ""  # the method of the caller's object that returned `obj`, see `open`
         if options:
             self.request = parse(self.target, options, for_explain)
         else:
             self.request = Request(target=self.target, for_explain=for_explain)
 
-    def open(self, obj: Any) -> None:
+    def open(self, obj: object) -> None:
         """Set `obj` to the object that a handle locates, or that the caller's object wraps."""
         self.obj = opened(obj, self.target.name)
         if self.obj is not obj and (framework := registry.by_type(type(obj))) is not None:
@@ -109,7 +111,7 @@ class Call:
         options = "".join(f", {name}={_shown(value)}" for name, value in self.options.items())
         return f"convert({self.subject}, to={text(self.to)}{options})"
 
-    def describe(self, target: Framework) -> Any:
+    def describe(self, target: Framework) -> Source | Table:
         """Describe the object, unless `classify` did, and return the `Source` or `Table`."""
         if self.description is None:
             with self.translated_errors():
@@ -141,7 +143,7 @@ class Call:
         return out_of_memory(str(self), name, error)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return an option as text; for an array or another object with a long text, its type."""
     is_long = isinstance(value, (list, tuple)) and len(value) > _WIDEST
     try:
@@ -253,7 +255,7 @@ def make_plan(call: Call) -> Plan:
             cast.bind(_labels(description))
         shapes_arrays = request.of_tables and not call.is_of_layout
         if not isinstance(description, Source) or target.kind == "table" or shapes_arrays:
-            return _plan_table(call, request)
+            return _plan_table(call, description, request)
         new = None if cast is None else cast.new_type(description.view.dtype)
         if cast is not None and new is not None:
             plan = handover.plan(cast_source(description, new, cast), request)
@@ -266,7 +268,7 @@ def make_plan(call: Call) -> Plan:
         raise
 
 
-def _check_records(cast: DTypeOption, options: dict[str, Any]) -> None:
+def _check_records(cast: DTypeOption, options: dict[str, object]) -> None:
     """Refuse a structured dtype for a result that is not records."""
     if cast.record is not None and options.get("layout") != "records":
         why = "dtype= has fields, and only records have them"
@@ -293,14 +295,14 @@ def _keeps_labels(call: Call, target: Framework) -> bool:
     return given <= kept
 
 
-def _labels(description: Any) -> list[Any] | None:
+def _labels(description: Source | Table) -> list[Any] | None:
     """Return the labels of a table's columns, none for an array; None if they are not known yet."""
     if isinstance(description, Source):
         return []
     return None if description.read is not None and not description.columns else list(description.labels)
 
 
-def _plan_table(call: Call, request: Request) -> Plan:
+def _plan_table(call: Call, description: Source | Table, request: Request) -> Plan:
     """Plan a table, a column, or an array whose target or options are for tables."""
     from zerocopy.tables import planner
 
@@ -309,7 +311,7 @@ def _plan_table(call: Call, request: Request) -> Plan:
         if request.target.kind != "tensor":
             request.target.check_device(parsed)
     with call.translated_errors():
-        return planner.make(call.description, request)
+        return planner.make(description, request)
 
 
 def _plan_unchanged(call: Call, target: Framework) -> Plan:
@@ -326,7 +328,7 @@ def _plan_unchanged(call: Call, target: Framework) -> Plan:
             nbytes, shares = description.view.nbytes, description.view.size > 0
         else:
             if "validate" in call.options:
-                _validate(call)
+                _validate(call, description)
             nbytes = sum(column.nbytes for column in description.columns if column.length)
             shares = nbytes > 0 or description.read is not None
     obj = call.obj
@@ -334,12 +336,12 @@ def _plan_unchanged(call: Call, target: Framework) -> Plan:
     return Plan(call.subject, target.name, True, shares, steps=(step,), run=lambda: obj, aliased_bytes=nbytes)
 
 
-def _validate(call: Call) -> None:
+def _validate(call: Call, table: Table) -> None:
     """Check the content of a table that `convert` returns unchanged; refuse one that has not been read."""
     from zerocopy.tables import content
 
-    if call.description.read is not None:
+    if table.read is not None:
         why = "validate='full' checks the content, which is known only after it has been read"
         raise UnsupportedConversionError("", why, "read it first", code="unread")
     with call.translated_errors():
-        content.check(call.description)
+        content.check(table)

@@ -25,13 +25,13 @@ KINDS = ALIASED, COPIED, UNCHANGED, REFUSED, EMPTY = range(5)
 
 #: `zerocopy.monitor.recorder.Counters`, while conversions are recorded. Another thread can set it between two
 #: reads, so callers pass the value that they have tested.
-counters: Any = None
+counters: object = None
 #: ``explain`` and `fixes.resolve_fixes`, while conversions are recorded.
 explain: Any = None
 resolve_fixes: Any = None
 
 
-def set_counters(new: Any, explain_function: Any, resolve_function: Any) -> None:
+def set_counters(new: object, explain_function: object, resolve_function: object) -> None:
     """Set the counters of conversions; None ends the recording."""
     global counters, explain, resolve_fixes
     counters, explain, resolve_fixes = new, explain_function, resolve_function
@@ -78,7 +78,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def observe(active: Any, convert: Any, obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
+def observe(active: object, convert: Any, obj: Any, to: Any, passed: Mapping[str, Any]) -> object:
     """Return ``convert(obj, to, passed, observed)``, the slow path, and record it to `active`."""
     outer, observed = _thread.running, Observed()
     _thread.running, start = observed, time.perf_counter_ns()
@@ -132,11 +132,11 @@ def _text_of(error: BaseException) -> str:
 
 
 def _sample(
-    reasons: dict[Any, tuple[str, str, str]],
-    key: Any,
-    obj: Any,
-    to: Any,
-    options: Mapping[str, Any],
+    reasons: dict[object, tuple[str, str, str]],
+    key: object,
+    obj: object,
+    to: object,
+    options: Mapping[str, object],
     observed: Observed,
 ) -> None:
     """Store why a call copied, or that its alias is slow to read; errors of `explain` are ignored."""
@@ -184,7 +184,7 @@ def _slow_alias(plan: Plan, path: str = "") -> Reason | None:
 # -- names -------------------------------------------------------------------------
 
 
-def _pair(obj: Any, to: Any) -> Pair:
+def _pair(obj: object, to: object) -> Pair:
     return _type_name(type(obj)), _target_name(to)
 
 
@@ -194,7 +194,7 @@ def _type_name(cls: type) -> str:
     return name if package == "builtins" else f"{package}.{name}"
 
 
-def _target_name(to: Any) -> str:
+def _target_name(to: object) -> str:
     with ignored_errors():  # the call's own error reports it
         return (registry.find(to) or resolve(to)).name
     return to if isinstance(to, str) else text(to)

@@ -56,7 +56,7 @@ _slow_path: Callable[[Any, Any, Mapping[str, Any]], Any]
 _generation = 0
 
 
-def _refuse(obj: Any) -> Any:
+def _refuse(obj: object) -> object:
     raise LookupError("no route: the slow path converts the object")
 
 
@@ -76,7 +76,7 @@ if core is not None:
     core.set_error_test(is_error)
 
 
-def routes_of(to: Any, options: Mapping[str, Any]) -> Routes:
+def routes_of(to: object, options: Mapping[str, object]) -> Routes:
     """Return the routes to a target by type, with the options of a call: they change with the table."""
     try:
         if core is None:
@@ -115,13 +115,13 @@ def _drop() -> None:
 registry.on_change(clear)
 
 
-def set_slow_path(convert: Callable[[Any, Any, Mapping[str, Any]], Any]) -> None:
+def set_slow_path(convert: Callable[[object, object, Mapping[str, object]], object]) -> None:
     """Set the function that converts without routes, in a module that imports this one."""
     global _slow_path
     _slow_path = convert
 
 
-def record_to(counters: Any, explain: Any = None, resolve_fixes: Any = None) -> None:
+def record_to(counters: object, explain: object = None, resolve_fixes: object = None) -> None:
     """Record the conversions from now on to `counters`, or none of them if it is None.
 
     While they are recorded, no conversion has a route: only the slow path counts, and its plan has the bytes.
@@ -142,7 +142,7 @@ def record_to(counters: Any, explain: Any = None, resolve_fixes: Any = None) -> 
 # -- keeping a route --------------------------------------------------------------------
 
 
-def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
+def keep(obj: object, to: object, options: Mapping[str, Any]) -> Route | None:
     """Compose the route for objects of this type, if there is a fast one, and keep and return it.
 
     The route depends on the type alone, never on the object (law 3).
@@ -189,7 +189,7 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
     return None if route is None else stored
 
 
-def _table_route_of(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
+def _table_route_of(obj: object, to: object, options: Mapping[str, Any]) -> Route | None:
     """Return the route of dicts of arrays, or of matrices with ``names=``, to a table framework; or None."""
     if not options.keys() <= {"names"}:
         return None
@@ -200,20 +200,20 @@ def _table_route_of(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | No
     return table_routes.make_matrix_route(to, options["names"], by_kept_route)
 
 
-def by_kept_route(to: Any, options: Mapping[str, Any], or_slowly: bool = False) -> Route:
+def by_kept_route(to: object, options: Mapping[str, object], or_slowly: bool = False) -> Route:
     """Return a function that converts objects by the routes of their types, which it keeps.
 
     It raises for a type without a route; with `or_slowly`, the slow path then converts the object.
     """
     routes = routes_of(to, options)
 
-    def convert(obj: Any) -> Any:
+    def convert(obj: object) -> Any:
         route = routes.get(type(obj)) or keep(obj, to, options)
         if route is None:
             raise ValueError("an object without a route: the slow path decides")
         return route(obj)
 
-    def convert_anyway(obj: Any) -> Any:
+    def convert_anyway(obj: object) -> object:
         try:
             return convert(obj)
         except BaseException as error:
@@ -224,7 +224,7 @@ def by_kept_route(to: Any, options: Mapping[str, Any], or_slowly: bool = False) 
     return convert_anyway if or_slowly else convert
 
 
-def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
+def keep_tree(cls: type, to: object, options: Mapping[str, object]) -> None:
     """Keep a compiled route for containers of this type, whose leaves have their own routes."""
     if core is not None and cls in (dict, list, tuple) and options.keys() <= {"copy", "writable"}:
         store(core.TreeRoute(to, **options), cls, to, options, _generation)
@@ -252,7 +252,7 @@ def store(route: Any, cls: type, to: Any, options: Mapping[str, Any], before: in
     return stored
 
 
-def by_new_route(obj: Any, to: Any) -> Any:
+def by_new_route(obj: object, to: object) -> object:
     """Convert the first object of a type by its route, without a plan; NotImplemented if it has none.
 
     Making and running a plan takes ten times as long as the routes of a table's columns.

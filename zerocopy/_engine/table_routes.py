@@ -28,7 +28,7 @@ def _of_arrays(convert: Route) -> Route:
     """Return a function that converts arrays as `convert` does, and raises for other objects."""
     known = set[type]()
 
-    def convert_array(x: Any) -> Any:
+    def convert_array(x: object) -> object:
         if type(x) not in known:
             source = registry.by_type(type(x))
             if source is None or source.kind != "tensor":
@@ -39,7 +39,7 @@ def _of_arrays(convert: Route) -> Route:
     return convert_array
 
 
-def make_route(to: Any, by_kept_route: Callable[..., Route]) -> Route | None:
+def make_route(to: object, by_kept_route: Callable[..., Route]) -> Route | None:
     """Return the route of dicts of arrays to a target, or None if it has no such tables.
 
     Parameters
@@ -85,7 +85,7 @@ def _through_hub(importer: Route, to_hub: Route) -> Build:
     return build
 
 
-def _are_dates(x: Any) -> bool:
+def _are_dates(x: object) -> bool:
     return type(x) is np.ndarray and x.dtype.kind == "M"
 
 
@@ -98,7 +98,7 @@ def _dates(x: Array) -> Any:
     return hub().module().array(x)  # NaT is null
 
 
-def make_matrix_route(to: Any, names: Sequence[str], by_kept_route: Callable[..., Route]) -> Route | None:
+def make_matrix_route(to: object, names: Sequence[str], by_kept_route: Callable[..., Route]) -> Route | None:
     """Return the route of matrices with ``names=`` to a target, or None."""
     target = registry.find(to) or resolve(to)
     labels = list(names)
@@ -111,7 +111,7 @@ def make_matrix_route(to: Any, names: Sequence[str], by_kept_route: Callable[...
     if by_block is build:
         return None
 
-    def route(x: Any) -> Any:
+    def route(x: object) -> Any:
         array = to_numpy(x)
         if array.ndim != 2 or array.shape[1] != len(labels) or not array.shape[0]:
             raise ValueError("another shape: the slow path decides")

@@ -15,7 +15,7 @@ from zerocopy.framework import Framework, hook_of
 from zerocopy.source import type_name
 
 
-def resolve(to: Any, obj: Any = None) -> Framework:
+def resolve(to: object, obj: object = None) -> Framework:
     """Return the framework that ``to`` names.
 
     Parameters
@@ -49,12 +49,12 @@ def resolve(to: Any, obj: Any = None) -> Framework:
     return registry.by_name(text(to).strip("'"))  # raises, with the nearest names
 
 
-def is_named(to: Any) -> bool:
+def is_named(to: object) -> bool:
     """Whether ``to`` is a name, a module or a type, and not an object of the target."""
     return issubclass(type(to), (str, ModuleType, type))  # not isinstance, which reads __class__
 
 
-def of_object(to: Any, obj: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def of_object(to: object, obj: object, options: Mapping[str, object]) -> tuple[Any, dict[str, Any]]:
     """Return the name of the framework of an object passed as ``to``, and the options with its device.
 
     Raises
@@ -75,7 +75,7 @@ def of_object(to: Any, obj: Any, options: Mapping[str, Any]) -> tuple[Any, dict[
     return named, given
 
 
-def _not_a_target(to: Any, obj: Any) -> UnknownFrameworkError:
+def _not_a_target(to: object, obj: object) -> UnknownFrameworkError:
     if is_named(obj) and _find(obj) is not None:
         remedy = f"the object comes first: zc.convert(x, {text(obj)})"
         return UnknownFrameworkError(f"to={_short(to)}", "the arguments are swapped", remedy)
@@ -83,7 +83,7 @@ def _not_a_target(to: Any, obj: Any) -> UnknownFrameworkError:
     return UnknownFrameworkError(f"to={_short(to)}", why, registry.suggest(""))
 
 
-def device_of(framework: Framework, obj: Any) -> str | None:
+def device_of(framework: Framework, obj: object) -> str | None:
     """Return the device of a framework's object as the option ``device=``; None without a single device."""
     try:
         with translated_errors(f"to={_short(obj)}".__str__):
@@ -108,7 +108,7 @@ def may_be_compound(cls: type, target: Framework) -> bool:
     return hook_of(source, CompoundHook).reads(cls)
 
 
-def text(to: Any) -> str:
+def text(to: object) -> str:
     """Return ``to`` as it is written in a call.
 
     Examples
@@ -132,14 +132,14 @@ def type_of(cls: type) -> str:
     if getattr(sys.modules.get(top), name, None) is cls:
         return f"{top}.{name}"
     for framework in registry.by_root(cls):
-        module: Any = sys.modules.get(framework.name)
+        module: object = sys.modules.get(framework.name)
         for path in framework.types:  # "utils.StridedMemoryView", which is defined in a private module
             if reduce(_part, path.split("."), module) is cls:
                 return f"{framework.name}.{path}"
     return f"{cls.__module__}.{name}"
 
 
-def _part(whole: Any, name: str) -> Any:
+def _part(whole: object, name: str) -> object:
     return getattr(whole, name, None)
 
 
@@ -147,12 +147,12 @@ def _name(cls: type) -> str:
     return cls.__name__.rpartition(".")[2]  # jax.Array is called "jaxlib._jax.Array"
 
 
-def _short(to: Any) -> str:
+def _short(to: object) -> str:
     shown = repr(to) if type(to) in (int, float, bool, type(None)) else ""
     return shown or f"<{type_name(to)}>"
 
 
-def _find(to: Any) -> Framework | None:
+def _find(to: object) -> Framework | None:
     if isinstance(to, str):
         framework = registry.find(to)
         if framework is not None or "." not in to:
