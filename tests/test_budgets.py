@@ -15,7 +15,7 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 72225,
+    "lines of Python in zerocopy/": 72210,
     "files of Python in zerocopy/": 370,
     "lines of C in zerocopy/": 8157,
     "lines of Python in tests/": 97616,
@@ -23,7 +23,7 @@ BUDGETS = {
     "lines of Markdown in docs/": 16529,
     "forms in which memory passes": 9,
     "private names of other packages": 25,
-    "Any in _engine/ and tables/": 472,
+    "Any in _engine/ and tables/": 268,
 }
 
 #: Names with an underscore that the standard library documents.

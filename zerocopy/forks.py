@@ -213,7 +213,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
     """Return the first three numbers of a version: ``(2, 11, 0)`` for ``"2.11.0+cu130"``."""
     import re  # here, because `import zerocopy` imports this file
 
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
 
 
 def is_lazy(module: Any) -> bool:

@@ -10,14 +10,7 @@ from zerocopy import registry
 from zerocopy._engine.convert import convert_slowly
 from zerocopy._engine.explain import explain
 from zerocopy._engine.fixes import compose_calls
-from zerocopy._engine.options import (
-    SIGNATURE,
-    Like,
-    ResultT,
-    TableT,
-    Target,
-    check_options,
-)
+from zerocopy._engine.options import SIGNATURE, Like, ResultT, TableT, Target, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import keep, routes_of
 from zerocopy._engine.target import is_named, of_object, text

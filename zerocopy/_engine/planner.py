@@ -16,14 +16,7 @@ from zerocopy._engine.open_files import read_error, reading
 from zerocopy._engine.target import may_be_compound, resolve, text
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
-from zerocopy.describe import (
-    describe,
-    describe_columns,
-    opened,
-    out_of_memory,
-    summarize,
-    translated_errors,
-)
+from zerocopy.describe import describe, describe_columns, opened, out_of_memory, summarize, translated_errors
 from zerocopy.device import parse_stream
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
@@ -69,16 +62,7 @@ class Call:
     The description is used for all messages, so the object is described once.
     """
 
-    __slots__ = (
-        "_summary",
-        "description",
-        "obj",
-        "options",
-        "request",
-        "target",
-        "to",
-        "unwrap",
-    )
+    __slots__ = ("_summary", "description", "obj", "options", "request", "target", "to", "unwrap")
 
     def __init__(self, obj: object, to: object, options: dict[str, Any], for_explain: bool = False) -> None:
         self.obj: Any = obj

@@ -18,6 +18,7 @@ from typing import Any
 from zerocopy import registry
 from zerocopy._engine import recording
 from zerocopy._engine.composing import (
+    Parts,
     Route,
     compile_route,
     compose_route,
@@ -142,7 +143,7 @@ def record_to(counters: object, explain: object = None, resolve_fixes: object = 
 # -- keeping a route --------------------------------------------------------------------
 
 
-def keep(obj: object, to: object, options: Mapping[str, Any]) -> Route | None:
+def keep(obj: object, to: object, options: Mapping[str, Any], parts: Parts | None = None) -> Route | None:
     """Compose the route for objects of this type, if there is a fast one, and keep and return it.
 
     The route depends on the type alone, never on the object (law 3).
@@ -161,7 +162,7 @@ def keep(obj: object, to: object, options: Mapping[str, Any]) -> Route | None:
         if type(obj) is dict:
             route = _table_route_of(obj, to, given)
             return None if route is None else store(route, dict, to, given, before)
-        parts = find_parts(obj, to, given)
+        parts = parts or find_parts(obj, to, given)
         if parts is None:
             return None  # not remembered: a framework can own the type later
         effective = effective_options(parts, given)
@@ -262,15 +263,14 @@ def by_new_route(obj: object, to: object) -> object:
         source = registry.by_type(cls)
         if source is None or source.runs_queries:
             return NotImplemented
-        target = registry.find(to) or resolve(to)
-        if routes_of(to, {}).get(cls) is not None:
+        if registry.find(to) is None:
+            resolve(to)  # an unknown target raises, and so has no entry in the table
+        if routes_of(to, {}).get(cls) is not None or (parts := find_parts(obj, to, {})) is None:
             return NotImplemented
-        exporters = source.fast_exporters(cls)
-        if not (source.tables and "columns" in exporters) and (
-            exporters.get("native") is None or target.fast_importers().get("native") is None
-        ):
+        has_columns = source.tables and "columns" in parts.exporters
+        if not has_columns and None in (parts.native_exporter, parts.native_importer):
             return NotImplemented
-        route = keep(obj, to, {})
+        route = keep(obj, to, {}, parts)
         return NotImplemented if route is None else route(obj)
     except BaseException as error:
         if not is_error(error):

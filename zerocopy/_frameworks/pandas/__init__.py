@@ -148,17 +148,20 @@ class Pandas(Framework):
         pd = self.module()
         if cls is pd.Series:
             forms: dict[str, Any] = {"ndarray": plain}
-            return forms | ({"hub": series_exporter(pd)} if hub_aliases_ndarrays() else {})
-        if cls is pd.DataFrame:
+            exporter: Any = series_exporter
+        elif cls is pd.DataFrame:
 
             def columns(frame: Any, index: bool | None = None) -> list[tuple[Hashable, Any]]:
                 if index is not False and not is_default(frame.index, pd.RangeIndex):
                     raise ValueError("not the default index: use the slow path")
                 return labelled_columns(pd, frame)
 
-            forms = {"columns": columns, "matrix": matrix}
-            return forms | ({"hub": frame_exporter(pd)} if hub_aliases_ndarrays() else {})
-        return {}
+            forms, exporter = {"columns": columns, "matrix": matrix}, frame_exporter
+        else:
+            return {}
+        # The exporter is made for the first object: routes to tensors do not need it.
+        hub_form = {"hub": lambda obj, target: exporter(pd)(obj, target)}
+        return forms | (hub_form if hub_aliases_ndarrays() else {})
 
     def fast_importers(self) -> dict[str, Callable[..., Any]]:
         if self.form is not None:

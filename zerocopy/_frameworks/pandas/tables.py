@@ -278,6 +278,7 @@ def _plain_name(series: Any) -> str:
     return name or ""
 
 
+@cache
 def series_exporter(pd: Any) -> Callable[[Any, Any], tuple[str, Any]]:
     """Return the exporter ``hub`` of series of plain values."""
     column, plain = _column_exporter(), hub().fast_exporters(hub().module().ChunkedArray)["hub"]
@@ -291,6 +292,7 @@ def series_exporter(pd: Any) -> Callable[[Any, Any], tuple[str, Any]]:
     return exported
 
 
+@cache
 def frame_exporter(pd: Any) -> Callable[[Any, Any], tuple[None, Any]]:
     """Return the exporter ``hub`` of frames of plain columns, with metadata for targets that keep it."""
     pa, column, types = hub().module(), _column_exporter(), hub().plain_types

@@ -56,7 +56,7 @@ def native_importer(pa: Any, names: Iterable[str]) -> Any:
     import_ = getattr(pa.Array, "_import_from_c", None)
     if core is None or import_ is None:
         return None
-    types = {(by_name(name).code, by_name(name).bits): getattr(pa, name)() for name in names}
+    types = {(dtype.code, dtype.bits): getattr(pa, dtype.name)() for dtype in map(by_name, names)}
     return core.ArrowImporter(import_, types)
 
 
