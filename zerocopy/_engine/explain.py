@@ -81,7 +81,7 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
             from zerocopy._engine import compounds
 
             plan = compounds.explain_compound(call, form, explain)
-        return resolve_fixes(plan, call) if plan.reasons else plan
+        return resolve_fixes(plan, call) if plan.reasons or plan.leaves else plan
     except OptionError as error:
         if isinstance(error, DeviceOptionError):
             return _refused(error, call)
