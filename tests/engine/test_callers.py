@@ -83,9 +83,7 @@ def test_columns_and_frames_of_every_dtype_and_label(to: str, caller: str) -> No
 def test_dicts_of_columns(to: str, caller: str) -> None:
     if caller == "recorded" and to not in TABLES:
         pytest.skip("counted leaf by leaf: monitor/test_recorded_bytes.py")
-    dicts = {**columns_of_a_dict()}
-    if to == "duckdb":
-        del dicts["durations"]  # frameworks/test_duckdb.py: test_null_durations_of_milliseconds
+    dicts = columns_of_a_dict()
     for each, x in sampled(31, [*TABLE_CASES, *MATRICES], list(dicts.values()), first=first(to, caller)):
         check(x, dicts["arrays"], to, each, caller)
 

@@ -611,8 +611,19 @@ def test_a_conversion_runs_the_query_once(con: Any, to: str, options: dict[str, 
         assert len(seen) == 3
 
 
-@pytest.mark.xfail(strict=True, reason="DuckDB multiplies the bytes below a null, and the query fails")
 @pytest.mark.parametrize("unit", ["s", "ms"])
 def test_null_durations_of_milliseconds(unit: str) -> None:
     values = np.array([1, "NaT", 3], f"m8[{unit}]")
-    assert zc.convert(zc.convert({"x": values}, "duckdb"), "pyarrow")["x"].null_count == 1
+    arrow = pa.array(values)
+    nested = pa.StructArray.from_arrays([arrow], ["part"])
+    for column in (values, arrow, arrow[1:], pa.chunked_array([arrow, arrow]), nested):
+        plan = zc.explain({"x": column}, "duckdb")
+        assert not plan.zero_copy
+        assert "microseconds" in plan.leaves["['x']"].reasons[0].why
+        rows = zc.convert({"x": column}, "duckdb").fetchall()
+        expected = arrow if column is values else column
+        assert [value for (value,) in rows] == expected.to_pylist()
+        with pytest.raises(zc.CopyRequiredError):
+            zc.convert({"x": column}, "duckdb", copy=False)
+    plain = pa.array([1, None, 3], pa.duration(unit))
+    assert zc.explain({"x": plain}, "duckdb").zero_copy

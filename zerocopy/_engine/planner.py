@@ -186,6 +186,7 @@ def _describe_columns(call: Call) -> bool:
             raise read_error(f"[{read[0]!r}]", read[1])
         if target.kind != "table" and any(map(_is_inner_container, columns.values())):
             return False
+        target.module()  # a missing framework is reported before faults of the columns
         table = call.description = describe_columns(columns)
     if table is not None and read is not None:
         for column in table.columns:

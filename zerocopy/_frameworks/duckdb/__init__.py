@@ -17,6 +17,7 @@ from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.duckdb.types import (
     LACKING,
+    LARGE_NULLS,
     NUMBERS,
     PLAIN,
     bounds,
@@ -26,6 +27,7 @@ from zerocopy._frameworks.duckdb.types import (
     decoded,
     field_of,
     field_type,
+    has_large_nulls,
 )
 from zerocopy._native import core
 from zerocopy.dtype import DType, by_name
@@ -218,6 +220,9 @@ class DuckDB(Framework):
                     remedy = "" if fixes else remedy
                     raise UnsupportedConversionError("", why, remedy, code="missing-dtype", fixes=fixes)
         reasons += decode_reasons(field)
+        scaled = any(part.kind == "duration" and part.unit in ("s", "ms") for part in field.walk())
+        if column.length and scaled and has_large_nulls(column.arrow(), hub().module()):
+            reasons.append(LARGE_NULLS)
         nanoseconds = column.length and any(part.format in ("tDn", "tin") for part in field.walk())
         # DuckDB truncates durations to microseconds without an error.
         if nanoseconds and (count := sum(map(_below_us, content.leaves(column.arrow(), hub().module())))):

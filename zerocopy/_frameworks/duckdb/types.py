@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, ZeroCopyError
 from zerocopy.protocols.arrow_schema import Field, read_schema
+from zerocopy.tables import content
 from zerocopy.tables.column import Column
-from zerocopy.tables.content import DAY
 from zerocopy.tables.hub import hub
 
 _TENSOR = {b"ARROW:extension:name": b"arrow.fixed_shape_tensor"}
@@ -163,11 +165,38 @@ def _is_misread(field: Field, inside: bool = False) -> bool:
 
 
 def decoded(column: Any, pa: Any) -> Any:
-    """Return a chunked array with the categories inside its fixed-size lists decoded; itself if none."""
+    """Return a chunked array that DuckDB reads correctly: itself, or a copy for one of the reasons."""
+    if has_large_nulls(column, pa):
+        return column.cast(_in_microseconds(column.type, pa))
     if not _is_misread(read_schema(column.type.__arrow_c_schema__())):
         return column
     chunks = [hub().with_decoded_lists(chunk) for chunk in column.chunks or [pa.nulls(0, column.type)]]
     return pa.chunked_array(chunks)
+
+
+#: DuckDB 2.0 multiplies the bytes of nulls too, and a query fails if they overflow, as those of NaT do.
+LARGE_NULLS = Reason(
+    "DuckDB multiplies durations in seconds and milliseconds, also the bytes of nulls, which overflow: "
+    "they are cast to microseconds",
+    "store them in microseconds",
+    code="time-unit",
+)
+
+
+def has_large_nulls(array: Any, pa: Any) -> bool:
+    """Whether nulls among durations in seconds or milliseconds have bytes that DuckDB cannot multiply."""
+    for leaf in content.leaves(array, pa):
+        if leaf.null_count and str(leaf.type) in ("duration[s]", "duration[ms]"):
+            most = _MOST // _TO_US[leaf.type.unit]
+            if (abs(content.numbers(leaf, np.dtype("i8")).astype("f8")) > most).any():
+                return True
+    return False
+
+
+def _in_microseconds(kind: Any, pa: Any) -> Any:
+    if pa.types.is_duration(kind):
+        return pa.duration("us") if kind.unit in _TO_US else kind
+    return hub().with_fields(kind, lambda field: field.with_type(_in_microseconds(field.type, pa)))
 
 
 _MOST, _MOST_DAYS = 2**63 - 1, 2**31 - 1
@@ -181,9 +210,9 @@ def bounds(field: Field) -> tuple[int, int] | None:
     fails, and invalidates the database.
     """
     if field.kind == "time":
-        return 0, DAY[field.unit]
+        return 0, content.DAY[field.unit]
     if field.kind == "date":
-        most = (_MOST_DAYS - 1) * (1 if field.unit == "D" else DAY["ms"])
+        most = (_MOST_DAYS - 1) * (1 if field.unit == "D" else content.DAY["ms"])
     elif field.kind == "timestamp" or (field.kind == "duration" and field.unit in _TO_US):
         most = _MOST // _TO_US[field.unit] if field.unit in _TO_US else _MOST - 1
     else:
