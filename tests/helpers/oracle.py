@@ -84,6 +84,8 @@ def agrees(x: Any, to: str, **options: Any) -> None:
     try:
         result = zc.convert(x, to, **options)
     except zc.ZeroCopyError as error:
+        if plan.unread and error.code == "nulls":
+            return  # known only after the query has run
         assert not plan.possible, (case, error)  # noqa: PT017
         assert plan.reasons or plan.leaves, case
         assert (plan.error.code, type(plan.error)) == (error.code, type(error)), case  # noqa: PT017

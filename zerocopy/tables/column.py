@@ -319,6 +319,9 @@ class RefusedColumn(Column):
     def arrow_reasons(self) -> list[Reason]:
         raise self._refuse() from self._error.__cause__
 
+    def extents(self) -> Iterator[tuple[int, int]]:
+        raise self._refuse() from self._error.__cause__
+
     def _refuse(self) -> ZeroCopyError:
         # A new error for each raise, because callers add context to it.
         error = self._error

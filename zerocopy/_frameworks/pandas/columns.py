@@ -172,6 +172,7 @@ def column_of(pd: Any, values: Any, as_series: Callable[[], Any], reasons: tuple
         column = _of_numpy(pd, values) if isinstance(values.dtype, np.dtype) else _of_extension(pd, values)
     except ZeroCopyError as error:
         column = RefusedColumn(_NAME, len(values), error, int(values.nbytes))
+        column.held = values if isinstance(values, np.ndarray) else None
     column.reasons = (*reasons, *column.reasons)
     column.of_pandas = as_series
 
