@@ -316,7 +316,7 @@ CONVERT_MODULES = 60
 FIRST_USES = """
 import os, sys
 import numpy, zerocopy
-homes = {name: home for home, names in zerocopy._HOMES.items() for name in names.split()}
+homes = {name: home for home, names in zerocopy._NAMES.items() for name in names.split()}
 for name in zerocopy.__all__:
     sys.stdout.flush()
     if not os.fork():

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from zerocopy.weights.mapping import Weights as Weights
 
 #: The public names by module.
-_HOMES = {
+_NAMES = {
     "_engine.convert": "convert",
     "_engine.explain": "explain",
     "_engine.plan_for": "plan_for",
@@ -132,7 +132,7 @@ def _raise_deferred_error() -> None:
 
 
 if not TYPE_CHECKING:  # with it, a type checker accepts any name
-    __getattr__, __dir__, __all__ = _lazy_names(__name__, _HOMES, "monitor shared", _raise_deferred_error)
+    __getattr__, __dir__, __all__ = _lazy_names(__name__, _NAMES, "monitor shared", _raise_deferred_error)
     __all__.append("__version__")
 
 if os.environ.get("ZEROCOPY_POOL"):  # installed before frameworks are imported

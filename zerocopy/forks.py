@@ -1,4 +1,4 @@
-"""Forks wait for imports, also of lazy names, locks and compilations; which packages are installed.
+"""Forks that wait for imports, locks and compilations; lazy imports of names, and installed packages.
 
 A forked child inherits locks that other threads hold, such as those of imports and of llvmlite.
 No thread releases them in the child, which would deadlock. Code that takes such locks therefore
@@ -135,15 +135,15 @@ def while_forks_wait(load: Any) -> Any:
 
 
 def lazy_names(
-    package: str, homes: dict[str, str], modules: str = "", before: Callable[[], None] | None = None
+    package: str, names: dict[str, str], modules: str = "", before: Callable[[], None] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names are imported on first use.
 
-    `homes` has the names of each module of the package, separated by spaces, and `modules` the public
-    modules; `before` is called before each import.
+    `names` has the names that each module of the package defines, separated by spaces, and `modules` the
+    public modules; `before` is called before each import.
     """
-    home = {name: module for module, names in homes.items() for name in names.split()}
-    listed = sorted([*home, *modules.split()])
+    module_of = {name: module for module, own in names.items() for name in own.split()}
+    listed = sorted([*module_of, *modules.split()])
 
     def __getattr__(name: str) -> Any:
         if name not in listed:
@@ -153,8 +153,8 @@ def lazy_names(
         from importlib import import_module
 
         with LOADING:  # a fork waits for this import
-            value = import_module(f"{package}.{home.get(name, name)}")
-            if name in home:
+            value = import_module(f"{package}.{module_of.get(name, name)}")
+            if name in module_of:
                 value = getattr(value, name)
         setattr(sys.modules[package], name, value)
         return value

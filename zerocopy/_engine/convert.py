@@ -232,16 +232,16 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         if check is not None:
             check(obj, options)
         call.open(obj)
-        form = classify(call)
-        if form == "tree":
+        classified = classify(call)
+        if classified == "tree":
             result = convert_leaves(call.obj, convert, to, options)
             if call.obj is obj and not call.target.tables:
                 keep_tree(type(obj), to, options)
             return result
-        if form != "whole":
+        if classified != "whole":
             from zerocopy._engine import compounds
 
-            return compounds.convert(call, form, convert_slowly)
+            return compounds.convert(call, classified, convert_slowly)
         plan = make_plan(call)
         if observed is not None:
             observed.call, observed.plan = call, plan

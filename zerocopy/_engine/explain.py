@@ -72,15 +72,15 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     call = Call(obj, to, checked, for_explain=True)
     try:
         call.open(obj)
-        form = classify(call)
-        if form == "tree":
+        classified = classify(call)
+        if classified == "tree":
             return _explain_leaves(call, obj)
-        if form == "whole":
+        if classified == "whole":
             plan = _explain(call)
         else:
             from zerocopy._engine import compounds
 
-            plan = compounds.explain_compound(call, form, explain)
+            plan = compounds.explain_compound(call, classified, explain)
         return resolve_fixes(plan, call) if plan.reasons or plan.leaves else plan
     except OptionError as error:
         if isinstance(error, DeviceOptionError):

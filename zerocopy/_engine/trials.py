@@ -68,10 +68,10 @@ def refusal(trial: Call) -> tuple[Call, Exception] | None:
     trial.request.is_trial = True
     try:
         if trial.description is None:
-            form = classify(trial)
-            if form == "tree":
+            classified = classify(trial)
+            if classified == "tree":
                 return _refusal_of_leaf(trial)
-            if form != "whole":
+            if classified != "whole":
                 return None  # converted part by part, without a plan
         make_plan(trial)
         if trial.request.cast is not None and _nbytes(trial.description) <= _CHECKED:

@@ -99,7 +99,7 @@ has_valid_addresses(const DLTensor *tensor, int64_t size)
 }
 
 /* Whether a DLTensor describes a block of host memory that the core can pass on: at least one element of
-   whole bytes, at most 64 dimensions, and valid addresses (the checks of zerocopy.protocols.layout_checks). */
+   whole bytes, at most 64 dimensions, and valid addresses. In Python: exporter_errors.check_layout. */
 static bool
 is_valid(const DLTensor *tensor)
 {

@@ -106,7 +106,7 @@ class _Place:
 
 
 class Recorder:
-    """Listener of the wrappers that adds up what each place copies."""
+    """Listener of the wrappers that adds up the copies of each line."""
 
     def __init__(self, min_bytes: int) -> None:
         self.min_bytes = min_bytes

@@ -380,10 +380,10 @@ def _print_pool(pool: dict[str, Any], out: Output) -> None:
     rows = []
     for row in pool["frameworks"]:
         served = row["status"] in ("installed", "env_pending", "pending_import")
-        what = Text(row["detail"], "" if served else "dim")
+        detail = Text(row["detail"], "" if served else "dim")
         if row["remedy"]:
-            what.append(f"\n{row['remedy']}", "dim")
-        rows.append((served, row["framework"], row["status"], what))
+            detail.append(f"\n{row['remedy']}", "dim")
+        rows.append((served, row["framework"], row["status"], detail))
     out.show(_grid(out, ("framework", "status", "detail"), rows))
 
 

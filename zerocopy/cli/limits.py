@@ -1,7 +1,7 @@
-"""Parts of ``zerocopy doctor`` about processes: what divides a GPU between them, and what ``share`` needs.
+"""Parts of ``zerocopy doctor`` about processes: the limits of a GPU, and the requirements of ``share``.
 
-Time slices, MPS, MIG, vGPU and compute modes are described in docs/monitor.md, "What limits a GPU". What
-``share`` needs is tried here.
+Time slices, MPS, MIG, vGPU and compute modes are described in docs/monitor/gpus.md, "What limits a GPU".
+The requirements of ``share`` are checked by sharing memory with a child.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ print(json.dumps({"right": right, "pagemap": was_written(place, 1) and not befor
 
 
 def gpu_limits(environ: Mapping[str, str] = os.environ, library: Any = None) -> dict[str, Any]:
-    """Return the driver, the GPUs with their modes or why there are none, time slices, and MPS's settings."""
+    """Return the driver's version, the GPUs with their modes, time slices, and MPS's settings."""
     driver, gpus, why_not = _gpus(library)
     return {
         "driver": driver,
@@ -102,7 +102,7 @@ def _describe(gpu: Mapping[str, Any]) -> list[str]:
 
 
 def _gpus(library: Any) -> tuple[str, list[dict[str, Any]], str]:
-    """Return the version of the driver, each GPU's modes, and why there are none."""
+    """Return the driver's version, each GPU's modes, and why no GPU is listed."""
     try:
         nvml = Nvml(library)
     except NvmlUnavailableError as error:
@@ -183,11 +183,11 @@ def _number(text: str) -> str:
 
 
 def processes() -> dict[str, Any]:
-    """Return what sharing memory between processes needs, whether it works here, and the engines."""
+    """Return the requirements of memory that processes share, whether each is met, and the engines."""
     return {"checks": checks(), "engines": engines()}
 
 
-# -- what share() needs -----------------------------------------------------------------
+# -- the requirements of share() -----------------------------------------------------------
 
 
 def checks() -> list[dict[str, Any]]:

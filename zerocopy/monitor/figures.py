@@ -130,14 +130,14 @@ FIGURES = (
 Series = Iterator[tuple[dict[str, str], Mapping[str, Any]]]
 
 
-def _who(record: ProcessRecord) -> dict[str, str]:
+def _process_labels(record: ProcessRecord) -> dict[str, str]:
     return {"pid": str(record["process"]["pid"]), "program": record["process"]["program"]}
 
 
 def _pairs(sample: Sample) -> Series:
     for record in sample["processes"]:
         for row in sort(rows_of([record])):
-            yield {**_who(record), "source": row.source, "target": row.target}, as_dict(row)
+            yield {**_process_labels(record), "source": row.source, "target": row.target}, as_dict(row)
 
 
 def _sites(sample: Sample) -> Series:
@@ -147,12 +147,12 @@ def _sites(sample: Sample) -> Series:
             if row.copied_bytes and row.file:
                 site = {"file": PurePath(row.file).name, "line": str(row.line), "function": row.function}
                 pair = {"source": row.source, "target": row.target}
-                yield {**_who(record), **site, **pair}, as_dict(row)
+                yield {**_process_labels(record), **site, **pair}, as_dict(row)
 
 
 def _processes(sample: Sample) -> Series:
     for record in sample["processes"]:
-        yield _who(record), {"rss": record["rss"], **record["shared"]}
+        yield _process_labels(record), {"rss": record["rss"], **record["shared"]}
 
 
 def _in_pools(label: str, part: str) -> Callable[[Sample], Series]:
@@ -160,7 +160,7 @@ def _in_pools(label: str, part: str) -> Callable[[Sample], Series]:
         for record in sample["processes"]:
             pool: Any = record["pool"]
             for name, each in pool[part].items():
-                yield {**_who(record), label: name}, each
+                yield {**_process_labels(record), label: name}, each
 
     return series
 
@@ -168,7 +168,7 @@ def _in_pools(label: str, part: str) -> Callable[[Sample], Series]:
 def _loaders(sample: Sample) -> Series:
     for record in sample["processes"]:
         for loader in record["loaders"]:
-            yield {**_who(record), "loader": loader["name"]}, loader
+            yield {**_process_labels(record), "loader": loader["name"]}, loader
 
 
 def _gpus(sample: Sample) -> Series:

@@ -208,7 +208,7 @@ def _is_kernel_thread(process: Path) -> bool:
     return len(fields) > 6 and fields[6].isdecimal() and bool(int(fields[6]) & _KERNEL_THREAD)
 
 
-# -- what could not be read ----------------------------------------------------------------
+# -- failed reads -------------------------------------------------------------------------
 
 
 def _problems(

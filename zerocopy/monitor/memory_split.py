@@ -35,7 +35,7 @@ class MemorySplit:
         return sum_known([*(getattr(self, name) for name in PARTS), self.reserved])
 
     def shown(self, total: int) -> dict[str, int | None]:
-        """Return `PARTS` and the rest of the GPU's memory: of unknown holders, and what the driver keeps."""
+        """Return `PARTS` and the rest of the GPU's memory: that of unknown holders and of the driver."""
         parts = {name: getattr(self, name) for name in PARTS}
         rest = total - sum(size or 0 for size in parts.values())
         return {**parts, "not_divided": max(rest, 0)}

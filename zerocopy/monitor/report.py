@@ -324,7 +324,7 @@ def _cells(rows: Sequence[ConversionRow]) -> tuple[list[str], list[list[str]]]:
 
 
 def count_cells(row: ConversionRow) -> tuple[str, str, str, str]:
-    """Return calls, aliased and copied bytes and time; a question mark stands for what was not measured."""
+    """Return calls, aliased and copied bytes and time; a question mark stands for an unknown figure."""
     seconds = "?" if row.seconds is None else format_seconds(row.seconds)
     sizes = []
     for count in (row.aliased_bytes, row.copied_bytes):

@@ -186,6 +186,6 @@ class Sample(TypedDict):
     processes: list[ProcessRecord]
     cards: Cards
     machine: Machine
-    problems: list[str]  # what could not be read, and why
+    problems: list[str]  # failed reads, with their reasons
     order: str  # of conversions: "bytes" or "time"
     rates: Rates | None  # over the last two seconds; None in the first sample

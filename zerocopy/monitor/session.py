@@ -306,7 +306,7 @@ def _check(name: str, value: Any, least: float, most: float, example: str) -> No
 
 
 def start_from_environment() -> None:
-    """Start what ``ZEROCOPY_MONITOR`` requests; errors are warnings, so that the program can run."""
+    """Start the recording that ``ZEROCOPY_MONITOR`` requests; errors are warnings, so the program runs."""
     value = os.environ[VARIABLE]
     if _is_reader_command():
         return

@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
 
     result: Any
     sharing: Sharing
-    measured: bool  # False for a query: `sharing` is then what the plan reports
+    measured: bool  # False for a query: `sharing` is then that of the plan
     plan: zerocopy.Plan
     refusal: ZeroCopyError | None = None
 

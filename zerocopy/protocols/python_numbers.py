@@ -92,8 +92,8 @@ def _has_numbers(items: Sequence[Any], parents: tuple[int, ...]) -> bool | None:
     return answer
 
 
-def _scan(obj: Sequence[Any]) -> tuple[set[type], tuple[int, ...]] | None:
-    """Return the types and the shape of numbers, None for others; refuse uneven lists."""
+def _types_and_shape(obj: Sequence[Any]) -> tuple[set[type], tuple[int, ...]] | None:
+    """Return the types and the shape of nested numbers; None for other objects. Refuse uneven lists."""
     if _is_too_deep(obj):
         return None
     level, shape = obj, [len(obj)]
@@ -109,7 +109,7 @@ def _scan(obj: Sequence[Any]) -> tuple[set[type], tuple[int, ...]] | None:
 
 
 def _is_too_deep(obj: Any) -> bool:
-    """Whether the first items are lists without end, as those of a list that contains itself."""
+    """Whether the first items are nested too deep for an array, as in a list that contains itself."""
     for _ in range(_DEEPEST + 1):
         if type(obj) not in _LISTS or not obj:
             return False
@@ -145,13 +145,13 @@ def describe_column(obj: Sequence[Any]) -> Source:
 def as_array(obj: Sequence[Any]) -> Array | None:
     """Return numbers as an array of bool, int64, float64 or complex128; None if `is_array` is false.
 
-    It raises as `describe`.
+    It raises the errors of `describe`.
     """
     import numpy as np
 
     if not obj:
         return np.empty(0)
-    scanned = _scan(obj)
+    scanned = _types_and_shape(obj)
     if scanned is None:
         return None
     types, shape = scanned

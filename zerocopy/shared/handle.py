@@ -182,7 +182,7 @@ UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
 
 
 class Handle(NamedTuple):
-    """Where an object lies, and what it is.
+    """The place and the kind of an object in shared memory.
 
     Attributes
     ----------

@@ -129,7 +129,7 @@ class FileMapping(mmap.mmap):
 
     @classmethod
     def shared(cls, fd: int) -> Self:
-        """Map a file whose other users see what is written."""
+        """Map a file; its other users see the bytes that this process writes."""
         return cls._map(fd, mmap.MAP_SHARED)
 
     @classmethod

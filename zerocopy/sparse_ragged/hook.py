@@ -158,7 +158,7 @@ class CompoundArray:
 
     name: str
     reader: CompoundHook
-    taker: CompoundHook
+    builder: CompoundHook
     target: str  # of the parts
     has_tables: bool  # whether the source has tables
     layout: Layout
@@ -176,18 +176,18 @@ def compound_of(obj: object, target: Framework, options: Mapping[str, Any]) -> C
     source = registry.by_type(type(obj))
     if source is None:
         return None
-    reader, taker = hook_of(source, CompoundHook), hook_of(target, CompoundHook)
+    reader, builder = hook_of(source, CompoundHook), hook_of(target, CompoundHook)
     is_kept = options.keys() <= {"copy", "stream", "leaves"} and options.get("copy") is not True
     if source is target and is_kept:
         return None  # returned unchanged
-    if source.name == target.name and not taker.converts_own:
+    if source.name == target.name and not builder.converts_own:
         return None
     described = reader.read(obj)
-    if described is None or not taker.accepts(described[0]):
+    if described is None or not builder.accepts(described[0]):
         return None
     layout, parts = described
     layout.check(parts)
     if "validate" in options:
         layout.check_content(parts)
-    part_target = taker.part_target or target.name
-    return CompoundArray(type_name(obj), reader, taker, part_target, source.tables, layout, parts)
+    part_target = builder.part_target or target.name
+    return CompoundArray(type_name(obj), reader, builder, part_target, source.tables, layout, parts)

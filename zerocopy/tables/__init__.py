@@ -3,7 +3,7 @@
 ==============  ======================================================================================
 columns         ``column`` (`Column`, `Table`), ``arrow_column``, ``tensor_column``, ``object_column``;
                 ``arrow_table``: tables known by protocol
-memory          ``memory`` of Arrow, ``placement`` (device, allocation), ``hub``: who makes Arrow arrays
+memory          ``memory`` of Arrow, ``placement`` (device, allocation), ``hub``: the maker of Arrow arrays
 options         ``options`` (checks), ``nulls`` and ``rows`` (nulls=), ``lists``, ``encoding`` (encode=),
                 ``casting`` (dtype=), ``content`` (validate=)
 conversion      ``planner``, then ``to_tables``, or ``to_tensors`` with ``decode``; ``matrix`` and

@@ -57,7 +57,7 @@ class TensorLeaf:
     constant : bool
         Whether the values do not come from the column's memory, so that no bytes of it are copied.
     step : str
-        A step of the plan that says what the column became; else empty.
+        A step of the plan, about lists that become dimensions; else empty.
     """
 
     source: Source

@@ -1,7 +1,7 @@
 """Columns of lists and of tensors of one shape: ``lists=``, and Arrow's type ``arrow.fixed_shape_tensor``.
 
 Lists of one length lie in memory as the rows of a matrix: the values of an Arrow list column are an alias
-of it, because the offsets only state what the length says ("Variable-size List Layout").
+of it, because the length determines the offsets ("Variable-size List Layout").
 
 ``arrow.fixed_shape_tensor`` is a canonical extension type: its storage is a fixed-size list; its metadata, in
 JSON, holds the shape and the permutation of the dimensions. ``lists="variable"`` makes lists with offsets of
@@ -302,7 +302,7 @@ def _computed(flat: Source, shape: tuple[int, ...], host: Callable[[], Array], w
 
 
 def described(shape: Sequence[int]) -> str:
-    """Return the step of a plan that says how lists became dimensions."""
+    """Return the step of a plan about lists that become dimensions."""
     lengths = " and ".join(f"{size:,}" for size in shape)
     return f"its lists have one length, {lengths}: " + (
         "one more dimension" if len(shape) == 1 else "dimensions"

@@ -280,15 +280,15 @@ def _of_lists(name: str, cells: list[Any], first: int) -> Source | None:
     return None if array is None else _source(name, array.shape, by_name(array.dtype.name), lambda: array)
 
 
-def _differs(what: str, cells: list[Array], first: int, code: str, fixes: list[Fix]) -> ZeroCopyError:
-    values = [getattr(cell, what) for cell in cells]
+def _differs(attribute: str, cells: list[Array], first: int, code: str, fixes: list[Fix]) -> ZeroCopyError:
+    values = [getattr(cell, attribute) for cell in cells]
     place = next(i for i, value in enumerate(values) if value != values[first])
-    why = _rows_differ(what, place, values[place], first, values[first])
+    why = _rows_differ(attribute, place, values[place], first, values[first])
     return UnsupportedConversionError("", why, code=code, fixes=[*fixes, _AS_OBJECTS])
 
 
-def _rows_differ(what: str, place: int, value: object, first: int, expected: object) -> str:
-    return f"its cells differ in {what}: row {place:,} has {value}, and row {first:,} has {expected}"
+def _rows_differ(attribute: str, place: int, value: object, first: int, expected: object) -> str:
+    return f"its cells differ in {attribute}: row {place:,} has {value}, and row {first:,} has {expected}"
 
 
 def _stack(common: np.dtype[np.generic]) -> Fix:

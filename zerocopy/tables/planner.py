@@ -217,7 +217,7 @@ def _unread(table: Table, request: Request) -> Plan:
 
 
 def _read(table: Table, request: Request) -> object:
-    """Read a stream or run a query, and convert the result; if that is refused, say what was used up."""
+    """Read a stream or run a query, and convert the result; an error names a stream that can be read once."""
     assert table.read is not None
     whole = table.read()
     try:

@@ -1,4 +1,4 @@
-"""``nulls=`` for the rows of a table: what counts as missing, and ``"drop"``, which leaves rows out.
+"""``nulls=`` for the rows of a table: which values are missing, and ``"drop"``, which leaves rows out.
 
 Both are resolved once for all columns, before they are encoded, cast and decoded.
 """

@@ -43,13 +43,13 @@ class Loading(LoadingHook):
 
 def _refuse_changed_values(obj: Any, name: str) -> None:
     """Refuse a data set whose rows have other values than its table, through a transform or a format."""
-    form, plain = getattr(obj, "format", {"type": None}), "{x}.with_format(None)"  # a stream has none
+    applied, plain = getattr(obj, "format", {"type": None}), "{x}.with_format(None)"  # a stream has none
     fixes = [Fix(plain, "gives the rows without it")]
-    if form["type"] == "custom":
+    if applied["type"] == "custom":
         why = "it has a transform, which the loader does not call"
         call = f"{plain}.map({{x}}.format['format_kwargs']['transform'], batched=True"
         fixes.insert(0, Fix(f"{call}, remove_columns={{x}}.column_names)", "writes its rows once"))
-    elif "dtype" in form.get("format_kwargs", ()):
+    elif "dtype" in applied.get("format_kwargs", ()):
         why = "its format casts the values (dtype=), and the loader reads them without a format"
     else:
         return

@@ -174,9 +174,9 @@ def decoded(column: Any, pa: Any) -> Any:
     return pa.chunked_array(chunks)
 
 
-#: DuckDB 2.0 multiplies the bytes of nulls too, and a query fails if they overflow, as those of NaT do.
+#: DuckDB 2.0 multiplies the values at nulls too, and a query fails if they overflow, as those of NaT do.
 LARGE_NULLS = Reason(
-    "DuckDB multiplies durations in seconds and milliseconds, also the bytes of nulls, which overflow: "
+    "DuckDB multiplies durations in seconds and milliseconds, and the values at nulls overflow: "
     "they are cast to microseconds",
     "store them in microseconds",
     code="time-unit",
@@ -184,7 +184,7 @@ LARGE_NULLS = Reason(
 
 
 def has_large_nulls(array: Any, pa: Any) -> bool:
-    """Whether nulls among durations in seconds or milliseconds have bytes that DuckDB cannot multiply."""
+    """Whether the values at nulls of durations overflow when DuckDB multiplies them."""
     for leaf in content.leaves(array, pa):
         if leaf.null_count and str(leaf.type) in ("duration[s]", "duration[ms]"):
             most = _MOST // _TO_US[leaf.type.unit]

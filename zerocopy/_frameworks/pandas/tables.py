@@ -88,7 +88,7 @@ def column_arrays_by_series(frame: Any) -> Iterator[Any]:
     return (series.array for _, series in frame.items())
 
 
-#: The metadata of frames by what it depends on: writing that of ten columns takes 26 us, and a key 1 us.
+#: The metadata of frames by types, labels and index: writing that of ten columns takes 26 us, and a key 1 us.
 _written: dict[Any, dict[bytes, bytes]] = {}
 _MOST = 64
 

@@ -1,4 +1,4 @@
-"""Kernels that pyarrow lacks, or that are wrong: of views, of runs, and of types inside others.
+"""Kernels that pyarrow lacks or has with faults: for views, run-end encoding, and types inside others.
 
 pyarrow 24 casts short text to views whose text buffer is NULL. It reads the buffer in ``nbytes`` and when it
 exports the array, also inside other types (apache/arrow#49740, fixed in 25). A cast of views to text adds up

@@ -223,7 +223,7 @@ def check_tensor(view: StridedView) -> None:
 
 
 def device_copy_reasons(column: ArrowColumn) -> list[Reason]:
-    """Return the reasons to copy Arrow memory on the device; refuse what libcudf cannot hold."""
+    """Return the reasons to copy Arrow memory on the device; refuse types that libcudf cannot hold."""
     check(column.field)
     _check_current(column.device)
     parts = list(column.field.walk())

@@ -55,7 +55,7 @@ def held(variable: Any) -> tuple[Any, Reason | None]:
 
 
 def _inside(data: Any, name: str, variable: Any) -> tuple[Any, Reason | None]:
-    """Return what `held` returns for xarray's own classes of arrays."""
+    """Return the result of `held` for xarray's own classes of arrays."""
     inner: Any = getattr(data, "array", None)
     if name == "PandasExtensionArray":
         return inner, None
@@ -446,7 +446,7 @@ def _named(dims: Iterable[Hashable]) -> list[Hashable]:
 
 
 def lost_labels(table: Table) -> tuple[str, ...]:
-    """Return what a dataset cannot keep of a table."""
+    """Return the losses of a table in a dataset, as warnings."""
     kept = (b"pandas",)
     metadata = [key.decode(errors="replace") for key in table.metadata if key not in kept]
     lost = [f"xarray has no metadata of a schema: {', '.join(metadata)} is lost"] if metadata else []

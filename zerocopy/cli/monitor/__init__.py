@@ -1,1 +1,1 @@
-"""``zerocopy monitor``: `run` does what the options ask for, `view` draws, `program` runs a program."""
+"""``zerocopy monitor``: `command` reads the options, `view` draws, `program` runs a program."""

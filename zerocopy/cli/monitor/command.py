@@ -1,4 +1,4 @@
-"""The command ``zerocopy monitor``: its options, which of them contradict each other, and what it runs."""
+"""The command ``zerocopy monitor``: its options, which of them contradict each other, and its work."""
 
 from __future__ import annotations
 
@@ -167,11 +167,11 @@ def problem(options: SimpleNamespace) -> str:
     return next((why for broken, why in rules if broken), "")
 
 
-# -- what it runs ----------------------------------------------------------------------
+# -- its work --------------------------------------------------------------------------
 
 
 def _run(options: SimpleNamespace) -> int:
-    """Do what the options select, and return the exit code."""
+    """Run the work that the options select, and return the exit code."""
     if options.list_fields:
         from zerocopy.monitor.csv_file import FIELDS
 

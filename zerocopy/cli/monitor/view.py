@@ -24,7 +24,7 @@ _LABEL = 12
 _ALL = 10_000
 
 #: How to monitor a process.
-_HOW = (
+_NOT_MONITORED = (
     "No process is monitored. To monitor one:",
     "  zerocopy monitor -- script.py        runs a program under the monitor",
     "  ZEROCOPY_MONITOR=1 python script.py  in another terminal",
@@ -43,7 +43,7 @@ def screen(sample: Sample, width: int, height: int, title: str) -> list[Text]:
         room = max(height - len(head) - len(tail), 1)
         if room >= height // 3:
             break
-    middle = _conversions(sample, width, room) if sample["processes"] else _how()[:room]
+    middle = _conversions(sample, width, room) if sample["processes"] else _not_monitored()[:room]
     lines = [*head, *middle, *tail][:height]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
@@ -53,7 +53,7 @@ def screen(sample: Sample, width: int, height: int, title: str) -> list[Text]:
 def report(sample: Sample, width: int, title: str) -> list[Text]:
     """Return all lines."""
     lines = [Text(title, "bold"), *_cards(sample, width, full=True), *_machine(sample)]
-    lines += _conversions(sample, width) if sample["processes"] else _how()
+    lines += _conversions(sample, width) if sample["processes"] else _not_monitored()
     return _wrapped([*lines, *_tail(sample, _ALL)], width)
 
 
@@ -80,12 +80,12 @@ def _pools(sample: Sample, most: int) -> list[Text]:
     return [*_rows("Pool", contents.POOLS, sample, most, "pools"), *_figures("", *charts, sample=sample)]
 
 
-def _how() -> list[Text]:
-    return [Text(_HOW[0], "bold cyan"), *map(Text, _HOW[1:])]
+def _not_monitored() -> list[Text]:
+    return [Text(_NOT_MONITORED[0], "bold cyan"), *map(Text, _NOT_MONITORED[1:])]
 
 
 def _problems(sample: Sample, most: int) -> list[Text]:
-    """Return what could not be read; the sample says elsewhere that there is no process or no GPU."""
+    """Return the failed reads; other lines report that there is no process or no GPU."""
     why_not = sample["cards"]["why_not"]
     texts = [text for text in sample["problems"] if not (why_not and text.endswith(why_not))]
     return [Text(f"Note      {printable(text)}", "yellow") for text in texts[:most]]

@@ -166,7 +166,7 @@ def release() -> None:
 
 
 def _override(self: ForkingPickler, obj: Any) -> Any:
-    """Return the reduction of an array or a table to a handle, or what the hook before this one returns."""
+    """Return the reduction of an array or a table to a handle, or the result of the hook before this one."""
     reduced = _reduced(obj) if _Installed.active else None
     if reduced is not None:
         return reduced

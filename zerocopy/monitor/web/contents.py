@@ -80,7 +80,7 @@ def _rates(title: str, unit: Unit, absent: str, part: str = "", /, **names: str)
 
 # -- conversions ---------------------------------------------------------------------------
 
-_HOW = (
+_NOT_MONITORED = (
     "No process is monitored. To monitor a program: zerocopy monitor --serve -- train.py, "
     "or set ZEROCOPY_MONITOR=1 before it starts."
 )
@@ -99,7 +99,7 @@ def _state(sample: Sample) -> list[str]:
     ended = [_program(record) for record in sample["processes"] if record["ended"]]
     lines = [f"Monitored: {', '.join(running)}."] * bool(running)
     lines += [f"Ended, with their last figures: {', '.join(ended)}."] * bool(ended)
-    return (lines or [_HOW]) + [f"Not read: {problem}" for problem in sample["problems"]]
+    return (lines or [_NOT_MONITORED]) + [f"Not read: {problem}" for problem in sample["problems"]]
 
 
 def _totals(sample: Sample) -> list[str]:
@@ -133,7 +133,7 @@ def _sites(title: str, most: int, order: str) -> Table:
 
 
 def _site(row: ConversionRow) -> Iterator[Row]:
-    """Yield the row of a call site, and a note: what was not measured, the reason and the fix."""
+    """Yield the row of a call site, and a note: unknown figures, the reason and the fix."""
     calls, aliased, copied, seconds = count_cells(row)
     yield [
         Cell(f"{short_path(row.file)}:{row.line}" if row.file else "other call sites", "code"),
