@@ -107,6 +107,13 @@ for array in map(pa.array, ([1, None, 3], ["a", None, "u"], [[1], None, []], [{"
     show(array, "polars")
     show(array[1:], "polars")
 """,
+    "duckdb": """
+import pyarrow as pa
+for values in ([1, None, 3], [4, None, 6], [7, 8, None]):
+    table = pa.table({"n": values, "s": ["a", None, "c"]})
+    show(table, "duckdb")
+    print(zc.convert(table, "duckdb").filter("n > 1").fetchall())
+""",
     "jaxlib": """
 import jax
 from zerocopy.protocols.array_interface import aligned_copy

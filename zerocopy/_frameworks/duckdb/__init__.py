@@ -15,6 +15,7 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks.duckdb.relations import relation_maker
 from zerocopy._frameworks.duckdb.types import (
     LACKING,
     LARGE_NULLS,
@@ -183,22 +184,21 @@ class DuckDB(Framework):
     def fast_importers(self) -> dict[str, Callable[..., Any]]:
         if not registry.is_imported(HUB):
             return {}
-        duckdb, pa, array_of = self.module(), hub().module(), hub().fast_importers().get("ndarray")
-        plain, known = hub().plain_types | {pa.string_view()}, None  # polars' text is views
+        pa, array_of = hub().module(), hub().fast_importers().get("ndarray")
+        plain = hub().plain_types | {pa.string_view()}  # polars' text is views
+
+        def check_schema(schema: Any) -> None:
+            check_names(schema.names)
+            if not plain.issuperset(schema.types):
+                raise ValueError("float16, or dates, whose range the slow path checks")
+
+        relation_of = relation_maker(self.module(), check_schema)
 
         def of_hub(named: tuple[str | None, Any]) -> Any:
-            nonlocal known
             name, arrow = named
             if name is None:
-                arrow = hub().as_table(arrow)
-            else:
-                arrow = pa.Table.from_arrays([arrow], names=[name or "column_0"])
-            if known is None or not arrow.schema.equals(known, check_metadata=True):
-                check_names(arrow.schema.names)
-                if not plain.issuperset(arrow.schema.types):
-                    raise ValueError("float16, or dates, whose range the slow path checks")
-                known = arrow.schema
-            return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
+                return relation_of(hub().as_table(arrow))
+            return relation_of(pa.Table.from_arrays([arrow], names=[name or "column_0"]))
 
         def ndarray(source: Any) -> Any:
             values = array_of(source)
