@@ -7,6 +7,7 @@ The codes are ``DLDataTypeCode`` of the DLPack standard (dlpack.h, version 1.2).
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,21 +108,12 @@ REAL_NAMES = tuple(t.name for t in _NATIVE if t.code != COMPLEX)
 SUBBYTE_NAMES = frozenset(t.name for t in _FOREIGN if t.bits < 8 and t.lanes == 1)
 
 _BY_NAME = {t.name: t for t in ALL}
+#: Returns the type with a standard name; raises KeyError if no type has it.
+by_name: Callable[[str], DType] = _BY_NAME.__getitem__
 _BY_DLPACK = {(t.code, t.bits, t.lanes): t for t in ALL}
 # Types of ml_dtypes are added at first use: creating their np.dtype objects would import
 # ml_dtypes (promise P6).
 _BY_NUMPY: dict[np.dtype[Any], DType] = {t.storage: t for t in _NATIVE}
-
-
-def by_name(name: str) -> DType:
-    """Return the type with a standard name.
-
-    Raises
-    ------
-    KeyError
-        No type has this name.
-    """
-    return _BY_NAME[name]
 
 
 def by_dlpack(code: int, bits: int, lanes: int) -> DType | None:

@@ -255,42 +255,38 @@ def _plan_of(
     step: str,
     device: Device,
 ) -> Plan:
-    view, copies, size = source.view, bool(reasons), source.view.size
+    view, copies, nbytes = source.view, bool(reasons), source.view.nbytes
     return Plan(
         source.summary,
         target.name if device.is_host else f"{target.name} on {device}",
-        zero_copy=not copies and size != 0,
-        copied_bytes=size * view.dtype.itemsize if copies else 0,
+        zero_copy=not copies and nbytes != 0,
+        copied_bytes=nbytes if copies else 0,
         protocol=source.protocol,
         steps=(step,),
         reasons=tuple(reasons),
-        warnings=() if copies or not size else (*_strided_warning(view, target), *_warnings(view, target)),
+        warnings=() if copies or not nbytes else _warnings(view, nbytes, target),
         run=run,
-        aliased_bytes=0 if copies else size * view.dtype.itemsize,
+        aliased_bytes=0 if copies else nbytes,
     )
 
 
-def _strided_warning(view: StridedView, target: Framework) -> tuple[str, ...]:
-    layout = target.slow_reads
-    if not layout or not view.device.is_host or view.nbytes < _LEAST_STRIDED or view.c_contiguous:
-        return ()
-    if layout == "gaps" and view.run_bytes >= _SHORT_RUN:
-        return ()
-    return (
-        f"{STRIDED_ALIAS}{target.name} reads it more slowly than row-major memory; "
-        "pass copy=True if it is read more than once",
-    )
-
-
-def _warnings(view: StridedView, target: Framework) -> tuple[str, ...]:
+def _warnings(view: StridedView, nbytes: int, target: Framework) -> tuple[str, ...]:
+    """Return the warnings about an alias, which is not empty."""
+    warnings, layout = [], target.slow_reads
+    is_strided = layout and nbytes >= _LEAST_STRIDED and view.device.is_host and not view.c_contiguous
+    if is_strided and (layout != "gaps" or view.run_bytes < _SHORT_RUN):
+        warnings.append(
+            f"{STRIDED_ALIAS}{target.name} reads it more slowly than row-major memory; "
+            "pass copy=True if it is read more than once"
+        )
     if view.readonly and target.mutable and not target.marks_readonly:
-        return (
+        warnings.append(
             f"the source is immutable and {target.name} cannot mark its alias read-only: writing to "
-            "the result would change the source (writable=True copies instead)",
+            "the result would change the source (writable=True copies instead)"
         )
     if not view.readonly and not target.mutable:
-        return (
+        warnings.append(
             f"{target.name} assumes that its arrays are immutable: writing to the source would change "
-            "the result (copy=True takes a snapshot)",
+            "the result (copy=True takes a snapshot)"
         )
-    return ()
+    return tuple(warnings)

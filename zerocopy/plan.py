@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.formatting import printable
 
-#: Leaves that a plan shows one by one; of more, those with one text are shown once.
+#: Leaves that a plan shows one by one; of more, those that differ in the path alone are shown once.
 _MOST_LEAVES = 32
 
 
@@ -131,7 +131,12 @@ class Plan:
         for name, text in self._rows(place):
             number = name.removeprefix("step ")
             lines.append(f"  {name}: {text}" if number == name else f"  {number}. {text}")
-        for paths, text in _alike(self.leaves, place):
+        alike: dict[str, tuple[list[str], str]] = {}
+        for path, leaf in self.leaves.items():
+            text = leaf._text(item(place, path))
+            rest = text.replace(path, "") if len(self.leaves) > _MOST_LEAVES else path
+            alike.setdefault(rest, ([], text))[0].append(path)
+        for paths, text in alike.values():
             more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
             lines.append(f"  {paths[0]}{more}: {text}".replace("\n", "\n  "))
         return "\n".join(lines)
@@ -157,13 +162,16 @@ class Plan:
 
     def _rows(self, place: str = "x") -> list[tuple[str, str]]:
         """Return names and texts of the steps, the reasons with their fixes, and the warnings."""
-        shown = self.steps if len(self.steps) > 1 or not (self.zero_copy or self.kept) else ()
-        rows = [(f"step {number}", step) for number, step in enumerate(shown, 1)]
+        rows: list[tuple[str, str]] = []
+        if len(self.steps) > 1 or not (self.zero_copy or self.kept):
+            rows += [(f"step {number}", step) for number, step in enumerate(self.steps, 1)]
         for reason in self.reasons:
             rows.append(("why", reason.why))
             if remedy := reason.remedy_at(place):
                 rows.append(("fix", remedy))
-        return rows + [("warning", warning) for warning in self.warnings]
+        for warning in self.warnings:
+            rows.append(("warning", warning))
+        return rows
 
     def __reduce__(self) -> Any:
         return Plan, tuple(None if f.name == "run" else getattr(self, f.name) for f in fields(self))
@@ -203,12 +211,3 @@ def of_leaves(source: str, target: str, leaves: dict[str, Plan], **other: Any) -
 def item(place: str, path: str) -> str:
     """Return an expression for a leaf; "x" for a column that its name does not identify."""
     return place + path if path[:1] in ("[", ".") and "#" not in path else "x"
-
-
-def _alike(leaves: dict[str, Plan], place: str) -> Iterator[tuple[list[str], str]]:
-    """Return paths and text of each leaf; of many leaves, those that differ in the path alone are one."""
-    texts = {path: leaf._text(item(place, path)) for path, leaf in leaves.items()}
-    by_rest: dict[str, list[str]] = {}
-    for path, text in texts.items():
-        by_rest.setdefault(text.replace(path, "") if len(texts) > _MOST_LEAVES else path, []).append(path)
-    return ((paths, texts[paths[0]]) for paths in by_rest.values())

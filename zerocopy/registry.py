@@ -11,6 +11,7 @@ import os
 import pkgutil
 import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -147,16 +148,9 @@ def register(framework: Framework) -> None:
     """
     if not isinstance(framework, Framework) or not framework.name or not isinstance(framework.name, str):
         raise TypeError(f"register() takes an instance of zerocopy.Framework, not {framework!r}")
-    with _lock:
-        _add(framework)
+    add(framework)
     for clear in _listeners:
         clear()
-
-
-def add_source(framework: Framework) -> None:
-    """Add a framework of kind ``"source"`` with the module that defines its types: no route has seen them."""
-    with _lock:
-        _add(framework)
 
 
 def on_change(clear: Any) -> None:
@@ -164,35 +158,32 @@ def on_change(clear: Any) -> None:
     _listeners.append(clear)
 
 
-def _add(framework: Framework) -> None:
-    old = _known.get(framework.name)
-    if old is not None:
+def add(framework: Framework, replaces: bool = True) -> None:
+    """Add a framework whose types no route has seen; one that `replaces` none can be registered already."""
+    with _lock:
+        old = _known.get(framework.name)
+        if old is not None and not replaces:
+            return
         for owners in _by_root.values():
             if old in owners:
                 owners.remove(old)
-    for root in framework.root_modules or (framework.name,):
-        owners = _by_root.setdefault(root, [])
-        if framework not in owners:
-            owners.append(framework)
-    # Last, because a forked child continues with the tables as they are: a framework that `_known`
-    # lacks is loaded again.
-    if framework.kind != "source":
-        _known[framework.name] = framework
-    _by_type.clear()
-    _by_lasting_type.clear()
-    _variants.clear()
+        for root in framework.root_modules or (framework.name,):
+            owners = _by_root.setdefault(root, [])
+            if framework not in owners:
+                owners.append(framework)
+        # Last, because a forked child continues with the tables as they are: a framework that `_known`
+        # lacks is loaded again.
+        if framework.kind != "source":
+            _known[framework.name] = framework
+        _by_type.clear()
+        _by_lasting_type.clear()
+        _variants.clear()
 
 
-def _add_loaded(framework: Framework) -> None:
-    """Add a framework that was loaded by its name, unless one was registered meanwhile."""
-    with _lock:
-        if framework.name not in _known:
-            _add(framework)
-
-
-def _builtin_names() -> list[str]:
+@cache
+def _builtin_names() -> tuple[str, ...]:
     path = zerocopy._frameworks.__path__
-    names = [m.name for m in pkgutil.iter_modules(path) if m.name[0] != "_"]
+    names = tuple([m.name for m in pkgutil.iter_modules(path) if m.name[0] != "_"])
     if not names:
         os.listdir(path[0])  # raises the error that pkgutil hides, such as that no file descriptor is free
     return names
@@ -200,12 +191,10 @@ def _builtin_names() -> list[str]:
 
 def _load(name: str) -> None:
     """Load a framework's file if it is not loaded yet."""
-    # Once all files are loaded, the folder is not listed again: the listing took most of
-    # convert's time for a dict, which no framework owns.
     if not _all_loaded and name not in _known and name in _builtin_names():
         with forks.LOADING:  # a fork waits for this import
             module = import_module(f"zerocopy._frameworks.{name}")
-        _add_loaded(module.FRAMEWORK)
+        add(module.FRAMEWORK, replaces=False)
 
 
 def _load_all() -> None:
@@ -225,7 +214,7 @@ def _load_entry_points() -> None:
     for point in entry_points(group=ENTRY_POINTS):
         if point.name not in _known:
             loaded = point.load()
-            _add_loaded(loaded() if isinstance(loaded, type) else loaded)
+            add(loaded() if isinstance(loaded, type) else loaded, replaces=False)
 
 
 def by_name(to: Any) -> Framework:
@@ -346,8 +335,10 @@ def _root(cls: type) -> str:
 
 def _owner(cls: type, base: type) -> Framework | None:
     """Return the framework that owns `cls`, among those of the root module that defines `base`."""
-    owners = (f for f in tuple(_by_root.get(_root(base), ())) if f.owns(cls))
-    return next(owners, None)
+    for framework in tuple(_by_root.get(_root(base), ())):
+        if framework.owns(cls):
+            return framework
+    return None
 
 
 def by_root(cls: type) -> tuple[Framework, ...]:

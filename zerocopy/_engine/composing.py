@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from zerocopy import registry
 from zerocopy._engine.target import may_be_compound, resolve
 from zerocopy._native import core
 from zerocopy.casting.option import parse_dtype
 from zerocopy.device import HOST
-from zerocopy.dtype import ALL, to_numpy
+from zerocopy.dtype import ALL
 from zerocopy.errors import ZeroCopyError
 from zerocopy.framework import Framework, identity
 from zerocopy.protocols.array_interface import aligned_copy
@@ -26,8 +29,8 @@ Route = Callable[[Any], Any]
 #: Exporters or importers by form.
 Functions = dict[str, Callable[..., Any]]
 
-_IN_NUMPY = tuple(dtype for dtype in ALL if dtype.in_numpy)
-_declared: set[str] = set()
+#: ``ml_dtypes``, or None if it was not imported when NumPy's dtypes were declared; False before that.
+_declared: object = False
 
 
 class Parts(NamedTuple):
@@ -356,10 +359,10 @@ def _in_order(matrix: Route, order: str) -> Route:
 
 def _compile_lists(parts: Parts, options: Mapping[str, object], fallback: Route | None) -> Any:
     """Return a compiled route from a column of lists of one length to a matrix; or None."""
-    others = {name: value for name, value in options.items() if name != "lists"}
-    is_dense = options.get("lists") == "dense" or not ("lists" in options or parts.may_be_ragged)
     if parts.native_lists is None or parts.native_importer is None or parts.target.kind != "tensor":
         return None
+    is_dense = options.get("lists") == "dense" or not ("lists" in options or parts.may_be_ragged)
+    others = {name: value for name, value in options.items() if name != "lists"}
     if not (is_dense and is_routable(parts.target, others)):
         return None
     return core.MatrixRoute(parts.native_lists, parts.native_importer, **_delivery(parts, others, fallback))
@@ -385,18 +388,18 @@ def _delivery(parts: Parts, options: Mapping[str, object], route: Route | None) 
 
 def declare_dtypes() -> None:
     """Declare NumPy's dtypes to the core, and those of ``ml_dtypes`` once that is imported."""
-    import numpy as np
-
-    known = ALL if "ml_dtypes" in sys.modules else _IN_NUMPY
-    if len(_declared) == len(known):
+    global _declared
+    # The import waits for a thread that has begun it.
+    module = None if sys.modules.get("ml_dtypes") is None else import_module("ml_dtypes")
+    if module is _declared:
         return
     core.set_copy_function(aligned_copy)
-    for dtype in known:
-        if dtype.name in _declared:
-            continue
-        _declared.add(dtype.name)
-        numpy_dtype = to_numpy(dtype) if dtype.bits >= 8 and dtype.lanes == 1 else None
-        if numpy_dtype is None:
+    for dtype in ALL:
+        if dtype.in_numpy:
+            numpy_dtype = dtype.storage
+        elif dtype.bits >= 8 and dtype.lanes == 1 and hasattr(module, dtype.name):
+            numpy_dtype = np.dtype(getattr(module, dtype.name))
+        else:
             continue
         core.set_dtype(numpy_dtype, dtype.code, dtype.bits)
         if dtype.name in ("int64", "uint64"):
@@ -404,3 +407,4 @@ def declare_dtypes() -> None:
             for char in "lLqQ":
                 if np.dtype(char) == numpy_dtype:
                     core.set_dtype(np.dtype(char), dtype.code, dtype.bits)
+    _declared = module

@@ -98,12 +98,11 @@ class Call:
     def describe(self, target: Framework) -> Source | Table:
         """Describe the object, unless `classify` did, and return the `Source` or `Table`."""
         if self.description is None:
-            with self.translated_errors():
-                if type(self.obj) in (list, tuple) and not self.obj:
-                    python_numbers.check_empty(self.options)
-                # pyarrow reads a stream whole if it has to check it.
-                for_table = target.kind != "tensor" or "validate" in self.options
-                self.description = describe(self.obj, self.own_index, for_table)
+            if type(self.obj) in (list, tuple) and not self.obj:
+                python_numbers.check_empty(self.options)
+            # pyarrow reads a stream whole if it has to check it.
+            for_table = target.kind != "tensor" or "validate" in self.options
+            self.description = describe(self.obj, self.own_index, for_table)
         return self.description
 
     @property
@@ -221,33 +220,34 @@ def make_plan(call: Call) -> Plan:
         request = call.request
         if "stream" in options:
             request.stream = parse_stream(options["stream"])
-        native = _is_native(call, target)
-        if native and options.keys() <= _UNCHANGED and options.get("copy") is not True:
-            return _plan_unchanged(call, target)
-        if native and _keeps_labels(call, target):
-            target = target.like(call.obj)
-            request = replace(request, target=target)
-        description = call.describe(target)
-        is_column = not isinstance(description, Source) and description.single
-        if native and is_column and call.is_of_layout:
-            others = {name: value for name, value in options.items() if name != "layout"}
-            plain = Call(call.obj, call.to, others, request.for_explain)
-            plain.description = description
-            return make_plan(plain)
-        cast = request.cast
-        if cast is not None:
-            _check_records(cast, options)
-            cast.bind(_labels(description))
-        shapes_arrays = request.of_tables and not call.is_of_layout
-        if not isinstance(description, Source) or target.kind == "table" or shapes_arrays:
-            return _plan_table(call, description, request)
-        new = None if cast is None else cast.new_type(description.view.dtype)
-        if cast is not None and new is not None:
-            plan = handover.plan(cast_source(description, new, cast), request)
-            return replace(plan, source=call.subject)
-        if native:
-            return handover.plan_native(description, request) or _plan_unchanged(call, target)
-        return handover.plan(description, request)
+        with call.translated_errors():
+            native = target.owns(type(call.obj)) and target.is_native(call.obj)
+            if native and options.keys() <= _UNCHANGED and options.get("copy") is not True:
+                return _plan_unchanged(call, target)
+            if native and _keeps_labels(call, target):
+                target = target.like(call.obj)
+                request = replace(request, target=target)
+            description = call.describe(target)
+            is_column = not isinstance(description, Source) and description.single
+            if native and is_column and call.is_of_layout:
+                others = {name: value for name, value in options.items() if name != "layout"}
+                plain = Call(call.obj, call.to, others, request.for_explain)
+                plain.description = description
+                return make_plan(plain)
+            cast = request.cast
+            if cast is not None:
+                _check_records(cast, options)
+                cast.bind(_labels(description))
+            shapes_arrays = request.of_tables and not call.is_of_layout
+            if not isinstance(description, Source) or target.kind == "table" or shapes_arrays:
+                return _plan_table(call, description, request)
+            new = None if cast is None else cast.new_type(description.view.dtype)
+            if cast is not None and new is not None:
+                plan = handover.plan(cast_source(description, new, cast), request)
+                return replace(plan, source=call.subject)
+            if native:
+                return handover.plan_native(description, request) or _plan_unchanged(call, target)
+            return handover.plan(description, request)
     except ZeroCopyError as error:
         error.with_context(asked=str(call))
         raise
@@ -259,15 +259,6 @@ def _check_records(cast: DTypeOption, options: dict[str, object]) -> None:
         why = "dtype= has fields, and only records have them"
         fixes = [Fix(options={"layout": "records"}), Fix(options={"dtype": None})]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
-
-
-def _is_native(call: Call, target: Framework) -> bool:
-    """Whether the object belongs to the target."""
-    try:
-        return target.owns(type(call.obj)) and target.is_native(call.obj)
-    except Exception:
-        with call.translated_errors():  # entered here, since entering it takes a microsecond
-            raise
 
 
 def _keeps_labels(call: Call, target: Framework) -> bool:
@@ -295,15 +286,15 @@ def _plan_table(call: Call, description: Source | Table, request: Request) -> Pl
         parsed = request.target.parse_device(request.device)  # once: each column would repeat the error
         if request.target.kind != "tensor":
             request.target.check_device(parsed)
-    with call.translated_errors():
-        return planner.make(description, request)
+    return planner.make(description, request)
 
 
 def _plan_unchanged(call: Call, target: Framework) -> Plan:
     """Return the plan for an object that `convert` returns unchanged."""
     shares, nbytes = True, 0
     try:
-        description = call.describe(target)
+        with call.translated_errors():
+            description = call.describe(target)
     except ZeroCopyError:
         # Such as a sparse tensor of the target, which has no single block of memory.
         if target.tables and "validate" in call.options:
@@ -328,5 +319,4 @@ def _validate(call: Call, table: Table) -> None:
     if table.read is not None:
         why = "validate='full' checks the content, which is known only after it has been read"
         raise UnsupportedConversionError("", why, "read it first", code="unread")
-    with call.translated_errors():
-        content.check(table)
+    content.check(table)

@@ -84,7 +84,7 @@ def routes_of(to: object, options: Mapping[str, object]) -> Routes:
             return NO_ROUTES if options else TABLE.setdefault(to, {})
         if not options.keys() <= OPTIONS:
             return NO_ROUTES
-        if any(type(options.get(name, ())) not in (list, tuple) for name in ("columns", "names")):
+        if not {type(options.get("columns", ())), type(options.get("names", ()))} <= {list, tuple}:
             return NO_ROUTES
         if type(options.get("index", True)) is not bool:
             return NO_ROUTES  # it is the labels of rows, which differ between calls
@@ -260,11 +260,11 @@ def by_new_route(obj: object, to: object) -> object:
     """
     try:
         cls = type(obj)
+        if registry.find(to) is None:
+            resolve(to)  # an unknown target raises, and so has no entry in the table
         source = registry.by_type(cls)
         if source is None or source.runs_queries:
             return NotImplemented
-        if registry.find(to) is None:
-            resolve(to)  # an unknown target raises, and so has no entry in the table
         if routes_of(to, {}).get(cls) is not None or (parts := find_parts(obj, to, {})) is None:
             return NotImplemented
         has_columns = source.tables and "columns" in parts.exporters

@@ -251,4 +251,4 @@ class SharedFramework(Framework):
         return {"handle": cls.__zerocopy_open__}  # type: ignore[attr-defined]
 
 
-registry.add_source(SharedFramework())
+registry.add(SharedFramework())

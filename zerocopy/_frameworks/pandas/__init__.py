@@ -25,7 +25,6 @@ from zerocopy._frameworks.pandas.tables import (
     frame_builder,
     frame_exporter,
     frame_table,
-    hub_aliases_ndarrays,
     is_default,
     labelled_columns,
     labels_index,
@@ -55,10 +54,11 @@ from zerocopy._frameworks.pandas.values import (
 from zerocopy.dtype import from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
+from zerocopy.registry import is_imported
 from zerocopy.source import Array, Source
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
-from zerocopy.tables.hub import hub
+from zerocopy.tables.hub import NAME as HUB, hub
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -161,7 +161,7 @@ class Pandas(Framework):
             return {}
         # The exporter is made for the first object: routes to tensors do not need it.
         hub_form = {"hub": lambda obj, target: exporter(pd)(obj, target)}
-        return forms | (hub_form if hub_aliases_ndarrays() else {})
+        return forms | (hub_form if is_imported(HUB) else {})
 
     def fast_importers(self) -> dict[str, Callable[..., Any]]:
         if self.form is not None:

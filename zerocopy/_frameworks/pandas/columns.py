@@ -18,7 +18,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks._private import Private
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy.device import HOST
-from zerocopy.dtype import by_name, from_numpy, native_numbers
+from zerocopy.dtype import DType, by_name, from_numpy, native_numbers
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
@@ -210,7 +210,7 @@ def _of_numpy(pd: Any, values: Any) -> Column:
         why = f"it is {dtype}, which no other framework has"
         raise UnsupportedConversionError("", why, code="missing-dtype", fixes=[Fix("{x}.astype('float64')")])
     if dtype.isnative:
-        return _numbers(array, _source(array))
+        return _numbers(array, _source(array, standard))
     swapped = obstacles.byte_order(dtype)
     view = StridedView(address(array), array.shape, array.strides, standard, HOST, True, array)
     return _numbers(array, Source(_NAME, view, lambda: array.astype(native), "buffer", [swapped]))
@@ -242,10 +242,10 @@ def _of_objects(pd: Any, array: Array) -> Column:
     return column
 
 
-def _source(array: Array) -> Source:
+def _source(array: Array, dtype: DType | None = None) -> Source:
     array = array.view()
     array.flags.writeable = False  # also if pandas returns it writable: see `plain`
-    dtype = from_numpy(array.dtype)
+    dtype = dtype or from_numpy(array.dtype)
     assert dtype is not None
     view = StridedView(address(array), array.shape, array.strides, dtype, HOST, True, array)
     stored = array if dtype.in_numpy else array.view(dtype.storage)

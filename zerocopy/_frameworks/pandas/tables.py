@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy import registry
 from zerocopy._frameworks._private import Private
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import ARROW, LEVEL, column_of, index_column, levels_of, one_block
@@ -22,7 +21,7 @@ from zerocopy.dtype import native_numbers
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array
 from zerocopy.tables.column import Column, Columns, Table
-from zerocopy.tables.hub import NAME as HUB, hub
+from zerocopy.tables.hub import hub
 
 _COLUMNS = Private("pandas", "3", "_iter_column_arrays", "ten columns: 20 / 320 us")
 
@@ -63,17 +62,19 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
         len(frame),
         index=len(levels),
         metadata=metadata_of(pd, frame, [array.dtype for array in arrays], labels, levels, index),
-        missing_warnings=(NAN,) if any(_may_hold_nan(pd, each) for each in [*arrays, *levels]) else (),
+        missing_warnings=(NAN,) if _may_hold_nan(pd, [*arrays, *levels]) else (),
         obj=frame,
     )
 
 
-def _may_hold_nan(pd: Any, values: Any) -> bool:
+def _may_hold_nan(pd: Any, arrays: list[Any]) -> bool:
     """Whether an array of pandas holds NumPy's floats, in which NaN is a value."""
-    dtype = values.dtype
-    if type(values) is pd.arrays.NumpyExtensionArray:
-        dtype = dtype.numpy_dtype
-    return isinstance(dtype, np.dtype) and dtype.kind == "f"
+    for values in arrays:
+        is_wrapped = type(values) is pd.arrays.NumpyExtensionArray
+        dtype = values.dtype.numpy_dtype if is_wrapped else values.dtype
+        if isinstance(dtype, np.dtype) and dtype.kind == "f":
+            return True
+    return False
 
 
 def column_arrays(pd: Any, frame: Any) -> Iterator[Any]:
@@ -246,11 +247,6 @@ def series_builder() -> Callable[..., Any]:
         return same and np.shares_memory(made.to_numpy(), array)
 
     return _SERIES.choose(lambda: private_series(pd), agrees, public)
-
-
-def hub_aliases_ndarrays() -> bool:
-    """Whether the hub is imported, and aliases ndarrays by itself: pyarrow 24 does not."""
-    return registry.is_imported(HUB) and "ndarray" in hub().fast_importers()
 
 
 def _column_exporter() -> Callable[[Any], Any]:

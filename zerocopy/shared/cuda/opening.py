@@ -172,7 +172,7 @@ class OpenedArrays(Framework):
         return source
 
 
-registry.add_source(OpenedArrays())
+registry.add(OpenedArrays())
 
 
 def _not_on_host() -> Any:
