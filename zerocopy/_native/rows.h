@@ -1,4 +1,4 @@
-/* Rows and columns: what rows.c, row_tiles.c, tiles.c and matrix_route.c share. */
+/* Rows and columns: declarations of rows.c, row_tiles.c, tiles.c and matrix_route.c. */
 #ifndef ZEROCOPY_ROWS_H
 #define ZEROCOPY_ROWS_H
 

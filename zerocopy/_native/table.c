@@ -26,8 +26,8 @@ typedef struct {
     Slot slots[SLOTS];
 } Table;
 
-static _Atomic(Table *) current = NULL; /* what readers see: `stored` or `no_routes` */
-static Table *stored = NULL;            /* what is written, holding the lock */
+static _Atomic(Table *) current = NULL; /* of the readers: `stored` or `no_routes` */
+static Table *stored = NULL;            /* written to while the lock is held */
 static Table no_routes;
 
 #ifdef Py_GIL_DISABLED

@@ -136,7 +136,7 @@ is_bare(const struct ArrowSchema *field, int64_t n_children)
     return field->n_children == n_children && field->dictionary == NULL && !is_extension(field->metadata);
 }
 
-/* Whether a column holds plain numbers, or lists of them; fills what the plan keeps of it. */
+/* Whether a column holds plain numbers, or lists of them; fills its entry of the plan. */
 static bool
 is_plain(const struct ArrowSchema *field, PlannedColumn *column)
 {

@@ -1,4 +1,4 @@
-"""The option ``dtype=``: what names a dtype, the option of one call, and that of each leaf of a container."""
+"""The option ``dtype=``: the objects that name a dtype, and the option of one call and of each leaf."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _of_object(spec: Any) -> DType | None:
 
 
 def _of_numpy(spec: Any) -> DType | None:
-    """Return the type of what NumPy takes as a dtype, in native byte order."""
+    """Return the type of an object that NumPy takes as a dtype, in native byte order."""
     try:
         dtype = np.dtype(spec)
     except (TypeError, ValueError):

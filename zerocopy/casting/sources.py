@@ -95,7 +95,7 @@ def _check(dtype: DType, old: DType, new: DType) -> None:
 
 
 class _Cast:
-    """One cast: where the values come from, and what becomes of them."""
+    """One cast: the source of the values, and their new type."""
 
     def __init__(
         self,

@@ -146,7 +146,7 @@ class Conversions:
     def _slowly(
         self, args: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any], ResultConversion]:
-        """Return what `enter` returns, for arguments of all kinds."""
+        """Return the result of `enter`, for arguments of all kinds."""
         values = [*args, *named.values()]
         described = [*self._arrays_of(args, named)]
         leaves = [leaf for _, leaves in described for leaf in leaves]

@@ -1,4 +1,4 @@
-"""A record type and its fields, and where they are in a record: each leaf field becomes one column.
+"""A record type, its fields and their positions in a record: each leaf field becomes one column.
 
 Also the checks of options that ``aos_to_soa`` and ``soa_to_aos`` share.
 """

@@ -28,7 +28,7 @@ class Attachments:
         self._attached = False
 
     def predict(self) -> list[Attachment]:
-        """Return, and keep, what `attach` would do; nothing is changed."""
+        """Return, and keep, the effects of `attach`; nothing is changed."""
         self._rows = {hook.name: self._predict(hook) for hook in self.hooks}
         return list(self._rows.values())
 

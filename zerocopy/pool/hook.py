@@ -1,7 +1,7 @@
 """What attaches a framework to a pool: `PoolHook`, its `Attachment`, and `Block` for the framework's memory.
 
 Some frameworks read environment variables when they start; others get an allocator through a
-call once they are imported. A hook implements what is specific to its framework.
+call once they are imported. A hook has the part that is specific to its framework.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class PoolHook:
         return ""
 
     def attach(self, pool: PoolInterface) -> str:
-        """Attach the pool to an imported framework; return what took effect."""
+        """Attach the pool to an imported framework; return the effects."""
         return ""
 
     def is_attached(self, pool: PoolInterface) -> bool:
@@ -198,7 +198,7 @@ class PoolHook:
         return None
 
     def predict(self, pool: PoolInterface, environ: Mapping[str, str]) -> Attachment:
-        """Return what installing would do; nothing is changed or imported."""
+        """Return the effects of an installation; nothing is changed or imported."""
         if not self.installed():
             return Attachment(self.name, Status.ABSENT)
         if pool.missing_device is not None:
@@ -246,7 +246,7 @@ class VariableHook(PoolHook):
     #: Variables that stop the framework from preallocating the GPU.
     prealloc_variables: ClassVar[dict[str, str]] = {}
     allocator_owner: str = ""  # component that allocates, as messages name it
-    default_footprint: str = "the GPU"  # what it preallocates by default
+    default_footprint: str = "the GPU"  # memory that it preallocates by default
     start_event: str = ""  # when it reads its variables, as a clause: "JAX has created its client"
     start_trigger: str = ""  # user action that causes the event: "the first jax array"
 

@@ -56,7 +56,7 @@ def install_pool(
     """Share one memory pool between CuPy, Numba, PyTorch, cuDF, and where possible JAX and TensorFlow.
 
     Call it once, before other work. Frameworks that are imported later are attached at their
-    import; none is imported by this call. ``pool.report()`` lists what took effect. Without
+    import; none is imported by this call. ``pool.report()`` lists the effect on each framework. Without
     arguments the options come from ``ZEROCOPY_POOL``, such as ``"rmm,limit=8GiB,track=1"``.
 
     Parameters
@@ -111,7 +111,7 @@ def install_pool(
     PoolTooLateError
         With `strict`: a framework can no longer be attached.
     PoolUnavailableError
-        The machine lacks what the options name: a driver, RMM, or support of the system.
+        The machine lacks a requirement of the options: a driver, RMM, or support of the system.
 
     Warns
     -----
@@ -261,7 +261,7 @@ def install(requested: Settings) -> Pool:
 
 
 def preview(requested: Settings | None = None) -> Report:
-    """Return the report of a pool that is not installed: what installing it would do."""
+    """Return the report of a pool that is not installed: the effects of installing it."""
     requested = replace(requested or Settings.from_environment() or Settings(), strict=False)
     modes = host.parse(requested.host)
     base = _prepare(requested, modes)

@@ -28,7 +28,7 @@ from zerocopy.protocols import cuda_driver
 class DeviceMemory:
     """The allocator of each device with its limit and statistics, and the frameworks that are attached.
 
-    It is what hooks see of a pool: a `PoolInterface`.
+    Hooks see the pool as a `PoolInterface`.
     """
 
     def __init__(

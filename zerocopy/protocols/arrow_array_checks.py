@@ -99,7 +99,7 @@ def _wrong_rows(field: Field, array: Any) -> str:
 
 
 def _wrong_offsets(field: Field, array: Any) -> str:
-    """Return what is wrong with the first and last offset, or the sizes of the blocks of a view type."""
+    """Return the fault of the first and last offset, or of the sizes of the blocks of a view type."""
     kind, stop = field.kind, array.offset + array.length
     if kind in ("string", "binary", "list", "map"):
         item = ctypes.c_int64 if field.wide else ctypes.c_int32

@@ -222,9 +222,9 @@ def _too_large(obj: Sequence[Any], types: set[type]) -> LossyConversionError:
         fixes.append(Fix("numpy.array({x}, 'uint64')", "holds it"))
     elif abs(largest) < 2**1023:
         fixes.append(Fix("numpy.array({x}, 'float64')", "rounds it"))
-    what = "int64" if types == {int} else "a float"
+    holder = "int64" if types == {int} else "a float"
     return LossyConversionError(
-        "", f"it has {shown}, which {what} cannot hold", code="out-of-range", fixes=[*fixes, _KEEP]
+        "", f"it has {shown}, which {holder} cannot hold", code="out-of-range", fixes=[*fixes, _KEEP]
     )
 
 

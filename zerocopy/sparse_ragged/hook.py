@@ -1,4 +1,4 @@
-"""``CompoundHook``: how a framework reads and builds arrays of several buffers; one array and its target."""
+"""``CompoundHook``: how a framework reads and builds arrays of several buffers; `CompoundArray`: an array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels of columns; the results, the plans and the errors of the columns of a table, by label or path."""
+"""Labels and paths of a table's columns; the combination of their results, plans and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of Python objects, or of NumPy's text: their Arrow type, and the one tensor that their cells are.
+"""Columns of Python objects, or of NumPy's text: their Arrow type, or one tensor of their cells.
 
 Finding either copies the objects. NumPy stacks cells that are arrays, or lists of numbers, of one shape in
 one call: (rows, *shape). Arrow's lists of such cells take their values from one array too.

@@ -128,7 +128,7 @@ def enable(feature: str) -> None:
 
 
 def disable(feature: str) -> str:
-    """Undo `enable`; return what could not be undone."""
+    """Undo `enable`; return the changes that remain."""
     _enabled.discard(feature)
     return _apply()
 
@@ -146,7 +146,7 @@ def other_handler() -> str:
 
 
 def _apply() -> str:
-    """Write the functions for the enabled features; return what could not be changed."""
+    """Write the functions for the enabled features; return those that could not be changed."""
     global _state
     state = _state
     if state is None:

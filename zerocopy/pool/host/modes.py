@@ -103,7 +103,7 @@ class Mode(ABC):
             self.installed = True
 
     def restore(self) -> str:
-        """Undo the mode as far as possible; return what cannot be undone.
+        """Undo the mode as far as possible; return the changes that remain.
 
         Memory that was allocated in the mode stays valid, and is freed as usual.
         """
@@ -114,7 +114,7 @@ class Mode(ABC):
             return self._restore()
 
     def describe(self) -> str:
-        """Return one line about what took effect, and what did not."""
+        """Return one line about the features that took effect, and those that did not."""
         return f"{self.name}: {self._describe() if self.installed else self.about}"
 
     @abstractmethod
