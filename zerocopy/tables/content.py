@@ -60,12 +60,8 @@ def validate(pa: ModuleType, chunk: ArrowArray) -> None:
     try:
         chunk.validate(full=True)
     except (pa.ArrowException, ValueError, IndexError) as error:
-        raise UnsupportedConversionError(
-            "",
-            f"its content is invalid: {error}",
-            "fix it where it is created",
-            code="invalid-content",
-        ) from error
+        why, remedy = f"its content is invalid: {error}", "fix it where it is created"
+        raise UnsupportedConversionError("", why, remedy, code="invalid-content") from error
 
 
 # -- values that a target cannot hold -------------------------------------------------------
@@ -102,7 +98,7 @@ def leaves(array: ArrowArray, pa: ModuleType) -> Iterator[ArrowArray]:
         elif kind == "run_end_encoded":
             parts = [chunk.values]
         # No caller inspects text.
-        elif chunk.null_count < len(chunk) and not kind.endswith(_TEXT):
+        elif len(chunk) and not kind.endswith(_TEXT):
             yield chunk
         for part in parts:
             yield from leaves(part, pa)
@@ -137,9 +133,8 @@ def outside(column: Column, bounds: Bounds) -> int:
         return outside_in(column.arrow(), bounds)
     if field.dictionary is not None:
         return outside(column.dictionary(), bounds)
-    least, most = bounds(field) or (0, 0)
     values = placement.fetch(column.values(by_name(field.dtype)))
-    refused = _beyond(values, least, most)
+    refused = _beyond(values, *(bounds(field) or (0, 0)))
     # Some columns store nulls as values: NaT is the least integer.
     return int(np.count_nonzero(refused & ~column.mask().host())) if refused.any() else 0
 
@@ -162,5 +157,4 @@ def _outside(leaf: ArrowArray, bounds: Bounds) -> int:
     limits = bounds(field)
     if limits is None:
         return 0
-    least, most = limits
-    return count(leaf, by_name(field.dtype).storage, lambda values: _beyond(values, least, most))
+    return count(leaf, by_name(field.dtype).storage, lambda values: _beyond(values, *limits))

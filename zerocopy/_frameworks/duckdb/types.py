@@ -165,9 +165,10 @@ def _is_misread(field: Field, inside: bool = False) -> bool:
 
 
 def decoded(column: Any, pa: Any) -> Any:
-    """Return a chunked array that DuckDB reads correctly: itself, or a copy for one of the reasons."""
+    """Return a chunked array that DuckDB reads correctly: itself, or a copy for the reasons."""
     if has_large_nulls(column, pa):
-        return column.cast(_in_microseconds(column.type, pa))
+        # A safe cast would refuse values of null rows that overflow; those of other rows were refused before.
+        column = column.cast(_in_microseconds(column.type, pa), safe=False)
     if not _is_misread(read_schema(column.type.__arrow_c_schema__())):
         return column
     chunks = [hub().with_decoded_lists(chunk) for chunk in column.chunks or [pa.nulls(0, column.type)]]
@@ -185,15 +186,20 @@ LARGE_NULLS = Reason(
 
 def has_large_nulls(array: Any, pa: Any) -> bool:
     """Whether the values at nulls of durations overflow when DuckDB multiplies them."""
-    for leaf in content.leaves(array, pa):
-        if leaf.null_count and str(leaf.type) in ("duration[s]", "duration[ms]"):
-            most = _MOST // _TO_US[leaf.type.unit]
-            if (abs(content.numbers(leaf, np.dtype("i8")).astype("f8")) > most).any():
-                return True
-    return False
+    if _in_microseconds(array.type, pa) == array.type:  # in list views, unions or runs, which have no cast
+        return False
+    scaled = (leaf for leaf in content.leaves(array, pa) if str(leaf.type) in ("duration[s]", "duration[ms]"))
+    return any(leaf.null_count and _overflows(leaf) for leaf in scaled)
+
+
+def _overflows(leaf: Any) -> bool:
+    most = _MOST // _TO_US[leaf.type.unit]
+    return bool((abs(content.numbers(leaf, np.dtype("i8")).astype("f8")) > most).any())
 
 
 def _in_microseconds(kind: Any, pa: Any) -> Any:
+    if pa.types.is_dictionary(kind) and pa.types.is_duration(kind.value_type):
+        kind = kind.value_type  # DuckDB decodes it too
     if pa.types.is_duration(kind):
         return pa.duration("us") if kind.unit in _TO_US else kind
     return hub().with_fields(kind, lambda field: field.with_type(_in_microseconds(field.type, pa)))
