@@ -258,7 +258,7 @@ class Framework:
         """Check that `view` has a dtype in `names`, else with `fixes` or a cast, and few dimensions."""
         if names is not None and view.dtype.name not in names:
             raise refuse_dtype(self.name, view.dtype, fixes=() if fixes is None else fixes(view.dtype))
-        if view.ndim > self.max_ndim:
+        if len(view.shape) > self.max_ndim:
             raise refuse_ndim(self.name, view, self.max_ndim)
 
     def of_ndarray(self, array: Array, dtype: DType) -> Any:

@@ -300,11 +300,11 @@ def by_type(cls: type) -> Framework | None:
         return framework
     # The file named after the type's root module comes first: loading the other files and
     # the entry points takes 14 ms, once.
-    _load(_root(cls))
-    framework = _owner(cls, cls)
+    _load(root := _root(cls))
+    framework = _owner(cls, root)
     if framework is None:
         _load_all()
-        owners = (_owner(cls, base) for base in cls.__mro__)
+        owners = (_owner(cls, _root(base)) for base in cls.__mro__)
         framework = next((owner for owner in owners if owner is not None), None)
     if framework is not None:
         (_by_lasting_type if _lasts(cls) else _by_type)[cls] = framework
@@ -333,9 +333,9 @@ def _root(cls: type) -> str:
     return str(getattr(cls, "__module__", "")).partition(".")[0]
 
 
-def _owner(cls: type, base: type) -> Framework | None:
-    """Return the framework that owns `cls`, among those of the root module that defines `base`."""
-    for framework in tuple(_by_root.get(_root(base), ())):
+def _owner(cls: type, root: str) -> Framework | None:
+    """Return the framework that owns `cls`, among those of a root module."""
+    for framework in tuple(_by_root.get(root, ())):
         if framework.owns(cls):
             return framework
     return None

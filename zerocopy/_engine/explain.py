@@ -17,6 +17,7 @@ from zerocopy._engine.open_files import read_error
 from zerocopy._engine.options import SIGNATURE, Like, Target, check_options
 from zerocopy._engine.planner import Call, classify, make_plan
 from zerocopy._engine.target import is_named, of_object, text
+from zerocopy.describe import translated_errors
 from zerocopy.errors import DeviceOptionError, OptionError, Reason, ZeroCopyError
 from zerocopy.errors.tracebacks import public, shorten
 from zerocopy.framework import Framework
@@ -124,10 +125,10 @@ def _name(to: object) -> str:
 def _explain(call: Call) -> Plan:
     plan = make_plan(call)
     if call.description is None and plan.zero_copy:
-        with call.translated_errors():  # an array of several buffers, which can all be empty
+        with translated_errors(call.__str__):  # an array of several buffers, which can all be empty
             plan = replace(plan, zero_copy=has_bytes(call.obj))
     options = {**call.options, "index": call.own_index} if "index" in call.options else call.options
-    with call.translated_errors():
+    with translated_errors(call.__str__):
         warnings = _lost_labels(call.obj, call.target, options)
     if call.request.cast is not None:
         if call.request.cast.has_bool8 and call.target.keeps_metadata:

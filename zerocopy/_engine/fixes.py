@@ -53,8 +53,8 @@ def _compose(error: ZeroCopyError, call: Any) -> None:
         return
     reasons = [reason for _, reason in _obstacles(error)]
     own = [(r.remedy.removeprefix(error.preface), "; or ".join(map(str, r.fixes))) for r in reasons]
-    prose = dict.fromkeys(remedy for remedy, of_fixes in own if remedy != of_fixes)
-    error.calls = tuple(each.code for each in kept)
+    prose = dict.fromkeys([remedy for remedy, of_fixes in own if remedy != of_fixes])
+    error.calls = tuple([each.code for each in kept])
     texts = [f"{each.code} {each.effect}".rstrip() for each in kept]
     texts += ["; and ".join(prose)] if any(prose) else []
     new = [why for why in later if why not in error.why]  # one of several obstacles can remain
@@ -190,10 +190,9 @@ class _Composer:
 
     def _with(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Return the call's options with `changes`, but without None and options that need another one."""
-        given = {name: value for name, value in (self.options | changes).items() if value is not None}
-        if given.get("lists") != "pad":
-            given = {name: value for name, value in given.items() if name not in ("pad", "max_length")}
-        return given
+        given = self.options | changes
+        needless = () if given.get("lists") == "pad" else ("pad", "max_length")
+        return {name: value for name, value in given.items() if value is not None and name not in needless}
 
     # -- which fixes apply ----------------------------------------------------
 
@@ -207,9 +206,8 @@ class _Composer:
             framework = _framework(self.obj.get(label[0]))
         general = not label or isinstance(self.obj, dict)
         obj = self.obj if not label else self.obj.get(label[0]) if isinstance(self.obj, dict) else None
-        fixes = [self._within_dtype(fix) for fix in fixes]
-        resolved = [fix for fix in (_resolve(fix, framework, general) for fix in fixes) if fix is not None]
-        resolved = [f for f in resolved if _has_attributes(obj, f) and not (label and f.shortens)]
+        own = [_resolve(self._within_dtype(fix), framework, general) for fix in fixes]
+        resolved = [f for f in own if f and _has_attributes(obj, f) and not (label and f.shortens)]
         kept = [fix for fix in resolved if self.accepts(fix) and self._rebuilds(label, fix)]
         # Python objects of one column are not the table that was asked for.
         objects = all(fix.alone and "{array}" not in fix.source for fix in kept)
@@ -357,11 +355,11 @@ class _Composer:
         if "copy" in self.options and "copy" not in merged:
             merged["copy"] = None  # shown, because it replaces the value that was passed
         texts = {name: as_code(name, value) for name, value in merged.items()}
-        if any(texts[name] == name for name in options.keys() & texts.keys()):
+        if any(texts.get(name) == name for name in options):
             return []  # a new value has no literal
-        arguments = "".join(f", {name}={text}" for name, text in texts.items())
+        arguments = "".join([f", {name}={text}" for name, text in texts.items()])
         code = "; ".join([*before, f"zc.convert({source}, {as_code('to', to)}{arguments})"])
-        effect = ", ".join(dict.fromkeys(fix.effect for _, fix in chosen if fix.effect))
+        effect = ", ".join(dict.fromkeys([fix.effect for _, fix in chosen if fix.effect]))
         plain = source == "x" and not before
         given = {name: value for name, value in merged.items() if value is not None}
         own = given if plain else None

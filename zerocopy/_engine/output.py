@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.describe import describe_array
+from zerocopy.describe import describe_array, translated_errors
 from zerocopy.device import same_memory_space
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
@@ -35,7 +35,7 @@ def plan(call: Any, make_plan: Callable[[Any], Plan]) -> Plan:
         one; it shares memory with the source; the source is not an array; or another option contradicts it.
     """
     options, target, out = call.options, call.target, call.options["out"]
-    with call.translated_errors():
+    with translated_errors(call.__str__):
         owner = registry.by_type(type(call.obj))
         table = owner.table(call.obj) if owner is not None else None
     if table is not None and not table.single:
@@ -51,7 +51,7 @@ def plan(call: Any, make_plan: Callable[[Any], Plan]) -> Plan:
         write = target.fill(out)
     except ZeroCopyError as error:
         raise refuse(f"out= cannot be written: {error.why}") from error
-    with call.translated_errors():
+    with translated_errors(call.__str__):
         source = describe_array(call.obj)
     call.description = source
     given = target.parse_device(options["device"]) if "device" in options else there.device
@@ -100,7 +100,7 @@ def _writable_view(call: Any, target: Framework, out: object) -> StridedView:
     if not target.mutable:
         raise refuse(f"the arrays of {target.name} are immutable")
     try:
-        with call.translated_errors():
+        with translated_errors(call.__str__):
             source = None if target.table(out) is not None else target.source(out)
     except ZeroCopyError as error:
         raise refuse(f"out= cannot be written: {error.why}") from error

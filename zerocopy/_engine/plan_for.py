@@ -14,6 +14,7 @@ from zerocopy._engine.options import SIGNATURE, Like, ResultT, TableT, Target, c
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import keep, routes_of
 from zerocopy._engine.target import is_named, of_object, text
+from zerocopy.describe import translated_errors
 from zerocopy.device import parse_stream
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import not_transformed, public, shorten
@@ -177,7 +178,7 @@ def _check_schema(call: Call) -> bool:
     schema = call.obj
     if hasattr(type(schema), "__arrow_c_array__") or hasattr(type(schema), "__arrow_c_stream__"):
         return False  # data, whose schema is one of many that the type can have
-    with call.translated_errors():
+    with translated_errors(call.__str__):
         field = read_field(schema)
     if field is None:
         return False

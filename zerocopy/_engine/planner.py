@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -117,10 +116,6 @@ class Call:
         index = self.options.get("index")
         return index if index is None or isinstance(index, bool) else False
 
-    def translated_errors(self) -> AbstractContextManager[None]:
-        """Turn exceptions of frameworks and producers into zerocopy's own (promise P9)."""
-        return translated_errors(self.__str__)
-
     def out_of_memory(self, name: str, error: Exception) -> MemoryError:
         """Return Python's error for a framework's own out-of-memory error."""
         return out_of_memory(str(self), name, error)
@@ -157,7 +152,7 @@ def classify(call: Call) -> Literal["tree", "whole"] | CompoundArray:
     if cls is not dict:
         if registry.by_type(cls) is not None:  # also SciPy's DOK arrays, which are dicts
             return _compound_of(call) or "whole"
-        with call.translated_errors():
+        with translated_errors(call.__str__):
             if not is_container(obj):
                 return "whole"
     is_table = (call.target.tables and "leaves" not in options) or call.request.of_tables
@@ -170,14 +165,14 @@ def _compound_of(call: Call) -> CompoundArray | None:
         return None
     from zerocopy.sparse_ragged.hook import compound_of  # here, because most objects have one buffer
 
-    with call.translated_errors():
+    with translated_errors(call.__str__):
         return compound_of(call.obj, call.target, call.options)
 
 
 def _describe_columns(call: Call) -> bool:
     """Describe a mapping as a table; return False if its values are tables or containers."""
     obj, target, is_alias = call.obj, call.target, call.options.get("copy") is False
-    with call.translated_errors():
+    with translated_errors(call.__str__):
         columns, read = obj if type(obj) is dict else dict(items_of(obj)), None
         if columns is not obj and (is_alias or call.request.for_explain):
             read = reading(obj, list(columns), list(columns.values()), target.name)
@@ -220,7 +215,7 @@ def make_plan(call: Call) -> Plan:
         request = call.request
         if "stream" in options:
             request.stream = parse_stream(options["stream"])
-        with call.translated_errors():
+        with translated_errors(call.__str__):
             native = target.owns(type(call.obj)) and target.is_native(call.obj)
             if native and options.keys() <= _UNCHANGED and options.get("copy") is not True:
                 return _plan_unchanged(call, target)
@@ -293,7 +288,7 @@ def _plan_unchanged(call: Call, target: Framework) -> Plan:
     """Return the plan for an object that `convert` returns unchanged."""
     shares, nbytes = True, 0
     try:
-        with call.translated_errors():
+        with translated_errors(call.__str__):
             description = call.describe(target)
     except ZeroCopyError:
         # Such as a sparse tensor of the target, which has no single block of memory.

@@ -37,7 +37,8 @@ class Private:
         """Whether the installed version is in the range, and no comparison has failed."""
         if self.known is None:
             first, _, last = self.versions.partition(" to ")
-            low, high = version_numbers(first), version_numbers(last or first)
+            low = version_numbers(first)
+            high = version_numbers(last) if last else low
             version = version_numbers(getattr(sys.modules.get(self.package), "__version__", ""))
             self.known = low <= version and version[: len(high)] <= high
         return self.known

@@ -451,7 +451,7 @@ class Table:
             The table itself if it has no such columns.
         """
         columns = [column.as_lists() if keeps_lists else column.dense() for column in self.columns]
-        if all(new is old for new, old in zip(columns, self.columns, strict=True)):
+        if columns == list(self.columns):
             return self
         return replace(self, columns=columns, obj=None)
 

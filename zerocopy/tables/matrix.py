@@ -185,10 +185,10 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
         reasons = [_of_chunks(reason) if reason.code == "chunks" else reason for reason in reasons]
     views = [source.view for source in sources]
     first = views[0].device
-    if not all(same_memory_space(view.device, first) for view in views):
-        raise UnsupportedConversionError(
-            "", "its columns are on several devices", "copy them to one device first", code="other-device"
-        )
+    for view in views:
+        if not same_memory_space(view.device, first):
+            why, remedy = "its columns are on several devices", "copy them to one device first"
+            raise UnsupportedConversionError("", why, remedy, code="other-device")
     if not reasons:
         is_regular = table.length < 2 or len({view.strides[0] for view in views}) == 1
         strides = _strides(views[0], [view.ptr for view in views]) if is_regular else None
@@ -283,7 +283,7 @@ def _alias(table: Table, sources: list[Source], alias: StridedView) -> Source:
 
     def host() -> Array:
         # Called even though only addresses are needed: it waits for the producer's work.
-        arrays = tuple(source.host() for source in sources)
+        arrays = [source.host() for source in sources]
         return replace(view, owner=(owner, arrays)).numpy()
 
     producer = None if view.device.is_host else _on_device(sources, view)

@@ -70,7 +70,7 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
         _check_rows(chosen)
     if not keeps_columns or request.drop is not None:
         _check_keys(table, request)
-    by_column = any(isinstance(given, Mapping) for given in (request.nulls, request.encode))
+    by_column = isinstance(request.nulls, Mapping) or isinstance(request.encode, Mapping)
     is_uniform = request.layout in (None, "columns") and not (by_column or request.cast or request.drop)
     if request.is_trial and is_uniform and not (keeps_columns or table.single):
         to_tensors.check_table(chosen, request)
@@ -107,10 +107,12 @@ def _is_unchanged(table: Table, request: Request) -> bool:
 
 def _check_keys(table: Table, request: Request) -> None:
     """Refuse keys of the dicts of ``nulls=`` and ``encode=`` that no column has as its label."""
-    places = positions(table.labels)
     for name in ("nulls", "encode"):
         given = getattr(request, name) if name == "encode" or request.drop is None else request.drop
-        if not isinstance(given, Mapping) or not (unknown := [x for x in given if key(x) not in places]):
+        if not isinstance(given, Mapping):
+            continue
+        places = positions(table.labels)
+        if not (unknown := [x for x in given if key(x) not in places]):
             continue
         if table.single:
             label = table.labels[0]

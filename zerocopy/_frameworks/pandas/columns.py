@@ -218,15 +218,10 @@ def _of_numpy(pd: Any, values: Any) -> Column:
 
 def _numbers(array: Array, source: Source) -> Column:
     """Describe numbers; NaN is a number, and missing for ``nulls=`` as for pandas' ``isna()``."""
-    column = TensorColumn(source)
-    if _has_nan(source):
+    column, name = TensorColumn(source), source.view.dtype.name
+    if "float" in name or "complex" in name:
         column.missing = lambda: TensorColumn(source, mask=Marks(lambda: array, np.isnan, _MARKED))
     return column
-
-
-def _has_nan(source: Source) -> bool:
-    name = source.view.dtype.name
-    return "float" in name or "complex" in name
 
 
 def _of_objects(pd: Any, array: Array) -> Column:

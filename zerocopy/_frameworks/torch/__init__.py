@@ -235,7 +235,7 @@ class Torch(Framework):
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         torch = self.module()
-        forms = super().fast_importers() | {"native": native.importer(torch, dtypes(torch).values())}
+        forms = {"ndarray": self._import_ndarray, "native": native.importer(torch, dtypes(torch).values())}
         if torch.version.cuda is not None:
             # Decided by the build, because a call of the driver would break CUDA in forked children.
             forms["cuda"] = cuda_importer(torch, torch.utils.dlpack.from_dlpack)
@@ -253,9 +253,9 @@ class Torch(Framework):
         return super().parse_device(spec)
 
     def check_device(self, device: Device) -> None:
-        super().check_device(device)
         if device.is_host:
             return
+        super().check_device(device)
         torch = self.module()
         built = torch.version.cuda is not None
         why = "torch sees no CUDA device" if built else "this build of torch does not support CUDA"
