@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import zerocopy as zc
 from zerocopy._engine import recording as hook, routes
 from zerocopy.monitor.recorder import Counters
 
-CONVERT = sys.modules["zerocopy._engine.convert"]
+CONVERT = import_module("zerocopy._engine.convert")
 
 
 def cases() -> list[tuple[Any, str, dict[str, Any]]]:

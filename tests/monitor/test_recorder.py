@@ -165,8 +165,9 @@ def test_a_tables_fix_names_the_column(nested: bool) -> None:
 def test_reasons_are_sampled_at_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     explained = []
     with recording() as recorder:
-        explain = hook.explain
-        monkeypatch.setattr(hook, "explain", lambda *a, **k: explained.append(1) or explain(*a, **k))
+        explain, resolve_fixes = hook.functions
+        counted = lambda *a, **k: explained.append(1) or explain(*a, **k)  # noqa: E731
+        monkeypatch.setattr(hook, "functions", (counted, resolve_fixes))
         array = np.arange(4.0)
         for _ in range(100):
             zc.convert([array], "numpy", copy=True)  # an array's own plan has the reason
@@ -184,8 +185,7 @@ def test_an_error_in_explain_does_not_reach_the_caller(monkeypatch: pytest.Monke
 
     array = np.arange(4.0)
     with recording() as recorder:
-        monkeypatch.setattr(hook, "explain", broken)
-        monkeypatch.setattr(hook, "resolve_fixes", broken)
+        monkeypatch.setattr(hook, "functions", (broken, broken))
         results = [zc.convert(array, "numpy", copy=True) for _ in range(4)]
     assert all(result.tolist() == array.tolist() for result in results)
     row = one(recorder.rows())
@@ -199,7 +199,7 @@ def test_ctrl_c_in_explain_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -
     array = np.arange(4.0)
     with recording() as recorder:
         zc.convert([array], "numpy", copy=True)
-        monkeypatch.setattr(hook, "explain", interrupted)
+        monkeypatch.setattr(hook, "functions", (interrupted, interrupted))
         with pytest.raises(KeyboardInterrupt):
             zc.convert([array], "numpy", copy=True)
         assert zc.convert([array], "numpy", copy=True)[0].tolist() == array.tolist()

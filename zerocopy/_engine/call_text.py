@@ -6,7 +6,7 @@ import io
 import math
 import re
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from importlib.machinery import PathFinder
 from itertools import accumulate
 from typing import Any
@@ -26,7 +26,7 @@ def rewrite(error: ZeroCopyError, rewritten: Callable[[str], str]) -> None:
     error.calls = tuple(calls.values())
 
 
-def arguments(options: dict[str, Any]) -> str:
+def arguments(options: dict[str, object]) -> str:
     """Return options as the last arguments of a call."""
     return "".join(f", {name}={as_code(name, value)}" for name, value in options.items())
 
@@ -54,7 +54,7 @@ def renamed(code: str, place: str) -> str:
     return code
 
 
-def items_of_dict(keys: list[Any]) -> str:
+def items_of_dict(keys: list[Hashable]) -> str:
     """Return the template of a dict with some items of ``{x}``; empty if a key has no literal."""
     literal = as_code("", keys)
     return "" if {*"{}"} & {*literal} or not literal else f"{{{{key: {{x}}[key] for key in {literal}}}}}"

@@ -6,7 +6,7 @@ Both are an exporter of the source and an importer of the target; those of a com
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ from zerocopy.tables.hub import NAME as HUB, hub
 Route = Callable[[Any], Any]
 #: Exporters or importers by form.
 Functions = dict[str, Callable[..., Any]]
+#: A label and its column.
+Pair = tuple[object, object]
 
 #: ``ml_dtypes``, or None if it was not imported when NumPy's dtypes were declared; False before that.
 _declared: object = False
@@ -168,7 +170,7 @@ def _chain(exporter: Route, importer: Route) -> Route:
     if importer is identity:
         return exporter
 
-    def route(obj: object) -> Any:
+    def route(obj: object) -> object:
         return importer(exporter(obj))
 
     return route
@@ -181,7 +183,7 @@ def _own_copy_route(parts: Parts) -> Route | None:
         return None
     copy_to_device = target.copy_to_device
 
-    def route(obj: object) -> Any:
+    def route(obj: object) -> object:
         # The exporter is called only to check that the object is plain memory on the host.
         if not check(obj).size:
             raise ValueError("no elements: the slow path returns the object itself")
@@ -192,7 +194,7 @@ def _own_copy_route(parts: Parts) -> Route | None:
 
 def _opening_route(parts: Parts, convert: Route) -> Route:
     """Return the route of a handle: that of the object that it locates, after it was opened."""
-    open_handle: Any = parts.exporters["handle"]
+    open_handle = parts.exporters["handle"]
     target = parts.target.name
     return lambda handle: convert(open_handle(handle, target))
 
@@ -215,7 +217,7 @@ def _columns_route(parts: Parts, labels: Any, index: bool | None, convert: Route
     """Return the route of a table whose columns have routes of their own."""
     exporter, chosen = parts.exporters["columns"], None if labels is None else tuple(labels)
 
-    def route(table: object) -> Any:
+    def route(table: object) -> dict[object, object]:
         columns = exporter(table, index)
         if any(name != name for name, _ in columns):
             raise ValueError("a label is NaN, which differs from itself: the slow path compares it")
@@ -229,7 +231,7 @@ def _columns_route(parts: Parts, labels: Any, index: bool | None, convert: Route
     return route
 
 
-def _selected(columns: list[tuple[object, object]], labels: tuple[object, ...]) -> list[tuple[Any, Any]]:
+def _selected(columns: list[Pair], labels: tuple[object, ...]) -> list[Pair]:
     """Return the columns with these labels; the keys of the result are the table's own labels."""
     places = {column[0]: column for column in columns}
     if len(places) != len(columns):
@@ -368,12 +370,12 @@ def _compile_lists(parts: Parts, options: Mapping[str, object], fallback: Route 
     return core.MatrixRoute(parts.native_lists, parts.native_importer, **_delivery(parts, others, fallback))
 
 
-def _are_labels(labels: Any) -> bool:
+def _are_labels(labels: Collection[object]) -> bool:
     """Whether the compiled routes take these labels of columns: different texts, at least one."""
     return 0 < len(labels) == len({*labels}) and all(type(label) is str for label in labels)
 
 
-def _delivery(parts: Parts, options: Mapping[str, object], route: Route | None) -> dict[str, Any]:
+def _delivery(parts: Parts, options: Mapping[str, object], route: Route | None) -> dict[str, object]:
     """Return the arguments of a compiled route that come from the target and the options."""
     dtype = parse_dtype(options["dtype"]) if "dtype" in options else None
     return {

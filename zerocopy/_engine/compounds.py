@@ -5,7 +5,7 @@ Only the slow path and the routes that it keeps run this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from zerocopy.source import refuse_dtype, type_name
 from zerocopy.sparse_ragged.hook import CompoundArray, CompoundHook, Layout, Part
 from zerocopy.sparse_ragged.ragged import RaggedLayout
 
-Convert = Callable[[Any, Any, dict[str, Any]], Any]
+Convert = Callable[[object, object, Mapping[str, object]], Any]
 
 #: Options for the parts; `validate` is for the whole, and the options for tables do not apply.
 _PART_OPTIONS = frozenset(("device", "copy", "stream", "writable"))
@@ -38,7 +38,7 @@ _NUMPY_ALONE = frozenset("gGmMSUTOV")
 _VALUES = ("data", "values")
 
 
-def convert(call: Call, compound: CompoundArray, convert_part: Convert) -> Any:
+def convert(call: Call, compound: CompoundArray, convert_part: Convert) -> object:
     """Convert a compound array part by part."""
     call.target.module()
     with translated_errors(call.__str__):
@@ -95,7 +95,7 @@ def _dtype_of(values: object) -> DType:
         raise
 
 
-def _options_of(call: Call, name: str, part: Part) -> dict[str, Any]:
+def _options_of(call: Call, name: str, part: Part) -> dict[str, object]:
     """Return the options for one part: ``dtype=`` is for the values alone."""
     options = {key: value for key, value in call.options.items() if key in _PART_OPTIONS}
     if name in _VALUES and "dtype" in call.options:
@@ -203,7 +203,7 @@ def _keep(call: Call, compound: CompoundArray) -> None:
     # Elements of NumPy arrays are read in 50 ns, of torch in 2 us.
     on_host = compound.builder.part_target == "numpy"
 
-    def route(obj: object) -> Any:
+    def route(obj: object) -> object:
         described = read(obj)
         if described is None:
             raise ValueError("not a compound array: the slow path handles it")
@@ -217,7 +217,7 @@ def _keep(call: Call, compound: CompoundArray) -> None:
     store(route, cls, call.to, {}, before)
 
 
-def parts_of(obj: object) -> list[Any] | None:
+def parts_of(obj: object) -> list[object] | None:
     """Return the arrays of a compound array that is described by its parts alone; None for other objects."""
     hook = hook_of(registry.by_type(type(obj)), CompoundHook)
     described = hook.read(obj)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy as copying
 import sys
 from collections import OrderedDict, UserDict, UserList, defaultdict, deque
-from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, MutableSequence, Sequence
 from dataclasses import fields
 from functools import cached_property, lru_cache
 from inspect import getattr_static
@@ -75,7 +75,7 @@ def _has_array_type(obj: object) -> bool:
     return True
 
 
-def items_of(obj: Any) -> list[tuple[Any, Any]]:
+def items_of(obj: Any) -> list[tuple[Hashable, Any]]:
     """Return a container's keys and values; fields that are marked static are not among them."""
     try:
         if issubclass(type(obj), CONTAINERS):
@@ -163,7 +163,7 @@ def _plain_mapping(obj: object, code: str, depth: int = 0) -> str:
     return f"{{**{code}, {', '.join(parts)}}}"
 
 
-def _of_builtin(obj: Any, keys: list[object], values: list[Any]) -> object:
+def _of_builtin(obj: Any, keys: list[object], values: list[object]) -> object:
     same: object
     if isinstance(obj, dict):
         same = copying.copy(obj)  # keeps a defaultdict's factory and an OrderedDict's type
@@ -191,7 +191,7 @@ _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, type))
 
 # -- other types ------------------------------------------------------------------------
 
-_Rebuild = Callable[[Any, list[Any], list[Any]], Any]
+_Rebuild = Callable[[object, list[Any], list[object]], object]
 
 
 def other_kind(obj: object) -> _Rebuild | None:
@@ -258,7 +258,7 @@ def _array_fields(obj: Any) -> list[str]:
     ]
 
 
-def _of_dataclass(obj: Any, keys: list[Any], values: list[Any]) -> object:
+def _of_dataclass(obj: Any, keys: list[str], values: list[object]) -> object:
     """Return a copy without its constructor, which may validate, or accept other arguments."""
     same = object.__new__(type(obj))
     for name, value in getattr(obj, "__dict__", {}).items():
@@ -302,7 +302,7 @@ def _of_handle(_: object, keys: list[object], values: list[object]) -> object:
     return dict(zip(keys, values, strict=True))  # the file cannot hold other arrays
 
 
-def _of_sequence(obj: Any, _: list[object], values: list[Any]) -> object:
+def _of_sequence(obj: Any, _: list[object], values: list[object]) -> object:
     if isinstance(obj, UserList):
         same = copying.copy(obj)
         same.data = values
@@ -315,7 +315,7 @@ def _of_sequence(obj: Any, _: list[object], values: list[Any]) -> object:
     return same
 
 
-def _of_variable(obj: Any, _: list[object], values: list[Any]) -> object:
+def _of_variable(obj: Any, _: list[object], values: list[object]) -> object:
     same = obj.replace(values[0])
     if not _is_kept(same.get_value(), values[0]):
         raise TypeError("its constructor changes the items")

@@ -24,14 +24,15 @@ from zerocopy.protocols.python_numbers import NUMBERS, is_array
 from zerocopy.protocols.pytree_node import Attribute
 
 T = TypeVar("T")
-# A path is a leaf's key and the path of its container, None for the outermost: formatting
-# it as text for each leaf would take longer than the conversion.
-Visit = Callable[[Any, Any], object]
-Rebuild = Callable[[object, list[Any], list[Any]], object]
-Probe = Callable[[object, list[Any], list[Any], object], object]
-OnRead = Callable[[Any, Reason], None]
+#: A leaf's key and the path of its container, None for the outermost: formatting it as text for each leaf
+#: would take longer than the conversion.
+Path = tuple[Any, Any]
+Visit = Callable[[object, Path], object]
+Rebuild = Callable[[object, list[Any], list[object]], object]
+Probe = Callable[[object, list[object], list[object], Path | None], object]
+OnRead = Callable[[Path, Reason], None]
 #: See `leaf_calls`.
-LeafCall = tuple[str, Any, dict[str, Any], Reason | None]
+LeafCall = tuple[str, object, dict[str, Any], Reason | None]
 
 
 def convert_leaves(obj: object, convert: Callable[..., object], to: object, options: dict[str, Any]) -> Any:
@@ -40,7 +41,7 @@ def convert_leaves(obj: object, convert: Callable[..., object], to: object, opti
     keeps = options.pop("leaves", None) is not None
     of_leaf = leaf_options(options, lambda: _keys(obj))
 
-    def visit(leaf: object, path: object) -> object:
+    def visit(leaf: object, path: Path) -> object:
         if type(leaf) in NUMBERS or (keeps and is_plain_object(leaf)):
             return leaf
         try:
@@ -51,7 +52,7 @@ def convert_leaves(obj: object, convert: Callable[..., object], to: object, opti
             locate(error, leaf, place, partial(container_calls, obj, to, options))
             raise
 
-    def refuse(path: object, reason: Reason) -> None:
+    def refuse(path: Path, reason: Reason) -> None:
         raise read_error(format_path(path), reason)
 
     on_read = refuse if options.get("copy") is False else None
@@ -69,26 +70,26 @@ def leaf_calls(obj: object, options: dict[str, object], to: object = None) -> li
     calls: list[LeafCall] = []
     is_leaf = None if "leaves" in options else is_array
     of_leaf = leaf_options(options, lambda: _keys(obj))
-    read: dict[Any, Reason] = {}  # by the path of the container
+    read: dict[Path, Reason] = {}  # by the path of the container
 
-    def visit(leaf: Any, path: Any) -> None:
+    def visit(leaf: object, path: Path) -> None:
         calls.append((format_path(path), leaf, of_leaf(path), read.get(path[1]) if read else None))
 
-    def keep(path: Any, reason: Reason) -> None:
+    def keep(path: Path, reason: Reason) -> None:
         read[path[1]] = reason
 
     map_leaves(obj, visit, _rebuild_unchanged, to, is_leaf, None if to is None else keep)
     return calls
 
 
-def _keys(obj: object) -> set[Any]:
+def _keys(obj: object) -> set[object]:
     """Return all keys and positions in a container and the containers in it."""
-    keys: set[Any] = set()
+    keys = set[object]()
     map_leaves(obj, lambda leaf, path: None, lambda container, own, values: keys.update(own))
     return keys
 
 
-def format_path(path: Any) -> str:
+def format_path(path: Path | None) -> str:
     """Return a path as an index expression.
 
     Examples
@@ -148,7 +149,7 @@ def map_leaves(
 def _probe(to: object, on_read: OnRead | None) -> Probe:
     """Return a function that rebuilds a container before its leaves are read, to check that it can be."""
 
-    def check(obj: object, keys: list[object], values: list[object], path: object) -> None:
+    def check(obj: object, keys: list[object], values: list[object], path: Path | None) -> None:
         if to is not None:
             _at(path, check_target, obj, resolve(to).name)
         _at(path, rebuild, obj, keys, values)
@@ -165,7 +166,7 @@ def _map(
     build: Rebuild,
     probe: Probe,
     is_leaf: Callable[[object], bool] | None,
-    path: object,
+    path: Path | None,
     parents: tuple[int, ...],
 ) -> Any:
     if id(obj) in parents:
@@ -192,7 +193,7 @@ def _map(
     return _at(path, build, obj, keys, values)
 
 
-def _at(path: object, function: Callable[..., T], *arguments: object) -> T:
+def _at(path: Path | None, function: Callable[..., T], *arguments: object) -> T:
     """Call a function of a container; an error of an inner container names its path."""
     try:
         return function(*arguments)

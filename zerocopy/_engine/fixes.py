@@ -33,7 +33,7 @@ _MOST = 3
 _DEPTH = 4
 
 
-def compose_calls(error: ZeroCopyError, call: Any) -> None:
+def compose_calls(error: ZeroCopyError, call: Call) -> None:
     """Set the `calls` of an error, and its `remedy` from them; `call` is the one that failed."""
     if not (error.fixes or error.obstacles):
         return
@@ -45,7 +45,7 @@ def compose_calls(error: ZeroCopyError, call: Any) -> None:
         error.add_note(f"composing its fixes raised {type(raised).__name__}: {raised}")
 
 
-def _compose(error: ZeroCopyError, call: Any) -> None:
+def _compose(error: ZeroCopyError, call: Call) -> None:
     composer = _Composer(call)
     later: list[str] = []  # the obstacles that remain when those of the error are removed
     kept = composer.working(composer.candidates(error), later, {error.why}, _DEPTH)[:_MOST]
@@ -84,7 +84,7 @@ _BY_COLUMN = Fix("numpy.asfortranarray({x})", "makes each column contiguous", ac
 class _Composer:
     """Composes the fixes of one call that failed."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Call) -> None:
         self.options = call.options
         self.target = call.target
         self.to = call.to if isinstance(call.to, str) else self.target.name
@@ -172,7 +172,7 @@ class _Composer:
             and all(same(value, options[name]) for name, value in given.items())
         )
 
-    def _refusal(self, to: str, options: dict[str, Any]) -> tuple[Call, Exception] | None:
+    def _refusal(self, to: str, options: dict[str, object]) -> tuple[Call, Exception] | None:
         """Return the call with other options and its error; None if its plan has no error or is unknown."""
         if self.description is None or getattr(self.description, "read", None) is not None:
             return None
@@ -284,11 +284,11 @@ class _Composer:
         """Return a reason of a plan with the fixes that apply, and their text."""
         if not reason.fixes:
             return reason
-        tensor = isinstance(self.description, Source)
         # The columns of one matrix.
-        by_column = tensor and self.target.kind == "table" and self.description.view.ndim > 1
+        source = self.description if isinstance(self.description, Source) else None
+        by_column = source is not None and self.target.kind == "table" and source.view.ndim > 1
         fixes = [_of_matrix(fix) if by_column else fix for fix in reason.fixes]
-        general = tensor or getattr(self.description, "single", False)
+        general = source is not None or getattr(self.description, "single", False)
         # In a table, a type is that of one column.
         cast = [f for f in fixes if "dtype" in f.options and (general or type(f.options["dtype"]) is not str)]
         fixes = [fix for fix in fixes if fix not in cast or not self._is_refused(fix)]
@@ -346,7 +346,7 @@ class _Composer:
         if applied and all(applied.values()) and not before and are_plain(label for label, _ in applied):
             sample = self._argument([(label, text) for (label, _), text in applied.items()])
         for name, least in (("nulls", 1), ("dtype", self._width())):  # one policy or type for all columns
-            values: dict[Any, Any] = given if isinstance(given := options.get(name), dict) else {}
+            values: dict[Hashable, Any] = given if isinstance(given := options.get(name), dict) else {}
             # One policy for all columns would also apply to NaN in the others.
             by_column = name == "nulls" and (given_nulls or "drop" in values.values())
             if not by_column and len(values) >= least and len({*map(repr, values.values())}) == 1:
@@ -453,16 +453,16 @@ def _of_matrix(fix: Fix) -> Fix:
     return _BY_COLUMN if fix.action == "contiguous" else fix
 
 
-def _framework(obj: Any) -> Framework | None:
+def _framework(obj: object) -> Framework | None:
     return registry.by_type(type(obj))
 
 
-def _has_attributes(obj: Any, fix: Fix) -> bool:
+def _has_attributes(obj: object, fix: Fix) -> bool:
     """Whether an object, None if it is not known, has the attributes that a fix reads from it."""
     return obj is None or all(_has_path(obj, path) for path in re.findall(r"\{x\}\.([\w.]+)", fix.source))
 
 
-def _has_path(obj: Any, path: str) -> bool:
+def _has_path(obj: object, path: str) -> bool:
     """Whether an attribute, and that of its value, exist."""
     for name in path.split("."):
         if not hasattr(obj, name):

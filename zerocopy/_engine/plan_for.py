@@ -150,7 +150,7 @@ class Converter(Generic[ResultT, TableT]):
         return self._to
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """The options that are not None, as a new dict."""
         return dict(self._options)
 
@@ -162,7 +162,7 @@ class Converter(Generic[ResultT, TableT]):
         options = "".join(f", {name}={value!r}" for name, value in self._options.items())
         return printable(f"<converter to {text(self._to)}{options}>")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return Converter, (self._to, self._options)
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +15,7 @@ from zerocopy._engine.open_files import read_error, reading
 from zerocopy._engine.target import may_be_compound, resolve, text
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
-from zerocopy.describe import describe, describe_columns, opened, out_of_memory, summarize, translated_errors
+from zerocopy.describe import describe, describe_columns, opened, summarize, translated_errors
 from zerocopy.device import parse_stream
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
@@ -115,10 +115,6 @@ class Call:
         """The option ``index=`` for the object's own row labels; labels from the caller replace them."""
         index = self.options.get("index")
         return index if index is None or isinstance(index, bool) else False
-
-    def out_of_memory(self, name: str, error: Exception) -> MemoryError:
-        """Return Python's error for a framework's own out-of-memory error."""
-        return out_of_memory(str(self), name, error)
 
 
 def _shown(value: object) -> str:
@@ -266,7 +262,7 @@ def _keeps_labels(call: Call, target: Framework) -> bool:
     return given <= kept
 
 
-def _labels(description: Source | Table) -> list[Any] | None:
+def _labels(description: Source | Table) -> list[Hashable] | None:
     """Return the labels of a table's columns, none for an array; None if they are not known yet."""
     if isinstance(description, Source):
         return []

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from zerocopy import registry
 from zerocopy._engine.target import resolve, text
@@ -23,18 +23,22 @@ Pair = tuple[str, str]
 #: The kinds of recorded calls.
 KINDS = ALIASED, COPIED, UNCHANGED, REFUSED, EMPTY = range(5)
 
-#: `zerocopy.monitor.recorder.Counters`, while conversions are recorded. Another thread can set it between two
-#: reads, so callers pass the value that they have tested.
-counters: object = None
+
+class Counters(Protocol):
+    """The part of `zerocopy.monitor.recorder.Counters` that counts conversions."""
+
+    reasons: dict[Any, tuple[str, str, str]]
+
+    def record_call(
+        self, pair: Pair, kind: int, aliased: int, copied: int, unmeasured: bool, nanoseconds: int, /
+    ) -> tuple[object, bool]: ...
+
+
+#: Set while conversions are recorded. Another thread can set it between two reads, so callers pass the value
+#: that they have tested.
+counters: Counters | None = None
 #: ``explain`` and `fixes.resolve_fixes`, while conversions are recorded.
-explain: Any = None
-resolve_fixes: Any = None
-
-
-def set_counters(new: object, explain_function: object, resolve_function: object) -> None:
-    """Set the counters of conversions; None ends the recording."""
-    global counters, explain, resolve_fixes
-    counters, explain, resolve_fixes = new, explain_function, resolve_function
+functions: tuple[Callable[..., Plan], ...] = ()
 
 
 # -- calls -------------------------------------------------------------------------
@@ -46,7 +50,7 @@ class Observed:
     __slots__ = ("aliased", "call", "copied", "plan", "unchanged")
 
     def __init__(self) -> None:
-        self.call: Any = None
+        self.call: object = None
         self.plan: Plan | None = None  # None for a container, whose leaves have plans
         self.aliased = self.copied = 0
         self.unchanged = False  # whether the object, or a leaf of it, was returned itself
@@ -78,7 +82,9 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def observe(active: object, convert: Any, obj: Any, to: Any, passed: Mapping[str, Any]) -> object:
+def observe(
+    active: Counters, convert: Callable[..., object], obj: object, to: object, passed: Mapping[str, object]
+) -> object:
     """Return ``convert(obj, to, passed, observed)``, the slow path, and record it to `active`."""
     outer, observed = _thread.running, Observed()
     _thread.running, start = observed, time.perf_counter_ns()
@@ -101,7 +107,7 @@ def observe(active: object, convert: Any, obj: Any, to: Any, passed: Mapping[str
 
 
 def _record(
-    active: Any, obj: Any, to: Any, passed: Mapping[str, Any], observed: Observed, elapsed: int
+    active: Counters, obj: object, to: object, passed: Mapping[str, object], observed: Observed, elapsed: int
 ) -> None:
     """Record a call that has returned, and from time to time why it copies."""
     unread = observed.plan is not None and observed.plan.unread
@@ -111,7 +117,7 @@ def _record(
         _sample(active.reasons, key, obj, to, passed, observed)
 
 
-def _record_refusal(active: Any, obj: Any, to: Any, error: BaseException, elapsed: int) -> None:
+def _record_refusal(active: Counters, obj: object, to: object, error: BaseException, elapsed: int) -> None:
     """Record a call that raised, with the reason in the error."""
     key, _ = active.record_call(_pair(obj, to), REFUSED, 0, 0, False, elapsed)
     if isinstance(error, ZeroCopyError):
@@ -141,6 +147,7 @@ def _sample(
 ) -> None:
     """Store why a call copied, or that its alias is slow to read; errors of `explain` are ignored."""
     with ignored_errors():
+        explain, resolve_fixes = functions
         if observed.plan is not None:
             # Not explained again, because a stream is already consumed.
             plan = resolve_fixes(observed.plan, observed.call)

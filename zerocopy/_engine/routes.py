@@ -30,6 +30,7 @@ from zerocopy._engine.composing import (
 from zerocopy._engine.target import resolve
 from zerocopy._native import core
 from zerocopy.errors import UnsupportedConversionError
+from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
 
 Routes = Mapping[type, Route]
@@ -38,9 +39,9 @@ Routes = Mapping[type, Route]
 
 #: ``TABLE[to][type(obj)](obj)``: the routes without the compiled core, for calls without options. Two nested
 #: dictionaries: building and hashing a pair as the key of one took 18 ns of 150.
-TABLE: dict[Any, dict[type, Route]] = {}
+TABLE: dict[object, dict[type, Route]] = {}
 #: The routes of `TABLE`, while conversions are recorded.
-_bypassed: dict[Any, dict[type, Route]] = {}
+_bypassed: dict[object, dict[type, Route]] = {}
 
 #: The options that the core's table holds. The others depend on the object, or need the whole plan.
 OPTIONS = frozenset(
@@ -51,7 +52,7 @@ OPTIONS = frozenset(
 NO_ROUTES: Routes = MappingProxyType({})
 
 #: See `set_slow_path`.
-_slow_path: Callable[[Any, Any, Mapping[str, Any]], Any]
+_slow_path: Callable[[object, object, Mapping[str, object]], object]
 
 #: Counts how often all routes were dropped. A route that was composed meanwhile is dropped too.
 _generation = 0
@@ -122,14 +123,14 @@ def set_slow_path(convert: Callable[[object, object, Mapping[str, object]], obje
     _slow_path = convert
 
 
-def record_to(counters: object, explain: object = None, resolve_fixes: object = None) -> None:
+def record_to(counters: recording.Counters | None, *functions: Callable[..., Plan]) -> None:
     """Record the conversions from now on to `counters`, or none of them if it is None.
 
     While they are recorded, no conversion has a route: only the slow path counts, and its plan has the bytes.
     """
     global _generation
-    recording.set_counters(counters, explain, resolve_fixes)
     is_recorded = counters is not None
+    recording.counters, recording.functions = counters, functions
     if core is not None:
         core.bypass_routes(is_recorded)
         return
@@ -208,7 +209,7 @@ def by_kept_route(to: object, options: Mapping[str, object], or_slowly: bool = F
     """
     routes = routes_of(to, options)
 
-    def convert(obj: object) -> Any:
+    def convert(obj: object) -> object:
         route = routes.get(type(obj)) or keep(obj, to, options)
         if route is None:
             raise ValueError("an object without a route: the slow path decides")
@@ -236,7 +237,7 @@ def generation() -> int:
     return _generation
 
 
-def store(route: Any, cls: type, to: Any, options: Mapping[str, Any], before: int) -> Route:
+def store(route: Route, cls: type, to: object, options: Mapping[str, object], before: int) -> Route:
     """Store a route unless there is one, and return it; `before` is the `generation` before that."""
     if recording.counters is not None:
         return route  # type: ignore[no-any-return]  # not used until the recorder stops

@@ -19,7 +19,7 @@ from zerocopy.tables.hub import NAME as HUB, hub
 
 Route = Callable[[Any], Any]
 #: Makes a table of pairs of a name and an array.
-Build = Callable[[list[tuple[str, Any]]], Any]
+Build = Callable[[list[tuple[str, Any]]], object]
 #: The units of dates that polars and Arrow have.
 _UNITS = frozenset((unit, 1) for unit in ("ms", "us", "ns"))
 
@@ -53,7 +53,7 @@ def make_route(to: object, by_kept_route: Callable[..., Route]) -> Route | None:
     if build is None:
         return None
 
-    def route(columns: dict[Any, Any]) -> Any:
+    def route(columns: dict[Any, object]) -> object:
         if not columns or not all(type(name) is str and name and "\0" not in name for name in columns):
             raise ValueError("names that need a check")
         return build([*columns.items()])
@@ -76,7 +76,7 @@ def _builder(target: Framework, by_kept_route: Callable[..., Route]) -> Build | 
 def _through_hub(importer: Route, to_hub: Route) -> Build:
     make = hub().module().Table.from_arrays  # refuses different lengths
 
-    def build(pairs: list[tuple[str, Any]]) -> Any:
+    def build(pairs: list[tuple[str, Any]]) -> object:
         arrays = [(_dates if _are_dates(x) else to_hub)(x) for _, x in pairs]
         if not len(arrays[0]):
             raise ValueError("no rows: the slow path decides")
@@ -111,7 +111,7 @@ def make_matrix_route(to: object, names: Sequence[str], by_kept_route: Callable[
     if by_block is build:
         return None
 
-    def route(x: object) -> Any:
+    def route(x: object) -> object:
         array = to_numpy(x)
         if array.ndim != 2 or array.shape[1] != len(labels) or not array.shape[0]:
             raise ValueError("another shape: the slow path decides")

@@ -26,11 +26,11 @@ class Candidate:
     code: str
     effect: str
     to: str = ""
-    options: dict[str, Any] | None = field(default=None, hash=False)
+    options: dict[str, object] | None = field(default=None, hash=False)
     has_statement: bool = False  # it runs a statement first, and so is not planned
     source: str = "x"
     sample: str = ""  # an expression of a small object like `source`, with which the call is planned
-    given: dict[str, Any] | None = field(default=None, hash=False)  # the options, whatever else it changes
+    given: dict[str, object] | None = field(default=None, hash=False)  # the options, whatever else it changes
     complete: bool = False  # it removes what follows the error too
 
     def after(self, first: Candidate) -> Candidate:
@@ -39,7 +39,7 @@ class Candidate:
         return replace(self, code=with_imports(code), options=None)
 
 
-def refusal_of_sample(obj: Any, each: Candidate) -> tuple[Call, Exception] | None:
+def refusal_of_sample(obj: object, each: Candidate) -> tuple[Call, Exception] | None:
     """Return the call with a sample of the object and its error; None if it has none or is unknown."""
     names = re.findall(r"(?<![\w.])[a-z]\w*(?=\.)", each.sample)
     aliases = {"zc": "zerocopy"}
@@ -109,7 +109,7 @@ def without_cycles(error: Exception) -> Exception:
     return error
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: object, b: object) -> bool:
     """Whether two options are one; compared as code, because a comparison of arrays is not a bool."""
     return a is b or (type(a) is type(b) and as_code("", a) == as_code("", b) != "")
 
