@@ -70,12 +70,6 @@ def plan(table: Table, request: Request) -> Plan:
     return replace(array_plan, source=f"{table.name} {table.shape}", run=run)
 
 
-def _order(request: Request) -> str:
-    """Return the memory order that ``layout=`` requests: "C", "F" or an empty text."""
-    layout = request.layout
-    return "" if layout in (None, "matrix") else layout[-1]  # type: ignore[index]
-
-
 def _without_index(table: Table, request: Request) -> Table:
     """Return a table without its index unless the caller asked for it: row labels are not features."""
     if not table.index or request.index or request.columns is not None:
@@ -176,12 +170,12 @@ def _of_lists(source: Source, request: Request) -> Source:
 
 
 def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
-    order = _order(request)
+    order = (request.layout or "").partition(":")[2]  # of memory: "C", "F" or an empty text
     sources = [leaf.source for leaf in leaves]
     if not leaves:  # the type is float64, as in pandas
         return _written(table, [], order, request, [], by_name("float64"))
     reasons = list({reason: None for source in sources for reason in source.reasons})
-    if len(leaves) > 1:  # columns of one chunk are in separate memory too
+    if reasons and len(leaves) > 1:  # columns of one chunk are in separate memory too
         reasons = [_of_chunks(reason) if reason.code == "chunks" else reason for reason in reasons]
     views = [source.view for source in sources]
     first = views[0].device
@@ -192,8 +186,7 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
     if not reasons:
         is_regular = table.length < 2 or len({view.strides[0] for view in views}) == 1
         strides = _strides(views[0], [view.ptr for view in views]) if is_regular else None
-        view = replace(views[0], readonly=any(view.readonly for view in views))
-        alias, reasons = _alias_view(view, (table.length, len(leaves)), strides, order, request)
+        alias, reasons = _alias_view(views, (table.length, len(leaves)), strides, order, request)
         # If a copy is needed, make it here: the planner's copy has neither row blocks nor an order.
         if alias is not None and not reasons:
             return _alias(table, sources, alias)
@@ -222,18 +215,19 @@ def _other_order(stored: str, order: str) -> Reason:
 
 
 def _alias_view(
-    first: StridedView,
+    columns: list[StridedView],
     shape: tuple[int, int],
     strides: tuple[int, int] | None,
     order: str,
     request: Request,
 ) -> tuple[StridedView | None, list[Reason]]:
-    """Return the matrix of columns with these strides, and why it is copied; `first` is the first column."""
+    """Return the matrix of columns with these strides, and why it is copied."""
     if strides is None:
         return None, [_SEPARATE]
     if order and not _in_order(order, strides, shape):
         return None, [_other_order("column by column" if order == "C" else "row by row", order)]
-    alias = replace(first, shape=shape, strides=strides)
+    readonly = any(column.readonly for column in columns)
+    alias = replace(columns[0], shape=shape, strides=strides, readonly=readonly)
     return alias, _copy_reasons(alias, request)
 
 
