@@ -17,7 +17,7 @@ from zerocopy import source
 BUDGETS = {
     "lines of Python in zerocopy/": 72300,
     "files of Python in zerocopy/": 371,
-    "lines of C in zerocopy/": 8157,
+    "lines of C in zerocopy/": 8156,
     "lines of Python in tests/": 97633,
     "lines of Python in benchmarks/": 15481,
     "lines of Markdown in docs/": 16534,

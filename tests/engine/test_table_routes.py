@@ -25,11 +25,12 @@ def test_a_matrix_without_columns_keeps_its_rows(to: str) -> None:
 
 @pytest.mark.skipif(core is None, reason="the core has these routes")
 @pytest.mark.parametrize("to", TABLES)
-def test_matrices_with_names_have_a_route(to: str) -> None:
+def test_matrices_with_names_have_a_route_and_kept_leaves_none(to: str) -> None:
     pytest.importorskip(to)
-    x = np.arange(6.0).reshape(3, 2)
     for _ in range(2):
-        zc.convert(x, to, names=["a", "b"])
+        zc.convert(np.arange(6.0).reshape(3, 2), to, names=["a", "b"])
+        assert not isinstance(zc.convert({"a": np.ones(3)}, to), dict)
+        assert isinstance(zc.convert({"a": np.ones(3)}, to, leaves="keep"), dict)  # no table after a table
     assert routes_of(to, {"names": ["a", "b"]})[np.ndarray] is not NO_ROUTE
 
 
@@ -101,10 +102,9 @@ def test_a_result_keeps_the_memory_of_its_source() -> None:
     for to in ("numpy", "pyarrow", "polars", "pandas"):
         pytest.importorskip(to)
         for _ in range(2):
-            x = np.arange(5000.0)
-            table = nanoarrow.Array(pa.table({"a": x, "b": x + 1}))
+            table = nanoarrow.Array(pa.table({"a": np.arange(5000.0), "b": np.arange(1.0, 5001.0)}))
             result = zc.convert(table, to)
-            del table, x
+            del table
             np.random.default_rng(0).random(50_000)  # new memory would reuse what was freed
             assert list(zc.convert(result, "numpy")["b"][:3]) == [1.0, 2.0, 3.0]
 

@@ -59,7 +59,6 @@ add_values(RouteKey *key, const Arguments *arguments)
     if (option_flag(arguments->values[5]) < 0) {
         return false; /* index= has the labels of rows, which differ between calls */
     }
-    /* leaves="keep" is for objects without a route, so that it does not change what a route does. */
     return unless_none(arguments->leaves) == NULL || arguments->leaves == text_keep;
 }
 
@@ -68,16 +67,16 @@ static Route *
 find(const Arguments *arguments)
 {
     int copy = option_flag(arguments->copy), writable = option_flag(arguments->writable);
-    RouteKey key = {
-        .to = arguments->to,
-        .type = Py_TYPE(arguments->obj),
-        .flags = (unsigned)(copy << COPY_SHIFT | writable << WRITABLE_SHIFT),
-    };
+    RouteKey key = {.to = arguments->to, .type = Py_TYPE(arguments->obj)};
+    key.flags = (unsigned)(copy << COPY_SHIFT | writable << WRITABLE_SHIFT);
     if (copy < 0 || writable < 0 || (arguments->has_others && !add_values(&key, arguments))) {
         return NULL;
     }
     Route *route = find_route(&key);
-    return LIKELY(route != NULL) ? route : find_route_of_equal(&key);
+    route = LIKELY(route != NULL) ? route : find_route_of_equal(&key);
+    /* leaves="keep" changes what a route does for dicts only: it makes no table of them. */
+    bool is_kept = key.type == &PyDict_Type && arguments->leaves == text_keep;
+    return is_kept && route != NULL && !Py_IS_TYPE((PyObject *)route, &TreeRouteType) ? NULL : route;
 }
 
 /* Returns the options that were passed as a new dict, in the caller's order, in which errors repeat them. */

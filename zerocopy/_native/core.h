@@ -244,7 +244,7 @@ struct Route {
     bool asks_once; /* whether trees leave the object to the slow path, which does not repeat a request */
 };
 
-extern PyTypeObject RouteType; /* abstract base */
+extern PyTypeObject RouteType, TreeRouteType; /* the first is an abstract base */
 
 /* The `run` of routes that return the object itself. */
 PyObject *run_identity(Route *self, PyObject *obj);

@@ -187,7 +187,7 @@ tree_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     return (PyObject *)self;
 }
 
-static PyTypeObject TreeRouteType = {
+PyTypeObject TreeRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.TreeRoute",
     .tp_doc = "TreeRoute(to, copy=None, writable=None): dicts, lists and tuples of arrays.",
