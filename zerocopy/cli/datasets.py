@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ _MEMORY_FACTOR, _MEMORY_EXTRA = 4, 64 << 20
 _REFUSED = 3  # the child's exit code if it prints a message
 _CHILD = """
 import sys
+from contextlib import suppress
 path, max_bytes, *sys.path = sys.argv[1:]
 from zerocopy.cli import datasets
 datasets.read_in_child(path, int(max_bytes))
@@ -183,11 +185,10 @@ def _try_in_child(path: Path, max_bytes: int) -> None:
 
 def read_in_child(path: str, max_bytes: int) -> None:
     """Read a file with limited memory, print the message if that fails, and exit."""
-    try:
-        import pyarrow.dataset
-        import pyarrow.parquet  # noqa: F401
-    except ImportError:
-        pass  # the readers that need it report it
+    if Path(path).suffix.lower() not in _ARRAYS:
+        with suppress(ImportError):  # the readers that need it report it
+            import pyarrow.dataset
+            import pyarrow.parquet  # noqa: F401
     _limit_memory(_memory(max_bytes))
     try:
         read(Path(path), max_bytes)
