@@ -217,6 +217,7 @@ WITHOUT_NAMES = {
     "errors/__init__.py Fix",
     "errors/__init__.py Reason",
     "errors/__init__.py ZeroCopyError",
+    "loading/dataset.py Place",
     "loading/explain.py LoaderPlan",
     "loading/stats.py LoaderStats",
     "monitor/holders.py Holders",

@@ -232,13 +232,14 @@ def make_plan(call: Call) -> Plan:
             shapes_arrays = request.of_tables and not call.is_of_layout
             if not isinstance(description, Source) or target.kind == "table" or shapes_arrays:
                 return _plan_table(call, description, request)
-            new = None if cast is None else cast.new_type(description.view.dtype)
-            if cast is not None and new is not None:
-                plan = handover.plan(cast_source(description, new, cast), request)
-                return replace(plan, source=call.subject)
-            if native:
-                return handover.plan_native(description, request) or _plan_unchanged(call, target)
-            return handover.plan(description, request)
+        # Exceptions of the target's `copy_reasons` are faults of the target, and are not translated.
+        new = None if cast is None else cast.new_type(description.view.dtype)
+        if cast is not None and new is not None:
+            plan = handover.plan(cast_source(description, new, cast), request)
+            return replace(plan, source=call.subject)
+        if native:
+            return handover.plan_native(description, request) or _plan_unchanged(call, target)
+        return handover.plan(description, request)
     except ZeroCopyError as error:
         error.with_context(asked=str(call))
         raise
