@@ -21,6 +21,7 @@ from zerocopy._frameworks.polars.series import (
     Stream,
     aliases_ndarrays,
     check_exports,
+    chunk_counts,
     column_of,
     columns_of,
     direct,
@@ -302,7 +303,7 @@ def _check_lists(series: Any) -> None:
 
 def _check_frame(frame: Any) -> None:
     """Raise for a frame that the export of a stream would change."""
-    if {*frame.n_chunks("all")} != {1}:
+    if chunk_counts()(frame) != {1}:
         raise ValueError("the export of a stream would join the chunks, also those of the frame")
     check_exports(frame.columns, frame.dtypes, frame.to_series)
 

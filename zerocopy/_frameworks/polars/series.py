@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from operator import methodcaller
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks._private import Private
 from zerocopy._frameworks.polars.types import (
     BITS,
     CAST,
@@ -48,6 +50,7 @@ _CODES = Reason(
     "cast it: x.cast(pl.Enum([...]))",
     code="dictionary-codes",
 )
+_CHUNKS = Private("polars", "2", "DataFrame._df", "300 columns: 28 / 200 us")
 _OBJECTS = "convert the objects to numbers or text first, or leave it out with columns=[...]"
 
 
@@ -265,15 +268,36 @@ def _from_ndarray(pl: Any, name: str, source: Source, field: Field | None) -> An
 OWN = (SeriesColumn, Objects)
 
 
+@cache
+def chunk_counts() -> Callable[[Any], set[int]]:
+    """Return a function from a frame to the numbers of chunks that its columns have."""
+    import polars as pl
+
+    count = methodcaller("n_chunks")
+
+    def private(frame: Any) -> set[int]:
+        return {*map(count, frame._df.get_columns())}
+
+    def public(frame: Any) -> set[int]:
+        return {*frame.n_chunks("all")}
+
+    def agrees(counts: Callable[[Any], set[int]]) -> bool:
+        whole = pl.Series("a", [1, 2])
+        parts = pl.concat([whole[:1], whole[1:]], rechunk=False)
+        return counts(pl.DataFrame([whole])) == {1} and counts(pl.DataFrame([parts])) == {2}
+
+    return _CHUNKS.choose(lambda: private, agrees, public)
+
+
 def plain_frame(pl: Any) -> Callable[[Any, Any], tuple[None, Any]]:
     """Return the exporter ``hub`` of frames of plain columns of one chunk."""
-    kinds, column = plain_kinds(pl), plain_series(pl)
+    kinds, counts, column = plain_kinds(pl), chunk_counts(), plain_series(pl)
 
     def exported(frame: Any, target: Any) -> tuple[None, Any]:
         names, types = frame.columns, {*map(type, frame.dtypes)}
         if not (names and frame.height) or "" in names or "\0" in "".join(names):
             raise ValueError("no values, or a name that Arrow would change: use the slow path")
-        if not types <= kinds or {*frame.n_chunks("all")} != {1}:
+        if not types <= kinds or counts(frame) != {1}:
             raise ValueError("chunks, or other types: use the slow path")  # a stream would join chunks
         if pl.String not in types or target.reads_views:
             return None, frame
