@@ -238,7 +238,8 @@ class Polars(Framework):
         def of_hub(named: tuple[str | None, Any]) -> Any:
             name, arrow = named
             if name is not None:
-                return pl.Series(ArrayExport(arrow)).alias(name)  # Series loses its argument name=
+                series = pl.Series(ArrayExport(arrow))  # loses its argument name=
+                return series.alias(name) if name else series
             batches = arrow.to_batches() if hasattr(arrow, "to_batches") else [arrow]
             return pl.DataFrame(ArrayExport(batches[0]) if len(batches) == 1 else Stream(arrow))
 
