@@ -20,7 +20,7 @@ BUDGETS = {
     "lines of C in zerocopy/": 8156,
     "lines of Python in tests/": 97634,
     "lines of Python in benchmarks/": 15481,
-    "lines of Markdown in docs/": 16529,
+    "lines of Markdown in docs/": 16530,
     "forms in which memory passes": 9,
     "private names of other packages": 26,
     "Any in _engine/ and tables/": 186,
