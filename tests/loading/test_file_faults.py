@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.fs
+import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 from helpers.failing_filesystem import FailingHandler
@@ -91,6 +92,16 @@ def test_files_that_cannot_be_opened(name: str, code: str, why: str, tmp_path: P
     assert why in error.why
     assert name.rstrip("*") in error.file
     assert not open_files()
+
+
+@pytest.mark.parametrize("make", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_column_names_that_are_not_text(make: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    table = pa.table({"qq": [1, 2]})
+    with make(str(path), table.schema) as writer:
+        writer.write_table(table)
+    path.write_bytes(path.read_bytes().replace(b"qq", b"q\xb2"))
+    assert "UnicodeDecodeError" in refused(str(path)).why
 
 
 def test_a_missing_file_of_a_list(tmp_path: Path) -> None:

@@ -117,16 +117,18 @@ def _refuse_objects(paths: Sequence[Any]) -> None:
 
 def _open_files(files: Files, options: LoaderOptions) -> Dataset | Stream:
     format = _format(files)
-    if format == "parquet":
-        return _split(ParquetFiles(files, options.columns, options.schema), options)
     if format == "numpy":
         return memory.open_numpy_file(files, options)
     opened: Dataset | Stream
-    if format == "ipc":
+    if format == "parquet":
+        opened = _split(ParquetFiles(files, options.columns, options.schema), options)
+    elif format == "ipc":
         opened = IpcFiles(files, options.columns, options.schema)
     else:
         opened = FileStream(files, format, schema=options.schema)
-    return fitted(opened, options.columns, options.schema)
+    with files.reading(0):
+        _ = opened.schema.names  # pyarrow decodes them here, and raises for those that are not UTF-8
+    return opened if format == "parquet" else fitted(opened, options.columns, options.schema)
 
 
 def _split(opened: Dataset | Stream, options: LoaderOptions) -> Dataset | Stream:
