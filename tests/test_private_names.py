@@ -16,7 +16,7 @@ from zerocopy._frameworks._private import uses
 HOME = PACKAGE / "_frameworks"
 #: Names that their packages document, those of Python's named tuples, and of zerocopy's own class `Copied`.
 DOCUMENTED = {
-    *("_replace", "_import_from_c"),
+    *("_replace", "_import_from_c", "_export_to_c", "_addr"),
     *("_indices of torch", "_values of torch", "_column of pylibcudf"),
 }
 #: Names that no public name replaces, and that are used for a property instead of for speed.
@@ -92,7 +92,7 @@ parts = pl.concat([whole[:2], whole[2:]], rechunk=False)
 frames = [pl.DataFrame({"a": x, "b": x[::-1]}), pl.DataFrame({"i": ints, "x": x, "w": list("abcdef")}),
           pl.DataFrame([parts, whole.rename("b")]), pl.DataFrame({"n": [1, None], "b": [True, None]})]
 for frame in frames:
-    show(frame, "numpy", "pyarrow")
+    show(frame, "numpy", "pyarrow", "nanoarrow")
     show(frame, "numpy", layout="matrix")
     show(zc.convert(frame, "pyarrow"), "polars")
     show(zc.convert(frame, "pyarrow").to_batches()[0], "polars")
@@ -106,6 +106,13 @@ show({"a": x, "b": ints}, "polars")
 for array in map(pa.array, ([1, None, 3], ["a", None, "u"], [[1], None, []], [{"a": 1}])):
     show(array, "polars")
     show(array[1:], "polars")
+""",
+    "nanoarrow": """
+import nanoarrow as na, pyarrow as pa
+texts, numbers, dates = pa.array(["a", None]), pa.array([1.5, None]), pa.array([1, None], "date32")
+tables = [pa.table({"a": numbers, "w": texts}), pa.table({"b": numbers}), pa.table({"d": dates})]
+for obj in (*tables, numbers, texts, tables[0].rename_columns(["", "x"])):
+    show(na.Array(obj), "pyarrow", "polars", "numpy")
 """,
     "duckdb": """
 import pyarrow as pa

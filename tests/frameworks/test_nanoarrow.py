@@ -402,3 +402,61 @@ def test_parts_of_structs_and_structs_with_nulls_convert_as_planned(to: str) -> 
 
     for array in (whole, whole[1:], whole[:2], whole[:0], with_nulls, with_nulls[2:]):
         assert outcome(zc.convert, array) == outcome(lambda x, to: convert_slowly(x, to, {}), array)
+
+
+# -- kept schemas ------------------------------------------------------------------
+
+
+def tables(source: str) -> list[Any]:
+    """Return tables of alternating schemas: names, types and, if they are kept, nullability and metadata."""
+    x, y = pa.array([1.5, None, 3.5]), pa.array(["a", "bb", None], pa.large_string())
+    fields = [pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.int64(), metadata={"k": "v"})]
+    made = [
+        pa.table({"a": x, "b": y}),
+        pa.table({"a": y, "b": x}),
+        pa.table({"a": x, "c": y}),
+        pa.table({"a": x.cast("float32"), "b": x}),
+    ]
+    if source == "pyarrow":
+        made += [
+            pa.table([pa.array([1, 2, 3])] * 2, pa.schema(fields)),
+            pa.table({"a": [1, 2, 3], "b": [1] * 3}),
+        ]
+    return [zc.convert(table, source) for table in made]
+
+
+@pytest.mark.parametrize("target", ["nanoarrow", "pyarrow", "polars", "pandas"])
+@pytest.mark.parametrize("source", ["nanoarrow", "pyarrow", "polars"])
+def test_tables_of_alternating_schemas_are_as_on_the_slow_path(source: str, target: str) -> None:
+    for module in (source, target):
+        pytest.importorskip(module)
+    expected = [zc.convert(convert_slowly(table, target, {}), "pyarrow") for table in tables(source)]
+    results = [zc.convert(table, target) for _ in range(2) for table in tables(source)]
+    for result, other in zip(results, expected * 2, strict=True):
+        arrow = zc.convert(result, "pyarrow")
+        assert arrow.schema.equals(other.schema, check_metadata=True)
+        assert arrow.equals(other)
+
+
+def test_arrays_of_one_kept_schema_are_independent() -> None:
+    pl = pytest.importorskip("polars")
+    for source in (pa.table({"a": [1.5, 2.5]}), pl.DataFrame({"a": [1.5, 2.5]})):
+        first, second = zc.convert(source, "nanoarrow"), zc.convert(source, "nanoarrow")
+        for _ in range(2):  # a consumer takes the schema and the array
+            assert pa.record_batch(first).to_pydict() == {"a": [1.5, 2.5]}
+        del first
+        gc.collect()
+        assert zc.convert(second, "numpy")["a"].tolist() == [1.5, 2.5]
+        assert second.schema.field(0).name == "a"
+
+
+def test_a_frame_that_changes_between_two_calls_has_its_new_schema() -> None:
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame({"a": [1.5, 2.5]})
+    for target in ("pyarrow", "nanoarrow"):
+        frame = pl.DataFrame({"a": [1.5, 2.5]})
+        zc.convert(frame, target)
+        frame.replace_column(0, pl.Series("a", [1, 2], pl.Int8))
+        assert zc.convert(zc.convert(frame, target), "pyarrow").schema.types == [pa.int8()]
+        frame.insert_column(1, pl.Series("b", ["x", None]))
+        assert zc.convert(zc.convert(frame, target), "pyarrow").to_pydict() == {"a": [1, 2], "b": ["x", None]}

@@ -19,6 +19,7 @@ from helpers.arrow_producers import (
 )
 
 from zerocopy._native import core
+from zerocopy.protocols.arrow_c import ArrowArray
 
 if not hasattr(core, "TableRoute"):
     pytest.skip("needs the compiled core", allow_module_level=True)
@@ -277,10 +278,53 @@ def test_kept_plan_does_not_hide_an_extension_type() -> None:
 
 
 @pytest.mark.parametrize("name", WRONG_SCHEMAS)
-def test_a_wrong_schema_is_not_a_plain_table(name: str) -> None:
-    producer = TableProducer(numbers())
-    assert core.is_plain_table(producer.__arrow_c_array__()[0])
+def test_a_wrong_schema_is_not_a_plain_one(name: str) -> None:
+    plain = core.plain_schema(TableProducer(numbers()).__arrow_c_array__()[0])
+    assert plain is not None
     producer = TableProducer(numbers())
     WRONG_SCHEMAS[name](producer)
+    other = core.plain_schema(producer.__arrow_c_array__()[0])
+    if "name" in name:  # callers check the names
+        assert other != plain
+        return
     # Tables of booleans and text pass between table frameworks, but not to tensors.
-    assert core.is_plain_table(producer.__arrow_c_array__()[0]) is (name in ("bits", "text"))
+    assert (other is not None) is (name in ("bits", "text"))
+    assert other != plain
+
+
+# -- one array of an export -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("export", ["__arrow_c_stream__", "__arrow_c_array__"])
+def test_an_array_is_moved_once_and_released_once(export: str) -> None:
+    producer, out = TableProducer(numbers()), ArrowArray()
+    array = core.take_array(getattr(producer, export)())
+    assert array.address
+    array.move_to(ctypes.addressof(out))
+    assert out.length == ROWS
+    with pytest.raises(ValueError, match="moved"):
+        array.move_to(ctypes.addressof(out))
+    del array
+    assert not producer.released["batch"]
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(out.release)(ctypes.addressof(out))
+    assert producer.released["batch"] == 1
+    unused = TableProducer(numbers())
+    core.take_array(getattr(unused, export)())
+    assert unused.released["batch"] == 1
+    assert producer.released["stream"] == producer.exported["stream"]
+
+
+def test_an_export_of_several_arrays_or_none_is_refused_and_released() -> None:
+    two = TableProducer(numbers(), numbers())
+    with pytest.raises(ValueError, match="not one array"):
+        core.take_array(two.__arrow_c_stream__())
+    assert two.released["batch"] == 2
+    assert two.released["stream"] == 1
+    failing = TableProducer(numbers())
+    failing.error, failing.batches = 5, []
+    capsule = failing.__arrow_c_stream__()
+    for _ in range(2):  # the second time, the stream has been used
+        with pytest.raises(ValueError, match="not one array"):
+            core.take_array(capsule)
+    with pytest.raises(ValueError, match="PyCapsule"):
+        core.take_array(None)

@@ -80,7 +80,7 @@ def _through_hub(importer: Route, to_hub: Route) -> Build:
         arrays = [(_dates if _are_dates(x) else to_hub)(x) for _, x in pairs]
         if not len(arrays[0]):
             raise ValueError("no rows: the slow path decides")
-        return importer((None, make(arrays, names=[name for name, _ in pairs])))
+        return importer((None, make(arrays, names=[name for name, _ in pairs]), None))
 
     return build
 

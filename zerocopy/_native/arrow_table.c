@@ -370,12 +370,40 @@ arrow_owner_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* owner.address: the address of the ArrowArray, which an importer moves away. */
+static PyObject *
+arrow_owner_address(PyObject *self, void *closure)
+{
+    return PyLong_FromVoidPtr(&((ArrowOwner *)self)->array);
+}
+
+/* owner.move_to(address): moves the ArrowArray to an address. */
+static PyObject *
+arrow_owner_move_to(PyObject *self, PyObject *address)
+{
+    struct ArrowArray *array = &((ArrowOwner *)self)->array, *out = PyLong_AsVoidPtr(address);
+    if (out == NULL || array->release == NULL) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_ValueError, "no address, or the array was moved before");
+        }
+        return NULL;
+    }
+    *out = *array;
+    array->release = NULL;
+    Py_RETURN_NONE;
+}
+
+static PyGetSetDef arrow_owner_getters[] = {{"address", arrow_owner_address, NULL, NULL, NULL}, {0}};
+static PyMethodDef arrow_owner_methods[] = {{"move_to", arrow_owner_move_to, METH_O, NULL}, {0}};
+
 static PyTypeObject ArrowOwnerType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.ArrowOwner",
     .tp_doc = "Keeps an Arrow array alive.",
     .tp_basicsize = sizeof(ArrowOwner),
     .tp_dealloc = arrow_owner_dealloc,
+    .tp_getset = arrow_owner_getters,
+    .tp_methods = arrow_owner_methods,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 
@@ -401,8 +429,37 @@ arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column)
     return arrow_owner_new(array);
 }
 
+/* take_array(exported): see the documentation of the function. */
+static PyObject *
+take_array(PyObject *module, PyObject *exported)
+{
+    ArrowTable table = {0};
+    struct ArrowArray array = {0}, other = {0};
+    PyObject *owner = NULL;
+    if (take_export(exported, &table) == 0 && arrow_table_next(&table, &array) == 1 &&
+        (table.stream.release == NULL || arrow_table_next(&table, &other) == 0)) {
+        owner = arrow_owner_new(&array);
+    }
+    arrow_array_release(&array);
+    arrow_array_release(&other);
+    arrow_table_close(&table);
+    if (owner == NULL && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_ValueError, "not one array");
+    }
+    return owner;
+}
+
+static PyMethodDef methods[] = {
+    {"take_array", take_array, METH_O,
+     "take_array(exported): the only array of a stream's capsule, or of a pair of capsules, as an object that releases it "
+     "unless it is moved away; raises ValueError for another number of arrays."},
+    {NULL, NULL, 0, NULL},
+};
+
 int
 add_arrow_tables(PyObject *module)
 {
-    return PyModule_AddType(module, &TableExporterType) < 0 ? -1 : PyModule_AddType(module, &ArrowOwnerType);
+    return PyModule_AddType(module, &TableExporterType) < 0 || PyModule_AddType(module, &ArrowOwnerType) < 0
+               ? -1
+               : PyModule_AddFunctions(module, methods);
 }

@@ -399,38 +399,52 @@ table_labels_parse(PyObject *columns, PyObject **wanted)
 static bool
 is_plain_value(const struct ArrowSchema *field)
 {
-    return field->n_children == 0 && field->dictionary == NULL && field->metadata == NULL && field->format[0] != 0 &&
-           field->format[1] == 0 && strchr("bcCsSiIlLfguU", field->format[0]) != NULL;
+    return field->n_children == 0 && field->dictionary == NULL && field->metadata == NULL && field->format != NULL &&
+           field->format[0] != 0 && field->format[1] == 0 && strchr("bcCsSiIlLfguU", field->format[0]) != NULL;
 }
 
-/* is_plain_table(capsule): see the documentation of the function. */
+/* plain_schema(schema): see the documentation of the function. */
 static PyObject *
-is_plain_table(PyObject *module, PyObject *capsule)
+plain_schema(PyObject *module, PyObject *obj)
 {
-    const struct ArrowSchema *schema = PyCapsule_GetPointer(capsule, "arrow_schema");
+    const struct ArrowSchema *schema = PyLong_Check(obj) ? PyLong_AsVoidPtr(obj)
+                                                         : PyCapsule_GetPointer(obj, "arrow_schema");
     if (schema == NULL) {
-        return NULL;
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
-    bool is_plain = schema->release != NULL && schema->metadata == NULL && is_table(schema);
-    PyObject *names = PySet_New(NULL);
-    for (int64_t i = 0; names != NULL && is_plain && i < schema->n_children; i++) {
-        const char *name = name_of(schema->children[i]);
-        PyObject *label = PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), NULL);
-        is_plain = name[0] != 0 && is_plain_value(schema->children[i]);
-        if (label == NULL || PySet_Add(names, label) < 0) {
-            Py_CLEAR(names);
+    bool is_struct = schema->release != NULL && schema->metadata == NULL && is_table(schema);
+    if (!is_struct && (schema->release == NULL || !is_plain_value(schema))) {
+        Py_RETURN_NONE;
+    }
+    const struct ArrowSchema *column = schema, *const *fields = is_struct ? (void *)schema->children : &column;
+    int64_t count = is_struct ? schema->n_children : 1;
+    size_t size = 1;
+    for (int64_t i = 0; i < count; i++) {
+        if (!is_plain_value(fields[i])) {
+            Py_RETURN_NONE;
         }
-        Py_XDECREF(label);
+        size += strlen(name_of(fields[i])) + 3;
     }
-    is_plain = is_plain && names != NULL && PySet_GET_SIZE(names) == schema->n_children;
-    Py_XDECREF(names);
-    return PyErr_Occurred() && !clear_error() ? NULL : PyBool_FromLong(is_plain);
+    PyObject *text = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    char *end = text == NULL ? NULL : PyBytes_AS_STRING(text);
+    if (end != NULL) {
+        *end++ = is_struct ? 't' : 'c';
+    }
+    for (int64_t i = 0; end != NULL && i < count; i++) {
+        size_t length = strlen(name_of(fields[i])) + 1; /* with its terminating zero */
+        memcpy(end, name_of(fields[i]), length);
+        end[length] = fields[i]->format[0];
+        end[length + 1] = (char)(fields[i]->flags & 7);
+        end += length + 2;
+    }
+    return text;
 }
 
 static PyMethodDef methods[] = {
-    {"is_plain_table", is_plain_table, METH_O,
-     "is_plain_table(capsule): whether a schema is a struct of numbers, booleans and text, without metadata, whose names "
-     "are different UTF-8 texts that are not empty. A consumer can ask before it exports the data."},
+    {"plain_schema", plain_schema, METH_O,
+     "plain_schema(schema): the names, formats and flags of a column of numbers, booleans or text, or of a struct of such "
+     "columns, all without metadata, as bytes that only equal schemas have; None for other schemas. `schema` is a capsule, "
+     "or the address of an ArrowSchema. A consumer can ask before it exports the data."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -86,7 +86,7 @@ def _as_arrow(pa: Any, obj: Any, framework: Framework | None) -> tuple[Any, int]
     export = None if hook_of(framework, FramesHook).restores_tables else _fast_exporter(framework, type(obj))  # type: ignore[arg-type]
     if export is not None:
         with ignored_errors():  # it raises for tables other than plain numbers
-            return hub().as_table(export(obj, hub())[1]), 0
+            return hub().as_table(*export(obj, hub())[1:]), 0
     plan = explain(obj, hub().name)  # it describes the object once, where convert() may do so twice
     if plan.unread:
         raise _unread(plan.source, *[reason.remedy for reason in plan.reasons if reason.fixes])

@@ -239,10 +239,10 @@ class Datasets(Framework):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         return {"hub": self._of_hub}
 
-    def _of_hub(self, named: tuple[str | None, Any]) -> Any:
+    def _of_hub(self, named: tuple[str | None, Any, Any]) -> Any:
         if named[0] is not None:
             raise ValueError("a column: the slow path makes a table of it")
-        return self._dataset(hub().as_table(named[1]))
+        return self._dataset(hub().as_table(*named[1:]))
 
     def _dataset(self, arrow: Any) -> Any:
         # A hash of the content takes 4 ms per MB, and a fingerprint in the metadata is that of other rows.

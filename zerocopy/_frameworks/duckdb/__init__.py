@@ -145,12 +145,13 @@ class DuckDB(Framework):
         if cls is not self.module().DuckDBPyRelation:
             return {}
 
-        def result(relation: Any, target: Any) -> tuple[None, Any]:
+        def result(relation: Any, target: Any) -> tuple[None, Any, None]:
             # Types whose values need no check, so that a query does not run twice.
             if any(kind.id not in PLAIN for kind in relation.types):
                 raise ValueError("types that need a check: the slow path decides")
             table = relation.to_arrow_table()
-            return None, table if table.num_columns and table[0].num_chunks == 1 else table.combine_chunks()
+            is_whole = table.num_columns and table[0].num_chunks == 1
+            return None, table if is_whole else table.combine_chunks(), None
 
         def arrays(relation: Any, types: list[Any] | None = None) -> dict[str, Array]:
             # In a third of the time of reading an Arrow table into new arrays.
@@ -194,17 +195,17 @@ class DuckDB(Framework):
 
         relation_of = relation_maker(self.module(), check_schema)
 
-        def of_hub(named: tuple[str | None, Any]) -> Any:
-            name, arrow = named
+        def of_hub(named: tuple[str | None, Any, Any]) -> Any:
+            name, arrow, schema = named
             if name is None:
-                return relation_of(hub().as_table(arrow))
+                return relation_of(hub().as_table(arrow, schema))
             return relation_of(pa.Table.from_arrays([arrow], names=[name or "column_0"]))
 
         def ndarray(source: Any) -> Any:
             values = array_of(source)
             if not isinstance(values, pa.Array) or not len(values) or values.type == "halffloat":
                 raise ValueError("another shape or type: the slow path decides")
-            return of_hub(("", values))
+            return of_hub(("", values, None))
 
         return {"hub": of_hub} | ({} if array_of is None else {"ndarray": ndarray})
 

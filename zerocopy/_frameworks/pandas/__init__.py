@@ -184,11 +184,11 @@ class Pandas(Framework):
 
         extension, frame_of, index_of = pd.arrays.ArrowExtensionArray, frame_builder(), labels_index(pd)
 
-        def of_hub(named: tuple[str | None, Any]) -> Any:
-            name, arrow = named
+        def of_hub(named: tuple[str | None, Any, Any]) -> Any:
+            name, arrow, schema = named
             if name is not None:
                 return series(extension(usable(arrow)), name or None)
-            table = hub().as_table(arrow)
+            table = hub().as_table(arrow, schema)
             if table.schema.metadata:
                 raise ValueError("metadata may describe an index: use the slow path")
             columns = [extension(usable(column)) for column in table.columns]

@@ -275,26 +275,26 @@ def _plain_name(series: Any) -> str:
 
 
 @cache
-def series_exporter(pd: Any) -> Callable[[Any, Any], tuple[str, Any]]:
+def series_exporter(pd: Any) -> Callable[[Any, Any], tuple[str, Any, None]]:
     """Return the exporter ``hub`` of series of plain values."""
     column, plain = _column_exporter(), hub().fast_exporters(hub().module().ChunkedArray)["hub"]
     wrapped = pd.arrays.NumpyExtensionArray
 
-    def exported(series: Any, target: Any) -> tuple[str, Any]:
+    def exported(series: Any, target: Any) -> tuple[str, Any, None]:
         values = series.array
         array = column(series.to_numpy(copy=False) if type(values) is wrapped else values)
-        return _plain_name(series), plain(array, target)[1]
+        return _plain_name(series), plain(array, target)[1], None
 
     return exported
 
 
 @cache
-def frame_exporter(pd: Any) -> Callable[[Any, Any], tuple[None, Any]]:
+def frame_exporter(pd: Any) -> Callable[[Any, Any], tuple[None, Any, None]]:
     """Return the exporter ``hub`` of frames of plain columns, with metadata for targets that keep it."""
     pa, column, types = hub().module(), _column_exporter(), hub().plain_types
     check, make = hub().fast_exporters(pa.Table)["hub"], pa.Table.from_arrays
 
-    def exported(frame: Any, target: Any) -> tuple[None, Any]:
+    def exported(frame: Any, target: Any) -> tuple[None, Any, None]:
         if not is_default(frame.index, pd.RangeIndex) or frame.attrs:
             raise ValueError("labels of rows, or attributes: use the slow path")
         labels, arrays = frame.columns.tolist(), list(column_arrays(pd, frame))
@@ -310,7 +310,7 @@ def frame_exporter(pd: Any) -> Callable[[Any, Any], tuple[None, Any]]:
         if target.keeps_metadata:
             metadata = metadata_of(pd, frame, [values.dtype for values in arrays], labels, [], None)
             table = table.replace_schema_metadata(metadata)
-        return None, table
+        return None, table, None
 
     return exported
 

@@ -21,10 +21,10 @@ from zerocopy._frameworks.polars.series import (
     Stream,
     aliases_ndarrays,
     check_exports,
-    chunk_counts,
     column_of,
     columns_of,
     direct,
+    frame_calls,
     ndarray_reasons,
     numbers_of,
     plain_frame,
@@ -235,8 +235,8 @@ class Polars(Framework):
         if self.form == "Series":  # a whole table is not one series
             return {"ndarray": flat}
 
-        def of_hub(named: tuple[str | None, Any]) -> Any:
-            name, arrow = named
+        def of_hub(named: tuple[str | None, Any, Any]) -> Any:
+            name, arrow, _ = named
             if name is not None:
                 series = pl.Series(ArrayExport(arrow))  # loses its argument name=
                 return series.alias(name) if name else series
@@ -304,7 +304,7 @@ def _check_lists(series: Any) -> None:
 
 def _check_frame(frame: Any) -> None:
     """Raise for a frame that the export of a stream would change."""
-    if chunk_counts()(frame) != {1}:
+    if frame_calls()[0](frame):
         raise ValueError("the export of a stream would join the chunks, also those of the frame")
     check_exports(frame.columns, frame.dtypes, frame.to_series)
 

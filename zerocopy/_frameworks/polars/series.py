@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from operator import methodcaller
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
@@ -50,7 +49,7 @@ _CODES = Reason(
     "cast it: x.cast(pl.Enum([...]))",
     code="dictionary-codes",
 )
-_CHUNKS = Private("polars", "2", "DataFrame._df", "300 columns: 28 / 200 us")
+_COLUMNS = Private("polars", "2", "DataFrame._df, Series._s", "the chunks of 300 columns: 36 / 200 us")
 _OBJECTS = "convert the objects to numbers or text first, or leave it out with columns=[...]"
 
 
@@ -269,59 +268,76 @@ OWN = (SeriesColumn, Objects)
 
 
 @cache
-def chunk_counts() -> Callable[[Any], set[int]]:
-    """Return a function from a frame to the numbers of chunks that its columns have."""
+def frame_calls() -> tuple[Callable[[Any], bool], Callable[[Any], list[Any]]]:
+    """Return functions: whether columns of a frame have several chunks or none, and its columns as arrays."""
     import polars as pl
 
-    count = methodcaller("n_chunks")
+    def private() -> Any:
+        count = type(pl.Series()._s).n_chunks
 
-    def private(frame: Any) -> set[int]:
-        return {*map(count, frame._df.get_columns())}
+        def has_chunks(frame: Any) -> bool:
+            width: int = frame.width
+            return [*map(count, map(frame._df.to_series, range(width)))].count(1) != width
 
-    def public(frame: Any) -> set[int]:
-        return {*frame.n_chunks("all")}
+        def arrays(frame: Any) -> list[Any]:
+            return [frame._df.to_series(place).to_arrow(False) for place in range(frame.width)]
 
-    def agrees(counts: Callable[[Any], set[int]]) -> bool:
+        return has_chunks, arrays
+
+    def agrees(calls: Any) -> bool:
+        has_chunks, _ = calls  # another `to_arrow` raises, upon which the slow path decides
         whole = pl.Series("a", [1, 2])
         parts = pl.concat([whole[:1], whole[1:]], rechunk=False)
-        return counts(pl.DataFrame([whole])) == {1} and counts(pl.DataFrame([parts])) == {2}
+        return not has_chunks(pl.DataFrame([whole])) and bool(has_chunks(pl.DataFrame([parts])))
 
-    return _CHUNKS.choose(lambda: private, agrees, public)
+    public = (
+        lambda frame: any(series.n_chunks() != 1 for series in columns_of(frame)),
+        lambda frame: [series.to_arrow() for series in columns_of(frame)],
+    )
+    return _COLUMNS.choose(private, agrees, public)
 
 
-def plain_frame(pl: Any) -> Callable[[Any, Any], tuple[None, Any]]:
-    """Return the exporter ``hub`` of frames of plain columns of one chunk."""
-    kinds, counts, column = plain_kinds(pl), chunk_counts(), plain_series(pl)
+def plain_frame(pl: Any) -> Callable[[Any, Any], tuple[None, Any, Any]]:
+    """Return the exporter ``hub`` of frames of plain columns of one chunk.
 
-    def exported(frame: Any, target: Any) -> tuple[None, Any]:
-        names, types = frame.columns, {*map(type, frame.dtypes)}
-        if not (names and frame.height) or "" in names or "\0" in "".join(names):
-            raise ValueError("no values, or a name that Arrow would change: use the slow path")
-        if not types <= kinds or counts(frame) != {1}:
-            raise ValueError("chunks, or other types: use the slow path")  # a stream would join chunks
-        if pl.String not in types or target.reads_views:
-            return None, frame
+    It keeps the names and types of the last frame, which decide the schema of its export.
+    """
+    kinds, (has_chunks, arrays), last = plain_kinds(pl), frame_calls(), None
+
+    def exported(frame: Any, target: Any) -> tuple[None, Any, Any]:
+        nonlocal last
+        if not frame.height or has_chunks(frame):
+            raise ValueError("no rows, or chunks, which a stream would join: use the slow path")
+        frame = frame.clone()  # without its memory: another thread may change the columns of the caller's
+        names, types, known = frame.columns, [*map(type, frame.dtypes)], last
+        if known is None or names != known[0] or types != known[1]:
+            if not names or "" in names or "\0" in "".join(names):
+                raise ValueError("no columns, or a name that Arrow would change: use the slow path")
+            if not kinds.issuperset(types):
+                raise ValueError("other types: use the slow path")
+            last = known = (names, types, hub().module().table(frame.clear()).schema)
+        if target.reads_views or pl.String not in types:
+            return None, frame, known[2]
         # Not DataFrame.to_arrow, which waits for polars' threads: a forked child lacks them.
-        arrays = [column(series, target)[1] for series in columns_of(frame)]
-        return None, hub().module().RecordBatch.from_arrays(arrays, names)
+        return None, hub().module().RecordBatch.from_arrays(arrays(frame), names), None
 
     return exported
 
 
-def plain_series(pl: Any) -> Callable[[Any, Any], tuple[str, Any]]:
+def plain_series(pl: Any) -> Callable[[Any, Any], tuple[str, Any, None]]:
     """Return the exporter ``hub`` of series of plain values in one chunk.
 
     polars copies 1,000 texts in 9 us for targets that do not read views, and a cast of pyarrow in 15.
     """
     kinds, text = plain_kinds(pl), pl.String
 
-    def exported(series: Any, target: Any) -> tuple[str, Any]:
+    def exported(series: Any, target: Any) -> tuple[str, Any, None]:
         name, kind = series.name, type(series.dtype)
         if kind not in kinds or series.n_chunks() != 1 or not len(series) or "\0" in name:
             raise ValueError("chunks, or other types: use the slow path")
         if kind is text and not target.reads_views:
-            return name, series.to_arrow()
-        return name, hub().module().chunked_array(series).chunk(0)
+            return name, series.to_arrow(), None
+        return name, hub().module().chunked_array(series).chunk(0), None
 
     return exported
 

@@ -240,7 +240,7 @@ def one_chunk_each(table: Any, index: object = None) -> list[tuple[str, Any]]:
 def plain_column(types: frozenset[Any]) -> Callable[[Any, Any], Any]:
     """Return the exporter ``hub`` of columns of plain values in one chunk."""
 
-    def column(array: Any, target: Any) -> tuple[str, Any]:
+    def column(array: Any, target: Any) -> tuple[str, Any, None]:
         if hasattr(array, "chunks"):
             if array.num_chunks != 1:
                 raise ValueError("no rows, or several chunks")
@@ -248,7 +248,7 @@ def plain_column(types: frozenset[Any]) -> Callable[[Any, Any], Any]:
         if array.type not in types:
             raise ValueError("other types: the slow path decides")
         array.validate()
-        return "", array
+        return "", array, None
 
     return column
 
@@ -281,6 +281,6 @@ def plain_table(pa: Any, plain_types: frozenset[Any]) -> Callable[[Any, Any], An
         if chunks > 1 and any(column.num_chunks != chunks for column in table.columns):
             raise ValueError("chunks that end at different rows: a stream would divide more of them")
         table.validate()
-        return None, table
+        return None, table, schema
 
     return plain
