@@ -277,6 +277,20 @@ write_piece(const Rows *rows, const Run *run, char *to, ptrdiff_t pitch, const c
     }
 }
 
+/* Prefetches the lines of rows at some positions. Stores to lines in no cache took twice as long: 131,072 rows of 29 x f4
+   at random positions of 524,288 rows, 8.2 ms instead of 4.7. */
+static void
+fetch_rows(const Rows *rows, const int64_t *positions, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uintptr_t line = (uintptr_t)rows->data + (size_t)positions[i] * (size_t)rows->pitch, last = line + rows->width - 1;
+        for (; line < last; line += LINE) {
+            FETCH(line, 2);
+        }
+        FETCH(last, 2);
+    }
+}
+
 /* Writes a run of some rows; `to` is the place of its first item. */
 static void
 write_run(const Rows *rows, const Run *run, char *to, ptrdiff_t pitch, size_t first, size_t height)
@@ -359,6 +373,7 @@ write_at(const Rows *rows, size_t out_rows, const int64_t *positions)
     for (size_t first = 0; first < rows->count; first += height) {
         size_t some = rows->count - first < height ? rows->count - first : height;
         if (staged) {
+            fetch_rows(rows, positions + first, some);
             write_tile(rows, stage, (ptrdiff_t)rows->width, first, some);
         }
         for (size_t i = 0; i < some; i++) {
