@@ -18,7 +18,7 @@ BUDGETS = {
     "lines of Python in zerocopy/": 72399,  # kept schemas: users of wide tables of polars and nanoarrow
     "files of Python in zerocopy/": 371,
     "lines of C in zerocopy/": 8242,  # kept schemas: users of wide tables of polars and nanoarrow
-    "lines of Python in tests/": 97754,  # tests of kept schemas
+    "lines of Python in tests/": 97923,  # tests of kept schemas
     "lines of Python in benchmarks/": 15481,
     "lines of Markdown in docs/": 16531,
     "forms in which memory passes": 9,

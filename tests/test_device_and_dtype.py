@@ -35,6 +35,7 @@ from zerocopy.errors import DeviceError
         ("cuda:1", (CUDA, 1)),
         ("gpu:2", (CUDA, 2)),
         ((2, 3), (CUDA, 3)),
+        ("oneapi", (14, 0)),  # a number of dlpack.h
         (Device(1, 0), (CPU, 0)),
         (object(), None),
         ((1, 2, 3), None),

@@ -12,7 +12,7 @@ import pytest
 import zerocopy as zc
 from zerocopy import handover, registry
 
-pytest.importorskip("pyarrow")
+pyarrow = pytest.importorskip("pyarrow")
 pytest.importorskip("jax")
 fix_cases = pytest.importorskip("helpers.fix_cases")  # it needs pyarrow
 
@@ -286,6 +286,15 @@ def test_samples_have_one_element(ndim: int) -> None:
 
     x = np.zeros((1,) * ndim, "g")
     assert eval(array_method.SAMPLE.format(x="x"), {"x": x, "numpy": np}).size == 1
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+def test_fixes_of_columns_that_contradict_each_other_are_not_one_call(to: str) -> None:
+    """Each column could be the matrix alone; a call that takes one would leave out the other."""
+    x = pyarrow.table({"a": [[1], [1, 2]], "b": [[1], [1, 2]]})
+    calls = error_of(x, to, layout="matrix").calls
+    results = [fix_cases.paste(code, x, fix_cases.Recorder()) for code in calls]
+    assert [list(result) for result in results] == [["a", "b"]] * len(calls) != []
 
 
 @pytest.mark.parametrize("copies", [None, False])

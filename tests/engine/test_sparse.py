@@ -181,6 +181,7 @@ def test_flags_of_jax_are_kept(form: str) -> None:
     x = sample(form, index="int32")
     x.sum_duplicates()
     y = zc.convert(x, to="jax")
+    assert zc.convert(x, to="scipy", copy=True).has_canonical_format
     assert y.indices_sorted
     assert y.unique_indices
     assert zc.convert(y, to="scipy").has_canonical_format

@@ -328,6 +328,9 @@ def test_cupy_transfers_on_the_given_stream(machine) -> None:
     machine.log.clear()
     zc.convert(x, to="cupy", copy=True, stream=1)
     assert machine.log == [("kernel", 0)], "1 is the legacy default stream, which CuPy calls 0"
+    machine.log.clear()
+    zc.convert(x, to="cupy", copy=True, stream=9)
+    assert machine.log == [("record", 0), ("wait", 9, 0), ("kernel", 9), ("record", 9), ("wait", 0, 9)]
 
 
 def test_cupy_copies_where_it_would_alias_host_memory(machine, monkeypatch) -> None:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -236,6 +237,13 @@ def test_a_stream_splits_batches_that_are_too_long(local: Any, monkeypatch: pyte
     result = get(local, "x")
     assert result.equals(table())
     assert max(batch.nbytes for batch in result.to_batches()) < 2 << 20
+
+
+@pytest.mark.parametrize(
+    ("rows", "nbytes", "most"), [(10, 100, 10), (9, 3 << 30, 3), (2, 3 << 30, 1), (0, 0, 1)]
+)
+def test_a_batch_has_a_gibibyte_or_one_row(rows: int, nbytes: int, most: int) -> None:
+    assert exchange._rows_per_batch(SimpleNamespace(num_rows=rows, nbytes=nbytes)) == most
 
 
 def test_a_server_that_answers_nothing_raises(local: Any) -> None:

@@ -33,6 +33,15 @@ def round_trip(records: np.ndarray, threads: int | None) -> bool:
     return same and soa_to_aos(columns, threads=threads).tobytes() == records.tobytes()
 
 
+@pytest.mark.parametrize(("count", "cores"), [(3, 3), (None, 1)])
+def test_a_system_without_affinity_has_the_cores_that_python_counts(
+    count: int | None, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: count)
+    assert threads.cores() == cores
+
+
 @pytest.mark.parametrize("count", [None, 1, 2, 4, 1000])
 def test_any_number_of_threads_keeps_the_records(count: int | None) -> None:
     assert round_trip(filled(400_000), count)

@@ -138,6 +138,7 @@ def test_the_text_names_the_side_that_waits():
         in line(idle)
     )
     assert str(LoaderStats()) == "No batch has been delivered."
+    assert not any(LoaderStats())
 
 
 def test_counts_of_many_threads_are_exact():

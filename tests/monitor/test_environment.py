@@ -12,11 +12,21 @@ from typing import Any
 import pytest
 from helpers.monitor_program import eventually
 
-from zerocopy.monitor import session as environment
+from zerocopy.monitor import process_record, session as environment
 from zerocopy.monitor.process_record import is_zombie, start_ticks
 from zerocopy.monitor.run_directory import RunFiles
 
 LOADED = "import sys, zerocopy; print(*sorted(m for m in sys.modules if m.startswith('zerocopy.monitor')))"
+
+
+def test_resident_memory_is_0_if_the_system_does_not_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert process_record.resident_bytes() > 1 << 20
+
+    def refuse(*args: Any) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(process_record, "open", refuse, raising=False)
+    assert process_record.resident_bytes() == 0
 
 
 @pytest.mark.parametrize("value", ["", "0"])

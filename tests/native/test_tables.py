@@ -337,3 +337,14 @@ def test_frames_for_the_slow_path(columns: Any) -> None:
     pl = pytest.importorskip("polars")
     with pytest.raises((BufferError, ValueError)):
         _polars_route()(pl.DataFrame(columns))
+
+
+def test_an_exporter_releases_its_functions() -> None:
+    functions = [lambda obj, number=number: number for number in range(5)]
+    references = list(map(weakref.ref, functions))
+    first, check, select, matrix, extent = functions
+    exporter = core.TableExporter(first, check=check, select=select, matrix=matrix, extent=extent)
+    del functions, first, check, select, matrix, extent
+    assert all(reference() for reference in references)
+    del exporter
+    assert not any(reference() for reference in references)

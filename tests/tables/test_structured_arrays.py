@@ -234,3 +234,10 @@ def test_wide_records_are_not_copied() -> None:
     assert columns["image"][1, -1] == 7
     assert columns["id"].tolist() == [1, 2]
     assert np.array_equal(soa_to_aos(columns, wide.dtype)["id"], [1, 2])
+
+
+@pytest.mark.parametrize(("dtype", "code"), [("?", "packed-bits"), ("S3", "padded-bytes")])
+def test_a_record_in_a_record_has_the_reasons_of_all_its_fields(dtype: str, code: str) -> None:
+    records = np.zeros(3, [("a", [("x", dtype), ("y", "i4")]), ("b", "i4")])
+    plan = zc.explain(records, "pyarrow").leaves["['a']"]
+    assert [reason.code for reason in plan.reasons] == ["interleaved", code]
