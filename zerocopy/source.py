@@ -14,14 +14,13 @@ from zerocopy.strided_view import StridedView
 
 Array = np.ndarray[Any, Any]
 
-#: Forms in which memory passes from a fast exporter to a fast importer. All but ``cuda`` are host memory.
-#: ``native``: with the compiled core, an ``Exporter`` or ``Importer`` (C objects) instead of a function.
+#: Forms in which memory passes from a fast exporter to a fast importer.
+#: ``native``: with the compiled core, an ``Exporter`` or ``Importer`` (C objects) instead of a function. The
+#: memory of an exporter may be on a CUDA device; an importer takes host memory.
+#: ``native_device``: with the compiled core, an ``Importer`` of memory on CUDA devices.
 #: ``native_table``: with the compiled core, a ``TableExporter``, through Arrow's C data interface.
 #: ``native_lists``: the same for a column of lists, a table of it alone; it raises for others.
 #: ``ndarray``: an aliasing ndarray with any strides, read-only if the memory is immutable.
-#: ``cuda``: memory of a NumPy dtype on a CUDA device, aligned to its item size, without negative strides, as
-#: a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy capsule``, which orders the
-#: producer's work before that of `stream` (DLPack, Python specification).
 #: ``handle``: any object, which has a route of its own; the exporter of a handle of shared memory opens it.
 #: ``columns``: for a table, pairs of a name and a column, which has its own route: ``export(table, index)``
 #: takes the call's ``index=``, and the columns of an importer are 1-dimensional ndarrays.
@@ -31,7 +30,10 @@ Array = np.ndarray[Any, Any]
 #: the column's name, and an object that exports Arrow data, for a column a ``pyarrow.Array``. Names in tables
 #: are unique and not empty. ``export(obj, target)`` takes the target, which may keep no metadata or read no
 #: views.
-FORMS = ("native", "native_table", "native_lists", "ndarray", "cuda", "handle", "columns", "matrix", "hub")
+FORMS = (
+    "native", "native_device", "native_table", "native_lists", "ndarray", "handle", "columns", "matrix",
+    "hub",
+)  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)

@@ -1,17 +1,15 @@
-"""The fast path of CUDA memory without a GPU: what it exports and imports, and what it refuses.
+"""The fast path to CuPy from the host, and producers of device memory, without a GPU.
 
-A stand-in for CuPy uses host memory; torch's importer and exporter run with stand-ins for its streams.
+A stand-in for CuPy uses host memory. The routes between frameworks on a device are tested in
+``tests/native/test_device_routes.py``.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from helpers.arrays import bits, sample
-from helpers.cuda_producers import POINTER, SpeaksCAI, SpeaksDLPack
+from helpers.cuda_producers import SpeaksDLPack
 
 import zerocopy as zc
 from zerocopy import registry
@@ -19,7 +17,6 @@ from zerocopy._engine import routes
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.device import Device
 from zerocopy.dtype import by_name, to_numpy
-from zerocopy.framework import Framework, Source
 from zerocopy.protocols import dlpack
 
 
@@ -32,23 +29,6 @@ def cupy(machine):
 
 def on_gpu(values: np.ndarray) -> object:
     return zc.convert(values, to="cupy")
-
-
-def export(x: object) -> tuple:
-    return registry.by_name("cupy").fast_exporters(type(x))["cuda"](x)
-
-
-# -- CuPy exports --------------------------------------------------------------------------
-
-
-def test_cupy_exports_on_the_stream_of_the_importer(machine) -> None:
-    x = on_gpu(sample("f4"))
-    machine.log.clear()
-    index, export_capsule = export(x)
-    assert (index, machine.log) == (0, [])
-    view = zc.view(SimpleCapsule(export_capsule(9)))
-    assert machine.log == [("export", 9)]
-    assert (view.ptr, view.shape, view.dtype.name) == (x.data.ptr, x.shape, "float32")
 
 
 class SimpleCapsule:
@@ -64,42 +44,6 @@ class SimpleCapsule:
         return 2, 0
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
-def test_cupy_fast_path_refuses_foreign_types(cupy, dtype: str) -> None:
-    """CuPy cannot export float8 and crashes importing it; the slow path passes unsigned integers."""
-    x = on_gpu(sample(to_numpy(by_name(dtype)), (4, 6)))
-    with pytest.raises(BufferError):
-        export(x)
-
-
-@pytest.mark.parametrize(
-    "cut",
-    [
-        lambda x: x[:, ::2],
-        lambda x: x[::-1],
-        lambda x: x[:1, :1][::-1, ::-1],  # one element: the negative strides are never used
-        lambda x: x.T,
-    ],
-)
-def test_cupy_fast_path_refuses_some_layouts(cupy, cut) -> None:
-    with pytest.raises(BufferError):
-        export(cut(on_gpu(sample("f4", (4, 6)))))
-
-
-def test_cupy_fast_path_refuses_misaligned_memory(cupy) -> None:
-    octets = on_gpu(np.zeros(41, "u1"))
-    with pytest.raises(BufferError):
-        export(octets[1:].view("f4"))
-
-
-def test_cupy_fast_path_refuses_other_devices(machine) -> None:
-    x = zc.convert(sample("f4"), to="cupy", device="cuda:1")
-    with pytest.raises(BufferError):
-        export(x)
-    with machine.on(1):
-        assert export(x)[0] == 1
-
-
 def test_subclasses_of_cupy_arrays_have_no_fast_path(cupy) -> None:
     class Units(cupy.ndarray):
         pass
@@ -107,65 +51,7 @@ def test_subclasses_of_cupy_arrays_have_no_fast_path(cupy) -> None:
     assert registry.by_name("cupy").fast_exporters(Units) == {}
 
 
-# -- CuPy imports -------------------------------------------------------------------------
-
-
-class ExportedArray:
-    """An array of a framework whose only exporter is for CUDA."""
-
-    def __init__(self, values: np.ndarray, index: int = 0):
-        self.producer, self.index = SpeaksDLPack(values), index
-
-
-ExportedArray.__module__ = "cuda_exporter"
-
-
-class CudaExporter(Framework):
-    name = "cuda_exporter"
-
-    def installed(self):
-        return True
-
-    def owns(self, cls):
-        return cls is ExportedArray
-
-    def source(self, obj):
-        view = zc.view(obj.producer)
-        return Source("cuda_exporter.ExportedArray", view, view.numpy, "dlpack", producer=obj.producer)
-
-    def fast_exporters(self, cls):
-        def on_device(obj):
-            return obj.index, lambda stream: obj.producer.__dlpack__(stream=stream)
-
-        return {"cuda": on_device}
-
-
-@pytest.fixture
-def exporter_framework():
-    zc.register(CudaExporter())
-
-
-def test_cupy_imports_on_its_current_stream(machine, exporter_framework, cupy) -> None:
-    x = ExportedArray(sample("f4"))
-    planned = make_plan(Call(x, "cupy", {})).run()
-    zc.convert(x, to="cupy")
-    route = routes.routes_of("cupy", {})[ExportedArray]
-    for current, stream in ((cupy.cuda.Stream.null, 1), (cupy.cuda.Stream(5), 5), (cupy.cuda.Stream.ptds, 2)):
-        with current:
-            result = route(x)
-        assert x.producer.streams[-1] == stream
-        assert (result.data.ptr, result.shape, result.strides, result.dtype) == (
-            planned.data.ptr,
-            planned.shape,
-            planned.strides,
-            planned.dtype,
-        )
-
-
-def test_cupy_imports_only_on_its_current_device(machine, exporter_framework) -> None:
-    zc.convert(ExportedArray(sample("f4")), to="cupy")
-    with pytest.raises(BufferError):
-        routes.routes_of("cupy", {})[ExportedArray](ExportedArray(sample("f4"), index=1))
+# -- from the host ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f2", "f4", "f8", "c16", "q", "bfloat16", "float8_e5m2"])
@@ -211,145 +97,11 @@ def test_host_arrays_that_cupy_cannot_take_need_the_slow_path(cupy, values: np.n
 # -- torch --------------------------------------------------------------------------------
 
 
-class Streams:
-    """A stand-in for ``torch.cuda`` with a current device and stream."""
-
-    def __init__(self, handle: int = 0, device: int = 0):
-        self.handle, self.index = handle, device
-
-    def device(self, index):
-        return nullcontext()
-
-    def default_stream(self, index):
-        return "default"
-
-    def ExternalStream(self, handle, device):
-        return handle
-
-    def current_stream(self, index):
-        return SimpleNamespace(cuda_stream=self.handle)
-
-    def current_device(self):
-        return self.index
-
-
-class Tensor(SimpleNamespace):
-    """The attributes of a CUDA tensor that the exporter reads."""
-
-    def __init__(self, values, **attributes):
-        import torch
-
-        plain = torch.from_numpy(values)
-        known = {"is_cuda": True, "requires_grad": False, "dtype": plain.dtype} | attributes
-        super().__init__(plain=plain, streams=[], recorded=[], **known)
-
-    @property
-    def data(self):
-        return self
-
-    def is_neg(self):
-        return self.plain.is_neg()
-
-    is_conj = is_neg
-
-    def dim(self):
-        return self.plain.dim()
-
-    def data_ptr(self):
-        return self.plain.data_ptr() + getattr(self, "off", 0)
-
-    def element_size(self):
-        return self.plain.element_size()
-
-    @property
-    def shape(self):
-        return self.plain.shape
-
-    def stride(self):
-        return self.plain.stride()
-
-    def storage_offset(self):
-        return self.plain.storage_offset()
-
-    def numel(self):
-        return self.plain.numel()
-
-    def untyped_storage(self):
-        return self.plain.untyped_storage()
-
-    def get_device(self):
-        return 0
-
-    def __dlpack__(self, *, stream):
-        self.streams.append(stream)
-        return self.plain.__dlpack__()
-
-    def record_stream(self, stream):
-        self.recorded.append(stream)
-
-
-def _exporter(cuda: Streams, unordered: list):
-    torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.exchange import cuda_exporter
-
-    def to_capsule(tensor):
-        unordered.append(tensor)
-        return torch.utils.dlpack.to_dlpack(tensor.plain)
-
-    names = SimpleNamespace(cuda=cuda, autograd=torch.autograd)
-    return cuda_exporter(names, to_capsule, frozenset({torch.float32}))
-
-
-@pytest.mark.parametrize(
-    ("current", "stream", "is_unordered"), [(0, 1, True), (7, 7, True), (0, 7, False), (7, 1, False)]
-)
-def test_torch_exporter_orders_streams_that_differ(current: int, stream: int, is_unordered: bool) -> None:
-    unordered: list = []
-    tensor = Tensor(sample("f4"))
-    index, export_capsule = _exporter(Streams(current), unordered)(tensor)
-    export_capsule(stream)
-    assert index == 0
-    assert (bool(unordered), tensor.streams) == (is_unordered, [] if is_unordered else [stream])
-    assert tensor.recorded == ([] if is_unordered else ["default" if stream == 1 else stream])
-
-
-@pytest.mark.parametrize(
-    "attributes",
-    [{"is_cuda": False}, {"requires_grad": True}, {"off": 1}, {"dtype": "torch.bfloat16"}],
-    ids=["host", "grad", "misaligned", "foreign"],
-)
-def test_torch_fast_path_refuses_special_tensors(attributes: dict) -> None:
-    with pytest.raises(BufferError):
-        _exporter(Streams(), [])(Tensor(sample("f4"), **attributes))
-
-
-def test_torch_imports_on_its_current_stream_and_device() -> None:
-    torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch import cuda_importer
-
-    values, streams = sample("f4"), []
-
-    def export_capsule(stream):
-        streams.append(stream)
-        return values.__dlpack__()
-
-    for handle, stream in ((0, 1), (7, 7)):
-        take = cuda_importer(SimpleNamespace(cuda=Streams(handle)), torch.utils.dlpack.from_dlpack)
-        result = take((0, export_capsule))
-        assert result.data_ptr() == values.ctypes.data
-        assert streams.pop() == stream
-    with pytest.raises(BufferError):
-        cuda_importer(SimpleNamespace(cuda=Streams()), None)((1, export_capsule))
-    assert not streams
-
-
-def test_torch_without_cuda_has_no_cuda_form() -> None:
+def test_torch_without_cuda_takes_no_memory_on_devices() -> None:
     torch = pytest.importorskip("torch")
     if torch.version.cuda is not None:
         pytest.skip("this build has CUDA")
-    framework = registry.by_name("torch")
-    assert "cuda" not in framework.fast_importers()
-    assert "cuda" not in framework.fast_exporters(torch.Tensor)
+    assert "native_device" not in registry.by_name("torch").fast_importers()
 
 
 # -- streams that JAX does not accept --------------------------------------------------------
@@ -428,21 +180,3 @@ def test_capsules_of_other_devices_are_unchanged() -> None:
     for kind in (1, 2, 10):
         capsule = SpeaksDLPack(sample("f4"), device=(kind, 3)).__dlpack__()
         assert dlpack.read(dlpack.as_cuda(capsule)).device == Device(kind, 3)
-
-
-# -- no fast path -------------------------------------------------------------------------
-
-
-def test_producers_without_a_framework_have_no_fast_path(cupy) -> None:
-    """Their type does not determine their protocol or device, so each object is described."""
-    for bare in (SpeaksDLPack(sample("f4")), SpeaksCAI(data=(POINTER, False), shape=(3,))):
-        zc.view(bare)
-        assert routes.find_parts(bare, "cupy", {}) is None
-
-
-def test_jax_host_arrays_have_no_cuda_form() -> None:
-    jax = pytest.importorskip("jax")
-    from zerocopy._frameworks.jax.capsules import on_device
-
-    with pytest.raises(BufferError):
-        on_device(jax.numpy.zeros(3))

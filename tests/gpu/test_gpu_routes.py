@@ -16,9 +16,6 @@ from zerocopy.dtype import NATIVE_NAMES
 
 pytestmark = MARKS
 
-#: Numba exports no capsules, and the route of torch's tensors to JAX is the host's: both use the slow path.
-FAST = [pair for pair in PAIRS if pair[0] != "numba" and pair != ("torch", "jax")]
-
 
 def _kept(source: str, target: str):
     """Return the fast path of a pair."""
@@ -27,17 +24,17 @@ def _kept(source: str, target: str):
     return routes.routes_of(target, {})[type(x)]
 
 
-@pytest.mark.parametrize(("source", "target"), FAST)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_fast_path_is_registered(source: str, target: str) -> None:
     side(target)
     x = side(source).make(sample())
-    result = _kept(source, target)(x)
+    result = _kept(source, target)(x)  # raises without a route
     assert side(target).pointer(result) == side(source).pointer(x)
     same(side(target), result, sample())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("source", "target"), FAST)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_fast_path_agrees_with_the_slow_path_or_raises(source: str, target: str, dtype: str) -> None:
     """For each dtype, the result of the slow path; or BufferError, and convert takes the slow path."""
     source_side, target_side = side(source), side(target)
@@ -79,7 +76,7 @@ CUTS = {
 
 
 @pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize(("source", "target"), FAST)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_route_does_not_depend_on_the_layout(source: str, target: str, cut: str) -> None:
     """Routes depend on the type alone: one array's layout must not be assumed for the next."""
     if source == "torch" and "reversed" in cut:
@@ -138,5 +135,16 @@ def test_numpy_arrays_are_transferred_to_cupy(dtype: str, order: str) -> None:
 def test_cupy_exports_and_imports_the_expected_forms() -> None:
     side("cupy")
     cupy = importlib.import_module("cupy")
-    assert set(registry.by_name("cupy").fast_exporters(cupy.ndarray)) == {"cuda"}
-    assert set(registry.by_name("cupy").fast_importers()) == {"cuda", "ndarray"}
+    assert set(registry.by_name("cupy").fast_exporters(cupy.ndarray)) == {"native"}
+    assert set(registry.by_name("cupy").fast_importers()) == {"native_device", "ndarray"}
+
+
+def test_key_of_tensors_on_devices() -> None:
+    """It is composed, because a tensor on a device starts CUDA."""
+    side("torch")
+    torch = importlib.import_module("torch")
+    from zerocopy._frameworks.torch.native import find_layout
+
+    layout = find_layout(torch)
+    assert layout is not None
+    assert layout["keys"][1] == torch._C._dispatch_keys(torch.zeros(3, device="cuda:0")).raw_repr()

@@ -303,6 +303,9 @@ def numba_over(machine: Machine) -> types.ModuleType:
         def __init__(self, host, stream=0, keeps=None):
             self._host, self.stream, self._keeps = host, stream, keeps
             self.shape, self.strides, self.dtype = host.shape, host.strides, host.dtype
+            index = machine.ordinal(host.__array_interface__["data"][0])
+            device = SimpleNamespace(id=machine.current if index is None else index)
+            self.gpu_data = SimpleNamespace(context=SimpleNamespace(device=device))
 
         @property
         def __cuda_array_interface__(self):
@@ -351,11 +354,14 @@ def numba_over(machine: Machine) -> types.ModuleType:
 
     DeviceNDArray.__module__ = "numba.cuda.cudadrv.devicearray"
 
-    def as_cuda_array(obj, sync):
+    def from_cuda_array_interface(entry, owner, sync):
         assert sync is False
-        entry = obj.__cuda_array_interface__
-        host = over(entry["data"][0], entry["shape"], entry["typestr"], entry["strides"], obj)
-        return DeviceNDArray(host, Stream(entry["stream"]) if entry["stream"] else 0, obj)
+        strides = entry["strides"] or np.empty(entry["shape"], entry["typestr"]).strides
+        host = over(entry["data"][0], entry["shape"], entry["typestr"], strides, owner)
+        return DeviceNDArray(host, Stream(entry["stream"]) if entry["stream"] else 0, owner)
+
+    def as_cuda_array(obj, sync):
+        return from_cuda_array_interface(obj.__cuda_array_interface__, obj, sync)
 
     def device_array(shape, dtype, stream=0):
         size = int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
@@ -376,7 +382,7 @@ def numba_over(machine: Machine) -> types.ModuleType:
         return fresh
 
     cuda.as_cuda_array, cuda.device_array, cuda.to_device = as_cuda_array, device_array, to_device
-    cuda.device_array_like = device_array_like
+    cuda.device_array_like, cuda.from_cuda_array_interface = device_array_like, from_cuda_array_interface
     cuda.external_stream = Stream
     cuda.legacy_default_stream = lambda: Stream(1)
     cuda.per_thread_default_stream = lambda: Stream(2)

@@ -359,3 +359,15 @@ assert result.tolist() == [7, 2]
 """
     )
     assert process.returncode == 0, process.stderr
+
+
+def test_the_key_of_tensors_on_devices_is_that_of_fake_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor on a device would start CUDA; fake tensors have its keys, and those of Python."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    plain = torch._C._dispatch_keys(torch.zeros(3)).raw_repr()
+    with FakeTensorMode():
+        fake = [torch._C._dispatch_keys(torch.empty(3, device=d)).raw_repr() for d in ("cpu", "cuda")]
+    assert native._key_on_devices(torch, plain) == fake[1] ^ fake[0] ^ plain
+    assert native._key_on_devices(torch, plain | 1 << 20) == 0

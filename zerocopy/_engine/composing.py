@@ -49,6 +49,7 @@ class Parts(NamedTuple):
     native_lists: object = None  # exporter of columns of lists
     may_be_ragged: bool = False  # whether such a column becomes a ragged array without lists=
     exports_index: bool = True  # whether index=False changes the exporters
+    device_importer: object = None  # of the compiled core, for memory on CUDA devices
 
     @property
     def ndarrays(self) -> bool:
@@ -61,8 +62,11 @@ def find_parts(obj: object, to: object, options: Mapping[str, object]) -> Parts 
     target, cls = registry.find(to) or resolve(to), type(obj)
     source = registry.by_type(cls)
     if source is None:
-        native = compiled_exporter(obj), target.fast_importers().get("native")
-        return None if None in native else Parts(None, target, {}, {}, False, *native)
+        exporter, importers = compiled_exporter(obj), target.fast_importers()
+        on_host, on_device = importers.get("native"), importers.get("native_device")
+        if exporter is None or (on_host is None and on_device is None):
+            return None
+        return Parts(None, target, {}, {}, False, exporter, on_host, device_importer=on_device)
     owned = target.owns(cls)
     if owned and not target.is_native(obj):
         return None
@@ -70,10 +74,12 @@ def find_parts(obj: object, to: object, options: Mapping[str, object]) -> Parts 
     if source.runs_queries:
         exporters = _of_queries(exporters, target, options)
     native = exporters.pop("native", None), importers.pop("native", None)
+    device_importer = importers.pop("native_device", None)
     exports_index = target.kind != "tensor" or not {"columns", "native_table"} & exporters.keys()
     tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
     may_be_ragged = tables != (None, None) and may_be_compound(cls, target)
-    return Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged, exports_index)
+    parts = Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged, exports_index)
+    return parts._replace(device_importer=device_importer)
 
 
 def _of_queries(exporters: Functions, target: Framework, options: Mapping[str, object]) -> Functions:
@@ -148,18 +154,18 @@ def compose_route(
         assert source is not None
         return _hub_route(parts, by_kept_route(to, options, or_slowly=source.runs_queries))
     if not options:
-        return _table_route(parts) if between_tables else _plain_route(parts, host_only=False)
+        return _table_route(parts) if between_tables else _plain_route(parts)
     if between_tables or not options.keys() <= {"copy", "device"} or not is_routable(target, options):
         return None
     if parts.owned:
         return None if aliases else _own_copy_route(parts)
     # A route aliases or raises, so it serves copy=False too, unless its importer copies.
-    return _plain_route(parts, True) if aliases and (target.aliases_host or "copy" not in options) else None
+    return _plain_route(parts) if aliases and (target.aliases_host or "copy" not in options) else None
 
 
-def _plain_route(parts: Parts, host_only: bool) -> Route | None:
+def _plain_route(parts: Parts) -> Route | None:
     for form, importer in parts.importers.items():
-        if form in parts.exporters and not (host_only and form == "cuda"):
+        if form in parts.exporters:
             return _chain(parts.exporters[form], importer)
     return None
 
@@ -286,7 +292,7 @@ def compile_route(parts: Parts, options: Mapping[str, Any], route: Route | None)
     else:
         # A polars series of numbers, or of lists: the first route refuses lists.
         route = _compile_lists(parts, options, route) or route
-        if is_routable(parts.target, options):
+        if not options or is_routable(parts.target, options):
             compiled = _compile_memory(parts, options, route)
     if compiled is None and route is not None:
         return route if isinstance(route, core.Route) else core.CallRoute(route)
@@ -302,10 +308,13 @@ def _compile_memory(parts: Parts, options: Mapping[str, object], route: Route | 
         return None
     if (exporter is None or foreign) and "ndarray" in parts.exporters:
         exporter = core.ArrayExporter(parts.exporters["ndarray"])
-    if exporter is None or importer is None:
+    if exporter is None or (importer is None and parts.device_importer is None):
         return None
-    owned = {"owned": parts.owned, "only_unchanged": foreign}
-    return core.MemoryRoute(exporter, importer, **_delivery(parts, options, route), **owned)
+    # Options that a route can hold ask for host memory, or keep the device.
+    others = {"owned": parts.owned, "only_unchanged": foreign, "device_importer": parts.device_importer}
+    if "device" in options:
+        del others["device_importer"]
+    return core.MemoryRoute(exporter, importer, **_delivery(parts, options, route), **others)
 
 
 def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None) -> object:

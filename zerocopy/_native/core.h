@@ -99,12 +99,20 @@ sequence_of(bool is_list, PyObject *const *objects, Py_ssize_t count)
     return result;
 }
 
-/* ---- memory.c: one block of host memory between an exporter and an importer ---- */
+/* ---- memory.c: one block of memory between an exporter and an importer ---- */
+
+typedef struct Exporter Exporter;
+typedef struct Importer Importer;
 
 typedef struct {
+    /* Set before an exporter runs: the importer of memory on a CUDA device, which has streams; NULL for targets that
+       take none. The exporter asks it for its stream, and makes that wait for the work on the memory. */
+    const Importer *consumer;
     void *data; /* first element; never NULL */
     int ndim;
     bool readonly;
+    DLDevice device; /* the host, or a CUDA device */
+    int64_t stream;  /* of the consumer, in DLPack's numbers; for memory on a device */
     DLDataType dtype;
     const int64_t *shape;   /* in `own_shape`, or valid as long as the owner */
     const int64_t *strides; /* in elements; NULL means row-major */
@@ -122,9 +130,13 @@ typedef struct {
     int64_t own_shape[MAX_NDIM];
 } Memory;
 
+#define HOST_DEVICE ((DLDevice){kDLCPU, 0})
+
+/* Makes a Memory an empty one of the host. Keeps its consumer. */
 static inline void
 memory_init(Memory *memory)
 {
+    memory->device = HOST_DEVICE;
     memory->owner = NULL;
     memory->versioned = NULL;
     memory->legacy = NULL;
@@ -135,12 +147,14 @@ memory_init(Memory *memory)
 /* Drops the owner and keeps the current exception. An importer that fails calls it. */
 void memory_release(Memory *memory);
 /* Fills a Memory from an unconsumed DLPack capsule, and consumes the capsule. Steals `capsule`, which may be
-   NULL with an exception set. Returns -1 unless the capsule describes a valid block of host memory. */
-int memory_from_capsule(PyObject *capsule, Memory *out);
+   NULL with an exception set. Returns -1 unless the capsule describes a valid block of memory on this device. */
+int memory_from_capsule(PyObject *capsule, DLDevice device, Memory *out);
 /* As memory_from_capsule, for a struct without a capsule; takes it, also on failure. */
-int memory_from_versioned(DLManagedTensorVersioned *versioned, Memory *out);
+int memory_from_versioned(DLManagedTensorVersioned *versioned, DLDevice device, Memory *out);
 /* Whether shape and strides (in elements) describe row-major memory; dimensions of size 1 do not count. */
 bool memory_is_row_major(const Memory *memory);
+/* Whether no stride is negative. */
+bool memory_is_ascending(const Memory *memory);
 /* Whether some order of the dimensions is row-major: no gaps, no overlaps, no negative strides. */
 bool memory_is_compact(const Memory *memory);
 
@@ -198,6 +212,19 @@ dtype_equal(DLDataType a, DLDataType b)
     return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
+/* An integer, or a function that returns one for its argument: devices and streams. */
+typedef struct {
+    PyObject *function; /* NULL for an integer */
+    int64_t number;
+} Answer;
+
+/* Fills an Answer from an integer or a function; -1 with an exception for other objects. */
+int answer_init(Answer *answer, PyObject *value);
+/* Returns the integer, at least 0; -1 with or without an exception. */
+int64_t answer_get(const Answer *answer, PyObject *argument);
+/* As answer_get, for the index of a device. */
+int64_t answer_of_device(const Answer *answer, int32_t device);
+
 /* ---- ndarray.c ---- */
 
 /* Describes the memory of an ndarray, which becomes the owner; -1 if the core does not take it. */
@@ -210,17 +237,17 @@ PyObject *import_ndarray(Memory *memory);
 /* Returns the table of a capsule of DLPack's C exchange API, or an older one behind it. `function` is the offset of the
    function that the caller needs; NULL with an exception if it is missing. */
 const DLPackExchangeAPI *exchange_api_of(PyObject *capsule, size_t function);
+/* Returns the framework's current stream on a CUDA device; -1 with or without an exception. */
+int64_t exchange_api_stream(const DLPackExchangeAPI *api, int32_t device);
 
-/* ---- exporters and importers: Python objects with a C function each ---- */
+/* ---- exporters and importers: Python objects with C functions ---- */
 
-typedef struct Exporter Exporter;
 struct Exporter {
     PyObject_HEAD
     /* Returns 0, or -1 with or without an exception. */
     int (*run)(Exporter *self, PyObject *obj, Memory *out);
 };
 
-typedef struct Importer Importer;
 enum { IMPORT_REFUSES, IMPORT_COPIES, IMPORT_ALIASES };
 
 struct Importer {
@@ -229,7 +256,20 @@ struct Importer {
     int (*check)(const Importer *self, const Memory *memory);
     /* Called after `check`. Takes the owner, also on failure. Returns NULL with or without an exception. */
     PyObject *(*run)(Importer *self, Memory *memory);
+    /* Returns the stream on which the target uses memory of a CUDA device; -1 with or without an exception. NULL for
+       importers of host memory. */
+    int64_t (*stream)(const Importer *self, int32_t device);
 };
+
+/* Sets the stream of the consumer on a CUDA device; -1 with or without an exception if it takes no memory there. */
+static inline int
+ask_consumer(Memory *memory, int32_t device)
+{
+    const Importer *consumer = memory->consumer;
+    memory->stream = consumer == NULL ? -1 : consumer->stream(consumer, device);
+    return memory->stream < 0 ? -1 : 0;
+}
+
 
 extern PyTypeObject ExporterType, ImporterType; /* abstract bases */
 
@@ -260,7 +300,8 @@ void route_dealloc(PyObject *self);
 
 /* How a route makes an object of the target over memory. */
 typedef struct {
-    Importer *importer;
+    Importer *importer;        /* of host memory, or NULL */
+    Importer *device_importer; /* of memory on CUDA devices, or NULL */
     int copy, writable;  /* OPTION_NONE, OPTION_FALSE or OPTION_TRUE */
     bool is_mutable;     /* whether callers can write to the target's objects */
     bool marks_readonly; /* whether the target marks objects over immutable memory */
@@ -268,7 +309,8 @@ typedef struct {
     DLDataType dtype;
 } Delivery;
 
-/* Fills a Delivery, which owns a reference to `importer`; -1 with an exception for invalid options. */
+/* Fills a Delivery, which owns a reference to `importer` and has no importer for devices; -1 with an exception for
+   invalid options. */
 int delivery_init(Delivery *delivery, PyObject *importer, bool is_mutable, bool marks_readonly, PyObject *copy,
                   PyObject *writable, PyObject *dtype);
 /* Returns an object of the target over `memory`, or over a copy. Takes the owner, also on failure. */

@@ -54,8 +54,6 @@ probe_is_false(const Probe *probe, PyObject *obj)
 
 /* ---- ExchangeExporter ---- */
 
-#define MAX_WORDS 4
-
 typedef struct {
     Exporter base;
     PyObject *capsule;
@@ -65,8 +63,7 @@ typedef struct {
        `level_name` of `levels` must be -1: else the object may have a tangent of forward mode. */
     Py_ssize_t impl_offset, key_offset, meta_offset;
     PyObject *levels, *level_name;
-    uint64_t keys[MAX_WORDS];
-    Py_ssize_t key_count;
+    uint64_t keys[2]; /* on the host, on CUDA devices; 0 if unknown */
     Probe requires_grad;
     /* `storage` returns the owner of the memory, and `resizable` of it whether it may still move its memory.
        If so, `as_array(obj)` forbids that and returns an ndarray. It raises TypeError for data types that NumPy
@@ -75,6 +72,7 @@ typedef struct {
     /* The owner holds a pointer at `storage_offset`; behind it are the address and the size of its memory. */
     Py_ssize_t storage_offset, data_offset, size_offset;
     PyObject *as_array, *fix;
+    PyObject *on_stream; /* on_stream(obj, stream) returns a capsule after the stream waits for the work on the object */
 } ExchangeExporter;
 
 /* Whether no level of forward mode is active, in which objects can have tangents. */
@@ -86,21 +84,16 @@ has_no_level(const ExchangeExporter *exporter)
     return level != NULL && PyLong_CheckExact(level) && PyLong_AsLong(level) == -1 && !PyErr_Occurred();
 }
 
-/* Whether an object has no gradients and holds plain memory: dense, on the host, without lazy bits, and not
-   wrapped by a transformation. */
+/* Whether an object has no gradients and holds plain memory: dense, without lazy bits, not wrapped by a
+   transformation, and on the host or on a CUDA device as `key` is 0 or 1. */
 static bool
-is_plain(const ExchangeExporter *exporter, PyObject *obj)
+is_plain(const ExchangeExporter *exporter, PyObject *obj, int key)
 {
     const char *impl = *(char *const *)((const char *)obj + exporter->impl_offset);
     if (UNLIKELY(impl == NULL)) {
         return false; /* the garbage collector has cleared the object */
     }
-    uint64_t key = *(const uint64_t *)(impl + exporter->key_offset);
-    Py_ssize_t i = 0;
-    while (i < exporter->key_count && exporter->keys[i] != key) {
-        i++;
-    }
-    if (UNLIKELY(i == exporter->key_count)) {
+    if (*(const uint64_t *)(impl + exporter->key_offset) != exporter->keys[key]) {
         return false;
     }
     return *(void *const *)(impl + exporter->meta_offset) == NULL ||
@@ -126,15 +119,16 @@ take_storage(const ExchangeExporter *exporter, PyObject *obj, bool *is_fixed)
     return storage;
 }
 
-/* Fills all fields of a Memory but the owner; -1 if the core does not support the memory. */
+/* Fills all fields of a Memory but the owner; -1 if the core does not support the memory, or it is on a device of
+   another type. */
 static int
-describe(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
+describe(const ExchangeExporter *exporter, PyObject *obj, DLDeviceType type, Memory *out)
 {
     DLTensor tensor;
     if (UNLIKELY(exporter->api->dltensor_from_py_object_no_sync(obj, &tensor) != 0)) {
         return -1;
     }
-    if (UNLIKELY(tensor.device.device_type != kDLCPU || tensor.ndim > MAX_NDIM || tensor.data == NULL)) {
+    if (UNLIKELY((DLDeviceType)tensor.device.device_type != type || tensor.ndim > MAX_NDIM || tensor.data == NULL)) {
         return -1;
     }
     for (int i = 0; i < tensor.ndim; i++) {
@@ -146,6 +140,7 @@ describe(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
             out->own_strides[i] = tensor.strides[i];
         }
     }
+    out->device = type == kDLCPU ? HOST_DEVICE : tensor.device;
     out->data = (char *)tensor.data + tensor.byte_offset;
     out->ndim = tensor.ndim;
     out->shape = out->own_shape;
@@ -203,13 +198,37 @@ export_new_storage(const ExchangeExporter *exporter, PyObject *obj, PyObject *be
     Py_DECREF(done);
     /* `fix`, or another thread during it, may have changed the object or its storage. */
     bool is_fixed;
-    PyObject *storage = is_plain(exporter, obj) ? take_storage(exporter, obj, &is_fixed) : NULL;
+    PyObject *storage = is_plain(exporter, obj, 0) ? take_storage(exporter, obj, &is_fixed) : NULL;
     out->owner = storage;
-    if (storage == NULL || !is_fixed || describe(exporter, obj, out) < 0 || !lies_in(exporter, storage, out)) {
+    if (storage == NULL || !is_fixed || describe(exporter, obj, kDLCPU, out) < 0 || !lies_in(exporter, storage, out)) {
         Py_CLEAR(out->owner);
         return -1;
     }
     return 0;
+}
+
+/* Describes memory on a CUDA device. If the consumer's stream is the framework's current one, there is nothing to order;
+   for others, `on_stream` orders them. The owner may still resize its memory, as with the framework's own exporter. */
+static int
+export_on_device(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
+{
+    bool is_fixed;
+    PyObject *storage = out->consumer == NULL ? NULL : take_storage(exporter, obj, &is_fixed);
+    int64_t current = -1;
+    if (storage != NULL && describe(exporter, obj, kDLCUDA, out) == 0 && lies_in(exporter, storage, out) &&
+        ask_consumer(out, out->device.device_id) == 0) {
+        current = exchange_api_stream(exporter->api, out->device.device_id);
+    }
+    if (LIKELY(current >= 0 && current == out->stream)) {
+        out->owner = storage;
+        return 0;
+    }
+    Py_XDECREF(storage);
+    if (current < 0 || exporter->on_stream == Py_None) {
+        return -1;
+    }
+    PyObject *capsule = PyObject_CallFunction(exporter->on_stream, "OL", obj, (long long)out->stream);
+    return memory_from_capsule(capsule, out->device, out);
 }
 
 /* Describes the memory of an object that passes the guards. */
@@ -218,8 +237,8 @@ run_exchange(Exporter *self, PyObject *obj, Memory *out)
 {
     const ExchangeExporter *exporter = (const ExchangeExporter *)self;
     memory_init(out);
-    if (UNLIKELY(!is_plain(exporter, obj))) {
-        return -1;
+    if (UNLIKELY(!is_plain(exporter, obj, 0))) {
+        return exporter->keys[1] != 0 && is_plain(exporter, obj, 1) ? export_on_device(exporter, obj, out) : -1;
     }
     bool is_fixed;
     PyObject *storage = take_storage(exporter, obj, &is_fixed);
@@ -229,7 +248,7 @@ run_exchange(Exporter *self, PyObject *obj, Memory *out)
         return status;
     }
     out->owner = storage;
-    if (UNLIKELY(describe(exporter, obj, out) < 0 || !lies_in(exporter, storage, out))) {
+    if (UNLIKELY(describe(exporter, obj, kDLCPU, out) < 0 || !lies_in(exporter, storage, out))) {
         Py_CLEAR(out->owner);
         return -1;
     }
@@ -259,6 +278,16 @@ exchange_api_of(PyObject *capsule, size_t function)
     return (const DLPackExchangeAPI *)header;
 }
 
+int64_t
+exchange_api_stream(const DLPackExchangeAPI *api, int32_t device)
+{
+    void *handle = NULL;
+    if (api->current_work_stream == NULL || api->current_work_stream(kDLCUDA, device, &handle) != 0) {
+        return -1;
+    }
+    return handle == NULL ? 1 : (int64_t)(intptr_t)handle; /* DLPack's number of the legacy default stream is 1 */
+}
+
 /* Frees an exporter. */
 static void
 exchange_exporter_dealloc(PyObject *self)
@@ -272,30 +301,28 @@ exchange_exporter_dealloc(PyObject *self)
     Py_XDECREF(exporter->level_name);
     Py_XDECREF(exporter->as_array);
     Py_XDECREF(exporter->fix);
+    Py_XDECREF(exporter->on_stream);
     PyObject_Free(self);
 }
 
-/* Parses (capsule, *, offsets, keys, descriptors, as_array, fix, offsets of the storage). */
+/* Parses (capsule, *, offsets, keys, descriptors, as_array, fix, on_stream, offsets of the storage). */
 static PyObject *
 exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"", "impl_offset", "key_offset", "meta_offset", "keys",
-                            "requires_grad", "storage", "resizable", "as_array", "fix",
+                            "requires_grad", "storage", "resizable", "as_array", "fix", "on_stream",
                             "levels", "level_name", "storage_offset", "data_offset", "size_offset", NULL};
-    PyObject *capsule, *keys, *requires_grad, *storage, *resizable, *as_array, *fix, *levels, *level_name;
+    PyObject *capsule, *requires_grad, *storage, *resizable, *as_array, *fix, *on_stream, *levels, *level_name;
+    unsigned long long host_key, device_key;
     Py_ssize_t impl, key, meta, of_storage, data, size;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OnnnO!OOOOOO!Unnn:ExchangeExporter", names, &capsule, &impl, &key,
-                                     &meta, &PyTuple_Type, &keys, &requires_grad, &storage, &resizable, &as_array,
-                                     &fix, &PyDict_Type, &levels, &level_name, &of_storage, &data, &size)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Onnn(KK)OOOOOOO!Unnn:ExchangeExporter", names, &capsule, &impl, &key,
+                                     &meta, &host_key, &device_key, &requires_grad, &storage, &resizable, &as_array,
+                                     &fix, &on_stream, &PyDict_Type, &levels, &level_name, &of_storage, &data, &size)) {
         return NULL;
     }
     const DLPackExchangeAPI *api =
         exchange_api_of(capsule, offsetof(DLPackExchangeAPI, dltensor_from_py_object_no_sync));
     if (api == NULL) {
-        return NULL;
-    }
-    if (PyTuple_GET_SIZE(keys) > MAX_WORDS) {
-        PyErr_Format(PyExc_ValueError, "at most %d keys are supported", MAX_WORDS);
         return NULL;
     }
     ExchangeExporter *self = PyObject_New(ExchangeExporter, type);
@@ -316,11 +343,10 @@ exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->size_offset = size;
     self->as_array = Py_NewRef(as_array);
     self->fix = Py_NewRef(fix);
-    self->key_count = PyTuple_GET_SIZE(keys);
-    for (Py_ssize_t i = 0; i < self->key_count; i++) {
-        self->keys[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(keys, i));
-    }
-    if (PyErr_Occurred() || probe_init(&self->requires_grad, requires_grad) < 0 ||
+    self->on_stream = Py_NewRef(on_stream);
+    self->keys[0] = host_key;
+    self->keys[1] = device_key;
+    if (probe_init(&self->requires_grad, requires_grad) < 0 ||
         probe_init(&self->storage, storage) < 0 || probe_init(&self->resizable, resizable) < 0) {
         Py_DECREF(self);
         return NULL;
@@ -373,6 +399,13 @@ import_exchange(Importer *self, Memory *memory)
     return importer->api->managed_tensor_to_py_object_no_sync(versioned, &result) == 0 ? result : NULL;
 }
 
+/* Returns the framework's current stream, on which it uses what it imports. */
+static int64_t
+exchange_stream(const Importer *self, int32_t device)
+{
+    return exchange_api_stream(((const ExchangeImporter *)self)->api, device);
+}
+
 /* Refuses data types that the framework lacks; copies misaligned and reversed memory. */
 static int
 check_exchange(const Importer *self, const Memory *memory)
@@ -380,15 +413,9 @@ check_exchange(const Importer *self, const Memory *memory)
     if (UNLIKELY(!dtype_set_has(&((const ExchangeImporter *)self)->dtypes, memory->dtype))) {
         return IMPORT_REFUSES;
     }
-    if (UNLIKELY((uintptr_t)memory->data % (memory->dtype.bits / 8))) {
-        return IMPORT_COPIES;
-    }
-    for (int i = 0; memory->strides != NULL && i < memory->ndim; i++) {
-        if (memory->strides[i] < 0) { /* the import ends the process: pytorch/pytorch#188023 */
-            return IMPORT_COPIES;
-        }
-    }
-    return IMPORT_ALIASES;
+    bool is_aligned = (uintptr_t)memory->data % (memory->dtype.bits / 8) == 0;
+    /* Negative strides end the process: pytorch/pytorch#188023. */
+    return is_aligned && memory_is_ascending(memory) ? IMPORT_ALIASES : IMPORT_COPIES;
 }
 
 /* Frees an importer. */
@@ -415,6 +442,7 @@ exchange_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (self != NULL) {
         self->base.check = check_exchange;
         self->base.run = import_exchange;
+        self->base.stream = exchange_stream;
         self->capsule = Py_NewRef(capsule);
         self->api = api;
         self->dtypes = dtypes;

@@ -55,9 +55,43 @@ static PyTypeObject NDArrayExporterType = {
 
 /* ---- CapsuleExporter and ArrayExporter: a function that returns a DLPack capsule or an ndarray ---- */
 
+int
+answer_init(Answer *answer, PyObject *value)
+{
+    bool is_function = PyCallable_Check(value);
+    answer->number = is_function ? 0 : PyLong_AsLongLong(value);
+    answer->function = is_function ? Py_NewRef(value) : NULL;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int64_t
+answer_get(const Answer *answer, PyObject *argument)
+{
+    if (answer->function == NULL) {
+        return answer->number;
+    }
+    PyObject *value = call_one(answer->function, argument);
+    long long number = value == NULL || !PyLong_Check(value) ? -1 : PyLong_AsLongLong(value);
+    Py_XDECREF(value);
+    return number < 0 ? -1 : number;
+}
+
+int64_t
+answer_of_device(const Answer *answer, int32_t device)
+{
+    PyObject *index = answer->function == NULL ? NULL : PyLong_FromLong(device);
+    if (index == NULL) {
+        return answer->function == NULL ? answer->number : -1;
+    }
+    int64_t number = answer_get(answer, index);
+    Py_DECREF(index);
+    return number;
+}
+
 typedef struct {
     Exporter base;
     PyObject *function;
+    Answer device;           /* the index of an object's CUDA device, if `function` takes a stream */
     PyObject *keyword_names; /* tuple, or NULL */
     PyObject *keyword_values;
     bool readonly;
@@ -72,6 +106,7 @@ function_exporter_dealloc(PyObject *self)
 {
     FunctionExporter *exporter = (FunctionExporter *)self;
     Py_XDECREF(exporter->function);
+    Py_XDECREF(exporter->device.function);
     Py_XDECREF(exporter->keyword_names);
     Py_XDECREF(exporter->keyword_values);
     Py_XDECREF(exporter->refuse);
@@ -90,7 +125,29 @@ run_capsule(Exporter *self, PyObject *obj, Memory *out)
     }
     PyObject *capsule = PyObject_Vectorcall(exporter->function, arguments + 1,
                                             1 | PY_VECTORCALL_ARGUMENTS_OFFSET, exporter->keyword_names);
-    if (UNLIKELY(memory_from_capsule(capsule, out) < 0)) {
+    if (UNLIKELY(memory_from_capsule(capsule, HOST_DEVICE, out) < 0)) {
+        return -1;
+    }
+    out->readonly |= exporter->readonly;
+    return 0;
+}
+
+/* Calls the function with the consumer's stream, which then waits for the work on the object. */
+static int
+run_capsule_on_device(Exporter *self, PyObject *obj, Memory *out)
+{
+    FunctionExporter *exporter = (FunctionExporter *)self;
+    int64_t index = out->consumer == NULL ? -1 : answer_get(&exporter->device, obj);
+    if (index < 0 || index > INT32_MAX || ask_consumer(out, (int32_t)index) < 0) {
+        return -1;
+    }
+    PyObject *arguments[3] = {NULL, obj, PyLong_FromLongLong(out->stream)};
+    PyObject *capsule = arguments[2] == NULL ? NULL
+                                             : PyObject_Vectorcall(exporter->function, arguments + 1,
+                                                                   1 | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                                                   exporter->keyword_names);
+    Py_XDECREF(arguments[2]);
+    if (UNLIKELY(memory_from_capsule(capsule, (DLDevice){kDLCUDA, (int32_t)index}, out) < 0)) {
         return -1;
     }
     out->readonly |= exporter->readonly;
@@ -136,7 +193,7 @@ run_array(Exporter *self, PyObject *obj, Memory *out)
     return 0;
 }
 
-/* Parses (function, *, keywords=None, readonly=False, refuse=None) for both types. */
+/* Parses (function, *, keywords=None, readonly=False, refuse=None) for the types on the host. */
 static PyObject *
 function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -161,6 +218,7 @@ function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     }
     self->base.run = NULL; /* set by the caller */
     self->function = Py_NewRef(function);
+    self->device = (Answer){NULL, 0};
     self->keyword_names = NULL;
     self->keyword_values = NULL;
     self->readonly = readonly;
@@ -209,6 +267,31 @@ array_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     return self;
 }
 
+/* Parses (function, device, *, readonly=False). */
+static PyObject *
+device_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"", "", "readonly", NULL};
+    PyObject *function, *device;
+    int readonly = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO|p:DeviceExporter", names, &function, &device, &readonly)) {
+        return NULL;
+    }
+    PyObject *few = PyTuple_Pack(1, function);
+    PyObject *self = few == NULL ? NULL : function_exporter_new(type, few, NULL);
+    Py_XDECREF(few);
+    FunctionExporter *exporter = (FunctionExporter *)self;
+    if (self != NULL && ((exporter->keyword_names = Py_BuildValue("(s)", "stream")) == NULL ||
+                         answer_init(&exporter->device, device) < 0)) {
+        Py_CLEAR(self);
+    }
+    if (self != NULL) {
+        exporter->base.run = run_capsule_on_device;
+        exporter->readonly = readonly;
+    }
+    return self;
+}
+
 static PyTypeObject CapsuleExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.CapsuleExporter",
@@ -231,6 +314,19 @@ static PyTypeObject ArrayExporterType = {
     .tp_basicsize = sizeof(FunctionExporter),
     .tp_dealloc = function_exporter_dealloc,
     .tp_new = array_exporter_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+static PyTypeObject DeviceExporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.DeviceExporter",
+    .tp_doc = "DeviceExporter(function, device, *, readonly=False): function(obj, stream=) returns a DLPack capsule of "
+              "memory on a CUDA device, after the stream waits for the work on it; device is its index, or a function "
+              "that returns it.",
+    .tp_base = &ExporterType,
+    .tp_basicsize = sizeof(FunctionExporter),
+    .tp_dealloc = function_exporter_dealloc,
+    .tp_new = device_exporter_new,
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
@@ -320,7 +416,7 @@ int
 add_exporters(PyObject *module)
 {
     PyTypeObject *types[] = {&ExporterType, &NDArrayExporterType, &CapsuleExporterType, &ArrayExporterType,
-                             &FirstExporterType};
+                             &DeviceExporterType, &FirstExporterType};
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (PyModule_AddType(module, types[i]) < 0) {
             return -1;

@@ -46,6 +46,7 @@ ndarray_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (self != NULL) {
         self->check = check_ndarray;
         self->run = run_ndarray;
+        self->stream = NULL;
     }
     return (PyObject *)self;
 }
@@ -70,9 +71,11 @@ typedef struct {
     PyObject *function;
     PyObject *arguments;   /* tuple of further arguments */
     PyObject *wide;        /* (object, name): object.name is whether 64-bit elements are supported; or NULL */
-    uintptr_t alignment;   /* in bytes, a power of 2 */
-    bool only_row_major;   /* otherwise any compact layout */
+    uintptr_t alignment;   /* in bytes, a power of 2; 0 for the size of an element */
+    char layout;           /* 'r': row-major, 'c': compact, 's': any without negative strides */
     DTypeSet dtypes;
+    bool takes_stream; /* whether the function takes the index of a device and the stream on it after the capsule */
+    Answer stream;     /* the stream on a device, or a function of its index; for importers of device memory */
 } CapsuleImporter;
 
 /* Frees an importer. */
@@ -83,6 +86,7 @@ capsule_importer_dealloc(PyObject *self)
     Py_XDECREF(importer->function);
     Py_XDECREF(importer->arguments);
     Py_XDECREF(importer->wide);
+    Py_XDECREF(importer->stream.function);
     PyObject_Free(self);
 }
 
@@ -91,6 +95,13 @@ static bool
 is_wide(DLDataType dtype)
 {
     return dtype.code == kDLComplex ? dtype.bits == 128 : dtype.bits == 64;
+}
+
+/* Returns the stream on a device. */
+static int64_t
+capsule_stream(const Importer *self, int32_t device)
+{
+    return answer_of_device(&((const CapsuleImporter *)self)->stream, device);
 }
 
 /* Refuses data types that the framework lacks; copies other layouts and alignments. */
@@ -110,8 +121,11 @@ check_capsule(const Importer *self, const Memory *memory)
             return IMPORT_REFUSES;
         }
     }
-    bool fits = importer->only_row_major ? memory_is_row_major(memory) : memory_is_compact(memory);
-    return fits && ((uintptr_t)memory->data & (importer->alignment - 1)) == 0 ? IMPORT_ALIASES : IMPORT_COPIES;
+    bool fits = importer->layout == 'r'   ? memory_is_row_major(memory)
+                : importer->layout == 'c' ? memory_is_compact(memory)
+                                          : memory_is_ascending(memory);
+    uintptr_t alignment = importer->alignment != 0 ? importer->alignment : memory->dtype.bits / 8;
+    return fits && ((uintptr_t)memory->data & (alignment - 1)) == 0 ? IMPORT_ALIASES : IMPORT_COPIES;
 }
 
 /* Calls the function with a legacy capsule over memory. */
@@ -119,10 +133,16 @@ static PyObject *
 run_capsule(Importer *self, Memory *memory)
 {
     CapsuleImporter *importer = (CapsuleImporter *)self;
-    memory->readonly = false; /* the results are immutable */
+    int32_t index = memory->device.device_id;
+    int64_t stream = memory->stream;
     PyObject *capsule = managed_tensor_capsule(memory);
     if (capsule == NULL) {
         return NULL;
+    }
+    if (importer->takes_stream) {
+        PyObject *result = PyObject_CallFunction(importer->function, "OiL", capsule, index, (long long)stream);
+        Py_DECREF(capsule);
+        return result;
     }
     PyObject *arguments[2 + MAX_ARGUMENTS] = {NULL, capsule};
     size_t count = 1;
@@ -135,38 +155,46 @@ run_capsule(Importer *self, Memory *memory)
     return result;
 }
 
-/* Parses (function, *, dtypes, alignment, layout, arguments, wide). */
+/* Parses (function, *, dtypes, alignment, layout, arguments, wide, stream, takes_stream). */
 static PyObject *
 capsule_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"", "dtypes", "alignment", "layout", "arguments", "wide", NULL};
-    PyObject *function, *pairs, *arguments, *wide = Py_None;
+    static char *names[] = {"", "dtypes", "alignment", "layout", "arguments", "wide", "stream", "takes_stream", NULL};
+    PyObject *function, *pairs, *arguments, *wide = Py_None, *stream = Py_None;
     const char *layout;
     unsigned long alignment;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOksO!|O:CapsuleImporter", names, &function, &pairs,
-                                     &alignment, &layout, &PyTuple_Type, &arguments, &wide)) {
+    int takes_stream = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOksO!|OOp:CapsuleImporter", names, &function, &pairs,
+                                     &alignment, &layout, &PyTuple_Type, &arguments, &wide, &stream, &takes_stream)) {
         return NULL;
     }
+    Answer answer = {NULL, 0};
     DTypeSet dtypes;
     if (dtype_set_parse(pairs, &dtypes) < 0) {
         return NULL;
     }
-    bool valid = alignment != 0 && (alignment & (alignment - 1)) == 0 && PyTuple_GET_SIZE(arguments) < MAX_ARGUMENTS &&
+    bool valid = (alignment != 0 || layout[0] == 's') && (alignment & (alignment - 1)) == 0 && PyTuple_GET_SIZE(arguments) < MAX_ARGUMENTS &&
                  (wide == Py_None || (PyTuple_Check(wide) && PyTuple_GET_SIZE(wide) == 2)) &&
-                 (strcmp(layout, "row-major") == 0 || strcmp(layout, "compact") == 0);
+                 (strcmp(layout, "row-major") == 0 || strcmp(layout, "compact") == 0 || strcmp(layout, "strided") == 0);
     if (!valid) {
         PyErr_SetString(PyExc_ValueError, "CapsuleImporter: invalid alignment, layout, arguments or wide");
+        return NULL;
+    }
+    if (stream != Py_None && answer_init(&answer, stream) < 0) {
         return NULL;
     }
     CapsuleImporter *self = PyObject_New(CapsuleImporter, type);
     if (self != NULL) {
         self->base.check = check_capsule;
         self->base.run = run_capsule;
+        self->base.stream = stream == Py_None ? NULL : capsule_stream;
+        self->stream = answer;
+        self->takes_stream = takes_stream;
         self->function = Py_NewRef(function);
         self->arguments = Py_NewRef(arguments);
         self->wide = wide == Py_None ? NULL : Py_NewRef(wide);
         self->alignment = alignment;
-        self->only_row_major = layout[0] == 'r';
+        self->layout = layout[0];
         self->dtypes = dtypes;
     }
     return (PyObject *)self;
@@ -175,8 +203,10 @@ capsule_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 static PyTypeObject CapsuleImporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.CapsuleImporter",
-    .tp_doc = "CapsuleImporter(function, *, dtypes, alignment, layout, arguments, wide=None): "
-              "function(capsule, *arguments) returns an immutable object.",
+    .tp_doc = "CapsuleImporter(function, *, dtypes, alignment, layout, arguments, wide=None, stream=None, "
+              "takes_stream=False): function(capsule, *arguments) returns an object over the memory. stream, for memory "
+              "on CUDA devices, is the target's, or a function of a device's index that returns it; with takes_stream, "
+              "function(capsule, index, stream) is called.",
     .tp_base = &ImporterType,
     .tp_basicsize = sizeof(CapsuleImporter),
     .tp_dealloc = capsule_importer_dealloc,
@@ -279,7 +309,7 @@ arrow_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (self == NULL) {
         return NULL;
     }
-    memset((char *)self + sizeof(PyObject), 0, sizeof(ArrowImporter) - sizeof(PyObject));
+    memset((char *)self + sizeof(PyObject), 0, sizeof(ArrowImporter) - sizeof(PyObject)); /* no stream, no types */
     self->base.check = check_arrow;
     self->base.run = run_arrow;
     self->function = Py_NewRef(function);

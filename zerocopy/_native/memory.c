@@ -48,6 +48,17 @@ memory_is_row_major(const Memory *memory)
 }
 
 bool
+memory_is_ascending(const Memory *memory)
+{
+    for (int i = 0; memory->strides != NULL && i < memory->ndim; i++) {
+        if (memory->strides[i] < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool
 memory_is_compact(const Memory *memory)
 {
     if (memory_is_row_major(memory)) {
@@ -98,12 +109,14 @@ has_valid_addresses(const DLTensor *tensor, int64_t size)
     return (uint64_t)before * itemsize < first && ((uint64_t)after + 1) * itemsize - 1 <= LAST_ADDRESS - first;
 }
 
-/* Whether a DLTensor describes a block of host memory that the core can pass on: at least one element of
+/* Whether a DLTensor describes a block of memory on a device that the core can pass on: at least one element of
    whole bytes, at most 64 dimensions, and valid addresses. In Python: exporter_errors.check_layout. */
 static bool
-is_valid(const DLTensor *tensor)
+is_valid(const DLTensor *tensor, DLDevice device)
 {
-    if (tensor->device.device_type != kDLCPU || tensor->data == NULL || tensor->dtype.lanes != 1 ||
+    bool is_there = tensor->device.device_type == device.device_type &&
+                    (device.device_type == kDLCPU || tensor->device.device_id == device.device_id);
+    if (!is_there || tensor->data == NULL || tensor->dtype.lanes != 1 ||
         log2_bytes(tensor->dtype.bits) < 0 || tensor->ndim < 0 || tensor->ndim > MAX_NDIM ||
         (tensor->ndim > 0 && tensor->shape == NULL)) {
         return false;
@@ -120,8 +133,9 @@ is_valid(const DLTensor *tensor)
 
 /* Copies the fields of the struct's tensor. */
 static int
-fill(const DLTensor *tensor, Memory *out)
+fill(const DLTensor *tensor, DLDevice device, Memory *out)
 {
+    out->device = device;
     out->data = (char *)tensor->data + tensor->byte_offset;
     out->ndim = tensor->ndim;
     out->shape = tensor->shape;
@@ -131,20 +145,20 @@ fill(const DLTensor *tensor, Memory *out)
 }
 
 int
-memory_from_versioned(DLManagedTensorVersioned *versioned, Memory *out)
+memory_from_versioned(DLManagedTensorVersioned *versioned, DLDevice device, Memory *out)
 {
     memory_init(out);
     out->versioned = versioned;
-    if (versioned->version.major != 1 || !is_valid(&versioned->dl_tensor)) { /* others may have another layout */
+    if (versioned->version.major != 1 || !is_valid(&versioned->dl_tensor, device)) { /* others may have another layout */
         memory_release(out);
         return -1;
     }
     out->readonly = (versioned->flags & DLPACK_FLAG_READ_ONLY) != 0;
-    return fill(&versioned->dl_tensor, out);
+    return fill(&versioned->dl_tensor, device, out);
 }
 
 int
-memory_from_capsule(PyObject *capsule, Memory *out)
+memory_from_capsule(PyObject *capsule, DLDevice device, Memory *out)
 {
     if (capsule == NULL) {
         return -1;
@@ -167,13 +181,13 @@ memory_from_capsule(PyObject *capsule, Memory *out)
         used_name = "used_dltensor_versioned";
     }
     /* Checked before the capsule is consumed, so that its destructor frees refused memory. */
-    if (tensor == NULL || !is_valid(tensor) || PyCapsule_SetName(capsule, used_name) < 0) {
+    if (tensor == NULL || !is_valid(tensor, device) || PyCapsule_SetName(capsule, used_name) < 0) {
         memory_init(out);
         Py_DECREF(capsule);
         return -1;
     }
     Py_DECREF(capsule);
-    return fill(tensor, out);
+    return fill(tensor, device, out);
 }
 
 /* ---- managed tensors ---- */
@@ -250,7 +264,7 @@ managed_tensor_new(Memory *memory)
     }
     DLTensor described = {
         .data = memory->data,
-        .device = {kDLCPU, 0},
+        .device = memory->device,
         .ndim = memory->ndim,
         .dtype = memory->dtype,
         .shape = shape,

@@ -8,7 +8,7 @@ typedef struct {
     PyObject *capsule;
     const DLPackExchangeAPI *api;
     PyObject *dlpack, *device; /* the names of the methods */
-    PyObject *keywords;        /* ("max_version",) */
+    PyObject *keywords, *stream_keyword; /* ("max_version",), ("stream",) */
     PyObject *version;         /* the highest version of a capsule; NULL for a legacy one */
 } ProducerExporter;
 
@@ -60,25 +60,30 @@ take_spare_capsule(PyObject *producer)
     return capsule;
 }
 
-/* Whether __dlpack_device__() returns the first host device. An exporter whose report differs from its capsule is
-   refused by the slow path. */
+/* Fills the device that __dlpack_device__() returns: the first host device, or a CUDA device of which the consumer has
+   a stream. An exporter whose report differs from its capsule is refused by the slow path. */
 static bool
-reports_host(const ProducerExporter *exporter, PyObject *obj)
+read_device(const ProducerExporter *exporter, PyObject *obj, Memory *out)
 {
     PyObject *arguments[2] = {NULL, obj};
     PyObject *pair = PyObject_VectorcallMethod(exporter->device, arguments + 1,
                                                1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-    bool is_host = pair != NULL && PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2 &&
-                   PyLong_Check(PyTuple_GET_ITEM(pair, 0)) && PyLong_Check(PyTuple_GET_ITEM(pair, 1)) &&
-                   PyLong_AsLong(PyTuple_GET_ITEM(pair, 0)) == kDLCPU &&
-                   PyLong_AsLong(PyTuple_GET_ITEM(pair, 1)) == 0;
+    bool is_pair = pair != NULL && PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2 &&
+                   PyLong_Check(PyTuple_GET_ITEM(pair, 0)) && PyLong_Check(PyTuple_GET_ITEM(pair, 1));
+    long type = is_pair ? PyLong_AsLong(PyTuple_GET_ITEM(pair, 0)) : 0;
+    long index = is_pair ? PyLong_AsLong(PyTuple_GET_ITEM(pair, 1)) : -1;
     Py_XDECREF(pair);
-    return is_host && !PyErr_Occurred(); /* PyLong_AsLong may raise OverflowError */
+    if (PyErr_Occurred() || index < 0 || index > INT32_MAX) { /* PyLong_AsLong may raise OverflowError */
+        return false;
+    }
+    out->device = (DLDevice){(int32_t)type, (int32_t)index};
+    return type == kDLCPU ? index == 0 : type == kDLCUDA && ask_consumer(out, (int32_t)index) == 0;
 }
 
-/* Returns the capsule of an object; producers older than DLPack 1.0 raise TypeError for max_version. */
+/* Returns the capsule of an object; producers older than DLPack 1.0 raise TypeError for max_version. Without a stream, a
+   producer on a device would order the legacy default one. */
 static PyObject *
-request_capsule(const ProducerExporter *exporter, PyObject *obj)
+request_capsule(const ProducerExporter *exporter, PyObject *obj, const Memory *memory)
 {
     PyObject *capsule = take_spare_capsule(obj);
     if (UNLIKELY(capsule != NULL)) {
@@ -86,6 +91,14 @@ request_capsule(const ProducerExporter *exporter, PyObject *obj)
     }
     PyObject *arguments[3] = {NULL, obj, exporter->version};
     size_t count = 1 | PY_VECTORCALL_ARGUMENTS_OFFSET;
+    if (memory->device.device_type == kDLCUDA) {
+        arguments[2] = PyLong_FromLongLong(memory->stream);
+        capsule = arguments[2] == NULL ? NULL
+                                       : PyObject_VectorcallMethod(exporter->dlpack, arguments + 1, count,
+                                                                   exporter->stream_keyword);
+        Py_XDECREF(arguments[2]);
+        return capsule;
+    }
     if (LIKELY(exporter->version != NULL)) {
         capsule = PyObject_VectorcallMethod(exporter->dlpack, arguments + 1, count, exporter->keywords);
         if (capsule != NULL || !PyErr_ExceptionMatches(PyExc_TypeError) || !clear_error()) {
@@ -93,6 +106,17 @@ request_capsule(const ProducerExporter *exporter, PyObject *obj)
         }
     }
     return PyObject_VectorcallMethod(exporter->dlpack, arguments + 1, count, NULL);
+}
+
+/* Returns the device of a struct if the consumer uses the memory on the producer's current stream, so that there is
+   nothing to order; else the host, so that memory on other devices is refused. */
+static DLDevice
+device_of(const ProducerExporter *exporter, const DLManagedTensorVersioned *versioned, Memory *out)
+{
+    DLDevice device = versioned->version.major == 1 ? versioned->dl_tensor.device : HOST_DEVICE;
+    bool is_ordered = device.device_type == kDLCUDA && ask_consumer(out, device.device_id) == 0 &&
+                      exchange_api_stream(exporter->api, device.device_id) == out->stream;
+    return is_ordered ? device : HOST_DEVICE;
 }
 
 /* Replaces negative strides over one element, which importers would take for reversed memory. */
@@ -117,15 +141,16 @@ run_producer(Exporter *self, PyObject *obj, Memory *out)
 {
     const ProducerExporter *exporter = (const ProducerExporter *)self;
     int status;
+    memory_init(out);
     if (exporter->api != NULL) {
         DLManagedTensorVersioned *versioned = NULL;
         status = exporter->api->managed_tensor_from_py_object_no_sync(obj, &versioned) == 0 && versioned != NULL
-                     ? memory_from_versioned(versioned, out)
+                     ? memory_from_versioned(versioned, device_of(exporter, versioned, out), out)
                      : -1;
     }
     else {
-        PyObject *capsule = reports_host(exporter, obj) ? request_capsule(exporter, obj) : NULL;
-        status = memory_from_capsule(Py_XNewRef(capsule), out);
+        PyObject *capsule = read_device(exporter, obj, out) ? request_capsule(exporter, obj, out) : NULL;
+        status = memory_from_capsule(Py_XNewRef(capsule), out->device, out);
         if (LIKELY(status == 0)) {
             out->capsule = capsule;
             out->producer = obj;
@@ -139,7 +164,8 @@ run_producer(Exporter *self, PyObject *obj, Memory *out)
     }
     const DLTensor *tensor = out->versioned != NULL ? &out->versioned->dl_tensor : &out->legacy->dl_tensor;
     bool is_copy = out->versioned != NULL && (out->versioned->flags & DLPACK_FLAG_IS_COPIED) != 0;
-    if (UNLIKELY(is_copy || tensor->device.device_id != 0 || out->dtype.code == kDLBool)) {
+    bool is_other_host = out->device.device_type == kDLCPU && tensor->device.device_id != 0;
+    if (UNLIKELY(is_copy || is_other_host || out->dtype.code == kDLBool)) {
         memory_release(out);
         return -1;
     }
@@ -156,6 +182,7 @@ producer_exporter_dealloc(PyObject *self)
     Py_XDECREF(exporter->dlpack);
     Py_XDECREF(exporter->device);
     Py_XDECREF(exporter->keywords);
+    Py_XDECREF(exporter->stream_keyword);
     Py_XDECREF(exporter->version);
     PyObject_Free(self);
 }
@@ -186,8 +213,10 @@ producer_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->dlpack = PyUnicode_InternFromString("__dlpack__");
     self->device = PyUnicode_InternFromString("__dlpack_device__");
     self->keywords = Py_BuildValue("(s)", "max_version");
+    self->stream_keyword = Py_BuildValue("(s)", "stream");
     self->version = Py_XNewRef(unless_none(version));
-    if (self->dlpack == NULL || self->device == NULL || self->keywords == NULL) {
+    if (self->dlpack == NULL || self->device == NULL || self->keywords == NULL ||
+        self->stream_keyword == NULL) {
         Py_CLEAR(self);
     }
     return (PyObject *)self;

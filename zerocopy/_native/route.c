@@ -204,14 +204,19 @@ copy_memory(Memory *memory)
 PyObject *
 deliver_memory(const Delivery *delivery, Memory *memory)
 {
-    Importer *importer = delivery->importer;
+    bool is_on_host = memory->device.device_type == kDLCPU;
+    Importer *importer = is_on_host ? delivery->importer : delivery->device_importer;
+    if (importer == NULL) {
+        memory_release(memory);
+        return NULL;
+    }
     bool copies = delivery->copy == OPTION_TRUE ||
                   (delivery->writable == OPTION_TRUE && memory->readonly && delivery->is_mutable);
     int answer = delivery->has_dtype && !dtype_equal(memory->dtype, delivery->dtype)
                      ? IMPORT_REFUSES
                      : importer->check(importer, memory);
     if (UNLIKELY(answer != IMPORT_ALIASES || copies)) {
-        if (answer == IMPORT_REFUSES || delivery->copy == OPTION_FALSE) {
+        if (answer == IMPORT_REFUSES || delivery->copy == OPTION_FALSE || !is_on_host) {
             memory_release(memory);
             return NULL;
         }
@@ -244,7 +249,7 @@ delivery_init(Delivery *delivery, PyObject *importer, bool is_mutable, bool mark
         return -1;
     }
     *delivery = (Delivery){
-        .importer = (Importer *)Py_NewRef(importer),
+        .importer = (Importer *)Py_XNewRef(unless_none(importer)),
         .copy = option_flag(copy),
         .writable = option_flag(writable),
         .is_mutable = is_mutable,
@@ -272,6 +277,7 @@ run_memory(Route *self, PyObject *obj)
 {
     const MemoryRoute *route = (const MemoryRoute *)self;
     Memory memory;
+    memory.consumer = route->delivery.device_importer;
     if (UNLIKELY(route->exporter->run(route->exporter, obj, &memory) < 0)) {
         return NULL;
     }
@@ -292,6 +298,7 @@ memory_route_dealloc(PyObject *self)
     MemoryRoute *route = (MemoryRoute *)self;
     Py_XDECREF(route->exporter);
     Py_XDECREF(route->delivery.importer);
+    Py_XDECREF(route->delivery.device_importer);
     route_dealloc(self);
 }
 
@@ -299,14 +306,23 @@ memory_route_dealloc(PyObject *self)
 static PyObject *
 memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"",         "",      "mutable", "marks_readonly", "fallback", "copy",
-                            "writable", "dtype", "owned",   "only_unchanged", NULL};
+    static char *names[] = {"",         "",      "mutable", "marks_readonly", "fallback",        "copy",
+                            "writable", "dtype", "owned",   "only_unchanged", "device_importer", NULL};
     PyObject *exporter, *importer, *fallback = Py_None, *copy = Py_None, *writable = Py_None, *dtype = Py_None;
+    PyObject *device_importer = Py_None;
     int is_mutable, marks_readonly, is_owned = 0, only_unchanged = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|OOOOpp:MemoryRoute", names, &ExporterType, &exporter,
-                                     &ImporterType, &importer, &is_mutable, &marks_readonly, &fallback, &copy,
-                                     &writable, &dtype, &is_owned, &only_unchanged)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!Opp|OOOOppO:MemoryRoute", names, &ExporterType, &exporter,
+                                     &importer, &is_mutable, &marks_readonly, &fallback, &copy, &writable, &dtype,
+                                     &is_owned, &only_unchanged, &device_importer)) {
         return NULL;
+    }
+    PyObject *importers[] = {importer, device_importer};
+    for (int i = 0; i < 2; i++) {
+        bool is_importer = PyObject_TypeCheck(importers[i], &ImporterType);
+        if (importers[i] != Py_None && !(is_importer && (i == 0 || ((Importer *)importers[i])->stream != NULL))) {
+            PyErr_SetString(PyExc_TypeError, "MemoryRoute: an importer is required, and for devices one with streams");
+            return NULL;
+        }
     }
     Delivery delivery;
     if (delivery_init(&delivery, importer, is_mutable, marks_readonly, copy, writable, dtype) < 0) {
@@ -314,9 +330,10 @@ memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     }
     MemoryRoute *self = PyObject_New(MemoryRoute, type);
     if (self == NULL) {
-        Py_DECREF(importer);
+        Py_XDECREF(delivery.importer);
         return NULL;
     }
+    delivery.device_importer = (Importer *)Py_XNewRef(unless_none(device_importer));
     self->base.run = run_memory;
     self->base.asks_once = is_producer_exporter(exporter);
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
@@ -331,7 +348,8 @@ static PyTypeObject MemoryRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.MemoryRoute",
     .tp_doc = "MemoryRoute(exporter, importer, *, mutable, marks_readonly, fallback=None, copy=None, "
-              "writable=None, dtype=None, owned=False, only_unchanged=False)",
+              "writable=None, dtype=None, owned=False, only_unchanged=False, device_importer=None): the importer, or None, "
+              "of host memory, and of memory on CUDA devices.",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(MemoryRoute),
     .tp_dealloc = memory_route_dealloc,

@@ -108,12 +108,21 @@ def compiled_exporter(obj: Any) -> Any:
         on_device, on_host = (getattr_static(obj, name, None) is not None for name in _INTERFACES)
         # Other instances could have an interface, which comes before the buffer.
         has_attributes = cls.__dictoffset__ != 0 or hasattr(cls, "__getattr__")
-        if on_device or any(hasattr(cls, name) for name in _METHODS):
+        if any(hasattr(cls, name) for name in _METHODS):
             return None
-        if not on_host and (has_attributes or not exports_arrays(obj)):
+        if on_device:
+            one_device = cuda_driver.count() == 1
+            exporter = core.DeviceInterfaceExporter(0 if one_device else _index_of, cuda_driver.order)
+        elif not on_host and (has_attributes or not exports_arrays(obj)):
             return None
-        exporter = core.InterfaceExporter() if on_host else core.BufferExporter(False)
+        else:
+            exporter = core.InterfaceExporter() if on_host else core.BufferExporter(False)
     return core.TypeExporter(exporter, cls)  # programs add methods to classes that were converted before
+
+
+def _index_of(obj: Any) -> int | None:
+    """Return the index of the device that owns the memory of an object's CUDA Array Interface."""
+    return cuda_driver.ordinal(obj.__cuda_array_interface__["data"][0])
 
 
 def _exchange_api(cls: type) -> Any:

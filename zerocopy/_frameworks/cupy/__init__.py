@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._native import core
 from zerocopy.casting.values import fits
 from zerocopy.device import (
     CUDA,
@@ -17,7 +18,16 @@ from zerocopy.device import (
     ROCM,
     Device,
 )
-from zerocopy.dtype import COMPLEX, SUBBYTE_NAMES, DType, from_numpy, native_numbers, to_numpy
+from zerocopy.dtype import (
+    COMPLEX,
+    NATIVE_NAMES,
+    SUBBYTE_NAMES,
+    DType,
+    by_name,
+    from_numpy,
+    native_numbers,
+    to_numpy,
+)
 from zerocopy.errors import DeviceError, Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
@@ -96,24 +106,18 @@ class CuPy(Framework):
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         cupy = self.module()
         runtime = cupy.cuda.runtime
-        if cls is not cupy.ndarray or runtime.is_hip:
+        if core is None or cls is not cupy.ndarray or runtime.is_hip:
             return {}
-        current_device, numbers = runtime.getDevice, native_numbers()
 
-        def on_device(array: Any) -> Any:
-            data, dtype, strides = array.data, array.dtype, array.strides
+        def device_of(array: Any) -> int:
+            index: int = array.data.device_id
             # CuPy's exporter orders a stream of the current device.
-            if data.device_id != current_device():
+            if index != runtime.getDevice():
                 raise BufferError("not on the current device")
-            # A C-contiguous array may have a negative stride in a dimension of size 1, and negative
-            # strides abort torch (pytorch/pytorch#188023).
-            if dtype.num not in numbers or not array.flags.c_contiguous or data.ptr % dtype.itemsize:
-                raise BufferError("a dtype or a layout that other frameworks lack")
-            if strides and min(strides) < 0:
-                raise BufferError("a negative stride")
-            return data.device_id, lambda stream: array.__dlpack__(stream=stream)
+            return index
 
-        return {"cuda": on_device}
+        device = 0 if cuda_driver.count() == 1 else device_of
+        return {"native": core.DeviceExporter(cls.__dlpack__, device)}
 
     # -- target ---------------------------------------------------------------
 
@@ -196,21 +200,31 @@ class CuPy(Framework):
         cuda, from_capsule, array = cupy.cuda, cupy.from_dlpack, cupy.array
         if cuda.runtime.is_hip:
             return {}
-        current_device, current_stream = cuda.runtime.getDevice, cuda.get_current_stream
         numbers, unified = native_numbers(), os.environ.get("CUPY_ENABLE_UMP", "0") not in ("", "0")
+        one_device = cuda_driver.count() == 1
 
-        def on_device(memory: Any) -> Any:
-            index, export = memory
-            if index != current_device():
+        def stream_on(index: int) -> int:
+            if not one_device and index != cuda.runtime.getDevice():
                 raise BufferError("not on the current device")
-            return from_capsule(export(_handle(current_stream())))
+            return _handle(cuda.get_current_stream())
 
         def transfer(ndarray: Any) -> Any:
             if unified or ndarray.dtype.num not in numbers or not ndarray.dtype.isnative:
                 raise BufferError("CuPy may alias it, lacks its dtype, or its bytes are swapped")
             return array(ndarray, order="C", blocking=True)  # blocking: see from_host
 
-        return {"cuda": on_device, "ndarray": transfer}
+        if core is None:
+            return {"ndarray": transfer}
+        types = [by_name(name) for name in NATIVE_NAMES]
+        on_device = core.CapsuleImporter(
+            from_capsule,
+            dtypes=[(dtype.code, dtype.bits) for dtype in types],
+            alignment=0,
+            layout="strided",
+            arguments=(),
+            stream=stream_on,
+        )
+        return {"native_device": on_device, "ndarray": transfer}
 
     # -- devices --------------------------------------------------------------
 

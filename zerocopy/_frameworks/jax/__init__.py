@@ -10,11 +10,7 @@ from typing import Any
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.jax import capsules
-from zerocopy._frameworks.jax.capsules import (
-    OnDevice,
-    from_capsule,
-    on_device,
-)
+from zerocopy._frameworks.jax.capsules import OnDevice, from_capsule
 from zerocopy.casting.values import fits
 from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import COMPLEX, NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
@@ -125,7 +121,7 @@ class Jax(Framework):
         if jax.device_count() != 1 or jax.local_devices()[0].platform != "cpu":
             # __dlpack__ exports only the first shard of a sharded array, and a GPU array without its
             # stream. The devices cannot change once an array exists.
-            return {"cuda": on_device}
+            return {"native": capsules.device_exporter(jax)}
         packed = _packed_numbers()
 
         def ndarray(array: Any) -> Any:
@@ -223,16 +219,12 @@ class Jax(Framework):
         return result, fits(jnp, obj, result, old, dtype)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        import numpy as np
-
         jax = self.module()
-        # By number: "q" and "Q" are 64-bit integers with other numbers than int64 and uint64.
-        wide = frozenset(np.dtype(name).num for name in (*_NARROW, "q", "Q"))
         names = [*NATIVE_NAMES, *(name for name in _FOREIGN if hasattr(jax.numpy, name))]
         return {
             "ndarray": self._import_ndarray,
-            "cuda": capsules.device_importer(jax, wide, _DEVICE_ALIGNMENT),
             "native": capsules.importer(jax.config, names),
+            "native_device": capsules.device_importer(jax, names, _DEVICE_ALIGNMENT),
         }
 
     # -- devices --------------------------------------------------------------

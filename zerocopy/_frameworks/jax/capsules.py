@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from zerocopy._frameworks._private import Private
 from zerocopy._native import core
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM
-from zerocopy.dtype import ALL, NATIVE_NAMES, SUBBYTE_NAMES, by_name, native_numbers
+from zerocopy.dtype import ALL, NATIVE_NAMES, SUBBYTE_NAMES, by_name
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty
 
@@ -78,9 +78,7 @@ def _chosen_import() -> _Import:
         return jax.dlpack.from_dlpack(dlpack.Handover(capsule))
 
     def private() -> _Import:
-        from jaxlib import _jax  # type: ignore[attr-defined, unused-ignore]
-
-        bare, cpu = _jax.dlpack_managed_tensor_to_buffer, jax.local_devices(backend="cpu")[0]
+        bare, cpu = _bare_import(), jax.local_devices(backend="cpu")[0]
         return _Import(lambda capsule: bare(capsule, cpu, None), bare, (cpu, None))
 
     def agrees(chosen: _Import) -> bool:
@@ -129,29 +127,67 @@ def as_cuda(producer: Any) -> dlpack.Producer:
     return dlpack.Producer(export, (CUDA, int(producer.__dlpack_device__()[1])))
 
 
-def on_device(array: Any) -> Any:
-    """Export an array on a CUDA device in the form ``cuda`` (see ``zerocopy.source.FORMS``)."""
-    kind, index = array.__dlpack_device__()  # raises for a sharded array
-    if kind != CUDA or array.dtype.num not in native_numbers():
-        raise BufferError("not on a device, or a dtype that other frameworks lack")
-    return int(index), lambda stream: OnDevice(array).__dlpack__(stream=stream)
+def device_exporter(jax: Any) -> Any:
+    """Return the compiled exporter of arrays on CUDA devices; None without the compiled core."""
+    if core is None:
+        return None
+
+    def device_of(array: Any) -> int:
+        kind, index = array.__dlpack_device__()  # raises for a sharded array
+        if kind != CUDA:
+            raise BufferError("not on a device")
+        return int(index)
+
+    def export(array: Any, *, stream: int) -> Any:
+        return OnDevice(array).__dlpack__(stream=stream)
+
+    devices = jax.local_devices()
+    return core.DeviceExporter(
+        export, devices[0].local_hardware_id if len(devices) == 1 else device_of, readonly=True
+    )
 
 
-def device_importer(jax: Any, wide: frozenset[int], alignment: int) -> Callable[[Any], Any]:
-    """Return the importer of the form ``cuda``; `wide` are the numbers of dtypes that need x64 mode."""
-    from_dlpack, config = jax.dlpack.from_dlpack, jax.config
+def device_importer(jax: Any, names: Iterable[str], alignment: int) -> Any:
+    """Return the compiled importer of memory on CUDA devices; None without the compiled core."""
+    if core is None:
+        return None
+    bare = _bare_import()
+    devices: dict[int, Any] = {}
+    unordered = set[int]()  # devices whose XLA client orders no streams (TFRT)
 
-    def import_(memory: Any) -> Any:
-        index, export = memory
+    def stream_on(index: int) -> int:
+        if index not in devices:
+            devices.update({each.local_hardware_id: each for each in jax.local_devices(backend="cuda")})
+        try:
+            stream: int = devices[index].get_stream_for_external_ready_events()
+        except RuntimeError as error:
+            if not str(error).startswith("UNIMPLEMENTED"):
+                raise
+            unordered.add(index)
+            return LEGACY_DEFAULT_STREAM
+        return stream
 
-        def on_stream(stream: int | None = None, **_options: Any) -> Any:
-            return export(LEGACY_DEFAULT_STREAM if stream is None else stream)
+    def import_(capsule: Any, index: int, stream: int) -> Any:
+        if bare is None:
+            return jax.dlpack.from_dlpack(dlpack.Producer(lambda **_options: capsule, (CUDA, index)))
+        return bare(capsule, devices[index], None if index in unordered else stream)
 
-        array = from_dlpack(dlpack.Producer(on_stream, (CUDA, index)))  # JAX refuses gaps and reversals
-        if array.dtype.num in wide and not config.jax_enable_x64:
-            raise BufferError("JAX's x64 mode is off")
-        if array.unsafe_buffer_pointer() % alignment:
-            raise BufferError("misaligned: the slow path copies it")
-        return array
+    return core.CapsuleImporter(
+        import_,
+        dtypes=[(t.code, t.bits) for t in map(by_name, names) if t.name not in SUBBYTE_NAMES],
+        alignment=alignment,
+        layout="compact",
+        arguments=(),
+        wide=(jax.config, "jax_enable_x64"),
+        stream=stream_on,
+        takes_stream=True,
+    )
 
-    return import_
+
+def _bare_import() -> Any:
+    """Return the private import, which takes a capsule, a device and a stream; None if it is not known."""
+    if not _IMPORT():
+        return None
+    from jaxlib import _jax  # type: ignore[attr-defined, unused-ignore]
+
+    return getattr(_jax, "dlpack_managed_tensor_to_buffer", None)

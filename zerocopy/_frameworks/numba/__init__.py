@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._native import core
 from zerocopy.device import (
     CUDA,
     HOST,
@@ -21,7 +23,7 @@ from zerocopy.device import (
     Device,
     parse_stream,
 )
-from zerocopy.dtype import SUBBYTE_NAMES, DType, by_name, from_numpy, to_numpy
+from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, by_name, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
 from zerocopy.forks import is_imported
 from zerocopy.framework import Framework, while_forks_wait
@@ -103,6 +105,15 @@ class Numba(Framework):
             contiguous=lambda: _row_major(cuda, obj, view, source_stream),
         )
 
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        if core is None or _simulated():
+            return {}
+        # The strides are those of the array: see source().
+        exporter = core.DeviceInterfaceExporter(
+            attrgetter("gpu_data.context.device.id"), cuda_driver.order, stream=_default(), has_strides=True
+        )
+        return {"native": exporter}
+
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
@@ -183,21 +194,21 @@ class Numba(Framework):
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         cuda = self.module().cuda
-        if _simulated():
+        if core is None or _simulated():
             return {}
-        current, as_array = cuda.get_current_device, cuda.as_cuda_array
 
-        def on_device(memory: Any) -> Any:
-            index, export = memory
-            if index != current().id:
+        def stream_on(index: int) -> int:
+            if index != cuda.get_current_device().id:
                 raise BufferError("not on the current device")
-            capsule = export(_default())
-            view = dlpack.read(capsule)  # holds the capsule
-            if view.has_negative_strides or view.has_fractional_strides:
-                raise BufferError("a layout that Numba lacks")
-            return as_array(cuda_array_interface.Handover(view, None, view.owner), sync=False)
+            return _default()
 
-        return {"cuda": on_device}
+        types = [by_name(name) for name in NATIVE_NAMES]
+        importer = core.DeviceInterfaceImporter(
+            cuda.from_cuda_array_interface,
+            _default() if cuda_driver.count() == 1 else stream_on,
+            [(dtype.code, dtype.bits) for dtype in types],
+        )
+        return {"native_device": importer}
 
     # -- devices --------------------------------------------------------------
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch import exchange, native
-from zerocopy._frameworks.torch.exchange import imported, producer_of, stream_of
+from zerocopy._frameworks.torch.exchange import imported, on_stream, producer_of, stream_of
 from zerocopy.casting.values import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
@@ -147,8 +148,7 @@ class Torch(Framework):
         torch = self.module()
         if cls is not torch.Tensor:
             return {}
-        in_numpy = frozenset(t for t, dtype in dtypes(torch).items() if dtype.in_numpy)
-        return exchange.fast_exporters(torch, in_numpy) | {"native": native.exporter(torch)}
+        return exchange.fast_exporters(torch) | {"native": native.exporter(torch, partial(on_stream, torch))}
 
     # -- target ---------------------------------------------------------------
 
@@ -235,10 +235,11 @@ class Torch(Framework):
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         torch = self.module()
-        forms = {"ndarray": self._import_ndarray, "native": native.importer(torch, dtypes(torch).values())}
+        importer = native.importer(torch, dtypes(torch).values())
+        forms = {"ndarray": self._import_ndarray, "native": importer}
         if torch.version.cuda is not None:
             # Decided by the build, because a call of the driver would break CUDA in forked children.
-            forms["cuda"] = cuda_importer(torch, torch.utils.dlpack.from_dlpack)
+            forms["native_device"] = importer
         return forms
 
     # -- devices --------------------------------------------------------------
@@ -372,20 +373,6 @@ def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     from zerocopy.tables.result import stack_encoded
 
     return stack_encoded(batch, functools.partial(collate, collate_fn_map=collate_fn_map))
-
-
-def cuda_importer(torch: Any, from_capsule: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the importer of the form ``cuda``; `from_capsule` is torch's."""
-    current_stream, current_device = torch.cuda.current_stream, torch.cuda.current_device
-
-    def from_device(memory: Any) -> Any:
-        index, export = memory
-        # The producer reads the number of a default stream as a stream of its current device.
-        if index != current_device():
-            raise BufferError("not on the current device")
-        return from_capsule(export(current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM))
-
-    return from_device
 
 
 FRAMEWORK = Torch()

@@ -93,8 +93,14 @@ def has_tangent(torch: Any, tensor: Any) -> bool:
     return forward._current_level >= 0 and forward.unpack_dual(tensor).tangent is not None
 
 
-def fast_exporters(torch: Any, native: frozenset[Any]) -> dict[str, Callable[[Any], Any]]:
-    """Return the fast exporters of ``torch.Tensor``; `native` holds the dtypes that NumPy has too."""
+def on_stream(torch: Any, tensor: Any, stream: int) -> Any:
+    """Export plain memory of a device; the stream waits for the work on torch's current stream."""
+    # torch's capsule holds the tensor, and `tensor.data = ...` would free the memory of the caller's.
+    return OnDevice(torch, tensor.data).__dlpack__(stream=stream)
+
+
+def fast_exporters(torch: Any) -> dict[str, Callable[[Any], Any]]:
+    """Return the fast exporters of ``torch.Tensor``."""
     # In C++, Tensor.numpy refuses gradients, lazy bits and other devices. Its result holds an alias
     # of the tensor and makes the storage non-resizable.
     to_ndarray = torch.Tensor.numpy
@@ -104,39 +110,4 @@ def fast_exporters(torch: Any, native: frozenset[Any]) -> dict[str, Callable[[An
             raise BufferError("its storage was cut, or it has a tangent")
         return to_ndarray(tensor)
 
-    forms: dict[str, Callable[[Any], Any]] = {"ndarray": as_ndarray}
-    if torch.version.cuda is not None:
-        forms["cuda"] = cuda_exporter(torch, torch.utils.dlpack.to_dlpack, native)
-    return forms
-
-
-MAX_NDIM = 64  # of torch's DLPack and NumPy bridges
-
-
-def cuda_exporter(
-    torch: Any, to_capsule: Callable[[Any], Any], native: frozenset[Any]
-) -> Callable[[Any], tuple[int, Callable[[int], Any]]]:
-    """Return the exporter of the form ``cuda``; `to_capsule` neither checks nor orders anything."""
-    current_stream = torch.cuda.current_stream
-
-    def on_device(tensor: Any) -> tuple[int, Callable[[int], Any]]:
-        if not tensor.is_cuda or tensor.requires_grad or tensor.is_neg() or tensor.is_conj():
-            raise BufferError("not on a device, or not plain memory")
-        if tensor.dtype not in native or tensor.dim() > MAX_NDIM:
-            raise BufferError("a dtype or number of dimensions that other frameworks lack")
-        if tensor.data_ptr() % tensor.element_size() or is_cut(tensor) or has_tangent(torch, tensor):
-            raise BufferError("misaligned, its storage was cut, or it has a tangent")
-        index = tensor.get_device()
-        # torch's capsule holds the tensor, and `tensor.data = ...` would free the memory.
-        tensor = tensor.data
-
-        def export(stream: int) -> Any:
-            # On the same stream there is nothing to order: skip torch's exporter, which creates
-            # a stream object to compare them and repeats the checks above.
-            if stream == (current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM):
-                return to_capsule(tensor)
-            return OnDevice(torch, tensor).__dlpack__(stream=stream)
-
-        return index, export
-
-    return on_device
+    return {"ndarray": as_ndarray}

@@ -10,6 +10,8 @@ agrees, the fast path in Python is used.
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import struct
 import sys
@@ -28,8 +30,11 @@ _WORDS_OF_A_TENSOR = 24  # c10::TensorImpl has about 200 bytes
 _WORDS_OF_A_STORAGE = 8  # of c10::StorageImpl's 96 bytes or more
 
 
-def exporter(torch: Any) -> Any:
-    """Return the compiled exporter of ``torch.Tensor``; None if this version of torch is not supported."""
+def exporter(torch: Any, on_stream: Callable[[Any, int], Any] | None = None) -> Any:
+    """Return the compiled exporter of ``torch.Tensor``; None if this version of torch is not supported.
+
+    ``on_stream(tensor, stream)`` exports a tensor on a device for a stream that is not torch's current one.
+    """
     api = _api(torch)
     layout = None if api is None else find_layout(torch)
     if layout is None:
@@ -44,6 +49,7 @@ def exporter(torch: Any) -> Any:
             resizable=storage.__dict__["resizable"],
             as_array=torch.Tensor.numpy,
             fix=_storage_fixer(torch),
+            on_stream=on_stream,
             levels=vars(torch.autograd.forward_ad),
             level_name="_current_level",
         )
@@ -168,5 +174,20 @@ def _offsets_of_tensors(torch: Any, word: Callable[[int], int]) -> dict[str, Any
         "impl_offset": impl_offset,
         "key_offset": key_offsets[0],
         "meta_offset": meta_offsets[0],
-        "keys": (keys[0],),
+        "keys": (keys[0], _key_on_devices(torch, keys[0])),
     }
+
+
+def _key_on_devices(torch: Any, on_host: int) -> int:
+    """Return the key set of plain tensors on CUDA devices; 0 if it is unknown.
+
+    It is composed like that of the host, which is known. A tensor on a device would start CUDA.
+    """
+    if torch.version.cuda is None:
+        return 0
+    key, key_set, composed = torch._C.DispatchKey, torch._C.DispatchKeySet, []
+    for place in ("CPU", "CUDA"):
+        names = (place, f"Autograd{place}", f"Autocast{place}", "ADInplaceOrView")
+        bits = [key_set(getattr(key, name)).raw_repr() for name in names]
+        composed.append(functools.reduce(operator.or_, bits))
+    return composed[1] if composed[0] == on_host else 0
