@@ -299,7 +299,6 @@ def test_a_wrong_schema_is_not_a_plain_one(name: str) -> None:
 def test_an_array_is_moved_once_and_released_once(export: str) -> None:
     producer, out = TableProducer(numbers()), ArrowArray()
     array = core.take_array(getattr(producer, export)())
-    assert array.address
     array.move_to(ctypes.addressof(out))
     assert out.length == ROWS
     with pytest.raises(ValueError, match="moved"):
@@ -312,6 +311,20 @@ def test_an_array_is_moved_once_and_released_once(export: str) -> None:
     core.take_array(getattr(unused, export)())
     assert unused.released["batch"] == 1
     assert producer.released["stream"] == producer.exported["stream"]
+
+
+def test_an_array_lives_while_it_is_imported_and_is_released_if_that_fails() -> None:
+    producer = TableProducer(numbers())
+
+    def read(address: int, schema: Any) -> int:
+        gc.collect()
+        assert not producer.released["batch"]
+        return schema(ArrowArray.from_address(address).length)  # type: ignore[no-any-return]
+
+    assert core.take_array(producer.__arrow_c_stream__()).import_by(read, int) == ROWS
+    assert producer.released["batch"] == 1
+    with pytest.raises(ZeroDivisionError):
+        core.take_array(TableProducer(numbers()).__arrow_c_array__()).import_by(lambda *_: 1 // 0, None)
 
 
 def test_an_export_of_several_arrays_or_none_is_refused_and_released() -> None:

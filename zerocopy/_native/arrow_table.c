@@ -370,11 +370,16 @@ arrow_owner_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
-/* owner.address: the address of the ArrowArray, which an importer moves away. */
+/* owner.import_by(function, schema): returns function(address of the ArrowArray, schema). The function moves the array;
+   the owner lives until it returns. */
 static PyObject *
-arrow_owner_address(PyObject *self, void *closure)
+arrow_owner_import_by(PyObject *self, PyObject *args)
 {
-    return PyLong_FromVoidPtr(&((ArrowOwner *)self)->array);
+    PyObject *function, *schema;
+    if (!PyArg_ParseTuple(args, "OO:import_by", &function, &schema)) {
+        return NULL;
+    }
+    return PyObject_CallFunction(function, "NO", PyLong_FromVoidPtr(&((ArrowOwner *)self)->array), schema);
 }
 
 /* owner.move_to(address): moves the ArrowArray to an address. */
@@ -393,8 +398,11 @@ arrow_owner_move_to(PyObject *self, PyObject *address)
     Py_RETURN_NONE;
 }
 
-static PyGetSetDef arrow_owner_getters[] = {{"address", arrow_owner_address, NULL, NULL, NULL}, {0}};
-static PyMethodDef arrow_owner_methods[] = {{"move_to", arrow_owner_move_to, METH_O, NULL}, {0}};
+static PyMethodDef arrow_owner_methods[] = {
+    {"import_by", arrow_owner_import_by, METH_VARARGS, NULL},
+    {"move_to", arrow_owner_move_to, METH_O, NULL},
+    {0},
+};
 
 static PyTypeObject ArrowOwnerType = {
     PyVarObject_HEAD_INIT(NULL, 0)
@@ -402,7 +410,6 @@ static PyTypeObject ArrowOwnerType = {
     .tp_doc = "Keeps an Arrow array alive.",
     .tp_basicsize = sizeof(ArrowOwner),
     .tp_dealloc = arrow_owner_dealloc,
-    .tp_getset = arrow_owner_getters,
     .tp_methods = arrow_owner_methods,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };

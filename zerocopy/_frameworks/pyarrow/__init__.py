@@ -345,7 +345,8 @@ class PyArrow(ArrowExchange):
             table = pa.table(obj)
         else:
             array = core.take_array((by_array or obj.__arrow_c_stream__)())
-            table = pa.Table.from_batches([pa.RecordBatch._import_from_c(array.address, schema)], schema)
+            batch = array.import_by(pa.RecordBatch._import_from_c, schema)
+            table = pa.Table.from_batches([batch], schema)
         if by_array is not None:  # of the caller's buffers, or a part of a struct, whose columns are longer
             table.validate()
         return table
