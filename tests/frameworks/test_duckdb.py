@@ -596,17 +596,43 @@ def test_every_result_in_numpy_is_writable() -> None:
         assert all(array.flags.writeable for array in zc.convert(relation, "numpy").values())
 
 
-@pytest.mark.parametrize("options", [{}, {"layout": "matrix"}], ids=["plain", "matrix"])
-@pytest.mark.parametrize("to", ["numpy", "torch", "jax", "tensorflow", "pyarrow", "pandas", "polars"])
+@pytest.mark.parametrize("options", [{}, {"layout": "matrix"}, {"dtype": "float32"}], ids=str)
+@pytest.mark.parametrize(
+    "to", ["numpy", "torch", "jax", "tensorflow", "pyarrow", "pandas", "polars", "nanoarrow"]
+)
 def test_a_conversion_runs_the_query_once(con: Any, to: str, options: dict[str, str]) -> None:
     pytest.importorskip(to)
     if options and registry.by_name(to).tables:
-        pytest.skip("a matrix is an option of tensors")
+        pytest.skip("an option of tensors")
     relation, seen = counted(con)
     for _ in range(3):  # from the second on by the route
         seen.clear()
         zc.convert(relation, to, **options)
         assert len(seen) == 3
+
+
+@pytest.mark.parametrize("to", ["pandas", "polars", "nanoarrow", "pyarrow"])
+def test_settings_of_a_connection_that_change_types(con: Any, to: str) -> None:
+    """nanoarrow ends the process when it exports views of text."""
+    relation, seen = counted(con)
+    texts = relation.query("looks", "select x::varchar as s, x from looks")
+    for setting in ("produce_arrow_string_view", "arrow_large_buffer_size", "arrow_lossless_conversion"):
+        con.sql(f"set {setting} = true")
+        for _ in range(3):
+            seen.clear()
+            result = zc.convert(texts, to)
+            assert len(seen) == 3
+            assert zc.convert(result, "pyarrow").to_pydict() == {"s": ["0", "1", "2"], "x": [0, 1, 2]}
+
+
+@pytest.mark.parametrize("to", ["pandas", "polars", "nanoarrow", "pyarrow", "torch", "jax"])
+@pytest.mark.parametrize("rows", [0, 300_000])
+def test_results_of_no_batch_and_of_several(con: Any, to: str, rows: int) -> None:
+    relation = con.sql(f"select range as a, range / 2 as b from range({rows})")
+    for _ in range(3):
+        result = zc.convert(relation, to)
+        for name, values in {"a": np.arange(rows), "b": np.arange(rows) / 2}.items():
+            np.testing.assert_array_equal(zc.convert(result, "numpy")[name], values)
 
 
 @pytest.mark.parametrize("unit", ["s", "ms"])

@@ -86,8 +86,8 @@ def _of_queries(exporters: Functions, target: Framework, options: Mapping[str, o
     """Return the exporters of queries, whose results are new memory, for a target and options."""
     if options.get("copy") is not None:
         return {}  # copy=False refuses them
-    # The hub's objects are read-only, also new ones; a matrix is a copy of them.
-    without = "hub" if target.kind == "tensor" and target.marks_readonly else "columns"
+    # NumPy's arrays are writable, as torch's are; the hub's are aligned, as JAX and TensorFlow require.
+    without = "hub" if target.kind == "tensor" and target.mutable else "columns"
     is_row_major = options.get("layout") in ("matrix", "matrix:C")
     return {
         form: exporter
@@ -148,11 +148,13 @@ def compose_route(
         inner = {name: value for name, value in options.items() if name != "columns"}
         if options and not is_routable(target, inner):
             return None
-        return _columns_route(parts, options.get("columns"), index, by_kept_route(to, inner))
+        convert = by_kept_route(to, inner, or_slowly=source is not None and source.runs_queries)
+        return _columns_route(parts, options.get("columns"), index, convert)
     between_tables = target.tables and source is not None and source.tables
     if _is_only_for_hub(parts) and options.keys() <= {"layout", "columns"}:
         assert source is not None
-        return _hub_route(parts, by_kept_route(to, options, or_slowly=source.runs_queries))
+        importer = parts.importers.get("hub") if between_tables and not options else None
+        return _hub_route(parts, by_kept_route(to, options, or_slowly=source.runs_queries), importer)
     if not options:
         return _table_route(parts) if between_tables else _plain_route(parts)
     if between_tables or not options.keys() <= {"copy", "device"} or not is_routable(target, options):
@@ -213,10 +215,21 @@ def _is_only_for_hub(parts: Parts) -> bool:
     return source.runs_queries or not (parts.target.tables or "ndarray" in parts.exporters)
 
 
-def _hub_route(parts: Parts, convert: Route) -> Route:
-    """Return the route of an object that exports an object of the hub, which has a route to each target."""
-    exporter, target, to_hub = parts.exporters["hub"], hub(), hub().fast_importers()["hub"]
-    return lambda obj: convert(to_hub(exporter(obj, target)))
+def _hub_route(parts: Parts, convert: Route, importer: Route | None) -> Route:
+    """Return the route of an object that exports an object of the hub, which has a route to each target.
+
+    The importer of another table framework takes other objects that export Arrow data.
+    """
+    exporter, to_hub = parts.exporters["hub"], hub().fast_importers()["hub"]
+    target, table_type = parts.target if importer else hub(), hub().module().Table
+
+    def route(obj: object) -> object:
+        exported = exporter(obj, target)
+        if importer is None or isinstance(exported[1], table_type):
+            return convert(to_hub(exported))
+        return importer(exported)
+
+    return route
 
 
 def _columns_route(parts: Parts, labels: Any, index: bool | None, convert: Route) -> Route:

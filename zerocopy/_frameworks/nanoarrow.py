@@ -199,6 +199,8 @@ class Nanoarrow(Framework):
             name, arrow, schema = named
             if name is not None:
                 return wrap(hub().cast_views(arrow, large) if arrow.type == views else arrow)
+            if schema is None and not isinstance(arrow, pa.Table | pa.RecordBatch):
+                return stored(arrow)  # the result of a query
             schema, known = schema or arrow.schema, last
             if known is None or not schema.equals(known[0], True):
                 if views in schema.types:

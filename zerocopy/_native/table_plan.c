@@ -403,15 +403,10 @@ is_plain_value(const struct ArrowSchema *field)
            field->format[0] != 0 && field->format[1] == 0 && strchr("bcCsSiIlLfguU", field->format[0]) != NULL;
 }
 
-/* plain_schema(schema): see the documentation of the function. */
+/* Returns the parts of a plain schema as bytes, or None; NULL with an exception. */
 static PyObject *
-plain_schema(PyObject *module, PyObject *obj)
+plain_parts(const struct ArrowSchema *schema)
 {
-    const struct ArrowSchema *schema = PyLong_Check(obj) ? PyLong_AsVoidPtr(obj)
-                                                         : PyCapsule_GetPointer(obj, "arrow_schema");
-    if (schema == NULL) {
-        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
-    }
     bool is_struct = schema->release != NULL && schema->metadata == NULL && is_table(schema);
     if (!is_struct && (schema->release == NULL || !is_plain_value(schema))) {
         Py_RETURN_NONE;
@@ -440,11 +435,30 @@ plain_schema(PyObject *module, PyObject *obj)
     return text;
 }
 
+/* plain_schema(schema): see the documentation of the function. */
+static PyObject *
+plain_schema(PyObject *module, PyObject *obj)
+{
+    ArrowTable table = {0};
+    const struct ArrowSchema *schema;
+    if (PyCapsule_IsValid(obj, "arrow_array_stream")) {
+        table.stream = *(struct ArrowArrayStream *)PyCapsule_GetPointer(obj, "arrow_array_stream");
+        schema = arrow_table_schema(&table);
+        table.stream.release = NULL; /* the stream stays in its capsule */
+    }
+    else {
+        schema = PyLong_Check(obj) ? PyLong_AsVoidPtr(obj) : PyCapsule_GetPointer(obj, "arrow_schema");
+    }
+    PyObject *parts = schema != NULL ? plain_parts(schema) : PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    arrow_table_close(&table);
+    return parts;
+}
+
 static PyMethodDef methods[] = {
     {"plain_schema", plain_schema, METH_O,
      "plain_schema(schema): the names, formats and flags of a column of numbers, booleans or text, or of a struct of such "
-     "columns, all without metadata, as bytes that only equal schemas have; None for other schemas. `schema` is a capsule, "
-     "or the address of an ArrowSchema. A consumer can ask before it exports the data."},
+     "columns, all without metadata, as bytes that only equal schemas have; None for other schemas. `schema` is a capsule of "
+     "it or of a stream, or the address of an ArrowSchema. A consumer can ask before it reads the data."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -147,19 +147,22 @@ class DuckDB(Framework):
 
         def result(relation: Any, target: Any) -> tuple[None, Any, None]:
             # Types whose values need no check, so that a query does not run twice.
-            if any(kind.id not in PLAIN for kind in relation.types):
+            if not {kind.id for kind in relation.types} <= PLAIN:
                 raise ValueError("types that need a check: the slow path decides")
-            table = relation.to_arrow_table()
-            is_whole = table.num_columns and table[0].num_chunks == 1
-            return None, table if is_whole else table.combine_chunks(), None
+            if target is hub() or core is None:
+                return None, relation.to_arrow_table(), None
+            names, rows = relation.columns, _Rows(relation.__arrow_c_stream__())
+            # Settings of the connection change types: text can be views.
+            is_plain = core.plain_schema(rows.stream) is not None and len({*names}) == len(names)
+            return None, rows if is_plain else hub().module().table(rows), None
 
-        def arrays(relation: Any, types: list[Any] | None = None) -> dict[str, Array]:
+        def arrays(relation: Any) -> dict[str, Array]:
             # In a third of the time of reading an Arrow table into new arrays.
-            names, types = relation.columns, types or relation.types
-            if any(kind.id not in NUMBERS for kind in types) or len({*names}) != len(names):
+            names = relation.columns
+            if not {kind.id for kind in relation.types} <= NUMBERS.keys() or len({*names}) != len(names):
                 raise ValueError("other types, or duplicate names: the slow path decides")
             arrays: dict[str, Array] = relation.fetchnumpy()
-            if any(type(array) is not np.ndarray for array in arrays.values()):
+            if {*map(type, arrays.values())} != {np.ndarray}:
                 raise ValueError("nulls, which the slow path refuses")
             return arrays
 
@@ -167,7 +170,7 @@ class DuckDB(Framework):
             types = relation.types
             if not types or types.count(types[0]) != len(types):
                 raise ValueError("columns of several types: the slow path decides")
-            made: Array = core.stack(arrays(relation, types[:1]).values())
+            made: Array = core.stack(arrays(relation).values())
             return made
 
         def columns(relation: Any, index: object = None) -> list[tuple[str, Array]]:
@@ -292,6 +295,16 @@ class DuckDB(Framework):
 
     def from_column(self, table: Table) -> Any:
         return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
+
+
+class _Rows:
+    """The stream of a query that has begun to run."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.stream
 
 
 def _name(obj: Any) -> str:

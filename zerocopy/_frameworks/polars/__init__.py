@@ -240,8 +240,10 @@ class Polars(Framework):
             if name is not None:
                 series = pl.Series(ArrayExport(arrow))  # loses its argument name=
                 return series.alias(name) if name else series
-            batches = arrow.to_batches() if hasattr(arrow, "to_batches") else [arrow]
-            return pl.DataFrame(ArrayExport(batches[0]) if len(batches) == 1 else Stream(arrow))
+            if hasattr(type(arrow), "to_batches") and len(batches := arrow.to_batches()) == 1:
+                arrow = batches[0]
+            is_array = hasattr(type(arrow), "__arrow_c_array__")
+            return pl.DataFrame(ArrayExport(arrow) if is_array else Stream(arrow))
 
         def of_columns(pairs: list[tuple[str, Array]]) -> Any:
             return pl.DataFrame([flat(array, name) for name, array in pairs])
