@@ -15,10 +15,10 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 72452,  # kept schemas: users of wide tables of polars and nanoarrow
+    "lines of Python in zerocopy/": 72478,  # kept schemas: users of wide tables of polars and nanoarrow
     "files of Python in zerocopy/": 371,
-    "lines of C in zerocopy/": 8761,  # kept schemas: users of wide tables of polars and nanoarrow
-    "lines of Python in tests/": 98241,  # tests of kept schemas
+    "lines of C in zerocopy/": 8775,  # kept schemas: users of wide tables of polars and nanoarrow
+    "lines of Python in tests/": 98271,  # tests of kept schemas
     "lines of Python in benchmarks/": 15481,
     "lines of Markdown in docs/": 16551,
     "forms in which memory passes": 9,
