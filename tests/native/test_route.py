@@ -57,7 +57,12 @@ def test_an_object_of_the_target_is_returned_itself_if_nothing_changes(copy, wri
     elif writable is True and copy is None:
         assert not np.shares_memory(route(read_only(array)), array)
     with pytest.raises(BufferError, match=REFUSED):
-        route(np.arange(4))  # another dtype
+        route(np.ones(4, bool))  # another dtype, which the core does not cast
+    if copy is False:
+        with pytest.raises(BufferError, match=REFUSED):
+            route(np.arange(4))  # a cast copies
+    else:
+        assert route(np.arange(4)).dtype == np.float64
 
 
 def test_a_target_of_immutable_objects_does_not_copy_read_only_memory():
@@ -68,10 +73,14 @@ def test_a_target_of_immutable_objects_does_not_copy_read_only_memory():
     assert dlpack.read(got[0]).ptr == array.ctypes.data
 
 
-@pytest.mark.parametrize(("dtype", "taken"), [((2, 64), True), ((2, 32), False), ((0, 64), False)])
-def test_a_route_with_a_dtype_takes_only_that_dtype(dtype, taken):
+@pytest.mark.parametrize(("dtype", "name"), [((2, 64), "float64"), ((2, 32), "float32"), ((0, 64), "int64")])
+def test_a_route_with_a_dtype_casts_to_it(dtype, name):
     route = memory_route(EXPORTER, IMPORTER, dtype=dtype, fallback=lambda x: None)
-    assert (route(np.arange(3.0)) is not None) is taken
+    array = np.arange(3.0)
+    assert route(array).dtype == name
+    assert np.shares_memory(route(array), array) is (name == "float64")
+    assert (route(array + 0.5) is None) is (name == "int64")  # a number that does not fit
+    assert (route(np.arange(8.0)[::2]) is None) is (name != "float64")  # the slow path casts memory with gaps
 
 
 @pytest.mark.parametrize("alignment", [1, 8, 64, 4096])

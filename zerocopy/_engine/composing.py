@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from zerocopy import registry
+from zerocopy._engine import cast_routes
 from zerocopy._engine.target import may_be_compound, resolve
 from zerocopy._native import core
 from zerocopy.casting.option import parse_dtype
@@ -28,8 +29,6 @@ from zerocopy.tables.hub import NAME as HUB, hub
 Route = Callable[[Any], Any]
 #: Exporters or importers by form.
 Functions = dict[str, Callable[..., Any]]
-#: A label and its column.
-Pair = tuple[object, object]
 
 #: ``ml_dtypes``, or None if it was not imported when NumPy's dtypes were declared; False before that.
 _declared: object = False
@@ -144,6 +143,9 @@ def compose_route(
         return identity
     if "handle" in parts.exporters:
         return None if options else _opening_route(parts, by_kept_route(to, {}))
+    by_columns = "columns" in parts.exporters and parts.native_table is None
+    if by_columns and "dtype" in options and cast_routes.is_cast(target, options):
+        return cast_routes.make_route(to, options, parts.exporters["columns"], index, by_kept_route)
     if "columns" in parts.exporters and target.kind == "tensor":
         inner = {name: value for name, value in options.items() if name != "columns"}
         if options and not is_routable(target, inner):
@@ -241,21 +243,13 @@ def _columns_route(parts: Parts, labels: Any, index: bool | None, convert: Route
         if any(name != name for name, _ in columns):
             raise ValueError("a label is NaN, which differs from itself: the slow path compares it")
         if chosen is not None:
-            columns = _selected(columns, chosen)
+            columns = cast_routes.selected(columns, chosen)
         arrays = {name: convert(x) for name, x in columns}
         if len(arrays) != len(columns):
             raise ValueError("duplicate column names, which the slow path refuses")
         return arrays
 
     return route
-
-
-def _selected(columns: list[Pair], labels: tuple[object, ...]) -> list[Pair]:
-    """Return the columns with these labels; the keys of the result are the table's own labels."""
-    places = {column[0]: column for column in columns}
-    if len(places) != len(columns):
-        raise ValueError("duplicate column names: the slow path decides")
-    return [places[label] for label in labels]
 
 
 def _table_route(parts: Parts) -> Route:
@@ -360,6 +354,8 @@ def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | Non
     if parts.native_importer is None or target.kind != "tensor" or not is_routable(target, others):
         return None
     matrix = parts.exporters["matrix"]
+    if "dtype" in others and others.get("copy") is not False:
+        matrix = cast_routes.casting_exporter(matrix, others["dtype"], order[1:])
     if order == ":F":  # the core copies to row-major memory only; the slow path copies by column
         if others.get("copy"):
             return None

@@ -192,11 +192,13 @@ def keep(obj: object, to: object, options: Mapping[str, Any], parts: Parts | Non
 
 
 def _table_route_of(obj: object, to: object, options: Mapping[str, Any]) -> Route | None:
-    """Return the route of dicts of arrays, or of matrices with ``names=``, to a table framework; or None."""
+    """Return the route of dicts of arrays, or of matrices with ``names=``, which are tables; or None."""
+    from zerocopy._engine import cast_routes, table_routes  # conversions between arrays need no tables
+
+    if type(obj) is dict and cast_routes.is_cast(registry.find(to) or resolve(to), options):
+        return cast_routes.make_route(to, options, lambda table, _: [*table.items()], None, by_kept_route)
     if not options.keys() <= {"names"}:
         return None
-    from zerocopy._engine import table_routes  # conversions between arrays need no tables
-
     if type(obj) is dict:
         return None if options else table_routes.make_route(to, by_kept_route)
     return table_routes.make_matrix_route(to, options["names"], by_kept_route)

@@ -70,6 +70,11 @@ bool arrow_has_nulls(const struct ArrowArray *array, int64_t first, int64_t coun
 bool write_column(char *out, ptrdiff_t step, DLDataType to, const struct ArrowArray *array, DLDataType from,
                   int64_t first, int64_t count, const Fill *fill);
 
+/* Writes `count` numbers that are `data_step` bytes apart as numbers of the type `to`, `step` bytes apart; false if one
+   of them does not fit. */
+bool cast_numbers(char *out, ptrdiff_t step, DLDataType to, const char *data, ptrdiff_t data_step, DLDataType from,
+                  int64_t count);
+
 /* ---- arrow_table.c: a table of an exporter, read once ---- */
 
 typedef struct {

@@ -8,7 +8,6 @@
 #define MAX_BYTES (1 << 22)
 #define MAX_CHUNKS 256
 #define PAGE 4096
-#define ROWS 512 /* of all columns that are cast at a time */
 
 typedef struct {
     int count;
@@ -149,22 +148,32 @@ is_changed(const TableRoute *route, const Chunks *chunks, const TablePlan *plan)
 }
 
 /* Writes the columns, cast and filled, to a matrix with these distances in bytes between rows and between columns;
-   false if a number does not fit. */
+   false if a number does not fit, or with an exception if there is no memory. */
 static bool
 fill_matrix(const TableRoute *route, char *out, const Chunks *chunks, const TablePlan *plan, ptrdiff_t row,
             ptrdiff_t step)
 {
     DLDataType dtype = result_dtype(route, &plan->columns[0]);
-    bool fits = true;
-    PyThreadState *unlocked = chunks->rows * plan->count * (dtype.bits / 8) >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    ptrdiff_t itemsize = dtype.bits / 8;
+    bool fits = true, is_tiled = step == itemsize && plan->count > 1;
+    Column *tile = is_tiled ? tile_new((size_t)plan->count, (size_t)itemsize) : NULL;
+    if (is_tiled && tile == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    PyThreadState *unlocked = chunks->rows * plan->count * itemsize >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
     for (int k = 0; k < chunks->count; k++) {
         const struct ArrowArray *chunk = &chunks->chunks[k];
-        for (int64_t start = 0; start < chunk->length && fits; start += ROWS) { /* which stay in the cache */
-            int64_t rows = chunk->length - start < ROWS ? chunk->length - start : ROWS;
+        for (int64_t start = 0; start < chunk->length && fits; start += TILE_ROWS) {
+            int64_t rows = chunk->length - start < TILE_ROWS ? chunk->length - start : TILE_ROWS;
             for (int64_t i = 0; i < plan->count && fits; i++) {
                 const PlannedColumn *column = &plan->columns[i];
-                fits = write_column(out + i * step, row, dtype, chunk->children[column->index], column->dtype,
-                                    chunk->offset + start, rows, &route->fill);
+                fits = write_column(is_tiled ? tile[i].data : out + i * step, is_tiled ? itemsize : row, dtype,
+                                    chunk->children[column->index], column->dtype, chunk->offset + start, rows,
+                                    &route->fill);
+            }
+            if (is_tiled) {
+                interleave(out, (size_t)row, tile, (size_t)plan->count, (size_t)rows, (size_t)itemsize);
             }
             out += rows * row;
         }
@@ -172,6 +181,7 @@ fill_matrix(const TableRoute *route, char *out, const Chunks *chunks, const Tabl
     if (unlocked != NULL) {
         PyEval_RestoreThread(unlocked);
     }
+    PyMem_RawFree(tile);
     return fits;
 }
 

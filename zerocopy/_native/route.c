@@ -1,5 +1,5 @@
 /* Routes: from an object of one type to a target, with fixed options. */
-#include "core.h"
+#include "arrow_table.h"
 
 /* zerocopy.protocols.exporter_errors.is_error: whether an exception is an error of the code that was called. */
 static PyObject *error_test = NULL;
@@ -201,20 +201,72 @@ copy_memory(Memory *memory)
     return status;
 }
 
+/* Replaces row-major memory by a copy that is cast to another type. -1 with or without an exception, also if the core
+   does not cast the types, or if a number does not fit: the slow path decides. Takes the owner if it fails. */
+static int
+cast_memory(Memory *memory, DLDataType dtype)
+{
+    int64_t count = 1;
+    for (int i = 0; i < memory->ndim; i++) {
+        count *= memory->shape[i]; /* it is in memory, so it does not overflow; the cast is at most 8 times as large */
+    }
+    char *data = NULL;
+    PyObject *block = NULL;
+    bool can_cast = memory->dtype.lanes == 1 && can_fill(memory->dtype) && can_fill(dtype) &&
+                    (uintptr_t)memory->data % (memory->dtype.bits / 8) == 0;
+    if (can_cast && count > 0 && count < INT64_MAX / 8 && memory_is_row_major(memory)) {
+        block = new_block(count * (dtype.bits / 8), &data);
+    }
+    if (block != NULL) {
+        ptrdiff_t from = memory->dtype.bits / 8, to = dtype.bits / 8;
+        PyThreadState *unlocked = count * to >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+        bool fits = cast_numbers(data, to, dtype, memory->data, from, memory->dtype, count);
+        if (unlocked != NULL) {
+            PyEval_RestoreThread(unlocked);
+        }
+        if (!fits) {
+            Py_CLEAR(block);
+        }
+    }
+    if (block != NULL) {
+        Py_CLEAR(memory->capsule);
+        memmove(memory->own_shape, memory->shape, sizeof(int64_t) * (size_t)memory->ndim); /* the old owner may hold it */
+        memory->shape = memory->own_shape;
+    }
+    memory_release(memory);
+    if (block == NULL) {
+        return -1;
+    }
+    memory_init(memory);
+    memory->owner = block;
+    memory->data = data;
+    memory->dtype = dtype;
+    memory->strides = NULL;
+    memory->readonly = false;
+    return 0;
+}
+
 PyObject *
 deliver_memory(const Delivery *delivery, Memory *memory)
 {
     bool is_on_host = memory->device.device_type == kDLCPU;
     Importer *importer = is_on_host ? delivery->importer : delivery->device_importer;
-    if (importer == NULL) {
+    bool is_cast = delivery->has_dtype && !dtype_equal(memory->dtype, delivery->dtype);
+    if (importer == NULL || (is_cast && (delivery->copy == OPTION_FALSE || !is_on_host))) {
         memory_release(memory);
         return NULL;
     }
+    if (is_cast) {
+        if (cast_memory(memory, delivery->dtype) < 0) {
+            return NULL;
+        }
+        Delivery fresh = *delivery;
+        fresh.copy = OPTION_FALSE; /* of a target that cannot alias new memory, the slow path decides */
+        return deliver_memory(&fresh, memory);
+    }
     bool copies = delivery->copy == OPTION_TRUE ||
                   (delivery->writable == OPTION_TRUE && memory->readonly && delivery->is_mutable);
-    int answer = delivery->has_dtype && !dtype_equal(memory->dtype, delivery->dtype)
-                     ? IMPORT_REFUSES
-                     : importer->check(importer, memory);
+    int answer = importer->check(importer, memory);
     if (UNLIKELY(answer != IMPORT_ALIASES || copies)) {
         if (answer == IMPORT_REFUSES || delivery->copy == OPTION_FALSE || !is_on_host) {
             memory_release(memory);

@@ -1,4 +1,4 @@
-/* Rows and columns: declarations of rows.c, row_tiles.c, tiles.c and matrix_route.c. */
+/* Rows and columns: declarations of rows.c, row_tiles.c, tiles.c and cast.c. */
 #ifndef ZEROCOPY_ROWS_H
 #define ZEROCOPY_ROWS_H
 
@@ -77,5 +77,11 @@ void write_at(const Rows *rows, size_t out_rows, const int64_t *positions);
 
 /* Writes `rows` items of each of `count` columns to rows that are `pitch` bytes apart. */
 void interleave(char *out, size_t pitch, const Column *columns, size_t count, size_t rows, size_t itemsize);
+
+/* ---- cast.c ---- */
+
+#define TILE_ROWS 512 /* of all columns that are cast at a time: they stay in the cache */
+/* Returns columns of TILE_ROWS items each, which are then interleaved, for PyMem_RawFree; NULL without an exception. */
+Column *tile_new(size_t count, size_t itemsize);
 
 #endif
