@@ -6,10 +6,14 @@ A stand-in for CuPy uses host memory. The routes between frameworks on a device 
 
 from __future__ import annotations
 
+import importlib
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from helpers.arrays import bits, sample
 from helpers.cuda_producers import SpeaksDLPack
+from helpers.device_sides import counted
 
 import zerocopy as zc
 from zerocopy import registry
@@ -48,7 +52,7 @@ def test_subclasses_of_cupy_arrays_have_no_fast_path(cupy) -> None:
     class Units(cupy.ndarray):
         pass
 
-    assert registry.by_name("cupy").fast_exporters(Units) == {}
+    assert registry.by_name("cupy").fast_exporters(Units) == {"fetched": None}
 
 
 # -- from the host ------------------------------------------------------------------------
@@ -180,3 +184,124 @@ def test_capsules_of_other_devices_are_unchanged() -> None:
     for kind in (1, 2, 10):
         capsule = SpeaksDLPack(sample("f4"), device=(kind, 3)).__dlpack__()
         assert dlpack.read(dlpack.as_cuda(capsule)).device == Device(kind, 3)
+
+
+# -- transfers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cupy", "numba"])
+def test_arrays_are_fetched_without_a_plan(machine, name: str) -> None:
+    values = sample("f4", (4, 6))
+    x = zc.convert(values, to=name)
+    zc.convert(x, to="numpy")
+    machine.log.clear()
+    with counted() as counts:
+        result = zc.convert(x, to="numpy")
+    assert bits(result) == bits(values)
+    assert not zc.shares_memory(x, result)
+    assert not zc.explain(x, to="numpy").zero_copy
+    assert len(counts.framework) <= 3, counts.framework
+    assert machine.log == [("get", 0) if name == "cupy" else ("copy_to_host", 0)]
+    with pytest.raises(zc.CopyRequiredError):
+        zc.convert(x, to="numpy", copy=False)
+
+
+def test_what_cannot_be_fetched_by_one_call_takes_the_slow_path(machine) -> None:
+    values = sample("f4", (4, 6))
+    for name in ("cupy", "numba"):
+        x = zc.convert(values, to=name)
+        zc.convert(x, to="numpy")
+        assert bits(zc.convert(x[:, ::2], to="numpy")) == bits(values[:, ::2])
+        with machine.on(1):
+            assert bits(zc.convert(x, to="numpy")) == bits(values)
+    x.stream = importlib.import_module("numba").cuda.external_stream(9)
+    machine.log.clear()
+    assert bits(zc.convert(x, to="numpy")) == bits(values)
+    assert ("synchronize", 9) in machine.log
+
+
+def test_host_arrays_reach_numba_by_one_call(machine) -> None:
+    values = sample("f4", (4, 6))
+    zc.convert(values, to="numba")
+    machine.log.clear()
+    assert bits(zc.convert(zc.convert(values, to="numba"), to="numpy")) == bits(values)
+    assert machine.log[0] == ("to_device", 0, 0)
+    strided = zc.convert(values[:, ::2], to="numba")
+    assert bits(zc.convert(strided, to="numpy")) == bits(values[:, ::2])
+
+
+class Moved:
+    """What torch and JAX stand-ins made of an array, and their calls on it."""
+
+    def __init__(self, array: np.ndarray, *calls: str) -> None:
+        self.array, self.calls = array, calls
+
+    def to(self, where: str) -> Moved:
+        return Moved(self.array.copy(), f"to {where}")
+
+    def block_until_ready(self) -> Moved:
+        return Moved(self.array, *self.calls, "waited")
+
+
+def _transfer(monkeypatch: pytest.MonkeyPatch, name: str, module: SimpleNamespace):
+    framework = registry.by_name(name)
+    monkeypatch.setattr(framework, "module", lambda: module)
+    return framework.transfer_to(Device(2, 0))
+
+
+def test_torch_copies_host_arrays_to_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    transfer = _transfer(monkeypatch, "torch", SimpleNamespace(from_numpy=Moved))
+    values = sample("f4")
+    assert transfer(values).calls == ("to cuda:0",)
+    values.flags.writeable = False
+    with pytest.raises(BufferError):
+        transfer(values)
+    assert registry.by_name("torch").transfer_to(Device(1, 0)) is None
+
+
+def test_jax_may_read_a_host_array_only_until_the_call_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    device, config = SimpleNamespace(local_hardware_id=0), SimpleNamespace(jax_enable_x64=False)
+    put = lambda array, there: Moved(array, f"put {there.local_hardware_id}")  # noqa: E731
+    module = SimpleNamespace(local_devices=lambda backend: [device], config=config, device_put=put)
+    transfer = _transfer(monkeypatch, "jax", module)
+    small, large = np.ones(1000, "f4"), np.ones(100_000, "f4")
+    moved = transfer(small)
+    assert moved.calls == ("put 0",)
+    assert not np.shares_memory(moved.array, small)
+    assert transfer(large).calls == ("put 0", "waited")
+    for refused in (np.ones(3), np.ones(3, ">f4"), np.ones(3, "M8[s]")):
+        with pytest.raises(BufferError):
+            transfer(refused)
+
+
+def test_torch_tensors_are_fetched_if_they_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    framework = registry.by_name("torch")
+    assert torch.version.cuda is not None or framework.fetcher(torch.Tensor) is None
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    fetch = framework.fetcher(torch.Tensor)
+    assert fetch(torch.zeros(3)) is None  # on the host
+
+    class OnDevice(torch.Tensor):
+        is_cuda = True
+
+    assert fetch(torch.ones(3).as_subclass(OnDevice)).tolist() == [1, 1, 1]
+    cut = torch.ones(64)
+    cut.untyped_storage().resize_(8)
+    lazy = torch.ones(3, dtype=torch.complex64).conj()
+    for refused in (torch.ones(3).requires_grad_(), lazy, cut):
+        with pytest.raises(BufferError):
+            fetch(refused.as_subclass(OnDevice))
+
+
+def test_devices_of_strings_alone_have_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.device("cuda") is the current device, which may change."""
+    torch = pytest.importorskip("torch")
+    made: list[object] = []
+    monkeypatch.setattr(registry.by_name("torch"), "transfer_to", made.append)
+    for spec in ("cuda", torch.device("cuda:0"), (2, 0)):
+        parts = routes.find_parts(sample("f4"), "torch", {})
+        routes.compose_route(parts, "torch", {"device": spec}, None, routes.by_kept_route)
+    assert made == [Device(2, 0)]

@@ -132,11 +132,31 @@ def test_numpy_arrays_are_transferred_to_cupy(dtype: str, order: str) -> None:
     assert result.strides == planned.strides
 
 
+@pytest.mark.parametrize("count", [1000, 1_000_000])
+@pytest.mark.parametrize("name", ["cupy", "torch", "jax", "numba"])
+def test_transfers_have_routes_after_which_the_source_may_change(name: str, count: int) -> None:
+    """From page-locked memory too, of which frameworks' copies are asynchronous."""
+    there = side(name)
+    torch = importlib.import_module("torch")
+    options = {"device": "cuda:0"} if name in ("torch", "jax") else {}
+    pinned = torch.ones(count).pin_memory().numpy()
+    zc.convert(pinned, to=name, **options)
+    for _ in range(20):
+        pinned[...] = 1
+        x = routes.routes_of(name, options)[np.ndarray](pinned)
+        pinned[...] = 2
+        assert np.all(there.values(x) == 1)
+    zc.convert(x, to="numpy")
+    fetched = routes.routes_of("numpy", {})[type(x)](x)
+    assert np.all(fetched == 1)
+    assert not zc.shares_memory(fetched, x)
+
+
 def test_cupy_exports_and_imports_the_expected_forms() -> None:
     side("cupy")
     cupy = importlib.import_module("cupy")
-    assert set(registry.by_name("cupy").fast_exporters(cupy.ndarray)) == {"native"}
-    assert set(registry.by_name("cupy").fast_importers()) == {"native_device", "ndarray"}
+    assert set(registry.by_name("cupy").fast_exporters(cupy.ndarray)) == {"native", "fetched"}
+    assert set(registry.by_name("cupy").fast_importers()) == {"native_device", "transfer"}
 
 
 def test_key_of_tensors_on_devices() -> None:

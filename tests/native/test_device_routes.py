@@ -136,6 +136,14 @@ def test_kernels_of_numba_without_a_stream_run_on_its_default_one(sides, monkeyp
     assert sides.machine.log == [("record", 2), ("wait", 1)]
 
 
+@pytest.mark.parametrize("source", ["cupy", "jax", "dlpack"])
+def test_producers_get_the_stream_of_the_consumer(sides, source: str) -> None:
+    obj = sides.make(source, values())
+    sides.api.stream = 5
+    sides.route(source, "torch", obj)(obj)
+    assert sides.machine.log == [("export", 5)]
+
+
 def test_producers_with_the_exchange_api_are_taken_on_their_current_stream_only(sides) -> None:
     """The API orders no streams; for others, the slow path calls ``__dlpack__``."""
     exporter = core.ProducerExporter(sides.api.capsule, (1, 0))

@@ -17,7 +17,7 @@ from zerocopy._engine import cast_routes
 from zerocopy._engine.target import may_be_compound, resolve
 from zerocopy._native import core
 from zerocopy.casting.option import parse_dtype
-from zerocopy.device import HOST
+from zerocopy.device import HOST, Device
 from zerocopy.dtype import ALL
 from zerocopy.errors import ZeroCopyError
 from zerocopy.framework import Framework, identity
@@ -49,6 +49,8 @@ class Parts(NamedTuple):
     may_be_ragged: bool = False  # whether such a column becomes a ragged array without lists=
     exports_index: bool = True  # whether index=False changes the exporters
     device_importer: object = None  # of the compiled core, for memory on CUDA devices
+    transfer_to: Callable[[Device | None], Route | None] | None = None  # copies from the host to a device
+    fetch: Route | None = None  # copies objects on a device to the host
 
     @property
     def ndarrays(self) -> bool:
@@ -73,12 +75,13 @@ def find_parts(obj: object, to: object, options: Mapping[str, object]) -> Parts 
     if source.runs_queries:
         exporters = _of_queries(exporters, target, options)
     native = exporters.pop("native", None), importers.pop("native", None)
-    device_importer = importers.pop("native_device", None)
+    device_importer, transfer_to = importers.pop("native_device", None), importers.pop("transfer", None)
+    fetch = exporters.pop("fetched", None)
     exports_index = target.kind != "tensor" or not {"columns", "native_table"} & exporters.keys()
     tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
     may_be_ragged = tables != (None, None) and may_be_compound(cls, target)
     parts = Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged, exports_index)
-    return parts._replace(device_importer=device_importer)
+    return parts._replace(device_importer=device_importer, fetch=fetch, transfer_to=transfer_to)
 
 
 def _of_queries(exporters: Functions, target: Framework, options: Mapping[str, object]) -> Functions:
@@ -158,8 +161,17 @@ def compose_route(
         importer = parts.importers.get("hub") if between_tables and not options else None
         return _hub_route(parts, by_kept_route(to, options, or_slowly=source.runs_queries), importer)
     if not options:
-        return _table_route(parts) if between_tables else _plain_route(parts)
-    if between_tables or not options.keys() <= {"copy", "device"} or not is_routable(target, options):
+        if between_tables:
+            return _table_route(parts)
+        route = _plain_route(parts) if "cuda" in target.device_kinds else _fetch_route(parts)
+        return route or _transfer_route(parts, None)
+    if between_tables:
+        return None
+    if options.keys() == {"device"} and type(options["device"]) is str and not parts.owned:
+        # A string names the same device in each call; an object may name the current one.
+        device = target.parse_device(options["device"])
+        return _fetch_route(parts) if device.is_host else _transfer_route(parts, device)
+    if not options.keys() <= {"copy", "device"} or not is_routable(target, options):
         return None
     if parts.owned:
         return None if aliases else _own_copy_route(parts)
@@ -172,6 +184,30 @@ def _plain_route(parts: Parts) -> Route | None:
         if form in parts.exporters:
             return _chain(parts.exporters[form], importer)
     return None
+
+
+def _fetch_route(parts: Parts) -> Route | None:
+    """Return the route to the host of objects on a device, which it copies, and of objects on the host."""
+    plain, fetch, importer = _plain_route(parts), parts.fetch, parts.importers.get("ndarray")
+    if fetch is None or importer is None:
+        return plain
+
+    def route(obj: object) -> object:
+        array = fetch(obj)
+        if array is not None:
+            return importer(array)
+        if plain is None:
+            raise ValueError("not on a device")
+        return plain(obj)
+
+    return route
+
+
+def _transfer_route(parts: Parts, device: Device | None) -> Route | None:
+    """Return the route of host memory to a device."""
+    exporter, transfer_to = parts.exporters.get("ndarray"), parts.transfer_to
+    transfer = None if exporter is None or transfer_to is None else transfer_to(device)
+    return None if exporter is None or transfer is None else _chain(exporter, transfer)
 
 
 def _chain(exporter: Route, importer: Route) -> Route:

@@ -35,6 +35,7 @@ from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
+_SMALL = 1 << 16  # bytes
 _SPARSE = Reason("it is sparse", code="sparse", fixes=[Fix("{x}.toarray()", "makes it dense")])
 _INSTALL = "pip install cupy-cuda13x, or cupy-cuda12x: nvidia-smi shows the CUDA version"
 
@@ -106,8 +107,9 @@ class CuPy(Framework):
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         cupy = self.module()
         runtime = cupy.cuda.runtime
+        forms: dict[str, Any] = {"fetched": self.fetcher(cls)}
         if core is None or cls is not cupy.ndarray or runtime.is_hip:
-            return {}
+            return forms
 
         def device_of(array: Any) -> int:
             index: int = array.data.device_id
@@ -117,7 +119,22 @@ class CuPy(Framework):
             return index
 
         device = 0 if cuda_driver.count() == 1 else device_of
-        return {"native": core.DeviceExporter(cls.__dlpack__, device)}
+        return forms | {"native": core.DeviceExporter(cls.__dlpack__, device)}
+
+    def fetcher(self, cls: type) -> Callable[[Any], Array | None] | None:
+        cupy, numbers = self.module(), native_numbers()
+        runtime = cupy.cuda.runtime
+        if cls is not cupy.ndarray or runtime.is_hip or _is_unified():
+            return None  # in unified memory, get() may alias it
+
+        def fetch(array: Any) -> Array:
+            is_plain = array.dtype.num in numbers and array.flags.c_contiguous
+            if not is_plain or array.data.device_id != runtime.getDevice():
+                raise BufferError("not on the current device, or a dtype or a layout that needs a kernel")
+            fetched: Array = array.get()  # waits for the copy
+            return fetched
+
+        return fetch
 
     # -- target ---------------------------------------------------------------
 
@@ -197,34 +214,47 @@ class CuPy(Framework):
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         cupy = self.module()
-        cuda, from_capsule, array = cupy.cuda, cupy.from_dlpack, cupy.array
-        if cuda.runtime.is_hip:
-            return {}
-        numbers, unified = native_numbers(), os.environ.get("CUPY_ENABLE_UMP", "0") not in ("", "0")
-        one_device = cuda_driver.count() == 1
+        cuda, one_device = cupy.cuda, cuda_driver.count() == 1
+        forms: dict[str, Any] = {"transfer": self.transfer_to}
+        if core is None or cuda.runtime.is_hip:
+            return forms
 
         def stream_on(index: int) -> int:
             if not one_device and index != cuda.runtime.getDevice():
                 raise BufferError("not on the current device")
             return _handle(cuda.get_current_stream())
 
-        def transfer(ndarray: Any) -> Any:
-            if unified or ndarray.dtype.num not in numbers or not ndarray.dtype.isnative:
-                raise BufferError("CuPy may alias it, lacks its dtype, or its bytes are swapped")
-            return array(ndarray, order="C", blocking=True)  # blocking: see from_host
-
-        if core is None:
-            return {"ndarray": transfer}
         types = [by_name(name) for name in NATIVE_NAMES]
         on_device = core.CapsuleImporter(
-            from_capsule,
+            cupy.from_dlpack,
             dtypes=[(dtype.code, dtype.bits) for dtype in types],
             alignment=0,
             layout="strided",
             arguments=(),
             stream=stream_on,
         )
-        return {"native_device": on_device, "ndarray": transfer}
+        return forms | {"native_device": on_device}
+
+    def transfer_to(self, device: Device | None) -> Callable[[Array], Any] | None:
+        cupy, numbers = self.module(), native_numbers()
+        if device is not None or cupy.cuda.runtime.is_hip or _is_unified():
+            return None  # in unified memory, CuPy may alias it
+        import numpy as np
+
+        array = cupy.array
+
+        def transfer(ndarray: Array) -> Any:
+            if ndarray.dtype.num not in numbers or not ndarray.dtype.isnative:
+                raise BufferError("CuPy lacks its dtype, or its bytes are swapped")
+            if ndarray.nbytes > _SMALL:
+                return array(ndarray, order="C", blocking=True)  # blocking: see from_host
+            # A copy takes less time than waiting. CUDA and CuPy read memory that is not page-locked before
+            # they return ("API synchronization behavior"); NumPy's memory is page-locked under some pools.
+            pageable = np.ndarray(ndarray.shape, ndarray.dtype, bytearray(ndarray.nbytes))
+            pageable[...] = ndarray
+            return array(pageable, order="C")
+
+        return transfer
 
     # -- devices --------------------------------------------------------------
 
@@ -275,6 +305,11 @@ class _Foreign:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self._handle
+
+
+def _is_unified() -> bool:
+    """Whether CuPy allocates memory that the host can address too."""
+    return os.environ.get("CUPY_ENABLE_UMP", "0") not in ("", "0")
 
 
 def _plain(view: StridedView) -> bool:

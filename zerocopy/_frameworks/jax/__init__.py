@@ -13,7 +13,7 @@ from zerocopy._frameworks.jax import capsules
 from zerocopy._frameworks.jax.capsules import OnDevice, from_capsule
 from zerocopy.casting.values import fits
 from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
-from zerocopy.dtype import COMPLEX, NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
+from zerocopy.dtype import COMPLEX, NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, native_numbers, to_numpy
 from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_driver, dlpack
@@ -22,6 +22,7 @@ from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM, StridedView, contiguous_strides
 
+_SMALL = 1 << 16  # bytes
 _DEVICE_ALIGNMENT = 16  # kEntryParameterAlignBytes, xla/service/gpu
 _FOREIGN = (
     "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
@@ -121,7 +122,7 @@ class Jax(Framework):
         if jax.device_count() != 1 or jax.local_devices()[0].platform != "cpu":
             # __dlpack__ exports only the first shard of a sharded array, and a GPU array without its
             # stream. The devices cannot change once an array exists.
-            return {"native": capsules.device_exporter(jax)}
+            return {"native": capsules.device_exporter(jax), "fetched": self.fetcher(cls)}
         packed = _packed_numbers()
 
         def ndarray(array: Any) -> Any:
@@ -133,6 +134,20 @@ class Jax(Framework):
             return view
 
         return {"ndarray": ndarray, "native": capsules.exporter(cls)}
+
+    def fetcher(self, cls: type) -> Callable[[Any], Array | None] | None:
+        import numpy as np
+
+        jax, numbers = self.module(), native_numbers()
+        if cls.__name__ != "ArrayImpl" or jax.local_devices()[0].platform != "gpu":
+            return None
+
+        def fetch(array: Any) -> Array:
+            if array.dtype.num not in numbers or any(each.platform == "cpu" for each in array.devices()):
+                raise BufferError("on the host, or a dtype that NumPy lacks")
+            return np.array(array)  # as to_host in source()
+
+        return fetch
 
     # -- target ---------------------------------------------------------------
 
@@ -224,8 +239,32 @@ class Jax(Framework):
         return {
             "ndarray": self._import_ndarray,
             "native": capsules.importer(jax.config, names),
+            "transfer": self.transfer_to,
             "native_device": capsules.device_importer(jax, names, _DEVICE_ALIGNMENT),
         }
+
+    def transfer_to(self, device: Device | None) -> Callable[[Array], Any] | None:
+        if device is None or device.type != CUDA:
+            return None
+        import numpy as np
+
+        jax, numbers = self.module(), native_numbers()
+        there = _jax_device(jax, device)
+        wide = frozenset(np.dtype(name).num for name in (*_NARROW, "q", "Q"))
+
+        def transfer(array: Array) -> Any:
+            number = array.dtype.num
+            if number not in numbers or not array.dtype.isnative:
+                raise BufferError("JAX lacks its dtype, or its bytes are swapped")
+            if number in wide and not jax.config.jax_enable_x64:
+                raise BufferError("JAX's x64 mode is off")
+            # JAX reads its argument after the call returns: the call waits for large arrays, and gives JAX a
+            # copy of small ones, which JAX keeps.
+            if array.nbytes <= _SMALL:
+                return jax.device_put(array.copy(), there)
+            return jax.device_put(array, there).block_until_ready()
+
+        return transfer
 
     # -- devices --------------------------------------------------------------
 

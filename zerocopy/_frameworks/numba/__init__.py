@@ -23,7 +23,7 @@ from zerocopy.device import (
     Device,
     parse_stream,
 )
-from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, by_name, from_numpy, to_numpy
+from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, by_name, from_numpy, native_numbers, to_numpy
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
 from zerocopy.forks import is_imported
 from zerocopy.framework import Framework, while_forks_wait
@@ -106,13 +106,30 @@ class Numba(Framework):
         )
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        forms: dict[str, Any] = {"fetched": self.fetcher(cls)}
         if core is None or _simulated():
-            return {}
+            return forms
         # The strides are those of the array: see source().
         exporter = core.DeviceInterfaceExporter(
             attrgetter("gpu_data.context.device.id"), cuda_driver.order, stream=_default(), has_strides=True
         )
-        return {"native": exporter}
+        return forms | {"native": exporter}
+
+    def fetcher(self, cls: type) -> Callable[[Any], Array | None] | None:
+        if _simulated():
+            return None
+        cuda, numbers, one_device = self.module().cuda, native_numbers(), cuda_driver.count() == 1
+
+        def fetch(array: Any) -> Array:
+            # On a stream, copy_to_host does not wait.
+            if array.stream or array.dtype.num not in numbers:
+                raise BufferError("on a stream, or a dtype that NumPy stores in another way")
+            if not one_device and array.gpu_data.context.device.id != cuda.get_current_device().id:
+                raise BufferError("not on the current device")
+            fetched: Array = array.copy_to_host()
+            return fetched
+
+        return fetch
 
     # -- target ---------------------------------------------------------------
 
@@ -195,7 +212,7 @@ class Numba(Framework):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         cuda = self.module().cuda
         if core is None or _simulated():
-            return {}
+            return {"transfer": self.transfer_to}
 
         def stream_on(index: int) -> int:
             if index != cuda.get_current_device().id:
@@ -208,7 +225,19 @@ class Numba(Framework):
             _default() if cuda_driver.count() == 1 else stream_on,
             [(dtype.code, dtype.bits) for dtype in types],
         )
-        return {"native_device": importer}
+        return {"native_device": importer, "transfer": self.transfer_to}
+
+    def transfer_to(self, device: Device | None) -> Callable[[Array], Any] | None:
+        if device is not None or _simulated():
+            return None
+        to_device, numbers = self.module().cuda.to_device, native_numbers()
+
+        def transfer(array: Array) -> Any:
+            if array.dtype.num not in numbers or not (array.dtype.isnative and array.flags.forc):
+                raise BufferError("a dtype or a layout that Numba lacks")
+            return to_device(array)  # without a stream, it waits
+
+        return transfer
 
     # -- devices --------------------------------------------------------------
 

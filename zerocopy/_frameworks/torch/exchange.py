@@ -82,7 +82,10 @@ def stream_of(torch: Any, stream: int, index: int) -> Any:
 
 def is_cut(tensor: Any) -> bool:
     """Whether elements lie behind the end of the storage, which ``untyped_storage().resize_`` can cut."""
-    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    if tensor.is_contiguous():
+        last = tensor.numel() - 1
+    else:
+        last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     end = (tensor.storage_offset() + last + 1) * tensor.element_size()
     return bool(tensor.numel() and end > tensor.untyped_storage().nbytes())
 
