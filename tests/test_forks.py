@@ -143,6 +143,7 @@ def test_every_lock_is_created_by_forks() -> None:
                 if name in LOCKS:
                     created.setdefault(relative(path), set()).add(name)
     assert created.pop("forks.py") == {"RLock", "allocate_lock"}
+    assert created.pop("interpreter/__init__.py") == {"RLock"}  # LOADING, which the fork holds
     assert created == FREE_OF_FORKS
 
 
@@ -418,6 +419,42 @@ def test_a_fork_waits_for_an_import_before_it_takes_the_lock_of_logging(run_pyth
     """
     completed = run_python(code)
     assert completed.returncode == 0, completed.stderr
+
+
+@pytest.mark.hazard("robustness#lock-of-an-import")
+@pytest.mark.hazard("robustness#lock-of-logging")
+def test_children_forked_while_a_thread_first_uses_zerocopy_use_it_too(run_python) -> None:
+    """Forks at 20 moments of the first use, in processes that have imported zerocopy only."""
+    completed = run_python(
+        """
+        import os, signal, sys, threading, time
+        import zerocopy as zc
+        assert "logging" not in sys.modules and "zerocopy.forks" not in sys.modules
+        def first_use(moment):
+            signal.alarm(60)  # ends a deadlock
+            begun = threading.Event()
+            def use():
+                begun.set()
+                zc.view(b"abc")
+            thread = threading.Thread(target=use)
+            thread.start()
+            begun.wait()
+            time.sleep(moment)
+            child = os.fork()
+            if not child:
+                signal.alarm(30)
+                import logging
+                os._exit(0 if zc.view(b"abc").shape == (3,) and logging.getLogger("a child") else 1)
+            thread.join()
+            assert zc.view(b"abc").shape == (3,)
+            return os.waitpid(child, 0)[1]
+        for k in range(20):
+            process = os.fork()
+            if not process: os._exit(first_use(k * 3 / 1000) != 0)
+            assert os.waitpid(process, 0)[1] == 0, k
+        """
+    )
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 # -- functions that run in forked children ------------------------------------------------

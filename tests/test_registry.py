@@ -34,7 +34,7 @@ def test_versions_are_read_without_the_files_of_all_distributions(monkeypatch: p
     """Reading them takes 0.24 s. Only TensorFlow may need it, whose builds have other names."""
     calls = []
     monkeypatch.setattr("importlib.metadata.packages_distributions", lambda: calls.append(1) or {})
-    monkeypatch.setattr("zerocopy.forks.is_imported", lambda name: False)
+    monkeypatch.setattr("zerocopy.interpreter.is_imported", lambda name: False)
     rows = zc.frameworks().values()
     assert all(row.version for row in rows if row.installed and row.name != "tensorflow")
     assert len(calls) <= 1

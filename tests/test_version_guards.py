@@ -251,6 +251,7 @@ def test_errors_of_signal_handlers_leave_locks_free(run_python: Any) -> None:
         """
         import signal
         from zerocopy import forks
+        from zerocopy.interpreter import _LockOf314
         class Stop(Exception): pass
         def handle(*_):
             if is_armed: raise Stop
@@ -259,7 +260,7 @@ def test_errors_of_signal_handlers_leave_locks_free(run_python: Any) -> None:
         def use(lock):
             while True:
                 with lock: pass
-        others = map(forks._LockOf314, (forks.RLock(), forks.allocate_lock()))
+        others = map(_LockOf314, (forks.RLock(), forks.allocate_lock()))
         for lock in forks.lock(), forks.plain_lock(), *others:
             signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0007)
             for _ in range(200):

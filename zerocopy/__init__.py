@@ -5,16 +5,13 @@
 >>> zc.view(records).shape
 (2, 3)
 
-``import zerocopy`` imports only the standard library: the public names are loaded when one of
-them is first used (promise P6). A library can import it at the top of a module at no cost.
+``import zerocopy`` imports two small files: the public names are loaded when one of them is first used
+(promise P6). A library can import it at the top of a module at no cost.
 """
-
-from __future__ import annotations
 
 import os
 
-from zerocopy._version import __version__ as __version__
-from zerocopy.forks import lazy_names as _lazy_names
+from zerocopy.interpreter import lazy_names as _lazy_names
 
 TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
 if TYPE_CHECKING:
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     from zerocopy._engine.memory import shares_memory as shares_memory, view as view
     from zerocopy._engine.signatures import convert as convert
     from zerocopy._engine.soa_to_aos import soa_to_aos as soa_to_aos
+    from zerocopy._version import __version__ as __version__
     from zerocopy.device import Device as Device
     from zerocopy.dtype import DType as DType
     from zerocopy.errors import (
@@ -84,6 +82,7 @@ if TYPE_CHECKING:
 
 #: The public names by module.
 _NAMES = {
+    "_version": "__version__",
     "_engine.convert": "convert",
     "_engine.explain": "explain",
     "_engine.plan_for": "plan_for",
@@ -133,7 +132,6 @@ def _raise_deferred_error() -> None:
 
 if not TYPE_CHECKING:  # with it, a type checker accepts any name
     __getattr__, __dir__, __all__ = _lazy_names(__name__, _NAMES, "monitor shared", _raise_deferred_error)
-    __all__.append("__version__")
 
 if os.environ.get("ZEROCOPY_POOL"):  # installed before frameworks are imported
     from zerocopy.pool.install import install_from_environment as _install_from_environment

@@ -1,4 +1,4 @@
-"""Forks that wait for imports, locks and compilations; lazy imports of names, and installed packages.
+"""Locks that are free in a forked child, and the order of the functions that a fork calls.
 
 A forked child inherits locks that other threads hold, such as those of imports and of llvmlite.
 No thread releases them in the child, which would deadlock. Code that takes such locks therefore
@@ -9,71 +9,63 @@ On a free-threaded build each dict, set, deque and cache has a lock that a child
 run in the child at the fork therefore assign new objects, and use none of these that existed before.
 
 logging and concurrent.futures acquire locks of their own before a fork, and functions that were registered
-later run earlier. Therefore they are imported here: if a fork took their locks first, an import that needs
-one would wait for the fork, and the fork for the import. They take most of the time of ``import zerocopy``:
-14 ms of CPU time on a busy machine.
+later run earlier. If a fork took their locks first, an import that needs one would wait for the fork, and the
+fork for the import. Therefore this module imports them and registers the wait again, before anything else is
+imported. Their functions are registered when their imports, which need the locks too, have finished.
 """
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401
-import logging  # noqa: F401
 import os
-import sys
-import time
-
-# threading's own, without importing threading
-from _thread import LockType, RLock, allocate_lock, get_ident
-from operator import attrgetter, methodcaller
+from _thread import LockType, RLock, allocate_lock
 from weakref import ref
+
+from zerocopy.interpreter import (
+    CALLED_FIRST,
+    IMPORTING as IMPORTING,
+    LOADING as LOADING,
+    end_of_fork,
+    installed_version as installed_version,
+    is_imported as is_imported,
+    is_installed as is_installed,
+    is_lazy as is_lazy,
+    safe_lock,
+    spec_of as spec_of,
+    start_of_fork,
+    version_numbers as version_numbers,
+    while_forks_wait as while_forks_wait,
+)
 
 TYPE_CHECKING = False  # importing typing takes longer than this file
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import Any
-
-
-class _LockOf314:
-    """A lock that a ``with`` of Python 3.14 always releases.
-
-    There, a signal's handler can run after `__enter__`, if that is a function in C, and before the block. If
-    the handler raises an error, the lock stays locked: gh-148874 of CPython, repaired in 3.15. A read of an
-    attribute and the return of a Python function run no handler.
-    """
-
-    __slots__ = ("__weakref__", "_at_fork_reinit", "_leave", "acquire", "release")
-    _acquired = property(methodcaller("acquire"))
-    __exit__ = property(attrgetter("_leave"))  # a function in Python could be interrupted before the release
-
-    def __init__(self, lock: Any) -> None:
-        self.acquire, self.release, self._leave = lock.acquire, lock.release, lock.__exit__
-        self._at_fork_reinit = lock._at_fork_reinit
-
-    def __enter__(self) -> bool:
-        return self._acquired  # type: ignore[no-any-return]
-
 
 _free_in_children: set[ref[RLock | LockType]] = set()
 _copy: set[ref[RLock | LockType]] = set()
-_made: Any = _LockOf314 if sys.version_info[:2] == (3, 14) else lambda lock: lock
 
 
 def lock() -> RLock:
     """Return a re-entrant lock that is free in a forked child; for short critical sections."""
-    result: Any = _made(RLock())
+    result: Any = safe_lock(RLock())
     _free_in_children.add(ref(result, _discard))
     return result  # type: ignore[no-any-return]
 
 
 def plain_lock() -> LockType:
     """Return a lock that is not re-entrant, and is free in a forked child."""
-    result: Any = _made(allocate_lock())
+    result: Any = safe_lock(allocate_lock())
     _free_in_children.add(ref(result, _discard))
     return result  # type: ignore[no-any-return]
 
 
 def _discard(reference: ref[RLock | LockType]) -> None:
     _free_in_children.discard(reference)
+
+
+def _copy_references() -> None:
+    global _copy
+    _copy = _free_in_children.copy()
 
 
 def _free() -> None:
@@ -86,145 +78,22 @@ def _free() -> None:
             each._at_fork_reinit()  # type: ignore[union-attr]  # as logging and threading do
 
 
-def _acquire() -> None:
-    """Acquire `LOADING` when no other thread imports a package of `IMPORTING`, or a module of zerocopy."""
-    LOADING.acquire()
-    polls = 0
-    while any(thread != get_ident() for thread in tuple(IMPORTING.values())) or (
-        # The bound is for a fork in a module that this thread imports.
-        polls < _MOST_POLLS and _is_loading()
-    ):
-        LOADING.release()  # the package may need it
-        time.sleep(0.001)
-        LOADING.acquire()
-        polls += 1
-    global _copy
-    _copy = _free_in_children.copy()
-
-
-def _is_loading() -> bool:
-    """Whether a module of zerocopy is being imported, such as by a function's first call."""
-    return any(
-        getattr(spec_of(module), "_initializing", False)
-        for name, module in tuple(sys.modules.items())
-        if name.startswith("zerocopy.")
-    )
-
-
-#: Milliseconds that a fork waits for imports of zerocopy's own modules.
-_MOST_POLLS = 2000
-#: Held while zerocopy's modules are imported and kernels loaded. The thread that holds it may fork.
-LOADING: RLock = _made(RLock())
-#: The thread of each import of another package, by any object. Holding `LOADING`, add an entry before
-#: the import; remove it afterwards.
-IMPORTING: dict[object, int] = {}
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_acquire, after_in_parent=LOADING.release, after_in_child=LOADING.release)
-    os.register_at_fork(after_in_child=_free)
-
-
-def while_forks_wait(load: Any) -> Any:
-    """Return ``load()``, which imports modules. A fork in another thread waits until it returns."""
-    token = object()
-    with LOADING:  # a fork holds it
-        IMPORTING[token] = get_ident()
+def _wait_first() -> None:
+    """Let a fork wait for imports before it takes the locks of logging and concurrent.futures."""
+    registered: list[dict[str, Callable[[], object]]] = []
+    register, os.register_at_fork = os.register_at_fork, lambda **functions: registered.append(functions)
     try:
-        return load()
+        import concurrent.futures.thread  # noqa: F401
+        import logging  # noqa: F401
     finally:
-        del IMPORTING[token]
+        os.register_at_fork = register
+        CALLED_FIRST.extend(each["before"] for each in registered if "before" in each)
+        CALLED_FIRST.append(_copy_references)
+        for functions in registered:
+            os.register_at_fork(**functions)
+        os.register_at_fork(before=_copy_references, after_in_child=_free)
+        os.register_at_fork(before=start_of_fork, after_in_parent=end_of_fork, after_in_child=end_of_fork)
 
 
-def lazy_names(
-    package: str, names: dict[str, str], modules: str = "", before: Callable[[], None] | None = None
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names are imported on first use.
-
-    `names` has the names that each module of the package defines, separated by spaces, and `modules` the
-    public modules; `before` is called before each import.
-    """
-    module_of = {name: module for module, own in names.items() for name in own.split()}
-    listed = sorted([*module_of, *modules.split()])
-
-    def __getattr__(name: str) -> Any:
-        if name not in listed:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if before is not None:
-            before()
-        from importlib import import_module
-
-        with LOADING:  # a fork waits for this import
-            value = import_module(f"{package}.{module_of.get(name, name)}")
-            if name in module_of:
-                value = getattr(value, name)
-        setattr(sys.modules[package], name, value)
-        return value
-
-    return __getattr__, lambda: listed, listed
-
-
-def is_installed(name: str) -> bool:
-    """Whether a module can be imported; imports nothing of it, nor the packages that it is in."""
-    import importlib.util  # here, because `import zerocopy` imports this file
-
-    if name in sys.modules:
-        return sys.modules[name] is not None
-    top, *inner = name.split(".")
-    spec = importlib.util.find_spec(top)
-    for each in inner:
-        folders = spec.submodule_search_locations if spec is not None else None
-        top = f"{top}.{each}"
-        spec = importlib.machinery.PathFinder.find_spec(top, folders) if folders is not None else None
-    # A plain folder of that name is a namespace package, whose spec has no loader.
-    return spec is not None and spec.loader is not None
-
-
-def is_imported(name: str) -> bool:
-    """Whether the import of a module has finished; a lazy module (`LazyLoader`) must have run.
-
-    While a thread imports a module, ``sys.modules`` has it already, without most of its names.
-    """
-    module = sys.modules.get(name)
-    return not (module is None or is_lazy(module) or getattr(spec_of(module), "_initializing", False))
-
-
-def installed_version(name: str, distribution: str) -> str | None:
-    """Return the version of a module: its own if it is imported, else that of its distribution."""
-    if is_imported(name):
-        loaded = getattr(sys.modules[name], "__version__", None)
-        if isinstance(loaded, str):
-            return loaded
-    from importlib import metadata
-
-    def names() -> Iterator[str]:
-        # Some builds for CPUs have a distribution of their own.
-        yield from filter(None, [distribution.partition("=")[0], name, f"{name}-cpu"])
-        # Last, because this reads the files of all distributions: 0.24 s where 128 are installed.
-        yield from metadata.packages_distributions().get(name, ())
-
-    for each in names():
-        try:
-            return metadata.version(each)
-        except metadata.PackageNotFoundError:
-            continue
-    return None
-
-
-def version_numbers(version: str) -> tuple[int, ...]:
-    """Return the first three numbers of a version: ``(2, 11, 0)`` for ``"2.11.0+cu130"``."""
-    import re  # here, because `import zerocopy` imports this file
-
-    return tuple(map(int, re.findall(r"\d+", version)[:3]))
-
-
-def is_lazy(module: Any) -> bool:
-    """Whether an attribute of a module would load it; reads no attribute."""
-    util = sys.modules.get("importlib.util")  # without it, nothing makes lazy modules
-    return isinstance(module, getattr(util, "_LazyModule", ()))
-
-
-def spec_of(module: Any) -> Any:
-    """Return a module's spec without its own ``__getattribute__`` or ``__getattr__``."""
-    try:
-        return object.__getattribute__(module, "__spec__")
-    except AttributeError:
-        return None
+if hasattr(os, "register_at_fork"):  # not on Windows
+    _wait_first()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocopy.forks import lazy_names as _lazy_names
+from zerocopy.interpreter import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from zerocopy.audit.recorder import AuditRow as AuditRow

@@ -14,7 +14,7 @@ Importing this module imports none of its parts: they are loaded when a name is 
 
 from __future__ import annotations
 
-from zerocopy.forks import lazy_names as _lazy_names
+from zerocopy.interpreter import lazy_names as _lazy_names
 
 TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
 if TYPE_CHECKING:

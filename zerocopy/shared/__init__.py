@@ -28,7 +28,7 @@ broker
 
 from typing import TYPE_CHECKING
 
-from zerocopy.forks import lazy_names as _lazy_names
+from zerocopy.interpreter import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from zerocopy.shared.blocks import set_limit as set_limit, trim as trim

@@ -4,7 +4,7 @@
 `batch` runs a function of any framework in ``map_batches`` of Ray Data.
 """
 
-from zerocopy.forks import lazy_names as _lazy_names
+from zerocopy.interpreter import lazy_names as _lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Importing this package does not import scikit-learn; the first use of ``MoveTo``
 
 from __future__ import annotations
 
-from zerocopy.forks import lazy_names as _lazy_names
+from zerocopy.interpreter import lazy_names as _lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
