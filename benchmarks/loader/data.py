@@ -24,6 +24,8 @@ FEATURES = 28
 NAMES = (*(f"f{i}" for i in range(FEATURES)), "label")
 ROW_BYTES = 4 * len(NAMES)
 BATCH = 8192
+#: Rows of a batch of a recommender's table.
+SMALL_BATCH = 1024
 
 ROWS, SLOW_ROWS, QUICK_ROWS, QUICK_SLOW_ROWS = 1 << 20, 1 << 18, 1 << 18, 1 << 15
 _GROUPS = 8
@@ -110,6 +112,25 @@ def flights_file(group_rows: int = 1 << 16) -> File:
     pq.write_table(flights(), path, row_group_size=group_rows)
     _warm([path])
     return File(path, flights().num_rows, group_rows)
+
+
+@cache
+def interactions(rows: int) -> File:
+    """Return a recommender's table: a number, six columns with nulls, text, and lists of 16 numbers."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    random, group_rows = np.random.default_rng(0), -(-rows // _GROUPS)
+    columns: dict[str, Any] = {"id": np.arange(rows)}
+    for number in range(6):
+        columns[f"f{number}"] = pa.array(random.random(rows, np.float32), mask=random.random(rows) < 0.1)
+    columns["shop"] = [f"shop {number}" for number in random.integers(0, 1000, rows)]
+    items = random.random(16 * rows, np.float32)
+    columns["embedding"] = pa.ListArray.from_arrays(np.arange(0, len(items) + 1, 16, np.int32), items)
+    file = File(folder() / f"interactions-{rows}.parquet", rows, group_rows)
+    pq.write_table(pa.table(columns), file.path, row_group_size=group_rows)
+    _warm([file.path])
+    return file
 
 
 def _warm(paths: Iterable[Path]) -> None:

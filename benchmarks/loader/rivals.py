@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import zerocopy as zc
-from benchmarks.loader.data import BATCH, NAMES, folder, row_groups
+from benchmarks.loader.data import BATCH, NAMES, SMALL_BATCH, folder, row_groups
 from benchmarks.loader.turns import Batches
 
 
@@ -105,6 +105,34 @@ def taken_by_hand(path: Path) -> Batches:
             for low in range(0, len(order), BATCH):
                 batch = group.take(order[low : low + BATCH]).combine_chunks()
                 yield _columns(batch.to_batches()[0])
+
+    return batches
+
+
+def interactions_by_hand(path: Path, shuffled: bool) -> Batches:
+    """Return batches of a recommender's table; shuffled, in a random order within a row group."""
+    import torch
+
+    def batches() -> Iterator[Any]:
+        for group in row_groups(path, read_dictionary=["shop"]):
+            columns = {}
+            for name, chunks in zip(group.column_names, group.columns, strict=True):
+                column = chunks.combine_chunks()
+                column = column.chunk(0) if hasattr(column, "chunks") else column
+                if name == "embedding":
+                    values = column.flatten().to_numpy().reshape(len(column), -1)
+                elif name == "shop":
+                    values = column.indices.to_numpy()
+                else:
+                    values = column.fill_null(0).to_numpy()
+                    columns[f"{name}, null"] = column.is_null().to_numpy(zero_copy_only=False)
+                columns[name] = values
+            tensors = {name: torch.from_numpy(values) for name, values in columns.items()}
+            if shuffled:
+                order = torch.randperm(group.num_rows)
+                tensors = {name: tensor[order] for name, tensor in tensors.items()}
+            for low in range(0, group.num_rows, SMALL_BATCH):
+                yield {name: tensor[low : low + SMALL_BATCH] for name, tensor in tensors.items()}
 
     return batches
 

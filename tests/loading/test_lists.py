@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
+from zerocopy._engine import plan_for
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -149,3 +150,51 @@ def test_the_masks_of_a_column_of_lists_have_one_shape(
                 assert tuple(part.mask.shape) == tuple(part.values.shape) == (len(rows), *shape)
                 assert np.array_equal(np.asarray(part.mask), mask[rows])
                 assert np.array_equal(np.asarray(part.values)[~mask[rows]], values[rows][~mask[rows]])
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("lists", ["dense", "pad", None])
+def test_a_column_of_lists_leaves_the_others_on_their_path(
+    lists: str | None, shuffle: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[set[str]] = []
+    convert = plan_for.convert_slowly
+
+    def recorded(obj: Any, *args: Any) -> Any:
+        calls.append(set(getattr(obj, "column_names", ())))
+        return convert(obj, *args)
+
+    rows = range(1, 121)
+    lengths = [2 if lists == "dense" else row % 3 for row in rows]
+    table = pa.table(
+        {
+            "x": pa.array([row if row % 7 else None for row in rows]),
+            "list": pa.array([[row] * length for row, length in zip(rows, lengths, strict=True)]),
+            "word": pa.array([f"w{row % 5}" for row in rows]),
+            "row": pa.array(rows),
+        }
+    )
+    loader = zc.loader(table, "numpy", batch=10, shuffle=shuffle, nulls="mask", encode=True, lists=lists)
+    monkeypatch.setattr(plan_for, "convert_slowly", recorded)
+    delivered = []
+    for batch in loader:
+        assert list(batch) == table.column_names
+        delivered += batch["row"].values.tolist()
+        for place, row in enumerate(batch["row"].values.tolist()):
+            assert batch["x"].mask[place] == (row % 7 == 0)
+            assert batch["x"].mask[place] or batch["x"].values[place] == row
+            code = int(batch["word"].values.values[place])
+            assert str(loader.dictionaries["word"][code]) == f"w{row % 5}"
+            assert _list_at(batch["list"], place) == [row] * lengths[row - 1]
+    assert sorted(delivered) == list(rows)
+    # Once for a group or a window: all columns; for each batch: the column of lists.
+    assert sum(bool(names - {"list"}) for names in calls) <= 3
+
+
+def _list_at(column: zc.Masked, place: int) -> list[int]:
+    """Return a list of a batch: dense, padded with zeros, or cut from the items of all lists."""
+    values = column.values
+    if isinstance(values, zc.Encoded):
+        low, high = values.offsets[place : place + 2]
+        return list(values.values.values[low:high])
+    return [item for item in values[place].tolist() if item]

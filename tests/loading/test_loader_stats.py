@@ -123,13 +123,19 @@ def test_the_reader_waits_when_the_consumer_is_slow():
     assert loader.stats().reader_waited > 0
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_assembling_waits_while_a_group_is_read(is_stream):
+    stream = pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches(20))
+    loader = zc.loader(stream if is_stream else TABLE, "numpy", batch=10)
+    list(loader)
+    assert loader.stats().assembly_waited >= loader.stats().read_seconds > 0
+
+
 def test_the_text_names_the_side_that_waits():
-    stats = LoaderStats(
-        10, 100, 800, 2, read_seconds=5.0, assemble_seconds=1.0, consumer_waited=6.2, seconds=10
-    )
+    stats = LoaderStats(*(10, 100, 800, 2, 5.0, 1.0), assembly_waited=4.0, consumer_waited=6.2, seconds=10)
     assert line(stats) == (
         "10 batches, 100 rows at 10 rows/s. The consumer waited 62% of the time: reading and decoding is the "
-        "bottleneck (reading 5.0 s, assembling 1.0 s)."
+        "bottleneck (reading 5.0 s, assembling 1.0 s, which waited 4.0 s for reading)."
     )
     assert "assembling batches is the bottleneck" in line(stats._replace(assemble_seconds=7.0))
     idle = stats._replace(consumer_waited=0.1, reader_waited=8.0)

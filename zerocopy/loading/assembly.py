@@ -17,7 +17,6 @@ from zerocopy.loading.dataset import concatenate, count_rows, slice_rows, table_
 from zerocopy.loading.order import Run, window_positions
 from zerocopy.loading.reading import Part, Reader
 from zerocopy.source import Array
-from zerocopy.tables.hub import hub
 
 
 class Cut(NamedTuple):
@@ -71,10 +70,7 @@ class SliceChunk(Chunk):
 
     def batch(self, cut: Cut) -> Any:
         """Return a batch: an alias where the target aliases the columns."""
-        content = slice_rows(self._content, cut.low, cut.high)
-        if self.plan.template is not None:
-            return self.plan.from_arrays(list(content.values()))
-        return self.plan.to_target(hub().own_items(content) if self.plan.own_items else content)
+        return self.plan.from_rows(slice_rows(self._content, cut.low, cut.high))
 
 
 class RowChunk(Chunk):
@@ -159,7 +155,8 @@ def in_order(plan: BatchPlan, read: Reader, grid: Grid, buffers: BufferCache | N
     end = run.first
     stop = -1 if run.end < 0 else run.start + run.end
     for part in read(run.start + run.first, stop, stop):
-        content, begin = _prepared(plan, part.content), part.position - run.start
+        plan = plan if part.content is None else plan.of_rows(part.content)
+        content, begin = plan.prepared(part.content), part.position - run.start
         end = begin + part.rows
         head = min(-(-begin // batch) * batch, end)  # the end of the batch that has begun
         tail = max(end // batch * batch, head)  # the start of the batch that the next part continues
@@ -177,14 +174,6 @@ def in_order(plan: BatchPlan, read: Reader, grid: Grid, buffers: BufferCache | N
             pending.append(slice_rows(content, tail - begin, end - begin))
         del part, content
     yield from _joined(plan, pending, grid, end, buffers)
-
-
-def _prepared(plan: BatchPlan, content: Any) -> Any:
-    """Return rows as arrays by path, if batches are made of arrays: once for all batches of a group."""
-    if content is None or plan.template is None:
-        return content
-    paths = [field.path for field in plan.fields]
-    return dict(zip(paths, plan.to_arrays(content), strict=True))
 
 
 def _joined(
@@ -279,4 +268,8 @@ class Windows:
             source, ends = source[is_read], np.concatenate([[0], np.cumsum(is_read)])
             cuts = [cut._replace(low=int(ends[cut.low]), high=int(ends[cut.high])) for cut in cuts]
             cuts = [cut for cut in cuts if cut.high - cut.low >= grid.least]
-        return filled, SliceChunk(self._plan, cuts, take_rows(contents, source)) if cuts else None
+        if not cuts:
+            return filled, None
+        rows = take_rows(contents, source)
+        plan = self._plan.of_rows(rows)
+        return filled, SliceChunk(plan, cuts, plan.prepared(rows))

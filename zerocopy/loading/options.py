@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,14 @@ class LoaderOptions:
                     why,
                     f'did you mean {name}="{near}"?' if near else f"pass {fix}",
                 )
+
+    def of_columns(self, names: Sequence[str]) -> LoaderOptions:
+        """Return the options of the conversion of some columns alone."""
+        given = {name: value for name, value in self.decoding.items() if isinstance(value, Mapping)}
+        own: dict[str, Any] = {
+            name: {key: value[key] for key in names if key in value} for name, value in given.items()
+        }
+        return replace(self, **own)
 
     @property
     def is_shuffled(self) -> bool:

@@ -176,7 +176,7 @@ class StreamReader:
         if self._rest is not None:
             table, self._rest = self._rest, None
             return table
-        with self._counters.timed("read"):
+        with self._counters.timed("wait"), self._counters.timed("read"):
             table = next(self._batches, None)
         if table is not None:
             self._counters.count_group()

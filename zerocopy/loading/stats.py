@@ -64,6 +64,8 @@ class LoaderStats(NamedTuple):
         Time of reading and decoding in both threads.
     assemble_seconds : float
         Time in which the reader's thread converts, shuffles and copies rows.
+    assembly_waited : float
+        Seconds in which this thread waited for a group that was being read.
     reader_waited, consumer_waited : float
         Seconds in which the thread waited for the consumer, because enough batches were ready, and the
         consumer for the thread, because no batch was ready.
@@ -93,6 +95,7 @@ class LoaderStats(NamedTuple):
     groups: int = 0
     read_seconds: float = 0.0
     assemble_seconds: float = 0.0
+    assembly_waited: float = 0.0
     reader_waited: float = 0.0
     consumer_waited: float = 0.0
     seconds: float = 0.0
@@ -138,7 +141,8 @@ class LoaderStats(NamedTuple):
         reads = self.read_seconds >= self.assemble_seconds
         return (
             f"{waited}: {'reading and decoding' if reads else 'assembling batches'} is the bottleneck "
-            f"(reading {self.read_seconds:,.1f} s, assembling {self.assemble_seconds:,.1f} s)."
+            f"(reading {self.read_seconds:,.1f} s, assembling {self.assemble_seconds:,.1f} s, "
+            f"which waited {self.assembly_waited:,.1f} s for reading)."
         )
 
 
@@ -217,6 +221,7 @@ class Counters:
                 groups=self.groups,
                 read_seconds=self._seconds["read"],
                 assemble_seconds=max(0.0, self._seconds["make"] - self._seconds["wait"]),
+                assembly_waited=self._seconds["wait"],
                 ready=sum(each.channel.depth for each in self._iterators),
                 buffers=buffers,
                 skipped=tuple(self.skipped),
