@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from zerocopy._engine.convert import convert
+from zerocopy._native import core
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.layout import soa_to_aos as arrays
 from zerocopy.layout.aos_to_soa import aos_to_soa
 from zerocopy.layout.record_source import has_table
-from zerocopy.layout.schema import SOA_TO_AOS, check_options
+from zerocopy.layout.schema import LAYOUTS, SOA_TO_AOS, check_options
 from zerocopy.source import Array
 
 #: The options of `convert` in the call of a message.
@@ -80,6 +81,10 @@ def soa_to_aos(
     >>> zc.soa_to_aos({"id": np.array([1, 2]), "x": np.array([0.5, 1.5])})
     array([(1, 0.5), (2, 1.5)], dtype=[('id', '<i8'), ('x', '<f8')])
     """
+    if core is not None and out is None and copy is None and threads is None and stream is None:
+        joined: Array | None = core.join_columns(columns, dtype, LAYOUTS)
+        if joined is not None:
+            return joined
     if has_table(columns) or (
         isinstance(columns, Mapping) and any(has_table(column) for column in columns.values())
     ):

@@ -3,8 +3,7 @@
 
 #define PIECE 4 /* numbers of a piece: column, offset in the row, bytes, bytes of a unit whose order is reversed */
 
-/* Releases the members that rows_parse allocated. */
-static void
+void
 rows_free(Rows *rows)
 {
     Py_XDECREF(rows->arrays);
@@ -150,8 +149,7 @@ check_arrays(Rows *rows, PyArrayObject *block, PyObject *columns, bool reads)
     return 0;
 }
 
-/* Parses the arguments that both functions share; -1 with an exception. The caller calls rows_free in any case. */
-static int
+int
 rows_parse(Rows *rows, PyArrayObject *block, PyObject *columns, PyArrayObject *pieces, bool reads)
 {
     if (check_arrays(rows, block, columns, reads) < 0) {

@@ -1,4 +1,4 @@
-/* Rows and columns: declarations of rows.c, row_tiles.c, tiles.c and cast.c. */
+/* Rows and columns: declarations of rows.c, records.c, row_tiles.c, tiles.c and cast.c. */
 #ifndef ZEROCOPY_ROWS_H
 #define ZEROCOPY_ROWS_H
 
@@ -65,6 +65,12 @@ is_contiguous(const Rows *rows, size_t column)
 {
     return rows->columns[column].stride == (ptrdiff_t)rows->widths[column];
 }
+
+/* Describes rows, and the columns whose pieces they have; -1 with an exception. The caller calls rows_free in any case. */
+int rows_parse(Rows *rows, PyArrayObject *block, PyObject *columns, PyArrayObject *pieces, bool reads);
+
+/* Releases the members that rows_parse allocated. */
+void rows_free(Rows *rows);
 
 /* Reads all rows. If `streams`, columns that start with a cache line are written past the caches. */
 void read_all(const Rows *rows, bool streams);

@@ -7,12 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy._native import core
 from zerocopy.errors.tracebacks import public
 from zerocopy.layout import on_device, outputs
 from zerocopy.layout.outputs import allocate_columns
 from zerocopy.layout.record_source import RecordSource, record_source
 from zerocopy.layout.rows import to_columns
-from zerocopy.layout.schema import AOS_TO_SOA, FieldLeaf, check_options, copy_required, refuse_stream, view_of
+from zerocopy.layout.schema import (
+    AOS_TO_SOA,
+    LAYOUTS,
+    FieldLeaf,
+    check_options,
+    copy_required,
+    keep_layout,
+    refuse_stream,
+    view_of,
+)
 from zerocopy.protocols.array_interface import misalignment
 from zerocopy.source import Array
 
@@ -93,6 +103,11 @@ def aos_to_soa(
     >>> columns["id"], columns["at"].shape
     (array([1, 4], dtype=int32), (2, 2))
     """
+    is_plain = fields is None and out is None and copy is None and threads is None
+    if core is not None and is_plain and dtype is None and stream is None:
+        split: dict[str, Any] | None = core.split_records(records, LAYOUTS)
+        if split is not None:
+            return split
     check_options(AOS_TO_SOA, threads, copy)
     if type(records) is not np.ndarray and on_device.is_on_device(records):
         return nested(
@@ -103,6 +118,8 @@ def aos_to_soa(
         fields = tuple(fields)
     source = record_source(records, dtype, fields)
     kind, leaves = source.select(fields)
+    if fields is None and not source.converted:
+        keep_layout(source.array.dtype, kind.prepared)
     if copy is False:
         return nested(leaves, [_view(source, leaf, out) for leaf in leaves])
     shape = source.array.shape

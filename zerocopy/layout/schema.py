@@ -220,11 +220,30 @@ class RecordType:
         """Whether a record may have bytes that belong to no leaf."""
         return sum(leaf.width for leaf in self.leaves) < self.dtype.itemsize or not self.disjoint
 
+    @cached_property
+    def prepared(self) -> tuple[Any, ...] | None:
+        """The description for the core's ``split_records`` and ``join_columns``; None: they do not apply."""
+        leaves = [(leaf.path[0], leaf.dtype, leaf.shape, leaf.width) for leaf in self.leaves]
+        is_flat = all(len(leaf.path) == 1 and leaf.width and len(leaf.shape) <= 8 for leaf in self.leaves)
+        return (tuple(leaves), self.order, self.pieces) if is_flat and 2 <= len(leaves) <= 64 else None
+
 
 @lru_cache(maxsize=256)
 def record_type(dtype: np.dtype[Any], fields: tuple[str, ...] | None = None) -> RecordType:
     """Return a record's type: the same object for equal dtypes."""
     return RecordType(dtype, fields)
+
+
+#: For the core: by dtype, its :attr:`RecordType.prepared`; by names and dtypes of columns, that of records.
+LAYOUTS: dict[Any, Any] = {}
+_MOST_LAYOUTS = 256
+
+
+def keep_layout(key: Any, value: Any) -> None:
+    if key not in LAYOUTS:
+        if len(LAYOUTS) >= _MOST_LAYOUTS:
+            LAYOUTS.clear()
+        LAYOUTS[key] = value
 
 
 def view_of(records: Array, leaf: FieldLeaf) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from zerocopy.layout.schema import (
     check_options,
     copy_required,
     dtype_of,
+    keep_layout,
     record_type,
     refuse_stream,
     view_of,
@@ -55,6 +57,10 @@ def soa_to_aos(
     # and numpy.record's dtypes are equal to plain ones.
     result_dtype = _structured(dtype_of(arrays) if dtype is None else dtype)
     kind = _record_type(result_dtype)
+    keep_layout(result_dtype, kind.prepared)
+    if dtype is None and all(_is_plain(column) for column in arrays.values()):
+        parts = chain.from_iterable((name, column.dtype) for name, column in arrays.items())
+        keep_layout(tuple(parts), result_dtype)
     sources, length = _matched(arrays, kind)
     if out is None and copy is not True:
         view = _existing_records(sources, kind, result_dtype)
@@ -74,6 +80,11 @@ def soa_to_aos(
         outputs.refuse_overlap(asked, out, sources)
     to_rows(sources, kind, records, threads)
     return records
+
+
+def _is_plain(column: Any) -> bool:
+    """Whether the core's ``join_columns`` accepts a column without the type of the records."""
+    return type(column) is np.ndarray and column.ndim == 1 and column.dtype.metadata is None
 
 
 def _on_device(columns: Any) -> bool:
