@@ -20,7 +20,7 @@ BUDGETS = {
     "lines of C in zerocopy/": 9335,  # kept schemas: users of wide tables of polars and nanoarrow
     "lines of Python in tests/": 98886,  # tests of kept schemas
     "lines of Python in benchmarks/": 15590,
-    "lines of Markdown in docs/": 16567,
+    "lines of Markdown in docs/": 16585,
     "forms in which memory passes": 11,
     "private names of other packages": 29,  # the schema of nanoarrow: users of its wide tables
     "Any in _engine/ and tables/": 186,
