@@ -76,9 +76,9 @@ def matrix_shuffled() -> list[Rival]:
     ]
 
 
-def ours(path: Any, label: str = OURS, to: str = "torch", **options: Any) -> Way:
+def ours(path: Any, label: str = OURS, to: str = "torch", batch: int = BATCH, **options: Any) -> Way:
     """Return a loader that exists before the clock runs: each turn is its next epoch."""
-    loader = zc.loader(str(path), to=to, batch=BATCH, **options)
+    loader = zc.loader(str(path), to=to, batch=batch, **options)
     return Way(label, "ours", lambda: loader)
 
 

@@ -165,6 +165,31 @@ def has_fixed_rows(tree: Any, inner: bool = False) -> bool:
     return isinstance(tree, np.ndarray) and not tree.dtype.hasobject
 
 
+def has_row_slices(tree: Any) -> bool:
+    """Whether `row_slice` of a result is the result of a slice: not with views of lists, or codes."""
+    if isinstance(tree, dict):
+        return all(has_row_slices(part) for part in tree.values())
+    if isinstance(tree, Masked):
+        return has_row_slices(tree.values)
+    if isinstance(tree, Encoded):
+        return tree.sizes is None and tree.categories is None and has_row_slices(tree.values)
+    return isinstance(tree, np.ndarray) and not tree.dtype.hasobject
+
+
+def row_slice(tree: Any, low: int, high: int) -> Any:
+    """Return rows of a result, which alias it; offsets are new, and begin at 0."""
+    if isinstance(tree, dict):
+        return {name: row_slice(part, low, high) for name, part in tree.items()}
+    if isinstance(tree, Masked):
+        return masked(row_slice(tree.values, low, high), tree.mask[low:high])
+    if not isinstance(tree, Encoded):
+        return tree[low:high]
+    if tree.offsets is None:
+        return replace(tree, values=row_slice(tree.values, low, high))
+    offsets = tree.offsets[low : high + 1]
+    return replace(tree, values=row_slice(tree.values, offsets[0], offsets[-1]), offsets=offsets - offsets[0])
+
+
 def _leaves(tree: Any) -> list[tuple[str, Any]]:
     """Return the arrays of a result that have rows: not the categories of codes, which batches share."""
     leaves: list[tuple[str, Any]] = []
@@ -212,6 +237,9 @@ class BatchPlan:
     copies: DeviceCopies | None = None
     to_target: Callable[[Any], Any]
 
+    #: Whether a batch is a slice of the result of the conversion of more rows.
+    _has_slices = False
+
     #: Plans of the columns with arrays, which are made once for all batches of a group, and of the others.
     _parts: tuple[BatchPlan, BatchPlan] | None = None
 
@@ -229,7 +257,7 @@ class BatchPlan:
         self.pitch: int = template.pitch if template is not None else 0
 
     def _prepare(self, content: Any, options: LoaderOptions) -> None:
-        self.to_target = converter = plan_for(content, options.to, **options.conversion)
+        self.to_target = self._convert = converter = plan_for(content, options.to, **options.conversion)
         self.explain_batch: Callable[[Any], Plan] = converter.explain
         empty = converter(content)
         self._to_leaf = plan_for(np.ndarray, options.to, **options.placement)
@@ -248,7 +276,7 @@ class BatchPlan:
             return
         self.own_items = not isinstance(content, dict)
         if options.has_masks:
-            self._convert, self.to_target = converter, self._through_host
+            self.to_target = self._through_host
         if options.is_encoded:
             self.to_target = SharedCategories(self.to_target, empty)
         if self.own_items and not self.is_matrix and not options.drops_rows:
@@ -265,6 +293,9 @@ class BatchPlan:
             fixed, others = (BatchPlan(content.select(some), options.of_columns(some)) for some in names)
             fixed.copies = None  # the other columns are copied when their batch is converted
             self._parts = fixed, others
+            others._has_slices = options.lists != "pad" and all(
+                has_row_slices(tree[name]) for name in names[1]
+            )
 
     def of_rows(self, content: Any) -> BatchPlan:
         """Return the plan of rows that were read, whose lists may have got one length."""
@@ -285,21 +316,23 @@ class BatchPlan:
     def to_arrays(self, content: Any) -> list[Array]:
         """Return the arrays of some rows on the host, in the order of the fields; aliases where possible."""
         assert self.template is not None
+        return self.template.flatten(self._to_tree(content))
+
+    def _to_tree(self, content: Any) -> Any:
+        """Return the result of some rows on the host, with masks of the shape of their values."""
         try:
             tree = self._to_host(content)
             # Without a mask, the check of a dict of arrays would take 2 us for each column.
-            return self.template.flatten(tree if self.template.is_flat else full_masks(tree))
+            return tree if self.template is not None and self.template.is_flat else full_masks(tree)
         except ZeroCopyError:
-            self.to_target(content)  # raises the error of the target, with its fixes
+            self._convert(content)  # raises the error of the target, with its fixes
             raise
 
     def _through_host(self, content: Any) -> Any:
         """Return a batch whose masks have the shape of their values, which the host decides."""
-        try:
-            tree = full_masks(self._to_host(content))
-        except ZeroCopyError:
-            self._convert(content)  # raises the error of the target, with its fixes
-            raise
+        return self._from_tree(self._to_tree(content))
+
+    def _from_tree(self, tree: Any) -> Any:
         return rebuild(tree, lambda leaf, path: self._to_leaf(leaf))
 
     def prepared(self, content: Any) -> Any:
@@ -308,15 +341,19 @@ class BatchPlan:
             return content
         if self._parts is None:
             return dict(zip([field.path for field in self.fields], self.to_arrays(content), strict=True))
-        parts = [part.prepared(content.select(part._names)) for part in self._parts]
-        return DividedRows(*parts)
+        fixed, others = self._parts
+        table = content.select(others._names)
+        tree = others._to_tree(table) if others._has_slices else None
+        return DividedRows(fixed.prepared(content.select(fixed._names)), table, tree)
 
     def from_rows(self, content: Any) -> Any:
         """Return a batch from prepared rows; an alias where the target aliases the columns."""
         if isinstance(content, DividedRows):
             assert self._parts is not None
-            first, second = map(BatchPlan.from_rows, self._parts, content.parts)
-            columns = first | second
+            fixed, others = self._parts
+            tree = content.tree()
+            rest = others.from_rows(content.table) if tree is None else others._from_tree(tree)
+            columns = fixed.from_rows(content.arrays) | rest
             return {name: columns[name] for name in self._names}
         if self.template is not None:
             return self.from_arrays(list(content.values()))
@@ -363,22 +400,34 @@ class BatchPlan:
 class DividedRows(DecodedRows):
     """Rows of a table: arrays of some columns, and a table of the others."""
 
-    def __init__(self, arrays: dict[str, Array], table: Any) -> None:
-        self.parts: tuple[dict[str, Array], Any] = arrays, table
+    def __init__(self, arrays: dict[str, Array], table: Any, whole: Any, first: int = 0) -> None:
+        """`whole` is a conversion of more rows, of which `first` is the first of `table`; or None."""
+        self.arrays: dict[str, Array] = arrays
+        self.table: Any = table
+        self._whole, self._first = whole, first
 
     @property
     def num_rows(self) -> int:
-        return count_rows(self.parts[1])
+        return count_rows(self.table)
 
     @property
     def nbytes(self) -> int:
-        return sum(map(table_bytes, self.parts))
+        return table_bytes(self.arrays) + table_bytes(self.table)
+
+    def tree(self) -> Any:
+        """Return the rows of the result of the conversion; None without one."""
+        return (
+            None if self._whole is None else row_slice(self._whole, self._first, self._first + self.num_rows)
+        )
 
     def slice(self, start: int, length: int) -> DividedRows:
-        return DividedRows(*(slice_rows(part, start, start + length) for part in self.parts))
+        arrays = slice_rows(self.arrays, start, start + length)
+        return DividedRows(arrays, self.table.slice(start, length), self._whole, self._first + start)
 
     def joined(self, others: Sequence[DividedRows]) -> DividedRows:
-        return DividedRows(*map(concatenate, zip(*(each.parts for each in (self, *others)), strict=True)))
+        rows = (self, *others)
+        table = concatenate([each.table for each in rows])
+        return DividedRows(concatenate([each.arrays for each in rows]), table, None)
 
 
 class DecodedPlan(BatchPlan):
