@@ -18,7 +18,7 @@ BUDGETS = {
     "lines of Python in zerocopy/": 73028,  # kept schemas: users of wide tables of polars and nanoarrow
     "files of Python in zerocopy/": 372,
     "lines of C in zerocopy/": 9335,  # kept schemas: users of wide tables of polars and nanoarrow
-    "lines of Python in tests/": 98888,  # tests of kept schemas
+    "lines of Python in tests/": 98939,  # tests of kept schemas
     "lines of Python in benchmarks/": 15590,
     "lines of Markdown in docs/": 16585,
     "forms in which memory passes": 11,

@@ -298,9 +298,11 @@ def test_array_function_protocol() -> None:
 
 def test_later_calls_of_a_line_are_sampled() -> None:
     code = "for _ in range(100):\n    torch.tensor(x)\n"
-    (row,) = audited(code, {"torch": torch, "x": np.zeros(1024)}).rows
+    report = audited(code, {"torch": torch, "x": np.zeros(1024)})
+    (row,) = report.rows
     assert (row.calls, row.checked, row.counted) == (100, 21, 21)  # 16, and 32, 48, 64, 80, 96
     assert row.bytes == 21 * 8192
+    assert report.as_dict()["avoidable_calls"] == 21
 
 
 def test_calls_of_one_line_have_rows_of_their_own() -> None:
@@ -384,11 +386,12 @@ def test_expressions_in_the_fix() -> None:
         assert {row.fix for row in rows} == {f'zc.convert({text}, to="torch")'}, code
 
 
-def test_code_without_source_text() -> None:
-    names = {"torch": torch, "x": np.zeros(1024)}
+@pytest.mark.parametrize(("code", "framework"), [("torch.tensor(x)", "numpy"), ("x.to_torch()", "polars")])
+def test_code_without_source_text(code: str, framework: str) -> None:
+    names = {"torch": torch, "x": zc.convert(np.zeros(1024), framework)}
     with audit() as report:
-        exec("torch.tensor(x)", names)
-    assert [(row.call, row.fix) for row in report.rows] == [("torch.tensor(x)", 'zc.convert(x, to="torch")')]
+        exec(code, names)
+    assert [(row.call, row.fix) for row in report.rows] == [(code, 'zc.convert(x, to="torch")')]
 
 
 # -- reports -------------------------------------------------------------------------------

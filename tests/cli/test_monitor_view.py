@@ -37,6 +37,12 @@ def test_every_sample_fits(name: str, size: tuple[int, int]) -> None:
     assert max(map(len, lines)) <= size[0]
 
 
+@pytest.mark.parametrize(("width", "drawn"), [(60, 60), (80, 80), (200, 120)])
+def test_the_bar_of_a_memory_fills_the_line(width: int, drawn: int) -> None:
+    (bar,) = [line for line in screen_text(SAMPLES["1 GPU"], width).split("\n") if line.endswith("]")]
+    assert len(bar) == drawn
+
+
 def test_the_call_site_that_copies_most_comes_first_with_its_fix() -> None:
     observer = ChangingObserver(gpus=cards(card()))
     observer.read()

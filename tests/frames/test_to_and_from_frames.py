@@ -10,6 +10,15 @@ import pytest
 import zerocopy as zc
 from zerocopy.frames import from_frames, to_frames
 
+
+def nested(levels: int) -> np.ndarray[Any, Any]:
+    """Return a record whose field is an array of records, and so on."""
+    dtype = np.dtype("i2")
+    for _ in range(levels):
+        dtype = np.dtype([("a", dtype, (2,))])
+    return np.arange(2**levels, dtype="i2").view(dtype)
+
+
 ARRAYS = {
     "row-major": np.arange(6.0).reshape(2, 3),
     "column-major": np.arange(6.0).reshape(2, 3).T,
@@ -20,6 +29,7 @@ ARRAYS = {
     "text": np.array(["a", "bcd"]),
     "other byte order": np.arange(3, dtype=">i4"),
     "records": np.zeros(3, [("a", "<i4"), ("b", [("c", "<f8", (2,))])]),
+    "deep records": nested(8),
     "bool": np.array([True, False]),
     "complex": np.array([1 + 2j]),
 }

@@ -14,6 +14,8 @@ from helpers.cudf_stubs import DataFrame, Index, RangeIndex, Series, upload
 
 import zerocopy as zc
 from zerocopy import registry
+from zerocopy.describe import describe
+from zerocopy.protocols import cuda_driver
 
 TARGETS = ["cupy", "numba"]
 NUMBERS = [f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)] + ["float32", "float64"]
@@ -104,6 +106,17 @@ def test_consumers_wait_for_the_stream_of_cudf(machine, monkeypatch, variable, s
     zc.convert(series([1, 2]), to="cupy", stream=9)
     ptr = 0 if stream == 1 else stream  # CuPy's number of the legacy default stream
     assert machine.log == [("record", ptr), ("wait", 9, ptr)]
+
+
+@pytest.mark.parametrize(("owner", "device"), [(0, "cuda:0"), (None, "cuda:1")])
+def test_a_column_is_on_the_device_of_its_memory(
+    machine, monkeypatch, owner: int | None, device: str
+) -> None:
+    """Or on the current device, if the driver does not know the memory."""
+    column = series([1, 2])
+    machine.current = 1
+    monkeypatch.setattr(cuda_driver, "ordinal", lambda ptr: owner)
+    assert str(describe(column).columns[0].device) == device
 
 
 # -- nulls --------------------------------------------------------------------

@@ -346,3 +346,11 @@ def test_types_that_pandas_lacks_are_refused() -> None:
         zc.convert(np.ones(2), "pandas")
         with pytest.raises(zc.UnsupportedConversionError, match="bfloat16, which pandas lacks"):
             zc.convert(torch.ones(2, dtype=torch.bfloat16), "pandas")
+
+
+@pytest.mark.parametrize("form", ["Series", "DataFrame"])
+def test_a_target_of_pandas_selects_the_type_of_the_result(form: str) -> None:
+    table = pa.table({"a": [1, 2], "b": [3, 4]})
+    one = zc.convert(table, f"pandas.{form}", columns=["b"])
+    assert type(one) is getattr(pd, form)
+    assert one.squeeze().name == "b"

@@ -85,6 +85,14 @@ def test_each_byte_belongs_to_one_task(layout: str, to_rows: bool) -> None:
 
 
 @pytest.mark.parametrize("layout", ON_DEVICE)
+@pytest.mark.parametrize("head", [0, 5])
+def test_shared_memory_has_room_for_a_tile(layout: str, head: int) -> None:
+    dtype = ON_DEVICE[layout]
+    plan = tile_plan(tuple(leaves(dtype)), dtype.itemsize, head=head)
+    assert not plan.shared or plan.shared >= head + plan.rows * dtype.itemsize
+
+
+@pytest.mark.parametrize("layout", ON_DEVICE)
 @pytest.mark.parametrize("to_rows", [False, True])
 @pytest.mark.parametrize("head", [0, 3])
 def test_the_step_of_a_task_is_the_distance_to_its_next_words(layout: str, to_rows: bool, head: int) -> None:
