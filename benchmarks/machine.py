@@ -48,10 +48,13 @@ def machine() -> dict[str, Any]:
 
 
 def core() -> dict[str, Any]:
-    """Return whether zerocopy's compiled core is loaded in this process, and why not."""
+    """Return whether zerocopy's compiled core is loaded in this process, why not, and its instruction set."""
     from zerocopy import _native
 
-    return {"loaded": _native.core is not None, "why_not": _native.why_not}
+    if _native.core is None:
+        return {"loaded": False, "why_not": _native.why_not}
+    isa = _native.core.isa()
+    return {"loaded": True, "why_not": "", "isa": isa, "isa_narrowed": isa != _native.core.isas[0]}
 
 
 def load() -> float | None:

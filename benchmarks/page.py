@@ -180,6 +180,8 @@ def refusal(results: Results, suite: str) -> str:
         return "they are from a run with --quick"
     if not results.complete:
         return "they are not complete: interrupted, or a task failed"
+    if results.isa_narrowed:
+        return f"they are from a run with ZEROCOPY_CORE_ISA={results.isa}"
     measured = facts.get("asked", facts["suites"])
     if suite not in measured and not on_gpu(results, suite):
         return f"they have only a part of {suite}"
@@ -216,7 +218,9 @@ def newest_of_core(folder: Path) -> Path:
         (results.facts["started"], path)
         for path, results in _kept(folder)
         if results.complete and not results.quick and not results.facts["settings"].get("frameworks")
-        if results.compiled and any(case.timed() for case in results.cases.get(core.SECTION, ()))
+        if results.compiled
+        and not results.isa_narrowed
+        and any(case.timed() for case in results.cases.get(core.SECTION, ()))
     )[1]
 
 

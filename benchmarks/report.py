@@ -80,7 +80,7 @@ def _unlike(old: Results, new: Results) -> list[str]:
         )
     elif old.quick:
         texts.append("both runs are quick: with so few blocks, noise alone can exceed the threshold")
-    if old.compiled != new.compiled:
+    if old.compiled != new.compiled or "" != old.isa != new.isa:
         texts.append(f"the earlier results were measured {old.build}, the new ones {new.build}")
     texts += [
         f"the {name} results are not complete: interrupted, or a task failed"

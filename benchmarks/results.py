@@ -111,10 +111,20 @@ class Results:
         return bool(self.facts.get("core", {}).get("loaded"))
 
     @property
+    def isa(self) -> str:
+        """The instruction set of the core, or an empty string in older results."""
+        return str(self.facts.get("core", {}).get("isa", ""))
+
+    @property
+    def isa_narrowed(self) -> bool:
+        """Whether ``ZEROCOPY_CORE_ISA`` selected fewer instructions than the processor has."""
+        return bool(self.facts.get("core", {}).get("isa_narrowed"))
+
+    @property
     def build(self) -> str:
         """The build of zerocopy that was measured, in words."""
         if self.compiled:
-            return "with zerocopy's compiled core"
+            return "with zerocopy's compiled core" + (f" ({self.isa})" if self.isa else "")
         why = self.facts.get("core", {}).get("why_not")
         return "without zerocopy's compiled core" + (f" ({why})" if why else "")
 
@@ -195,7 +205,8 @@ class Results:
         """Return a file name with the suites, the CPU and the date.
 
         A part of a suite is named by its sections, so that it does not replace a file of the whole
-        suite. If a section needs a GPU, the name has the GPU instead of the CPU.
+        suite. If a section needs a GPU, the name has the GPU instead of the CPU. An instruction set that
+        ``ZEROCOPY_CORE_ISA`` selected follows.
         """
         parts: dict[str, list[str]] = {}
         for name in self.facts["asked"]:
@@ -205,7 +216,8 @@ class Results:
         computer = self.facts["machine"]
         on_gpu = computer.get("gpus") and any(map(needs_gpu, self.facts["asked"]))
         device = computer["gpus"][0]["name"] if on_gpu else computer["cpu"]
-        return f"{'-'.join(names)}-{slug(device)}-{self.facts['started'][:10]}.json"
+        isa = f"-{self.isa}" if self.isa_narrowed else ""
+        return f"{'-'.join(names)}-{slug(device)}{isa}-{self.facts['started'][:10]}.json"
 
 
 def read(path: Path) -> Results:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from benchmarks import results as storage
 from benchmarks.pages.shared import code, entry_of, labels_of, ratio, reasons, table, time
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, median
+
+_RESULTS = Path(__file__).parents[1] / "results"
+_MOVES = ("layout/to-columns", "layout/to-rows")
 
 
 def size(results: Results) -> str:
@@ -29,6 +35,29 @@ def moves(results: Results, section: str) -> str:
         rows[-1].append(f"{_times(ours, other)} {code(other.label)}" if other else "-")
     copies = [f"to the {entry.note.partition(':')[0]}" for entry in _of(cases[0], "reference")]
     return table(["records", "zerocopy, GB/s", *copies, "to the fastest other"], rows)
+
+
+def isas(results: Results) -> str:
+    """Return the ratio to an ordinary copy with each instruction set that was measured on this processor."""
+    runs: dict[str, Results] = {}
+    for path in sorted(_RESULTS.glob("layout-*.json")):
+        try:
+            run = storage.read(path)
+        except ValueError:
+            continue  # another kind of results
+        same = run.facts["machine"]["cpu"] == results.facts["machine"]["cpu"]
+        if same and run.isa and run.complete and not run.quick and {*_MOVES} <= {*run.cases}:
+            runs[run.isa] = max(run, runs.get(run.isa, run), key=lambda each: each.facts["started"])
+    if not runs:
+        return "They have not been measured on this processor."
+    rows = {case.name: [case.name] for case in results.cases[_MOVES[0]]}
+    for run in runs.values():
+        for section in _MOVES:
+            for case in run.cases[section]:
+                copied = next(iter(_of(case, "reference")))
+                rows[case.name].append(_times(case.entries[0], copied))
+    heads = [f"{isa}, {section.partition('/')[2].replace('-', ' ')}" for isa in runs for section in _MOVES]
+    return table(["records", *heads], [*rows.values()])
 
 
 def all_methods(results: Results, section: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers.paths import ROOT
@@ -187,8 +188,12 @@ def test_results_record_the_build(monkeypatch, tmp_path):
     assert (pure.compiled, pure.build) == (
         *(False, "without zerocopy's compiled core (ZEROCOPY_NATIVE=0 is set)"),
     )
-    monkeypatch.setattr(_native, "core", object())
-    assert read(results(tmp_path, "compiled.json")).build == "with zerocopy's compiled core"
+    narrowed = SimpleNamespace(isa=lambda: "avx2", isas=["avx512", "avx2"])
+    monkeypatch.setattr(_native, "core", narrowed)
+    kept = read(results(tmp_path, "compiled.json"))
+    assert (kept.build, kept.isa_narrowed) == ("with zerocopy's compiled core (avx2)", True)
+    assert kept.file_name().endswith(f"-avx2-{kept.facts['started'][:10]}.json")
+    assert page.refusal(kept, "layout").endswith("ZEROCOPY_CORE_ISA=avx2")
 
 
 def test_kept_results_can_be_read():

@@ -301,7 +301,9 @@ def test_doctor_shows_pool_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 #: The core, if there is one, under another path: the report's conversions may compose routes with it.
-COMPILED = SimpleNamespace(**(vars(_native.core) if _native.core else {}) | {"__file__": "/lib/_core.so"})
+COMPILED = SimpleNamespace(
+    **(vars(_native.core) if _native.core else {}) | {"__file__": "/lib/_core.so", "isa": lambda: "avx2"}
+)
 
 
 @pytest.mark.parametrize("core", [None, COMPILED], ids=["pure", "compiled"])
@@ -312,7 +314,8 @@ def test_doctor_shows_whether_the_core_is_compiled(monkeypatch: pytest.MonkeyPat
         expected: dict[str, Any] = {"compiled": False, "why": _native.why_not}
         line = r"^ Core +pure Python: undefined symbol\\x1b\[2J$"
     else:
-        expected, line = {"compiled": True, "file": "/lib/_core.so"}, "^ Core +compiled$"
+        expected = {"compiled": True, "file": "/lib/_core.so", "isa": "avx2"}
+        line = "^ Core +compiled, records with avx2$"
     assert doctor.report()["core"] == expected
     assert re.search(line, invoke("doctor").stdout, re.MULTILINE)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.kernel_cases import RANDOM, use
+from helpers.kernel_cases import NARROWER, RANDOM, use
 from helpers.layout_cases import field, native_bits
 from helpers.tiers import sample_size
 from hypothesis import given, settings, strategies as st
@@ -62,6 +62,7 @@ def records_of(overlap: bool) -> st.SearchStrategy[np.dtype]:
 #: Numba compiles a loop for each record type, so that it has few examples.
 IMPLEMENTATIONS = [
     ("streaming", sample_size(150, 60)),
+    *((narrower, sample_size(50, 25)) for narrower in NARROWER),
     ("ordinary", sample_size(150, 60)),
     ("numpy", sample_size(50, 25)),
     ("numba", sample_size(8, 3)),

@@ -88,6 +88,18 @@ def test_another_value_of_the_variable_is_refused(run_python: RunPython) -> None
     assert "ImportError: ZEROCOPY_NATIVE is 'yes'; set it to 0 or 1, or unset it" in completed.stderr
 
 
+@pytest.mark.skipif(_native.core is None, reason="needs the compiled core")
+def test_the_instruction_set_is_that_of_the_variable(run_python: RunPython) -> None:
+    code = "from zerocopy._native import core; print(core.isa())"
+    for isa in ("", *_native.core.isas):
+        completed = run_python(code, ZEROCOPY_CORE_ISA=isa, ZEROCOPY_NATIVE="1")
+        assert completed.stdout.strip() == (isa or _native.core.isas[0])
+    completed = run_python(code, ZEROCOPY_CORE_ISA="mmx", ZEROCOPY_NATIVE="1")
+    allowed = " or ".join(_native.core.isas)
+    message = f"ImportError: ZEROCOPY_CORE_ISA is 'mmx'; set it to {allowed}, which this processor has"
+    assert message in completed.stderr
+
+
 @pytest.mark.hazard("robustness#library-of-other-sources")
 @needs_sources
 @pytest.mark.parametrize("body", [OLD, UNMARKED])

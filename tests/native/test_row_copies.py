@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from zerocopy._native import core
+from zerocopy.protocols.array_interface import aligned_empty
 
 if not hasattr(core, "write_rows"):
     pytest.skip("needs the compiled core", allow_module_level=True)
@@ -129,6 +130,52 @@ def test_positions_that_another_thread_changes_stay_inside_the_rows() -> None:
         stop.set()
         thread.join()
     assert {*block[0], *block[-1]} == {0xA5}
+
+
+def random_pieces(rng: np.random.Generator) -> Any:
+    """Return pieces of random sizes and byte orders, often equal ones next to each other, and gaps."""
+    rows, offset, column = [], 0, 0
+    while column < rng.integers(1, 12):
+        size = int(rng.choice([1, 2, 3, 4, 4, 5, 8, 8, 10, 16, 40]))
+        swap = int(rng.choice([0, 0, size])) if size in (2, 4, 8) else 0
+        for _ in range(int(rng.integers(1, 6))):
+            rows.append((column, offset, size, swap))
+            offset, column = offset + size, column + 1
+        offset += int(rng.choice([0, 0, 0, 3]))
+    return np.array(rows, np.int64), offset
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_all_instruction_sets_give_the_same_bits(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pieces, width = random_pieces(rng)
+    count, chosen = int(rng.choice([15, 64, 130, 1000])), core.isa()
+    rows = rng.integers(0, 256, (count, width), np.uint8)
+    expected = np.zeros_like(rows)
+    try:
+        for isa in core.isas:
+            assert core.isa(isa) == core.isa() == isa
+            for streams in (False, True):
+                columns = [aligned_empty((count, size), np.dtype(np.uint8)) for size in pieces[:, 2]]
+                core.read_rows(rows, columns, pieces, streams)
+                for column, (_, offset, size, swap) in zip(columns, pieces, strict=True):
+                    items = rows[:, offset : offset + size]
+                    expected[:, offset : offset + size] = items
+                    assert np.array_equal(column, items[:, ::-1] if swap else items), (isa, streams)
+                back = aligned_empty((count, width), np.dtype(np.uint8))
+                core.write_rows(back, columns, pieces, streams)
+                assert np.array_equal(back, expected), (isa, streams)
+                core.write_rows(back, columns, pieces, False, np.arange(count)[::-1].copy())
+                assert np.array_equal(back, expected[::-1]), isa
+    finally:
+        core.isa(chosen)
+
+
+def test_an_instruction_set_that_the_processor_does_not_have_is_refused() -> None:
+    chosen = core.isa()
+    with pytest.raises(ValueError, match="no instruction set mmx"):
+        core.isa("mmx")
+    assert core.isa() == chosen
 
 
 @pytest.mark.parametrize("streams", [False, True])

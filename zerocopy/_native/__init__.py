@@ -2,6 +2,7 @@
 
 The environment variable ``ZEROCOPY_NATIVE`` decides when zerocopy is first used: unset, load the core if it
 is installed; ``0``, do not load it; ``1``, raise ``ImportError`` if it cannot be loaded.
+``ZEROCOPY_CORE_ISA`` selects the instruction set whose registers copy records.
 """
 
 from __future__ import annotations
@@ -41,7 +42,16 @@ def _load() -> Any:
         ) from cause
     if why_not and module is not None:
         warn(f"zerocopy runs without its compiled core: {why_not}")
-    return None if why_not else module
+    if why_not or module is None:
+        return None
+    if isa := os.environ.get("ZEROCOPY_CORE_ISA", ""):
+        if isa not in module.isas:
+            allowed = " or ".join(module.isas)
+            raise ImportError(
+                f"ZEROCOPY_CORE_ISA is {isa!r}; set it to {allowed}, which this processor has, or unset it"
+            )
+        module.isa(isa)
+    return module
 
 
 def _has_sources() -> bool:

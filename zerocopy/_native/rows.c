@@ -275,7 +275,40 @@ read_rows(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* isa(name=None): returns the instruction set in use; a name selects it. */
+static PyObject *
+isa(PyObject *module, PyObject *args)
+{
+    const char *name = NULL;
+    if (!PyArg_ParseTuple(args, "|z:isa", &name)) {
+        return NULL;
+    }
+    if (name != NULL && !use_isa(name)) {
+        return PyErr_Format(PyExc_ValueError, "this processor has no instruction set %s for records", name);
+    }
+    return PyUnicode_FromString(isa_in_use());
+}
+
+/* Adds the names of the instruction sets, the widest first. */
+static int
+add_isas(PyObject *module)
+{
+    PyObject *names = PyList_New(0);
+    for (size_t i = 0; names != NULL && isa_name(i) != NULL; i++) {
+        PyObject *name = PyUnicode_FromString(isa_name(i));
+        if (name == NULL || PyList_Append(names, name) < 0) {
+            Py_CLEAR(names);
+        }
+        Py_XDECREF(name);
+    }
+    int status = names == NULL ? -1 : PyModule_AddObjectRef(module, "isas", names);
+    Py_XDECREF(names);
+    return status;
+}
+
 static PyMethodDef methods[] = {
+    {"isa", isa, METH_VARARGS,
+     "isa(name=None): return the instruction set whose registers copy records; a name of `isas` selects it."},
     {"write_rows", write_rows, METH_VARARGS,
      "write_rows(out, columns, pieces, streams=False, positions=None): write the items of columns as rows of bytes, "
      "without the GIL. Bytes of a written row that no column covers become zero."},
@@ -287,6 +320,6 @@ static PyMethodDef methods[] = {
 int
 add_rows(PyObject *module)
 {
-    choose_groups();
-    return PyModule_AddFunctions(module, methods);
+    use_isa(isa_name(0));
+    return add_isas(module) < 0 ? -1 : PyModule_AddFunctions(module, methods);
 }

@@ -22,14 +22,19 @@ typedef struct {
 
 /* Returns the largest group of at most `count` columns, or NULL. */
 const Group *group_of(size_t count, size_t size);
-void choose_groups(void);
+
+/* Instruction sets whose registers copy records: returns the name of one that this processor has, the widest is number 0,
+   or NULL; selects one for the next copies, false if this processor does not have it; returns the one in use. */
+const char *isa_name(size_t number);
+bool use_isa(const char *name);
+const char *isa_in_use(void);
 
 /* Reverses the bytes of each `unit` of some memory. */
 void swap_bytes(char *data, size_t nbytes, size_t unit);
 
 /* Copies whole lines with stores that bypass the caches; `to` is the start of a line. The caller calls end_stream after
    the last copy. */
-extern void (*stream)(char *to, const char *from, size_t nbytes);
+void stream(char *to, const char *from, size_t nbytes);
 void end_stream(void);
 
 /* A group of columns, or one piece of the items of a column. */

@@ -62,10 +62,10 @@ def report(importing: bool = False) -> dict[str, Any]:
 
 
 def core() -> dict[str, Any]:
-    """Return whether the compiled core is loaded, with its file, or why it is not."""
+    """Return whether the compiled core is loaded, with its file and instruction set, or why it is not."""
     if _native.core is None:
         return {"compiled": False, "why": _native.why_not}
-    return {"compiled": True, "file": _native.core.__file__}
+    return {"compiled": True, "file": _native.core.__file__, "isa": _native.core.isa()}
 
 
 # -- the machine --------------------------------------------------------------------
@@ -324,7 +324,8 @@ def _grid(out: Output, titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
 
 def _machine_rows(document: dict[str, Any]) -> Iterator[tuple[str, Text]]:
     core, here, gpu = document["core"], document["machine"], document["nvidia"]
-    yield "Core", Text("compiled" if core["compiled"] else f"pure Python: {printable(core['why'])}")
+    compiled = f"compiled, records with {core['isa']}" if core["compiled"] else ""
+    yield "Core", Text(compiled or f"pure Python: {printable(core['why'])}")
     threads = "with the GIL" if here["gil"] else "free-threaded, without the GIL"
     yield "Python", Text(f"{here['implementation']} {here['python']}, {threads}")
     yield "", Text(here["executable"], "dim")
