@@ -25,6 +25,8 @@ Array = np.ndarray[Any, Any]
 #: object on the host.
 #: ``transfer``: a function of a device, or of None for the current one. It returns an importer that copies
 #: ndarrays there, which may change when it returns; or None.
+#: ``described``: for importers of NumPy's arrays of text, dates and objects; it returns None for those that
+#: it leaves to the description of the source.
 #: ``handle``: any object, which has a route of its own; the exporter of a handle of shared memory opens it.
 #: ``columns``: for a table, pairs of a name and a column, which has its own route: ``export(table, index)``
 #: takes the call's ``index=``, and the columns of an importer are 1-dimensional ndarrays.

@@ -24,6 +24,7 @@ from zerocopy.framework import Framework, identity
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.protocols.producer import compiled_exporter
+from zerocopy.source import Array
 from zerocopy.tables.hub import NAME as HUB, hub
 
 Route = Callable[[Any], Any]
@@ -164,6 +165,8 @@ def compose_route(
         if between_tables:
             return _table_route(parts)
         route = _plain_route(parts) if "cuda" in target.device_kinds else _fetch_route(parts)
+        if route is not None and target.tables and parts.exporters.get("ndarray") is identity:
+            return _array_route(parts, route)
         return route or _transfer_route(parts, None)
     if between_tables:
         return None
@@ -293,9 +296,25 @@ def _table_route(parts: Parts) -> Route:
 
     In the benchmark `grid`, ten columns take 20 to 250 us through the hub, and 250 to 1,000 as planned.
     """
+    as_planned = _planned_route(parts)
+    if "hub" not in parts.exporters or "hub" not in parts.importers:
+        return as_planned
+    target, exporter, importer = parts.target, parts.exporters["hub"], parts.importers["hub"]
+
+    def through_hub(obj: object) -> object:
+        try:
+            return importer(exporter(obj, target))
+        except ValueError as error:  # a column has nulls or several chunks, or is of another type
+            if not is_error(error):
+                raise
+        return as_planned(obj)
+
+    return through_hub
+
+
+def _planned_route(parts: Parts) -> Route:
     source, target = parts.source, parts.target
     assert source is not None
-    is_through_hub = "hub" in parts.exporters and "hub" in parts.importers
 
     def as_planned(obj: object) -> object:
         table = source.table(obj)
@@ -308,15 +327,20 @@ def _table_route(parts: Parts) -> Route:
         target.table_reasons(table)
         return target.from_column(table) if table.single else target.from_table(table)
 
-    def through_hub(obj: object) -> object:
-        try:
-            return parts.importers["hub"](parts.exporters["hub"](obj, target))
-        except ValueError as error:  # a column has nulls or several chunks, or is of another type
-            if not is_error(error):
-                raise
-        return as_planned(obj)
+    return as_planned
 
-    return through_hub if is_through_hub else as_planned
+
+def _array_route(parts: Parts, plain: Route) -> Route:
+    """Return the route of NumPy's arrays to tables: text, dates, objects and records are described."""
+    described, as_planned = parts.importers.get("described"), _planned_route(parts)
+
+    def route(array: Array) -> object:
+        if array.dtype.kind not in "mMSUOT" and array.dtype.names is None:
+            return plain(array)
+        made = None if described is None else described(array)
+        return as_planned(array) if made is None else made
+
+    return route
 
 
 # -- compiled routes ---------------------------------------------------------------------
@@ -363,16 +387,20 @@ def _compile_memory(parts: Parts, options: Mapping[str, object], route: Route | 
 def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None) -> object:
     """Return a compiled route from a table to a dict of its columns, or to a matrix of them; or None."""
     labels, layout = options.get("columns"), options.get("layout")
-    others = {name: value for name, value in options.items() if name not in ("columns", "layout", "nulls")}
+    own_options = {"columns", "layout", "nulls"} | (
+        {"lists"} if options.get("lists") == "pad" else set[str]()
+    )
+    others = {name: value for name, value in options.items() if name not in own_options}
     has_labels = labels is None or _are_labels(labels)
-    # A fallback in Python exists for dicts of columns without nulls=, not for matrices.
-    has_fallback = route is not None or "nulls" in options
+    # A fallback in Python exists for dicts of columns without nulls= and lists=, not for matrices.
+    has_fallback = route is not None or "nulls" in options or "lists" in options
     fits = has_labels and (has_fallback if layout is None else layout.startswith("matrix"))
     if not fits or parts.native_importer is None or not is_routable(parts.target, others):
         return None
     columns = None if labels is None else tuple(labels)
     kind = core.TableRoute if layout is None else core.MatrixRoute
     own = {"columns": columns, "nulls": options.get("nulls"), "by_columns": layout == "matrix:F"}
+    own["pads"] = "lists" in own_options
     return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), **own)
 
 
@@ -414,14 +442,16 @@ def _in_order(matrix: Route, order: str) -> Route:
 
 
 def _compile_lists(parts: Parts, options: Mapping[str, object], fallback: Route | None) -> Any:
-    """Return a compiled route from a column of lists of one length to a matrix; or None."""
+    """Return a compiled route from a column of lists, of one length or padded, to a matrix; or None."""
     if parts.native_lists is None or parts.native_importer is None or parts.target.kind != "tensor":
         return None
     is_dense = options.get("lists") == "dense" or not ("lists" in options or parts.may_be_ragged)
     others = {name: value for name, value in options.items() if name != "lists"}
-    if not (is_dense and is_routable(parts.target, others)):
+    pads = options.get("lists") == "pad"
+    if not ((is_dense or pads) and is_routable(parts.target, others)):
         return None
-    return core.MatrixRoute(parts.native_lists, parts.native_importer, **_delivery(parts, others, fallback))
+    delivery = _delivery(parts, others, fallback)
+    return core.MatrixRoute(parts.native_lists, parts.native_importer, **delivery, pads=pads)
 
 
 def _are_labels(labels: Collection[object]) -> bool:

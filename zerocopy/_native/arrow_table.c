@@ -300,6 +300,23 @@ find_items(const struct ArrowArray *array, const PlannedColumn *column, int64_t 
 }
 
 bool
+arrow_column_lists(const struct ArrowArray *chunk, const PlannedColumn *column, const void **offsets, void **items)
+{
+    const struct ArrowArray *array = chunk->children[column->index];
+    size_t width = column->kind == LISTS ? sizeof(int32_t) : sizeof(int64_t);
+    int64_t first = chunk->offset, rows = chunk->length;
+    if (array == NULL || !arrow_has_parts(array, 2, 1) || array->children == NULL || array->length < first + rows ||
+        !arrow_has_no_nulls(array) || !is_in_memory(array->buffers[1], width, array->offset + first + rows + 1)) {
+        return false;
+    }
+    *offsets = (const char *)array->buffers[1] + (size_t)(array->offset + first) * width;
+    int64_t start = width == 4 ? ((const int32_t *)*offsets)[0] : ((const int64_t *)*offsets)[0];
+    int64_t end = width == 4 ? ((const int32_t *)*offsets)[rows] : ((const int64_t *)*offsets)[rows];
+    return start >= 0 && start <= end && end <= INT64_MAX / 32 &&
+           arrow_has_numbers(array->children[0], column->dtype, start, end - start, items);
+}
+
+bool
 arrow_column_memory(const struct ArrowArray *chunk, const PlannedColumn *column, Memory *out)
 {
     const struct ArrowArray *array = chunk->children[column->index];

@@ -113,6 +113,9 @@ bool arrow_has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t 
 bool arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan, const Fill *fill);
 /* Describes a column of a chunk that fits, but for its owner; false if its lists have nulls or several lengths. */
 bool arrow_column_memory(const struct ArrowArray *chunk, const PlannedColumn *column, Memory *out);
+/* Finds the offsets of the lists of a column of a chunk that fits, and the item at the first of them; false for nulls. The
+   column is of LISTS or LARGE_LISTS. */
+bool arrow_column_lists(const struct ArrowArray *chunk, const PlannedColumn *column, const void **offsets, void **items);
 /* Returns the address of the first value of a column of numbers of a chunk that fits. */
 char *arrow_column_data(const struct ArrowArray *chunk, const PlannedColumn *column);
 /* Moves a column's array to a Python object that releases it; NULL with or without an exception. */
@@ -128,6 +131,7 @@ typedef struct {
     PyObject *wanted; /* dict from label to position, or NULL */
     PyObject *plan;   /* of the last schema, or NULL */
     int by_columns;   /* of a MatrixRoute: whether each column of the matrix is contiguous */
+    int pads;         /* whether lists with offsets are padded with 0 to one length */
     Fill fill;
 } TableRoute;
 
@@ -145,8 +149,14 @@ PyObject *new_block(int64_t nbytes, char **data);
    longer. */
 #define UNLOCK_BYTES (1 << 16)
 
+/* Makes an object over new memory that holds the lists of a column, padded to one length; NULL with or without an
+   exception. In pad.c. */
+PyObject *deliver_padded(const TableRoute *route, const struct ArrowArray *chunk, const PlannedColumn *column);
+/* Makes an object over a column of a chunk that fits; NULL with or without an exception. */
+PyObject *deliver_column(const TableRoute *route, struct ArrowArray *chunk, const PlannedColumn *column);
+
 /* Parses (exporter, importer, mutable, marks_readonly, *, fallback, copy, writable, dtype, columns, nulls,
-   by_columns). */
+   by_columns, pads). */
 PyObject *table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
                            PyObject *(*run)(Route *self, PyObject *obj));
 void table_route_dealloc(PyObject *self);

@@ -396,6 +396,7 @@ int add_table_routes(PyObject *module);
 int add_rows(PyObject *module);
 int add_casts(PyObject *module);
 int add_records(PyObject *module);
+int add_pads(PyObject *module);
 int add_matrix_routes(PyObject *module);
 int add_exchange_api(PyObject *module);
 int add_interface_exporter(PyObject *module);

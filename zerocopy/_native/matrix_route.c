@@ -245,20 +245,16 @@ deliver_matrix(const TableRoute *route, const Chunks *chunks, const TablePlan *p
     return deliver_memory(&fresh, &memory);
 }
 
-/* Makes an object of the target over the one column of a table, which holds lists of one length: they are the rows
-   of the matrix. NULL with or without an exception. */
+/* Makes an object of the target over the one column of a table, which holds lists: they are the rows of the matrix.
+   NULL with or without an exception. */
 static PyObject *
 deliver_lists(const TableRoute *route, ArrowTable *table, const TablePlan *plan)
 {
     struct ArrowArray chunk = {0}, next = {0};
     PyObject *result = NULL;
-    Memory memory;
     if (arrow_table_next(table, &chunk) == 1 && arrow_chunk_fits(&chunk, plan, &route->fill) &&
-        arrow_table_next(table, &next) == 0 && arrow_column_memory(&chunk, &plan->columns[0], &memory)) {
-        memory.owner = arrow_column_owner(&chunk, &plan->columns[0]);
-        if (memory.owner != NULL) {
-            result = deliver_memory(&route->delivery, &memory);
-        }
+        arrow_table_next(table, &next) == 0) {
+        result = deliver_column(route, &chunk, &plan->columns[0]);
     }
     arrow_array_release(&chunk);
     arrow_array_release(&next);

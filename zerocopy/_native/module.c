@@ -36,6 +36,7 @@ execute(PyObject *module)
         add_importers,    add_routes,       add_route_table, add_trees,          add_convert,
         add_allocator,    add_arrow_tables, add_table_routes, add_matrix_routes, add_rows,
         add_producer_exporter, add_exchange_api, add_interface_exporter, add_table_plans, add_casts, add_records,
+        add_pads,
     };
     for (size_t i = 0; i < sizeof(adders) / sizeof(adders[0]); i++) {
         if (adders[i](module) < 0) {

@@ -60,23 +60,31 @@ is_changed(const TableRoute *route, const PlannedColumn *column, const struct Ar
             arrow_has_nulls(chunk->children[column->index], chunk->offset, chunk->length));
 }
 
+PyObject *
+deliver_column(const TableRoute *route, struct ArrowArray *chunk, const PlannedColumn *column)
+{
+    Memory memory;
+    if (route->pads && (column->kind == LISTS || column->kind == LARGE_LISTS)) {
+        return deliver_padded(route, chunk, column);
+    }
+    if (is_changed(route, column, chunk)) {
+        return deliver_new(route, column, chunk);
+    }
+    if (!arrow_column_memory(chunk, column, &memory)) {
+        return NULL;
+    }
+    memory.owner = arrow_column_owner(chunk, column);
+    return memory.owner == NULL ? NULL : deliver_memory(&route->delivery, &memory);
+}
+
 /* Makes an object of each column of a chunk. */
 static PyObject *
 deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArray *chunk)
 {
     PyObject *result = PyDict_New();
-    Memory memory;
     for (int64_t i = 0; result != NULL && i < plan->count; i++) {
-        const PlannedColumn *column = &plan->columns[i];
-        PyObject *made = NULL;
-        if (is_changed(route, column, chunk)) {
-            made = deliver_new(route, column, chunk);
-        }
-        else if (arrow_column_memory(chunk, column, &memory) &&
-                 (memory.owner = arrow_column_owner(chunk, column)) != NULL) {
-            made = deliver_memory(&route->delivery, &memory);
-        }
-        if (made == NULL || PyDict_SetItem(result, column->label, made) < 0) {
+        PyObject *made = deliver_column(route, chunk, &plan->columns[i]);
+        if (made == NULL || PyDict_SetItem(result, plan->columns[i].label, made) < 0) {
             Py_CLEAR(result);
         }
         Py_XDECREF(made);
@@ -130,13 +138,13 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
                  PyObject *(*run)(Route *self, PyObject *obj))
 {
     static char *names[] = {"",     "",         "mutable", "marks_readonly", "fallback",
-                            "copy", "writable", "dtype",   "columns",        "nulls", "by_columns", NULL};
+                            "copy", "writable", "dtype",   "columns",        "nulls", "by_columns", "pads", NULL};
     PyObject *exporter, *importer, *fallback = Py_None, *columns = Py_None, *nulls = Py_None;
     PyObject *copy = Py_None, *writable = Py_None, *dtype = Py_None;
-    int is_mutable, marks_readonly, by_columns = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|$OOOOOOp:Route", names, &TableExporterType,
+    int is_mutable, marks_readonly, by_columns = 0, pads = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|$OOOOOOpp:Route", names, &TableExporterType,
                                      &exporter, &ImporterType, &importer, &is_mutable, &marks_readonly, &fallback,
-                                     &copy, &writable, &dtype, &columns, &nulls, &by_columns)) {
+                                     &copy, &writable, &dtype, &columns, &nulls, &by_columns, &pads)) {
         return NULL;
     }
     TableRoute *self = PyObject_New(TableRoute, type);
@@ -149,6 +157,7 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     self->exporter = (TableExporter *)Py_NewRef(exporter);
     self->by_columns = by_columns;
+    self->pads = pads;
     if (!fill_parse(nulls, &self->fill)) {
         PyErr_SetString(PyExc_ValueError, "nulls must be 'nan', a float, or an int of at most 53 bits");
         Py_DECREF(self);
@@ -173,7 +182,7 @@ static PyTypeObject TableRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.TableRoute",
     .tp_doc = "TableRoute(exporter, importer, mutable, marks_readonly, *, fallback=None, copy=None, writable=None, "
-              "dtype=None, columns=None, nulls=None): a table of numbers in one chunk, to a dict of columns.",
+              "dtype=None, columns=None, nulls=None, pads=False): a table of numbers in one chunk, to a dict of columns.",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(TableRoute),
     .tp_dealloc = table_route_dealloc,

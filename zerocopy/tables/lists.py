@@ -23,12 +23,10 @@ from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConver
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
-from zerocopy.tables import placement
+from zerocopy.tables import memory, placement
 from zerocopy.tables.column import ArrowArray, Column
 from zerocopy.tables.nulls import fits
 
-#: Elements that are padded at a time, because each needs an index of 8 bytes.
-_BLOCK = 1 << 18
 LISTS = ("list", "list_view")
 _PAD = Fix(options={"lists": "pad"}, effect="pads them to one length")
 #: Also for lists inside fixed-size ones, which have no offsets of their own.
@@ -273,17 +271,9 @@ class Padded:
     def _spread(self, flat: Source, pad: Any) -> Source:
         def host() -> Array:
             elements = flat.host()
-            out = np.full(self.shape, pad, elements.dtype)
-            if not out.size:  # the number of items cannot be inferred from no elements
-                return out
-            items = elements.reshape(-1, *self._rest)
-            step = max(1, _BLOCK // max(1, self.length))
-            for low in range(0, self._rows, step):
-                part = slice(low, low + step)
-                inside = np.arange(self.length) < self._counts[part, None]
-                index = self._starts[part, None] + np.arange(self.length)
-                out[part][inside] = items[index[inside]]
-            return out
+            # The number of items cannot be inferred from no elements.
+            items = elements.reshape(-1 if elements.size else 0, *self._rest)
+            return memory.padded(items, self._starts, self._counts, self.length, pad)
 
         return _computed(flat, self.shape, host, self.why)
 

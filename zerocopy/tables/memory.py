@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
+from zerocopy._native import core
 from zerocopy.dtype import DType, by_name
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
+from zerocopy.tables.hub import new_memory
 
 BYTE = by_name("uint8")
 #: Kinds whose only own buffer is the bitmap of nulls.
 BARE = ("struct", "fixed_list")
+#: Elements that are padded at a time without the core, because each needs an index of 8 bytes.
+_BLOCK = 1 << 18
 
 
 def read(chunk: Memory, ptr: int, count: int, dtype: DType = BYTE) -> Array:
@@ -90,6 +95,29 @@ def used(chunk: Memory) -> tuple[int, int]:
         return int(read(chunk, ends[0], 1, dtype)[0]), int(read(chunk, ends[1], 1, dtype)[0])
     bounds = offsets(chunk)
     return int(bounds[0]), int(bounds[-1])
+
+
+def padded(items: Array, starts: Array, counts: Array, width: int, pad: object) -> Array:
+    """Return lists of items as a new array ``(rows, width, *rest)``: each list, followed by `pad`.
+
+    The items of list number i are ``items[starts[i] : starts[i] + counts[i]]``.
+    """
+    shape, rest = (len(starts), width, *items.shape[1:]), prod(items.shape[1:])
+    out = new_memory(shape, items.dtype)
+    if core is not None and out.size:
+        unit = np.full(rest, pad, items.dtype).tobytes()
+        rows, kind = (np.ascontiguousarray(x, np.int64) for x in (starts, counts)), f"V{len(unit)}"
+        flat = np.ascontiguousarray(items).reshape(-1).view(kind)
+        core.pad_rows(out.reshape(len(starts), -1).view(kind), flat, *rows, unit)
+    elif out.size:
+        out[...] = pad
+        step = max(1, _BLOCK // width)
+        for low in range(0, len(starts), step):
+            part = slice(low, low + step)
+            inside = np.arange(width) < counts[part, None]
+            index = starts[part, None] + np.arange(width)
+            out[part][inside] = items[index[inside]]
+    return out
 
 
 def slice_rows(memory: Memory, start: int, length: int) -> Memory:

@@ -316,6 +316,8 @@ def arrow_of_objects(pa: ModuleType, values: Array) -> ArrowArray:
     objects = values.astype(object) if values.dtype.kind == "T" or cut else values
     exact = False
     if objects.dtype.kind == "O":
+        if (text := only_text(pa, objects)) is not None:
+            return text
         lists = _arrow_lists(pa, objects)
         if lists is not None:
             return lists
@@ -338,6 +340,17 @@ def arrow_of_objects(pa: ModuleType, values: Array) -> ArrowArray:
             if not _alike(value, copy):
                 raise _refused(f"it holds {value!r}, which Arrow would change to {copy!r}")
     return array
+
+
+def only_text(pa: ModuleType, objects: Array) -> ArrowArray | None:
+    """Return objects that are all text or None; None for others, whose types must be compared first."""
+    if type(next((value for value in objects if value is not None), None)) is not str:
+        return None
+    try:
+        array = pa.array(objects, from_pandas=False)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        return None
+    return array if array.type == pa.string() else None
 
 
 def _check_depth(values: Array) -> None:

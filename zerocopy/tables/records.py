@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import handover
+from zerocopy._native import core
 from zerocopy.device import HOST
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
@@ -21,10 +22,10 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.request import Request
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
-from zerocopy.tables import nulls, placement
-from zerocopy.tables.column import Column, Table
+from zerocopy.tables import memory, nulls, placement
+from zerocopy.tables.column import ArrowArray, Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
-from zerocopy.tables.hub import hub
+from zerocopy.tables.hub import hub, new_memory
 from zerocopy.tables.labels import RENAME, combine_errors, duplicates, listed, text_warnings
 from zerocopy.tables.nulls import NO_MASK, Nulls
 from zerocopy.tables.options import is_encoded
@@ -274,11 +275,35 @@ def _text(column: Column, wanted: np.dtype[np.generic] | None, policy: Nulls) ->
     kinds = ("string", "binary", "string_view", "binary_view", "fixed_binary")
     if wanted is None or wanted.kind not in "SU" or column.field is None or column.field.kind not in kinds:
         return None
-    policy.refuse(column)
     native = wanted.newbyteorder("=")
-    # A column without rows can be one that has not been read, which has a type and no values.
-    values = fixed_text(column.arrow().to_pylist() if column.length else [], native, "it")
+    if not column.length:  # it can be one that has not been read, which has a type and no values
+        return native, lambda: np.empty(0, native), None
+    array = column.arrow()
+    if array.null_count:
+        policy.refuse(column)
+    values = _rows_of_text(array, native)
+    if values is None:  # or raise, with the first value that does not fit
+        values = fixed_text(array.to_pylist(), native, "it")
     return native, lambda: values, None
+
+
+def _rows_of_text(array: ArrowArray, dtype: np.dtype[np.generic]) -> Array | None:
+    """Return text or bytes as ``S`` or ``U``; None without the core, or if a value does not fit."""
+    if core is None or not dtype.itemsize:
+        return None
+    pa = hub().module()
+    whole = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    whole = hub().cast_views(whole, pa.large_binary())
+    _, offsets, data = whole.buffers()
+    ends = np.frombuffer(offsets, np.int64, len(whole) + 1, 8 * whole.offset)
+    starts, lengths = ends[:-1], np.diff(ends)
+    text = np.frombuffer(b"" if data is None else data, np.uint8)
+    if dtype.kind == "U":
+        points = new_memory((len(whole), dtype.itemsize // 4), np.dtype(np.uint32))
+        return points.view(dtype)[:, 0] if core.decode_rows(points, text, starts, lengths) else None
+    if lengths.max() > dtype.itemsize or not text[ends[1:][lengths > 0] - 1].all():
+        return None  # longer, or a NUL at the end
+    return memory.padded(text, starts, lengths, dtype.itemsize, 0).view(dtype)[:, 0]
 
 
 def _bytes(column: Column, field: Field, policy: Nulls) -> _Described:

@@ -18,7 +18,7 @@ from zerocopy.protocols.array_interface import ALIGNMENT
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
-from zerocopy.tables import placement
+from zerocopy.tables import memory, placement
 from zerocopy.tables.column import ArrowArray, Column, Table
 from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import duplicates, listed
@@ -237,9 +237,7 @@ def refuse_unpadded(column: Column, dtype: np.dtype[np.generic]) -> None:
 def padded(column: Column, dtype: np.dtype[np.generic]) -> Array:
     """Return bytes of variable length as ``S``."""
     offsets = column.offsets().host()
-    rows = np.zeros((column.length, dtype.itemsize), np.uint8)
-    used = np.arange(dtype.itemsize) < np.diff(offsets)[:, None]
-    rows[used] = column.text().host()[int(offsets[0]) : int(offsets[-1])]
+    rows = memory.padded(column.text().host(), offsets[:-1], np.diff(offsets), dtype.itemsize, 0)
     return rows.view(dtype)[:, 0]
 
 

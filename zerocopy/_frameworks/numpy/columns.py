@@ -30,6 +30,9 @@ from zerocopy.tables.object_column import ObjectColumn
 from zerocopy.tables.tensor_column import Marks, PaddedColumn, TensorColumn, field_of
 
 _BYTE, _INT32, _INT64 = by_name("uint8"), by_name("int32"), by_name("int64")
+#: NaT as an integer.
+_NULL = np.iinfo(np.int64).min
+_DAYS = np.dtype("M8[D]")
 #: Arrow's time units, as its format strings write them; NumPy's other units become seconds.
 _UNITS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
 _NAT = Reason(
@@ -152,19 +155,11 @@ def time_column(
         fixes = [Fix(f"{{x}}.astype('{kind}8[{to}]')", "converts it once")]
         why.append(Reason(f"Arrow lacks the unit of {dtype}: it becomes {to}", code="time-unit", fixes=fixes))
 
-    def host() -> Array:
-        array = load()
-        array = array.astype(native, copy=False) if kept else fitting(array)
-        return array if days else array.view(np.int64)
-
-    def fitting(array: Array) -> Array:
-        return _in_days(array) if days else _in_unit(array.astype(native), np.dtype(f"{kind}8[{to}]"))
+    times = _Times(load, peek, native, None if kept else np.dtype(f"{kind}8[{'D' if days else to}]"))
 
     def use() -> None:
         on_use()
-        if not kept and length:  # explain too refuses values that do not fit
-            values = peek()
-            fitting(np.array([np.fmin.reduce(values), np.fmax.reduce(values)]))
+        times.check()  # explain too refuses values that do not fit
 
     if why:
         standard = _INT32 if days else _INT64
@@ -175,27 +170,72 @@ def time_column(
             address(array), array.shape, array.strides, _INT64, HOST, not array.flags.writeable, array
         )
     marks = Marks(peek, np.isnat, _NAT)
-    return FieldColumn(Source(name, view, host, "buffer", tuple(why), obj=view), field, marks, use)
+    return FieldColumn(Source(name, view, times.host, "buffer", tuple(why), obj=view), field, marks, use)
 
 
-def _in_days(array: Array) -> Array:
-    numbers = array.astype(array.dtype.newbyteorder("="), copy=False).view(np.int64)
-    days = np.where(np.isnat(array), 0, numbers)
-    if days.size and (days.min() < -(2**31) or days.max() >= 2**31):
+class _Times:
+    """Dates or durations as integers of Arrow's unit `to`, checked and converted once; None: they have it."""
+
+    def __init__(
+        self,
+        load: Callable[[], Array],
+        peek: Callable[[], Array],
+        native: np.dtype[Any],
+        to: np.dtype[Any] | None,
+    ) -> None:
+        self._load, self._peek, self._native, self._to = load, peek, native, to
+        self._is_checked = to is None
+        self._converted: Array | None = None
+
+    def check(self) -> None:
+        """Refuse values that the unit, or the 32 bits of days, do not hold: all do if the bounds do."""
+        if self._is_checked:
+            return
+        values = self._peek().astype(self._native, copy=False)
+        if len(values):
+            assert self._to is not None
+            (_check_days if self._to == _DAYS else _check_unit)(_bounds(values), self._to)
+        self._is_checked = True
+
+    def host(self) -> Array:
+        """Return the integers; some targets look at them before they take them."""
+        if self._converted is None:
+            self.check()
+            values = self._load().astype(self._native, copy=False)
+            if self._to is None:
+                return values.view(np.int64)
+            if self._to == _DAYS:  # NaT is the least integer, of which 32 bits are 0
+                self._converted = values.view(np.int64).astype(np.int32)
+            else:
+                self._converted = values.astype(self._to).view(np.int64)
+        return self._converted
+
+
+def _bounds(array: Array) -> Array:
+    """Return the least and the greatest date of native byte order; NaT, the least integer, does not count."""
+    numbers = array.view(np.int64)
+    low = numbers.min()
+    if low == _NULL:
+        numbers = numbers[numbers != _NULL]
+        low = numbers.min() if len(numbers) else _NULL
+    return np.array([low, numbers.max(initial=low)]).view(array.dtype)
+
+
+def _check_days(bounds: Array, dtype: np.dtype[Any]) -> None:
+    low, high = bounds.view(np.int64)
+    if low != _NULL and (low < -(2**31) or high >= 2**31):
         why = "it has dates that do not fit in Arrow's 32 bits"
         raise UnsupportedConversionError("", why, code="out-of-range", fixes=[Fix("{x}.astype('M8[s]')")])
-    return days.astype(np.int32)
 
 
-def _in_unit(array: Array, dtype: np.dtype[Any]) -> Array:
+def _check_unit(bounds: Array, dtype: np.dtype[Any]) -> None:
     # NumPy's cast between units wraps around silently, and raises from 2.5 on.
     try:
-        cast = array.astype(dtype)
-        if ((cast.astype(array.dtype) == array) | np.isnat(array)).all():
-            return cast
+        if ((bounds.astype(dtype).astype(bounds.dtype) == bounds) | np.isnat(bounds)).all():
+            return
     except OverflowError as error:
-        raise _out_of_range(array, dtype) from error
-    raise _out_of_range(array, dtype)
+        raise _out_of_range(bounds, dtype) from error
+    raise _out_of_range(bounds, dtype)
 
 
 def _out_of_range(array: Array, dtype: np.dtype[Any]) -> UnsupportedConversionError:

@@ -231,8 +231,17 @@ class Polars(Framework):
                 raise ValueError("needs a copy: use the slow path")
             return pl.Series(name, array)
 
+        def described(array: Array) -> Any:
+            if array.ndim != 1 or array.dtype != "M8[D]" or not (array.size and array.flags.c_contiguous):
+                return None
+            days = array.view("i8")
+            fits = days.max() < 2**31 and days.min() >= -(
+                2**31
+            )  # NaT does not, and polars makes other dates null
+            return pl.Series(array) if fits else None
+
         if self.form == "Series":  # a whole table is not one series
-            return {"ndarray": flat}
+            return {"ndarray": flat, "described": described}
 
         def of_hub(named: tuple[str | None, Any, Any]) -> Any:
             name, arrow, _ = named
@@ -247,7 +256,7 @@ class Polars(Framework):
         def of_columns(pairs: list[tuple[str, Array]]) -> Any:
             return pl.DataFrame([flat(array, name) for name, array in pairs])
 
-        return {"ndarray": flat, "hub": of_hub, "columns": of_columns}
+        return {"ndarray": flat, "hub": of_hub, "columns": of_columns, "described": described}
 
 
 @cache

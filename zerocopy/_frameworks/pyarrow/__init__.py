@@ -364,7 +364,21 @@ class PyArrow(ArrowExchange):
 
         if self.form is not None:
             return {"hub": of_hub}
-        forms: dict[str, Any] = {"native": native_importer(pa, _NUMBERS), "hub": of_hub}
+
+        from zerocopy.tables.object_column import only_text
+
+        def described(array: Array) -> Any:
+            if array.ndim != 1 or array.dtype.kind not in "SO" or not array.flags.c_contiguous:
+                return None
+            if array.dtype.kind == "O":
+                return only_text(pa, array)
+            return self.binary_from_padded(array.view("u1").reshape(len(array), -1)) if array.size else None
+
+        forms: dict[str, Any] = {
+            "native": native_importer(pa, _NUMBERS),
+            "hub": of_hub,
+            "described": described,
+        }
         if not hasattr(pa.Array, "from_dlpack"):  # pyarrow 24
             return {"ndarray": flat_importer(pa)} | forms
         flat, tensor = pa.Array.from_dlpack, pa.Tensor.from_dlpack
