@@ -87,7 +87,7 @@ def count_compositions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return composed
 
 
-@pytest.mark.parametrize("options", [{"lists": "pad"}, {"encode": True}], ids=str)
+@pytest.mark.parametrize("options", [{"lists": "ragged"}, {"encode": True}], ids=str)
 def test_a_route_that_does_not_exist_is_looked_for_once(options, monkeypatch) -> None:
     pa = pytest.importorskip("pyarrow")
     table = pa.table({"a": [1.0, 2.0], "b": [3.0, 4.0]})
