@@ -18,7 +18,7 @@ BUDGETS = {
     "lines of Python in zerocopy/": 73194,  # kept schemas: users of wide tables of polars and nanoarrow
     "files of Python in zerocopy/": 372,
     "lines of C in zerocopy/": 9763,  # kept schemas: users of wide tables of polars and nanoarrow
-    "lines of Python in tests/": 99274,  # tests of kept schemas
+    "lines of Python in tests/": 99292,  # tests of kept schemas
     "lines of Python in benchmarks/": 15877,
     "lines of Markdown in docs/": 16603,
     "forms in which memory passes": 11,

@@ -213,13 +213,16 @@ def main() -> int:
     parser.add_argument("--python", action="append", default=[], help="FOLDER=PATH of an interpreter")
     options = parser.parse_args()
     options.python = dict(text.split("=", 1) for text in options.python)
-    known = (
-        {json.loads(line)["new"] for line in options.skip.read_text().splitlines()} if options.skip else set()
-    )
+    rows = map(json.loads, options.skip.read_text().splitlines() if options.skip else ())
+    known = {(row["file"], row["line"], row["new"]) for row in rows}
     index, number = map(int, options.part.split("/"))
     faults = [Fault(**row) for row in json.loads(LIST.read_text())][index::number]
     detected = stale = 0
-    chosen = [fault for fault in faults if options.file in fault.file and fault.new not in known]
+    chosen = [
+        fault
+        for fault in faults
+        if options.file in fault.file and (fault.file, fault.line, fault.new) not in known
+    ]
     with tempfile.TemporaryDirectory(prefix="zerocopy-fault-") as scratch:
         tree = Path(scratch, "tree")
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__"))

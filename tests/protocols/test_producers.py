@@ -366,3 +366,18 @@ def test_strings_of_variable_width_are_refused() -> None:
     other = others[0] if others else pytest.skip("needs a framework besides NumPy and pyarrow")
     with pytest.raises(zc.UnsupportedConversionError, match="StringDType"):
         zc.convert(np.array(["a"], dtype=np.dtypes.StringDType()), to=other, copy=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "cut", "count"),
+    [
+        ((2, 3), ..., 6),
+        ((0, 3), ..., 0),
+        ((), ..., 1),
+        ((2, 3), np.s_[::-1, 1:], 5),
+        ((4, 3), np.s_[::2, 0], 7),
+    ],
+)
+def test_the_span_of_an_array_has_its_elements(shape: tuple[int, ...], cut: object, count: int) -> None:
+    low, high = array_interface.span(np.zeros(shape, "i4")[cut])
+    assert high - low == 4 * count
