@@ -54,7 +54,7 @@ HF_TORCH = 'datasets, with_format("torch")'
 IN_MEMORY = "DataLoader of a TensorDataset in memory"
 BY_HAND = "pyarrow's columns, indexed by torch"
 #: Cases of a recommender's table.
-INTERACTIONS = ("lists beside text and nulls, in order", "lists beside text and nulls, shuffled")
+INTERACTIONS = ("lists with text and nulls, in order", "lists with text and nulls, shuffled")
 MODES = ("columns, in order", "matrix, in order", "matrix, shuffled", "columns, shuffled")
 
 PROMISES = (
@@ -77,7 +77,7 @@ PROMISES = (
         shown="speedup",
         others=IN_MEMORY,
     ),
-    Promise("lists beside text and nulls: against code by hand", over(BY_HAND), 1.2, cases=INTERACTIONS),
+    Promise("lists with text and nulls: against code by hand", over(BY_HAND), 1.2, cases=INTERACTIONS),
     Promise("bytes copied, in order, columns", figure(PER_VALUE), 0, "", MODES[:1], shown="writes"),
     Promise("bytes copied, matrix", figure(PER_VALUE), 1, "", MODES[1:3], shown="writes"),
     Promise("bytes copied by other code", figure(ELSEWHERE), 0, "bytes", MODES),
