@@ -207,9 +207,15 @@ def _virtual() -> bool | None:
 
 def _commit() -> str:
     """Return ``+abcdef0``, with ``.dirty`` if files differ from it; empty outside a checkout."""
+    commit = git(_HERE, "describe", "--always", "--dirty=.dirty", "--abbrev=7")
+    return f"+{commit}" if commit else ""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Return the output of a git command in a folder; empty if it fails, as outside a checkout."""
     try:
-        command = ["git", "-C", str(_HERE), "describe", "--always", "--dirty=.dirty", "--abbrev=7"]
+        command = ["git", "-C", str(folder), *arguments]
         completed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return f"+{completed.stdout.strip()}"
+    return completed.stdout.strip()

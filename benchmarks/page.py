@@ -113,12 +113,17 @@ def _fill(template: str, modules: list[ModuleType], results: Results, path: Path
             if on_gpu(results, suite)
             else "Nothing here was measured on a GPU."
         )
+        build = (
+            f"It was measured {results.build}."
+            if "core" in results.facts
+            else "The instruction set and the date of the code were not recorded."
+        )
         return _RUN.format(
             file=_link(path),
             machine=shared.machine(results),
             contenders=contenders,
             arguments=arguments(),
-            gpu=f"{gpu} It was measured {results.build}." if "core" in results.facts else gpu,
+            gpu=f"{gpu} {build}",
             rounds=rounds or results.facts["settings"]["pace"]["rounds"],
         )
 

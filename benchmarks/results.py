@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import core, load, machine, slug, versions
+from benchmarks.measured_code import code
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Suite
 from benchmarks.timing import Raised, Timing
 
@@ -87,7 +88,8 @@ class Results:
     """The results of a run, complete or not.
 
     `cases` are by section, as ``"conversion/pairs"``. `facts` are what the figures depend on: machine,
-    compiled core, versions, settings, load, date. `complete` is False while it runs, or if a task failed.
+    compiled core, code, versions, settings, load, date. `complete` is False while it runs, or if a task
+    failed.
     """
 
     cases: dict[str, list[Case]] = field(default_factory=dict)
@@ -122,11 +124,14 @@ class Results:
 
     @property
     def build(self) -> str:
-        """The build of zerocopy that was measured, in words."""
-        if self.compiled:
-            return "with zerocopy's compiled core" + (f" ({self.isa})" if self.isa else "")
-        why = self.facts.get("core", {}).get("why_not")
-        return "without zerocopy's compiled core" + (f" ({why})" if why else "")
+        """The build of zerocopy that was measured and the date of its code, in words."""
+        day = self.facts.get("code", {}).get("date")
+        first = self.isa if self.compiled else self.facts.get("core", {}).get("why_not")
+        known = [text for text in (first, f"code of {day}" if day else "") if text]
+        if self.compiled and not known:
+            known = ["instruction set and date of the code not recorded"]
+        core = f"{'with' if self.compiled else 'without'} zerocopy's compiled core"
+        return core + (f" ({'; '.join(known)})" if known else "")
 
     @classmethod
     def begin(cls, suites: Iterable[Suite], settings: Settings, names: Sequence[str] = ()) -> Results:
@@ -145,6 +150,7 @@ class Results:
                 "started": _now(),
                 "machine": computer,
                 "core": core(),
+                "code": code(),
                 "load_before": load(),
                 "versions": versions(distributions),
                 "settings": asdict(settings),

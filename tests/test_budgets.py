@@ -18,9 +18,9 @@ BUDGETS = {
     "lines of Python in zerocopy/": 73194,  # kept schemas: users of wide tables of polars and nanoarrow
     "files of Python in zerocopy/": 372,
     "lines of C in zerocopy/": 9763,  # kept schemas: users of wide tables of polars and nanoarrow
-    "lines of Python in tests/": 99292,  # tests of kept schemas
-    "lines of Python in benchmarks/": 15877,
-    "lines of Markdown in docs/": 16603,
+    "lines of Python in tests/": 99381,  # tests of kept schemas
+    "lines of Python in benchmarks/": 15994,
+    "lines of Markdown in docs/": 16604,
     "forms in which memory passes": 11,
     "private names of other packages": 29,  # the schema of nanoarrow: users of its wide tables
     "Any in _engine/ and tables/": 186,

@@ -13,7 +13,7 @@ pytest.importorskip("rich", reason="the benchmarks need it")
 from click.testing import CliRunner
 from helpers.benchmark_suites import run, section, suite, task, timed
 
-from benchmarks import page
+from benchmarks import measured_code, page
 from benchmarks.results import Results, read
 from benchmarks.suite import Case, Section, Settings, Task
 from zerocopy import _native
@@ -182,16 +182,20 @@ def test_file_name_has_sections_and_device(sections, gpus, name):
 
 
 def test_results_record_the_build(monkeypatch, tmp_path):
+    monkeypatch.setattr(measured_code, "committed", lambda package: "2026-01-02")
     monkeypatch.setattr(_native, "core", None)
     monkeypatch.setattr(_native, "why_not", "ZEROCOPY_NATIVE=0 is set")
     pure = read(results(tmp_path, "pure.json"))
     assert (pure.compiled, pure.build) == (
-        *(False, "without zerocopy's compiled core (ZEROCOPY_NATIVE=0 is set)"),
+        *(False, "without zerocopy's compiled core (ZEROCOPY_NATIVE=0 is set; code of 2026-01-02)"),
     )
     narrowed = SimpleNamespace(isa=lambda: "avx2", isas=["avx512", "avx2"])
     monkeypatch.setattr(_native, "core", narrowed)
     kept = read(results(tmp_path, "compiled.json"))
-    assert (kept.build, kept.isa_narrowed) == ("with zerocopy's compiled core (avx2)", True)
+    assert (kept.build, kept.isa_narrowed) == (
+        "with zerocopy's compiled core (avx2; code of 2026-01-02)",
+        True,
+    )
     assert kept.file_name().endswith(f"-avx2-{kept.facts['started'][:10]}.json")
     assert page.refusal(kept, "layout").endswith("ZEROCOPY_CORE_ISA=avx2")
 
