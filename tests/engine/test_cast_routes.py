@@ -55,6 +55,24 @@ def test_the_block_of_a_frame_is_cast_to_either_order(order: str) -> None:
             assert layout == "matrix" or matrix.flags[f"{layout[-1]}_CONTIGUOUS"]
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"copy": True}, {"columns": ["b", "a"]}, {"writable": True}], ids=str
+)
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_the_plan_keeps_the_order_of_the_block_of_a_frame(dtype: str, options: dict[str, Any]) -> None:
+    pd = pytest.importorskip("pandas")
+    options = {"layout": "matrix", "dtype": dtype} | options
+    for order in "CF":
+        values = (np.arange(12.0) % 2).reshape(4, 3).copy(order)
+        for array in (values, values != 0):
+            frame = pd.DataFrame(array, columns=list("abc"), copy=False)
+            expected = planned(frame, "numpy", **options)
+            for _ in range(3):
+                matrix = zc.convert(frame, "numpy", **options)
+                assert matrix.strides == expected.strides
+                assert zc.shares_memory(matrix, array) == zc.shares_memory(expected, array)
+
+
 def test_a_frame_of_several_blocks_is_cast_by_columns() -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"a": np.arange(4.0), "b": np.arange(4), "c": np.arange(4, dtype="i1")})

@@ -420,6 +420,8 @@ def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | Non
     matrix = parts.exporters["matrix"]
     if "dtype" in others and others.get("copy") is not False:
         matrix = cast_routes.casting_exporter(matrix, others["dtype"], order[1:])
+        if matrix is not parts.exporters["matrix"]:
+            others.pop("copy", None)  # it casts into new memory, or raises
     if order == ":F":  # the core copies to row-major memory only; the slow path copies by column
         if others.get("copy"):
             return None

@@ -398,6 +398,9 @@ class Table:
         The object itself, for a target that returns it unchanged.
     row_labels : callable, optional
         ``row_labels() -> object``: row labels that become columns only with ``index=True``.
+    by_columns : callable, optional
+        ``by_columns() -> bool``: whether the columns are those of one array in column-major order, which
+        a matrix of cast values keeps.
     options : mapping of str to object
         For `from_table`: the options of the call that the target lists in ``Framework.options``.
 
@@ -424,6 +427,7 @@ class Table:
     read_reasons: tuple[Reason, ...] = ()
     obj: Any = None
     row_labels: Callable[[], object] | None = None
+    by_columns: Callable[[], bool] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -191,6 +191,9 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
         if alias is not None and not reasons:
             return _alias(table, sources, alias)
     if first.is_host:
+        if request.cast is not None and not (order or table.index or request.columns is not None):
+            is_cast = any(source.writer is not None for source in sources)
+            order = "F" if is_cast and table.by_columns is not None and table.by_columns() else ""
         return _written(table, leaves, order, request, reasons, views[0].dtype)
     # There is no common function that stacks columns on a device, so the host stacks them.
     for column in sources:

@@ -64,7 +64,13 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
         metadata=metadata_of(pd, frame, [array.dtype for array in arrays], labels, levels, index),
         missing_warnings=(NAN,) if _may_hold_nan(pd, [*arrays, *levels]) else (),
         obj=frame,
+        by_columns=partial(_is_by_columns, frame),
     )
+
+
+def _is_by_columns(frame: Any) -> bool:
+    block = one_block(frame)
+    return block is not None and block.flags.c_contiguous
 
 
 def _may_hold_nan(pd: Any, arrays: list[Any]) -> bool:
