@@ -15,10 +15,10 @@ from zerocopy import source
 
 #: Lower a number when a change makes room. To raise one, write on its line which user needs what was added.
 BUDGETS = {
-    "lines of Python in zerocopy/": 73209,  # kept schemas: users of wide tables of polars and nanoarrow
+    "lines of Python in zerocopy/": 73214,  # kept schemas: users of wide tables of polars and nanoarrow
     "files of Python in zerocopy/": 372,
-    "lines of C in zerocopy/": 9763,  # kept schemas: users of wide tables of polars and nanoarrow
-    "lines of Python in tests/": 99399,  # tests of kept schemas
+    "lines of C in zerocopy/": 9785,  # kept schemas: users of wide tables of polars and nanoarrow
+    "lines of Python in tests/": 99401,  # tests of kept schemas
     "lines of Python in benchmarks/": 15994,
     "lines of Markdown in docs/": 16604,
     "forms in which memory passes": 11,

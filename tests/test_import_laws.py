@@ -263,7 +263,7 @@ IMPORTED = {"zerocopy", "zerocopy.interpreter", "_operator", "_thread", "time"}
 
 
 def test_import_zerocopy_loads_few_modules() -> None:
-    """-S, since the site module may load more; it always loads os."""
+    """With -S, because the site module may load more modules; it always loads os."""
     code = f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); before = {{*sys.modules}}; import zerocopy; "
     process = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"{code}print(*{{*sys.modules}} - before)"],

@@ -5,8 +5,8 @@
 >>> zc.view(records).shape
 (2, 3)
 
-``import zerocopy`` imports two small files: the public names are loaded when one of them is first used
-(promise P6). A library can import it at the top of a module at no cost.
+``import zerocopy`` imports two small files; other modules are imported when a public name is first used
+(promise P6). A library can therefore import it at the top of a module.
 """
 
 import os

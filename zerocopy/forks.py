@@ -21,7 +21,7 @@ from _thread import LockType, RLock, allocate_lock
 from weakref import ref
 
 from zerocopy.interpreter import (
-    CALLED_FIRST,
+    BEFORE_FORK,
     IMPORTING as IMPORTING,
     LOADING as LOADING,
     end_of_fork,
@@ -78,7 +78,7 @@ def _free() -> None:
             each._at_fork_reinit()  # type: ignore[union-attr]  # as logging and threading do
 
 
-def _wait_first() -> None:
+def _register_functions() -> None:
     """Let a fork wait for imports before it takes the locks of logging and concurrent.futures."""
     registered: list[dict[str, Callable[[], object]]] = []
     register, os.register_at_fork = os.register_at_fork, lambda **functions: registered.append(functions)
@@ -87,8 +87,8 @@ def _wait_first() -> None:
         import logging  # noqa: F401
     finally:
         os.register_at_fork = register
-        CALLED_FIRST.extend(each["before"] for each in registered if "before" in each)
-        CALLED_FIRST.append(_copy_references)
+        BEFORE_FORK.extend(each["before"] for each in registered if "before" in each)
+        BEFORE_FORK.append(_copy_references)
         for functions in registered:
             os.register_at_fork(**functions)
         os.register_at_fork(before=_copy_references, after_in_child=_free)
@@ -96,4 +96,4 @@ def _wait_first() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
-    _wait_first()
+    _register_functions()

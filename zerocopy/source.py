@@ -21,12 +21,12 @@ Array = np.ndarray[Any, Any]
 #: ``native_table``: with the compiled core, a ``TableExporter``, through Arrow's C data interface.
 #: ``native_lists``: the same for a column of lists, a table of it alone; it raises for others.
 #: ``ndarray``: an aliasing ndarray with any strides, read-only if the memory is immutable.
-#: ``fetched``: a new ndarray, copied from a device; the exporter waits for the copy, and returns None for an
-#: object on the host.
-#: ``transfer``: a function of a device, or of None for the current one. It returns an importer that copies
-#: ndarrays there, which may change when it returns; or None.
-#: ``described``: for importers of NumPy's arrays of text, dates and objects; it returns None for those that
-#: it leaves to the description of the source.
+#: ``host_copy``: a new ndarray, copied from a device; the exporter waits for the copy, and returns None for
+#: an object on the host.
+#: ``device_copy``: a function of a device, or of None for the current one. It returns an importer that copies
+#: ndarrays to the device, or None. When the importer returns, the caller may change the ndarray.
+#: ``nonnumeric``: an importer of NumPy's arrays of text, dates and objects; it returns None for arrays that
+#: need a plan.
 #: ``handle``: any object, which has a route of its own; the exporter of a handle of shared memory opens it.
 #: ``columns``: for a table, pairs of a name and a column, which has its own route: ``export(table, index)``
 #: takes the call's ``index=``, and the columns of an importer are 1-dimensional ndarrays.
@@ -37,8 +37,8 @@ Array = np.ndarray[Any, Any]
 #: are unique and not empty. ``export(obj, target)`` takes the target, which may keep no metadata or read no
 #: views.
 FORMS = (
-    "native", "native_device", "native_table", "native_lists", "ndarray", "fetched", "transfer", "handle",
-    "columns", "matrix", "hub",
+    "native", "native_device", "native_table", "native_lists", "ndarray", "host_copy", "device_copy",
+    "handle", "columns", "matrix", "hub",
 )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ PROMISES = tuple(
 
 _ROWS = (1, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000, 10_000_000)
 
-#: Times NumPy's for one record: the calls of both take longer than the copies.
+#: The goal for one record, as a multiple of NumPy's time: the calls of both take longer than the copies.
 _ONE_RECORD = 1.5
 
 

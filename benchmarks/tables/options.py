@@ -15,10 +15,10 @@ from benchmarks.suite import Case, Section, Settings, Task
 from benchmarks.tables.contest import array, differ
 from benchmarks.timing import Statement
 
-#: Rows that a converter takes; rows from which on calls are compared.
+#: Rows of the case of a converter; rows of the cases of calls.
 FEW, MANY = 50, (5_000, 100_000)
 LIMIT, LIMIT_OF_FEW = 1.2, 2.0
-#: Nanoseconds that do not count: a call's own checks.
+#: Nanoseconds for the checks of a call, which are not counted.
 LESS = 10_000.0
 
 Objects = Callable[[int], Mapping[str, Any]]

@@ -52,7 +52,7 @@ def test_subclasses_of_cupy_arrays_have_no_fast_path(cupy) -> None:
     class Units(cupy.ndarray):
         pass
 
-    assert registry.by_name("cupy").fast_exporters(Units) == {"fetched": None}
+    assert registry.by_name("cupy").fast_exporters(Units) == {"host_copy": None}
 
 
 # -- from the host ------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_arrays_are_fetched_without_a_plan(machine, name: str) -> None:
         zc.convert(x, to="numpy", copy=False)
 
 
-def test_what_cannot_be_fetched_by_one_call_takes_the_slow_path(machine) -> None:
+def test_arrays_that_one_call_cannot_copy_to_the_host_take_the_slow_path(machine) -> None:
     values = sample("f4", (4, 6))
     for name in ("cupy", "numba"):
         x = zc.convert(values, to=name)
@@ -231,7 +231,7 @@ def test_host_arrays_reach_numba_by_one_call(machine) -> None:
 
 
 class Moved:
-    """What torch and JAX stand-ins made of an array, and their calls on it."""
+    """The array that a stand-in of torch or JAX received, and the calls on it."""
 
     def __init__(self, array: np.ndarray, *calls: str) -> None:
         self.array, self.calls = array, calls
@@ -246,7 +246,7 @@ class Moved:
 def _transfer(monkeypatch: pytest.MonkeyPatch, name: str, module: SimpleNamespace):
     framework = registry.by_name(name)
     monkeypatch.setattr(framework, "module", lambda: module)
-    return framework.transfer_to(Device(2, 0))
+    return framework.device_copier(Device(2, 0))
 
 
 def test_torch_copies_host_arrays_to_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_torch_copies_host_arrays_to_a_device(monkeypatch: pytest.MonkeyPatch) -
     values.flags.writeable = False
     with pytest.raises(BufferError):
         transfer(values)
-    assert registry.by_name("torch").transfer_to(Device(1, 0)) is None
+    assert registry.by_name("torch").device_copier(Device(1, 0)) is None
 
 
 def test_jax_may_read_a_host_array_only_until_the_call_returns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,9 +279,9 @@ def test_jax_may_read_a_host_array_only_until_the_call_returns(monkeypatch: pyte
 def test_torch_tensors_are_fetched_if_they_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     framework = registry.by_name("torch")
-    assert torch.version.cuda is not None or framework.fetcher(torch.Tensor) is None
+    assert torch.version.cuda is not None or framework.host_copier(torch.Tensor) is None
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    fetch = framework.fetcher(torch.Tensor)
+    fetch = framework.host_copier(torch.Tensor)
     assert fetch(torch.zeros(3)) is None  # on the host
 
     class OnDevice(torch.Tensor):
@@ -300,7 +300,7 @@ def test_devices_of_strings_alone_have_routes(monkeypatch: pytest.MonkeyPatch) -
     """torch.device("cuda") is the current device, which may change."""
     torch = pytest.importorskip("torch")
     made: list[object] = []
-    monkeypatch.setattr(registry.by_name("torch"), "transfer_to", made.append)
+    monkeypatch.setattr(registry.by_name("torch"), "device_copier", made.append)
     for spec in ("cuda", torch.device("cuda:0"), (2, 0)):
         parts = routes.find_parts(sample("f4"), "torch", {})
         routes.compose_route(parts, "torch", {"device": spec}, None, routes.by_kept_route)

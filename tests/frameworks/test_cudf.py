@@ -112,7 +112,7 @@ def test_consumers_wait_for_the_stream_of_cudf(machine, monkeypatch, variable, s
 def test_a_column_is_on_the_device_of_its_memory(
     machine, monkeypatch, owner: int | None, device: str
 ) -> None:
-    """Or on the current device, if the driver does not know the memory."""
+    """If the driver does not know the memory, it is the current device."""
     column = series([1, 2])
     machine.current = 1
     monkeypatch.setattr(cuda_driver, "ordinal", lambda ptr: owner)

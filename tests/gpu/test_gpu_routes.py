@@ -135,7 +135,7 @@ def test_numpy_arrays_are_transferred_to_cupy(dtype: str, order: str) -> None:
 @pytest.mark.parametrize("count", [1000, 1_000_000])
 @pytest.mark.parametrize("name", ["cupy", "torch", "jax", "numba"])
 def test_transfers_have_routes_after_which_the_source_may_change(name: str, count: int) -> None:
-    """From page-locked memory too, of which frameworks' copies are asynchronous."""
+    """Also from page-locked memory, which frameworks copy asynchronously."""
     there = side(name)
     torch = importlib.import_module("torch")
     options = {"device": "cuda:0"} if name in ("torch", "jax") else {}
@@ -155,12 +155,12 @@ def test_transfers_have_routes_after_which_the_source_may_change(name: str, coun
 def test_cupy_exports_and_imports_the_expected_forms() -> None:
     side("cupy")
     cupy = importlib.import_module("cupy")
-    assert set(registry.by_name("cupy").fast_exporters(cupy.ndarray)) == {"native", "fetched"}
-    assert set(registry.by_name("cupy").fast_importers()) == {"native_device", "transfer"}
+    assert set(registry.by_name("cupy").fast_exporters(cupy.ndarray)) == {"native", "host_copy"}
+    assert set(registry.by_name("cupy").fast_importers()) == {"native_device", "device_copy"}
 
 
 def test_key_of_tensors_on_devices() -> None:
-    """It is composed, because a tensor on a device starts CUDA."""
+    """The exporter composes the key, because a tensor on a device starts CUDA."""
     side("torch")
     torch = importlib.import_module("torch")
     from zerocopy._frameworks.torch.native import find_layout

@@ -279,15 +279,15 @@ def test_kept_plan_does_not_hide_an_extension_type() -> None:
 
 @pytest.mark.parametrize("name", WRONG_SCHEMAS)
 def test_a_wrong_schema_is_not_a_plain_one(name: str) -> None:
-    plain = core.plain_schema(TableProducer(numbers()).__arrow_c_array__()[0])
+    plain = core.plain_schema_key(TableProducer(numbers()).__arrow_c_array__()[0])
     assert plain is not None
     producer = TableProducer(numbers())
     WRONG_SCHEMAS[name](producer)
-    other = core.plain_schema(producer.__arrow_c_array__()[0])
+    other = core.plain_schema_key(producer.__arrow_c_array__()[0])
     again = TableProducer(numbers())
     WRONG_SCHEMAS[name](again)
     stream = again.__arrow_c_stream__()
-    assert core.plain_schema(stream) == core.plain_schema(stream) == other  # it stays readable
+    assert core.plain_schema_key(stream) == core.plain_schema_key(stream) == other  # it stays readable
     if "name" in name:  # callers check the names
         assert other != plain
         return
@@ -302,7 +302,7 @@ def test_a_wrong_schema_is_not_a_plain_one(name: str) -> None:
 @pytest.mark.parametrize("export", ["__arrow_c_stream__", "__arrow_c_array__"])
 def test_an_array_is_moved_once_and_released_once(export: str) -> None:
     producer, out = TableProducer(numbers()), ArrowArray()
-    array = core.take_array(getattr(producer, export)())
+    array = core.read_single_array(getattr(producer, export)())
     array.move_to(ctypes.addressof(out))
     assert out.length == ROWS
     with pytest.raises(ValueError, match="moved"):
@@ -312,7 +312,7 @@ def test_an_array_is_moved_once_and_released_once(export: str) -> None:
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(out.release)(ctypes.addressof(out))
     assert producer.released["batch"] == 1
     unused = TableProducer(numbers())
-    core.take_array(getattr(unused, export)())
+    core.read_single_array(getattr(unused, export)())
     assert unused.released["batch"] == 1
     assert producer.released["stream"] == producer.exported["stream"]
 
@@ -325,23 +325,25 @@ def test_an_array_lives_while_it_is_imported_and_is_released_if_that_fails() -> 
         assert not producer.released["batch"]
         return schema(ArrowArray.from_address(address).length)  # type: ignore[no-any-return]
 
-    assert core.take_array(producer.__arrow_c_stream__()).import_by(read, int) == ROWS
+    assert core.read_single_array(producer.__arrow_c_stream__()).import_by(read, int) == ROWS
     assert producer.released["batch"] == 1
     with pytest.raises(ZeroDivisionError):
-        core.take_array(TableProducer(numbers()).__arrow_c_array__()).import_by(lambda *_: 1 // 0, None)
+        core.read_single_array(TableProducer(numbers()).__arrow_c_array__()).import_by(
+            lambda *_: 1 // 0, None
+        )
 
 
 def test_an_export_of_several_arrays_or_none_is_refused_and_released() -> None:
     two = TableProducer(numbers(), numbers())
-    with pytest.raises(ValueError, match="not one array"):
-        core.take_array(two.__arrow_c_stream__())
+    with pytest.raises(ValueError, match="no array, or several"):
+        core.read_single_array(two.__arrow_c_stream__())
     assert two.released["batch"] == 2
     assert two.released["stream"] == 1
     failing = TableProducer(numbers())
     failing.error, failing.batches = 5, []
     capsule = failing.__arrow_c_stream__()
     for _ in range(2):  # the second time, the stream has been used
-        with pytest.raises(ValueError, match="not one array"):
-            core.take_array(capsule)
+        with pytest.raises(ValueError, match="no array, or several"):
+            core.read_single_array(capsule)
     with pytest.raises(ValueError, match="PyCapsule"):
-        core.take_array(None)
+        core.read_single_array(None)

@@ -1,4 +1,4 @@
-"""``lists="pad"`` by compiled routes, and text in records as the core writes it, as the plan gives them."""
+"""``lists="pad"`` by compiled routes, and text in records by the core: the results are those of the plan."""
 
 from __future__ import annotations
 

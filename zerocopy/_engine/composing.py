@@ -50,8 +50,8 @@ class Parts(NamedTuple):
     may_be_ragged: bool = False  # whether such a column becomes a ragged array without lists=
     exports_index: bool = True  # whether index=False changes the exporters
     device_importer: object = None  # of the compiled core, for memory on CUDA devices
-    transfer_to: Callable[[Device | None], Route | None] | None = None  # copies from the host to a device
-    fetch: Route | None = None  # copies objects on a device to the host
+    device_copier: Callable[[Device | None], Route | None] | None = None  # copies from the host to a device
+    copy_to_host: Route | None = None  # copies objects on a device to the host
 
     @property
     def ndarrays(self) -> bool:
@@ -76,13 +76,15 @@ def find_parts(obj: object, to: object, options: Mapping[str, object]) -> Parts 
     if source.runs_queries:
         exporters = _of_queries(exporters, target, options)
     native = exporters.pop("native", None), importers.pop("native", None)
-    device_importer, transfer_to = importers.pop("native_device", None), importers.pop("transfer", None)
-    fetch = exporters.pop("fetched", None)
+    device_importer, device_copier = importers.pop("native_device", None), importers.pop("device_copy", None)
+    copy_to_host = exporters.pop("host_copy", None)
     exports_index = target.kind != "tensor" or not {"columns", "native_table"} & exporters.keys()
     tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
     may_be_ragged = tables != (None, None) and may_be_compound(cls, target)
     parts = Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged, exports_index)
-    return parts._replace(device_importer=device_importer, fetch=fetch, transfer_to=transfer_to)
+    return parts._replace(
+        device_importer=device_importer, copy_to_host=copy_to_host, device_copier=device_copier
+    )
 
 
 def _of_queries(exporters: Functions, target: Framework, options: Mapping[str, object]) -> Functions:
@@ -148,7 +150,7 @@ def compose_route(
     if "handle" in parts.exporters:
         return None if options else _opening_route(parts, by_kept_route(to, {}))
     by_columns = "columns" in parts.exporters and parts.native_table is None
-    if by_columns and "dtype" in options and cast_routes.is_cast(target, options):
+    if by_columns and "dtype" in options and cast_routes.requests_cast_matrix(target, options):
         return cast_routes.make_route(to, options, parts.exporters["columns"], index, by_kept_route)
     if "columns" in parts.exporters and target.kind == "tensor":
         inner = {name: value for name, value in options.items() if name != "columns"}
@@ -164,16 +166,16 @@ def compose_route(
     if not options:
         if between_tables:
             return _table_route(parts)
-        route = _plain_route(parts) if "cuda" in target.device_kinds else _fetch_route(parts)
+        route = _plain_route(parts) if "cuda" in target.device_kinds else _host_route(parts)
         if route is not None and target.tables and parts.exporters.get("ndarray") is identity:
             return _array_route(parts, route)
-        return route or _transfer_route(parts, None)
+        return route or _device_route(parts, None)
     if between_tables:
         return None
     if options.keys() == {"device"} and type(options["device"]) is str and not parts.owned:
         # A string names the same device in each call; an object may name the current one.
         device = target.parse_device(options["device"])
-        return _fetch_route(parts) if device.is_host else _transfer_route(parts, device)
+        return _host_route(parts) if device.is_host else _device_route(parts, device)
     if not options.keys() <= {"copy", "device"} or not is_routable(target, options):
         return None
     if parts.owned:
@@ -189,14 +191,14 @@ def _plain_route(parts: Parts) -> Route | None:
     return None
 
 
-def _fetch_route(parts: Parts) -> Route | None:
-    """Return the route to the host of objects on a device, which it copies, and of objects on the host."""
-    plain, fetch, importer = _plain_route(parts), parts.fetch, parts.importers.get("ndarray")
-    if fetch is None or importer is None:
+def _host_route(parts: Parts) -> Route | None:
+    """Return the route to the host: it copies objects on a device, and passes others to the plain route."""
+    plain, copy_to_host, importer = _plain_route(parts), parts.copy_to_host, parts.importers.get("ndarray")
+    if copy_to_host is None or importer is None:
         return plain
 
     def route(obj: object) -> object:
-        array = fetch(obj)
+        array = copy_to_host(obj)
         if array is not None:
             return importer(array)
         if plain is None:
@@ -206,11 +208,11 @@ def _fetch_route(parts: Parts) -> Route | None:
     return route
 
 
-def _transfer_route(parts: Parts, device: Device | None) -> Route | None:
+def _device_route(parts: Parts, device: Device | None) -> Route | None:
     """Return the route of host memory to a device."""
-    exporter, transfer_to = parts.exporters.get("ndarray"), parts.transfer_to
-    transfer = None if exporter is None or transfer_to is None else transfer_to(device)
-    return None if exporter is None or transfer is None else _chain(exporter, transfer)
+    exporter, device_copier = parts.exporters.get("ndarray"), parts.device_copier
+    copy_ndarray = None if exporter is None or device_copier is None else device_copier(device)
+    return None if exporter is None or copy_ndarray is None else _chain(exporter, copy_ndarray)
 
 
 def _chain(exporter: Route, importer: Route) -> Route:
@@ -259,7 +261,7 @@ def _is_only_for_hub(parts: Parts) -> bool:
 def _hub_route(parts: Parts, convert: Route, importer: Route | None) -> Route:
     """Return the route of an object that exports an object of the hub, which has a route to each target.
 
-    The importer of another table framework takes other objects that export Arrow data.
+    If the exported object is not a table of the hub, another table framework's `importer` reads it directly.
     """
     exporter, to_hub = parts.exporters["hub"], hub().fast_importers()["hub"]
     target, table_type = parts.target if importer else hub(), hub().module().Table
@@ -331,13 +333,13 @@ def _planned_route(parts: Parts) -> Route:
 
 
 def _array_route(parts: Parts, plain: Route) -> Route:
-    """Return the route of NumPy's arrays to tables: text, dates, objects and records are described."""
-    described, as_planned = parts.importers.get("described"), _planned_route(parts)
+    """Return the route of NumPy's arrays to tables; text, dates, objects and records are not plain."""
+    of_nonnumeric, as_planned = parts.importers.get("nonnumeric"), _planned_route(parts)
 
     def route(array: Array) -> object:
         if array.dtype.kind not in "mMSUOT" and array.dtype.names is None:
             return plain(array)
-        made = None if described is None else described(array)
+        made = None if of_nonnumeric is None else of_nonnumeric(array)
         return as_planned(array) if made is None else made
 
     return route
@@ -377,7 +379,7 @@ def _compile_memory(parts: Parts, options: Mapping[str, object], route: Route | 
         exporter = core.ArrayExporter(parts.exporters["ndarray"])
     if exporter is None or (importer is None and parts.device_importer is None):
         return None
-    # Options that a route can hold ask for host memory, or keep the device.
+    # Of the options that a route can hold, device= requests host memory; the others keep the device.
     others = {"owned": parts.owned, "only_unchanged": foreign, "device_importer": parts.device_importer}
     if "device" in options:
         del others["device_importer"]

@@ -195,7 +195,7 @@ def _table_route_of(obj: object, to: object, options: Mapping[str, Any]) -> Rout
     """Return the route of dicts of arrays, or of matrices with ``names=``, which are tables; or None."""
     from zerocopy._engine import cast_routes, table_routes  # conversions between arrays need no tables
 
-    if type(obj) is dict and cast_routes.is_cast(registry.find(to) or resolve(to), options):
+    if type(obj) is dict and cast_routes.requests_cast_matrix(registry.find(to) or resolve(to), options):
         return cast_routes.make_route(to, options, lambda table, _: [*table.items()], None, by_kept_route)
     if not options.keys() <= {"names"}:
         return None

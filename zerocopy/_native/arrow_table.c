@@ -387,8 +387,8 @@ arrow_owner_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
-/* owner.import_by(function, schema): returns function(address of the ArrowArray, schema). The function moves the array;
-   the owner lives until it returns. */
+/* owner.import_by(function, schema): returns function(address of the ArrowArray, schema). The function moves the array.
+   The owner lives until the function returns. */
 static PyObject *
 arrow_owner_import_by(PyObject *self, PyObject *args)
 {
@@ -406,7 +406,7 @@ arrow_owner_move_to(PyObject *self, PyObject *address)
     struct ArrowArray *array = &((ArrowOwner *)self)->array, *out = PyLong_AsVoidPtr(address);
     if (out == NULL || array->release == NULL) {
         if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_ValueError, "no address, or the array was moved before");
+            PyErr_SetString(PyExc_ValueError, "the address is NULL, or the array has already been moved");
         }
         return NULL;
     }
@@ -453,9 +453,9 @@ arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column)
     return arrow_owner_new(array);
 }
 
-/* take_array(exported): see the documentation of the function. */
+/* read_single_array(exported): see the documentation of the function. */
 static PyObject *
-take_array(PyObject *module, PyObject *exported)
+read_single_array(PyObject *module, PyObject *exported)
 {
     ArrowTable table = {0};
     struct ArrowArray array = {0}, other = {0};
@@ -468,15 +468,15 @@ take_array(PyObject *module, PyObject *exported)
     arrow_array_release(&other);
     arrow_table_close(&table);
     if (owner == NULL && !PyErr_Occurred()) {
-        PyErr_SetString(PyExc_ValueError, "not one array");
+        PyErr_SetString(PyExc_ValueError, "the export has no array, or several");
     }
     return owner;
 }
 
 static PyMethodDef methods[] = {
-    {"take_array", take_array, METH_O,
-     "take_array(exported): the only array of a stream's capsule, or of a pair of capsules, as an object that releases it "
-     "unless it is moved away; raises ValueError for another number of arrays."},
+    {"read_single_array", read_single_array, METH_O,
+     "read_single_array(exported): return the only array of a stream's capsule, or of a pair of capsules, as an object "
+     "that releases the array unless it is moved. Raises ValueError for another number of arrays."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -113,9 +113,10 @@ bool arrow_has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t 
 bool arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan, const Fill *fill);
 /* Describes a column of a chunk that fits, but for its owner; false if its lists have nulls or several lengths. */
 bool arrow_column_memory(const struct ArrowArray *chunk, const PlannedColumn *column, Memory *out);
-/* Finds the offsets of the lists of a column of a chunk that fits, and the item at the first of them; false for nulls. The
-   column is of LISTS or LARGE_LISTS. */
-bool arrow_column_lists(const struct ArrowArray *chunk, const PlannedColumn *column, const void **offsets, void **items);
+/* Finds the offsets of a column of LISTS or LARGE_LISTS in a chunk that fits, and the first item of its lists; false if
+   it has nulls, or offsets outside the items. */
+bool arrow_column_lists(const struct ArrowArray *chunk, const PlannedColumn *column, const void **offsets,
+                        void **items);
 /* Returns the address of the first value of a column of numbers of a chunk that fits. */
 char *arrow_column_data(const struct ArrowArray *chunk, const PlannedColumn *column);
 /* Moves a column's array to a Python object that releases it; NULL with or without an exception. */

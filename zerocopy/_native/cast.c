@@ -1,11 +1,11 @@
-/* Columns cast to a matrix: `cast_columns`, and the tiles of a row-major matrix that is written a few rows at a time. */
+/* Columns cast to a matrix: `cast_columns`, and tiles for a row-major matrix, which is written in blocks of rows. */
 #include "arrow_table.h"
 #include "rows.h"
 
 Column *
 tile_new(size_t count, size_t itemsize)
 {
-    /* Distances of a multiple of 4 KiB would map all columns to the same lines of the cache. */
+    /* LINE is added because columns at multiples of 4 KiB would map to the same sets of the cache. */
     size_t height = TILE_ROWS * itemsize + LINE;
     Column *columns = PyMem_RawMalloc(count * (sizeof(Column) + height) + 1);
     for (size_t i = 0; columns != NULL && i < count; i++) {
@@ -44,13 +44,13 @@ cast_matrix(char *out, ptrdiff_t pitch, ptrdiff_t step, DLDataType to, const Num
     return true;
 }
 
-/* Describes NumPy's own types of numbers, which need not be declared; false for other types, and for another order of
-   bytes. */
+/* Fills in the type of an array of NumPy's own number types; false for other types and for swapped byte order. */
 static bool
 number_dtype(PyArrayObject *array, DLDataType *out)
 {
     char kind = PyArray_DESCR(array)->kind;
-    *out = (DLDataType){kind == 'i' ? kDLInt : kind == 'u' ? kDLUInt : kDLFloat, (uint8_t)(8 * PyArray_ITEMSIZE(array)), 1};
+    int code = kind == 'i' ? kDLInt : kind == 'u' ? kDLUInt : kDLFloat;
+    *out = (DLDataType){(uint8_t)code, (uint8_t)(8 * PyArray_ITEMSIZE(array)), 1};
     return PyTypeNum_ISNUMBER(PyArray_TYPE(array)) && strchr("iuf", kind) != NULL && PyArray_ISNOTSWAPPED(array) &&
            can_fill(*out);
 }
@@ -60,8 +60,8 @@ static bool
 describe_numbers(PyObject *obj, npy_intp rows, Numbers *out)
 {
     PyArrayObject *array = (PyArrayObject *)obj;
-    if (!PyArray_Check(obj) || PyArray_NDIM(array) != 1 || PyArray_DIM(array, 0) != rows || !PyArray_ISBEHAVED_RO(array) ||
-        !number_dtype(array, &out->dtype)) {
+    if (!PyArray_Check(obj) || PyArray_NDIM(array) != 1 || PyArray_DIM(array, 0) != rows ||
+        !PyArray_ISBEHAVED_RO(array) || !number_dtype(array, &out->dtype)) {
         return false;
     }
     out->memory = (Column){PyArray_DATA(array), PyArray_STRIDE(array, 0)};
@@ -118,8 +118,8 @@ done:
 
 static PyMethodDef methods[] = {
     {"cast_columns", cast_columns, METH_VARARGS,
-     "cast_columns(out, columns): write columns, ndarrays of numbers of one dimension, to a matrix of another type of "
-     "numbers, without the GIL. Returns whether each number fits; if one does not, the content of the matrix is undefined."},
+     "cast_columns(out, columns): cast columns, one-dimensional ndarrays of numbers, into a matrix of another type of "
+     "numbers, without the GIL. Returns whether each number fits; if one does not, the matrix is undefined."},
     {NULL, NULL, 0, NULL},
 };
 

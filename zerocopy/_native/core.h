@@ -105,14 +105,14 @@ typedef struct Exporter Exporter;
 typedef struct Importer Importer;
 
 typedef struct {
-    /* Set before an exporter runs: the importer of memory on a CUDA device, which has streams; NULL for targets that
-       take none. The exporter asks it for its stream, and makes that wait for the work on the memory. */
+    /* The target's importer of memory on CUDA devices, or NULL. A route sets it before the exporter runs. The exporter
+       gets the target's stream from it, and makes that stream wait for the work on the memory. */
     const Importer *consumer;
     void *data; /* first element; never NULL */
     int ndim;
     bool readonly;
     DLDevice device; /* the host, or a CUDA device */
-    int64_t stream;  /* of the consumer, in DLPack's numbers; for memory on a device */
+    int64_t stream;  /* of the consumer, as DLPack numbers it; for memory on a device */
     DLDataType dtype;
     const int64_t *shape;   /* in `own_shape`, or valid as long as the owner */
     const int64_t *strides; /* in elements; NULL means row-major */
@@ -132,7 +132,7 @@ typedef struct {
 
 #define HOST_DEVICE ((DLDevice){kDLCPU, 0})
 
-/* Makes a Memory an empty one of the host. Keeps its consumer. */
+/* Initializes a Memory of the host that has no owner. Keeps `consumer`. */
 static inline void
 memory_init(Memory *memory)
 {
@@ -212,18 +212,18 @@ dtype_equal(DLDataType a, DLDataType b)
     return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
-/* An integer, or a function that returns one for its argument: devices and streams. */
+/* An integer, or a function of an object or of a device that returns it: the index of a device, or a stream. */
 typedef struct {
     PyObject *function; /* NULL for an integer */
     int64_t number;
-} Answer;
+} Getter;
 
-/* Fills an Answer from an integer or a function; -1 with an exception for other objects. */
-int answer_init(Answer *answer, PyObject *value);
+/* Fills a Getter from an integer or a function; -1 with an exception for other objects. */
+int getter_init(Getter *getter, PyObject *value);
 /* Returns the integer, at least 0; -1 with or without an exception. */
-int64_t answer_get(const Answer *answer, PyObject *argument);
-/* As answer_get, for the index of a device. */
-int64_t answer_of_device(const Answer *answer, int32_t device);
+int64_t getter_read(const Getter *getter, PyObject *argument);
+/* As getter_read, for the index of a device. */
+int64_t getter_read_for_device(const Getter *getter, int32_t device);
 
 /* ---- ndarray.c ---- */
 
@@ -261,15 +261,14 @@ struct Importer {
     int64_t (*stream)(const Importer *self, int32_t device);
 };
 
-/* Sets the stream of the consumer on a CUDA device; -1 with or without an exception if it takes no memory there. */
+/* Sets `stream` to the consumer's on a CUDA device; -1 with or without an exception if it takes no memory there. */
 static inline int
-ask_consumer(Memory *memory, int32_t device)
+get_consumer_stream(Memory *memory, int32_t device)
 {
     const Importer *consumer = memory->consumer;
     memory->stream = consumer == NULL ? -1 : consumer->stream(consumer, device);
     return memory->stream < 0 ? -1 : 0;
 }
-
 
 extern PyTypeObject ExporterType, ImporterType; /* abstract bases */
 

@@ -63,7 +63,7 @@ typedef struct {
        `level_name` of `levels` must be -1: else the object may have a tangent of forward mode. */
     Py_ssize_t impl_offset, key_offset, meta_offset;
     PyObject *levels, *level_name;
-    uint64_t keys[2]; /* on the host, on CUDA devices; 0 if unknown */
+    uint64_t keys[2]; /* key sets of plain objects: on the host, and on CUDA devices; 0 if unknown */
     Probe requires_grad;
     /* `storage` returns the owner of the memory, and `resizable` of it whether it may still move its memory.
        If so, `as_array(obj)` forbids that and returns an ndarray. It raises TypeError for data types that NumPy
@@ -72,7 +72,7 @@ typedef struct {
     /* The owner holds a pointer at `storage_offset`; behind it are the address and the size of its memory. */
     Py_ssize_t storage_offset, data_offset, size_offset;
     PyObject *as_array, *fix;
-    PyObject *on_stream; /* on_stream(obj, stream) returns a capsule after the stream waits for the work on the object */
+    PyObject *on_stream; /* on_stream(obj, stream) returns a capsule, and makes the stream wait for the work on obj */
 } ExchangeExporter;
 
 /* Whether no level of forward mode is active, in which objects can have tangents. */
@@ -85,7 +85,7 @@ has_no_level(const ExchangeExporter *exporter)
 }
 
 /* Whether an object has no gradients and holds plain memory: dense, without lazy bits, not wrapped by a
-   transformation, and on the host or on a CUDA device as `key` is 0 or 1. */
+   transformation, and on the host (`key` 0) or on a CUDA device (1). */
 static bool
 is_plain(const ExchangeExporter *exporter, PyObject *obj, int key)
 {
@@ -207,8 +207,8 @@ export_new_storage(const ExchangeExporter *exporter, PyObject *obj, PyObject *be
     return 0;
 }
 
-/* Describes memory on a CUDA device. If the consumer's stream is the framework's current one, there is nothing to order;
-   for others, `on_stream` orders them. The owner may still resize its memory, as with the framework's own exporter. */
+/* Describes memory on a CUDA device. If the consumer uses the framework's current stream, it need not wait; for another
+   stream, `on_stream` exports the object. The owner may still resize its memory, as with the framework's exporter. */
 static int
 export_on_device(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
 {
@@ -216,7 +216,7 @@ export_on_device(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
     PyObject *storage = out->consumer == NULL ? NULL : take_storage(exporter, obj, &is_fixed);
     int64_t current = -1;
     if (storage != NULL && describe(exporter, obj, kDLCUDA, out) == 0 && lies_in(exporter, storage, out) &&
-        ask_consumer(out, out->device.device_id) == 0) {
+        get_consumer_stream(out, out->device.device_id) == 0) {
         current = exchange_api_stream(exporter->api, out->device.device_id);
     }
     if (LIKELY(current >= 0 && current == out->stream)) {
@@ -315,9 +315,10 @@ exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     PyObject *capsule, *requires_grad, *storage, *resizable, *as_array, *fix, *on_stream, *levels, *level_name;
     unsigned long long host_key, device_key;
     Py_ssize_t impl, key, meta, of_storage, data, size;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Onnn(KK)OOOOOOO!Unnn:ExchangeExporter", names, &capsule, &impl, &key,
-                                     &meta, &host_key, &device_key, &requires_grad, &storage, &resizable, &as_array,
-                                     &fix, &on_stream, &PyDict_Type, &levels, &level_name, &of_storage, &data, &size)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "Onnn(KK)OOOOOOO!Unnn:ExchangeExporter", names, &capsule, &impl,
+                                     &key, &meta, &host_key, &device_key, &requires_grad, &storage, &resizable,
+                                     &as_array, &fix, &on_stream, &PyDict_Type, &levels, &level_name, &of_storage,
+                                     &data, &size)) {
         return NULL;
     }
     const DLPackExchangeAPI *api =

@@ -56,34 +56,34 @@ static PyTypeObject NDArrayExporterType = {
 /* ---- CapsuleExporter and ArrayExporter: a function that returns a DLPack capsule or an ndarray ---- */
 
 int
-answer_init(Answer *answer, PyObject *value)
+getter_init(Getter *getter, PyObject *value)
 {
     bool is_function = PyCallable_Check(value);
-    answer->number = is_function ? 0 : PyLong_AsLongLong(value);
-    answer->function = is_function ? Py_NewRef(value) : NULL;
+    getter->number = is_function ? 0 : PyLong_AsLongLong(value);
+    getter->function = is_function ? Py_NewRef(value) : NULL;
     return PyErr_Occurred() ? -1 : 0;
 }
 
 int64_t
-answer_get(const Answer *answer, PyObject *argument)
+getter_read(const Getter *getter, PyObject *argument)
 {
-    if (answer->function == NULL) {
-        return answer->number;
+    if (getter->function == NULL) {
+        return getter->number;
     }
-    PyObject *value = call_one(answer->function, argument);
+    PyObject *value = call_one(getter->function, argument);
     long long number = value == NULL || !PyLong_Check(value) ? -1 : PyLong_AsLongLong(value);
     Py_XDECREF(value);
     return number < 0 ? -1 : number;
 }
 
 int64_t
-answer_of_device(const Answer *answer, int32_t device)
+getter_read_for_device(const Getter *getter, int32_t device)
 {
-    PyObject *index = answer->function == NULL ? NULL : PyLong_FromLong(device);
+    PyObject *index = getter->function == NULL ? NULL : PyLong_FromLong(device);
     if (index == NULL) {
-        return answer->function == NULL ? answer->number : -1;
+        return getter->function == NULL ? getter->number : -1;
     }
-    int64_t number = answer_get(answer, index);
+    int64_t number = getter_read(getter, index);
     Py_DECREF(index);
     return number;
 }
@@ -91,7 +91,7 @@ answer_of_device(const Answer *answer, int32_t device)
 typedef struct {
     Exporter base;
     PyObject *function;
-    Answer device;           /* the index of an object's CUDA device, if `function` takes a stream */
+    Getter device;           /* the index of an object's CUDA device, if `function` takes a stream */
     PyObject *keyword_names; /* tuple, or NULL */
     PyObject *keyword_values;
     bool readonly;
@@ -137,8 +137,8 @@ static int
 run_capsule_on_device(Exporter *self, PyObject *obj, Memory *out)
 {
     FunctionExporter *exporter = (FunctionExporter *)self;
-    int64_t index = out->consumer == NULL ? -1 : answer_get(&exporter->device, obj);
-    if (index < 0 || index > INT32_MAX || ask_consumer(out, (int32_t)index) < 0) {
+    int64_t index = out->consumer == NULL ? -1 : getter_read(&exporter->device, obj);
+    if (index < 0 || index > INT32_MAX || get_consumer_stream(out, (int32_t)index) < 0) {
         return -1;
     }
     PyObject *arguments[3] = {NULL, obj, PyLong_FromLongLong(out->stream)};
@@ -218,7 +218,7 @@ function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     }
     self->base.run = NULL; /* set by the caller */
     self->function = Py_NewRef(function);
-    self->device = (Answer){NULL, 0};
+    self->device = (Getter){NULL, 0};
     self->keyword_names = NULL;
     self->keyword_values = NULL;
     self->readonly = readonly;
@@ -277,12 +277,12 @@ device_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO|p:DeviceExporter", names, &function, &device, &readonly)) {
         return NULL;
     }
-    PyObject *few = PyTuple_Pack(1, function);
-    PyObject *self = few == NULL ? NULL : function_exporter_new(type, few, NULL);
-    Py_XDECREF(few);
+    PyObject *positional = PyTuple_Pack(1, function);
+    PyObject *self = positional == NULL ? NULL : function_exporter_new(type, positional, NULL);
+    Py_XDECREF(positional);
     FunctionExporter *exporter = (FunctionExporter *)self;
     if (self != NULL && ((exporter->keyword_names = Py_BuildValue("(s)", "stream")) == NULL ||
-                         answer_init(&exporter->device, device) < 0)) {
+                         getter_init(&exporter->device, device) < 0)) {
         Py_CLEAR(self);
     }
     if (self != NULL) {
@@ -321,8 +321,8 @@ static PyTypeObject DeviceExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.DeviceExporter",
     .tp_doc = "DeviceExporter(function, device, *, readonly=False): function(obj, stream=) returns a DLPack capsule of "
-              "memory on a CUDA device, after the stream waits for the work on it; device is its index, or a function "
-              "that returns it.",
+              "memory on a CUDA device, and makes the stream wait for the work on it; device is the index of that "
+              "device, or a function of obj that returns it.",
     .tp_base = &ExporterType,
     .tp_basicsize = sizeof(FunctionExporter),
     .tp_dealloc = function_exporter_dealloc,

@@ -1,9 +1,9 @@
 /* Groups of columns transposed in registers of BYTES bytes, which tiles.c includes for each size of register.
 
-   A register has lanes of 16 bytes, and the lanes are transposed side by side, because the shuffles of AVX2 do not cross
-   them. A window is the items of a group in one row; a lane is filled with the windows of the next rows. Each round of
-   zip sorts the items further: with one letter for each item of four columns, abcd abcd abcd abcd -> aabb ccdd aabb
-   ccdd -> aaaa bbbb cccc dddd. */
+   A register has lanes of 16 bytes. Each lane is transposed separately, because the shuffles of AVX2 do not move bytes
+   between lanes. A window is the items of a group in one row; a lane holds the windows of consecutive rows. Each round
+   of ZIP halves the distance between items of one column: with one letter for each of four columns, abcd abcd abcd
+   abcd -> aabb ccdd aabb ccdd -> aaaa bbbb cccc dddd. */
 
 #define ITEMS(SIZE) (16 / (SIZE)) /* of a lane, and so rows of a column */
 #define LOG_2(NUMBER) ((NUMBER) >= 8 ? 3 : (NUMBER) >= 4 ? 2 : (NUMBER) >= 2 ? 1 : 0)
@@ -41,9 +41,9 @@ DEFINE_WINDOWS(16)
         store_lane_##WINDOW(to + I * step + k * (ITEMS(SIZE) / N) * pitch, pitch, (Register_16_1)LANE_##I(v[k])); \
     }
 
-/* Defines NAME(gather_COUNT_SIZE) and NAME(scatter_COUNT_SIZE) for N columns, of which COUNT are used. A line of a
-   column is written at once: a line that is written past the caches in parts, between those of other columns, costs a
-   transaction for each part. */
+/* Defines NAME(gather_COUNT_SIZE) and NAME(scatter_COUNT_SIZE) for N columns, of which COUNT are used.
+   All parts of a cache line are written one after the other. If stores past the caches alternated between lines, each
+   part would cost a memory transaction. */
 #define DEFINE_GROUP(N, COUNT, SIZE, WINDOW)                                                                      \
     TARGET static size_t NAME(gather_##COUNT##_##SIZE)(char *const *to, const char *from, ptrdiff_t pitch,        \
                                                        size_t rows, bool swaps, bool streams)                     \
@@ -98,7 +98,7 @@ DEFINE_GROUP(1, 1, 8, 8)
 DEFINE_GROUP(4, 4, 2, 8)
 DEFINE_GROUP(2, 2, 2, 4)
 
-#if BYTES > 16 /* four columns of 8 bytes: 1.25 times as fast to rows as two groups of two, with stores of 32 bytes */
+#if BYTES > 16 /* four columns of 8 bytes: to rows, stores of 32 bytes are 1.25 times as fast as two groups of two */
 TARGET static size_t
 NAME(gather_4_8)(char *const *to, const char *from, ptrdiff_t pitch, size_t rows, bool swaps, bool streams)
 {

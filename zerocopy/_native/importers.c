@@ -75,7 +75,7 @@ typedef struct {
     char layout;           /* 'r': row-major, 'c': compact, 's': any without negative strides */
     DTypeSet dtypes;
     bool takes_stream; /* whether the function takes the index of a device and the stream on it after the capsule */
-    Answer stream;     /* the stream on a device, or a function of its index; for importers of device memory */
+    Getter stream;     /* the stream on a device, or a function of its index; for importers of device memory */
 } CapsuleImporter;
 
 /* Frees an importer. */
@@ -101,7 +101,7 @@ is_wide(DLDataType dtype)
 static int64_t
 capsule_stream(const Importer *self, int32_t device)
 {
-    return answer_of_device(&((const CapsuleImporter *)self)->stream, device);
+    return getter_read_for_device(&((const CapsuleImporter *)self)->stream, device);
 }
 
 /* Refuses data types that the framework lacks; copies other layouts and alignments. */
@@ -168,19 +168,20 @@ capsule_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
                                      &alignment, &layout, &PyTuple_Type, &arguments, &wide, &stream, &takes_stream)) {
         return NULL;
     }
-    Answer answer = {NULL, 0};
+    Getter getter = {NULL, 0};
     DTypeSet dtypes;
     if (dtype_set_parse(pairs, &dtypes) < 0) {
         return NULL;
     }
-    bool valid = (alignment != 0 || layout[0] == 's') && (alignment & (alignment - 1)) == 0 && PyTuple_GET_SIZE(arguments) < MAX_ARGUMENTS &&
+    bool valid = (alignment != 0 || layout[0] == 's') && (alignment & (alignment - 1)) == 0 &&
+                 PyTuple_GET_SIZE(arguments) < MAX_ARGUMENTS &&
                  (wide == Py_None || (PyTuple_Check(wide) && PyTuple_GET_SIZE(wide) == 2)) &&
                  (strcmp(layout, "row-major") == 0 || strcmp(layout, "compact") == 0 || strcmp(layout, "strided") == 0);
     if (!valid) {
         PyErr_SetString(PyExc_ValueError, "CapsuleImporter: invalid alignment, layout, arguments or wide");
         return NULL;
     }
-    if (stream != Py_None && answer_init(&answer, stream) < 0) {
+    if (stream != Py_None && getter_init(&getter, stream) < 0) {
         return NULL;
     }
     CapsuleImporter *self = PyObject_New(CapsuleImporter, type);
@@ -188,7 +189,7 @@ capsule_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         self->base.check = check_capsule;
         self->base.run = run_capsule;
         self->base.stream = stream == Py_None ? NULL : capsule_stream;
-        self->stream = answer;
+        self->stream = getter;
         self->takes_stream = takes_stream;
         self->function = Py_NewRef(function);
         self->arguments = Py_NewRef(arguments);
@@ -204,9 +205,9 @@ static PyTypeObject CapsuleImporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.CapsuleImporter",
     .tp_doc = "CapsuleImporter(function, *, dtypes, alignment, layout, arguments, wide=None, stream=None, "
-              "takes_stream=False): function(capsule, *arguments) returns an object over the memory. stream, for memory "
-              "on CUDA devices, is the target's, or a function of a device's index that returns it; with takes_stream, "
-              "function(capsule, index, stream) is called.",
+              "takes_stream=False): function(capsule, *arguments) returns an object over the memory. For memory on "
+              "CUDA devices, stream is the target's stream, or a function of a device's index that returns it; with "
+              "takes_stream, function(capsule, index, stream) is called.",
     .tp_base = &ImporterType,
     .tp_basicsize = sizeof(CapsuleImporter),
     .tp_dealloc = capsule_importer_dealloc,

@@ -30,7 +30,12 @@ dtype_of_typestr(PyObject *typestr, bool on_device, DLDataType *out)
     }
     out->bits = (uint8_t)(size * 8);
     out->lanes = 1;
-    return text[1] == 'b' ? on_device && size == 1 : text[1] == 'c' ? size >= 8 : text[1] == 'f' ? size >= 2 && size <= 8 : size <= 8;
+    switch (text[1]) {
+    case 'b': return on_device && size == 1;
+    case 'c': return size >= 8;
+    case 'f': return size >= 2 && size <= 8;
+    default: return size <= 8;
+    }
 }
 
 /* Reads a tuple of integers; returns how many, or -1 with or without an exception. */
@@ -193,10 +198,10 @@ static PyTypeObject InterfaceExporterType = {
 
 typedef struct {
     Exporter base;
-    Answer device;      /* the index of an object's CUDA device */
-    int64_t stream;     /* of work that the interface does not mention, or mentions as of the legacy stream; 0: none */
-    bool has_strides;   /* whether the object has the attribute `strides`, which its interface may omit */
-    PyObject *order;    /* order(first, then, device) makes the stream `then` wait for the work on `first` */
+    Getter device;    /* the index of an object's CUDA device */
+    int64_t stream;   /* of pending work if the interface names no stream, or the legacy default one; 0: no work */
+    bool has_strides; /* whether the object has the attribute `strides`, which its interface may omit */
+    PyObject *order;  /* order(first, then, device) makes the stream `then` wait for the work on `first` */
 } DeviceInterfaceExporter;
 
 /* Returns the stream of the work on an interface's memory; 0 if there is none, -1 for invalid ones. */
@@ -216,7 +221,7 @@ pending_stream(const DeviceInterfaceExporter *exporter, PyObject *interface)
     return pending <= 1 && exporter->stream != 0 ? exporter->stream : pending;
 }
 
-/* Describes memory on a device, after the consumer's stream waits for the work on it. */
+/* Describes memory on a device, and makes the consumer's stream wait for the work on it. */
 static int
 run_device_interface(Exporter *self, PyObject *obj, Memory *out)
 {
@@ -229,8 +234,8 @@ run_device_interface(Exporter *self, PyObject *obj, Memory *out)
     PyObject *strides = exporter->has_strides ? PyObject_GetAttr(obj, key_strides)
                                               : Py_XNewRef(PyDict_GetItemWithError(interface, key_strides));
     int64_t pending = PyErr_Occurred() ? -1 : pending_stream(exporter, interface);
-    int64_t index = pending < 0 ? -1 : answer_get(&exporter->device, obj);
-    int status = index < 0 || index > INT32_MAX || ask_consumer(out, (int32_t)index) < 0
+    int64_t index = pending < 0 ? -1 : getter_read(&exporter->device, obj);
+    int status = index < 0 || index > INT32_MAX || get_consumer_stream(out, (int32_t)index) < 0
                      ? -1
                      : read_interface(obj, interface, strides, true, out);
     Py_XDECREF(strides);
@@ -265,19 +270,19 @@ device_interface_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     PyObject *device, *order;
     long long stream = 0;
     int has_strides = 0;
-    Answer answer;
+    Getter getter;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO|Lp:DeviceInterfaceExporter", names, &device, &order, &stream,
                                      &has_strides) ||
-        answer_init(&answer, device) < 0) {
+        getter_init(&getter, device) < 0) {
         return NULL;
     }
     DeviceInterfaceExporter *self = PyObject_New(DeviceInterfaceExporter, type);
     if (self == NULL) {
-        Py_XDECREF(answer.function);
+        Py_XDECREF(getter.function);
         return NULL;
     }
     self->base.run = run_device_interface;
-    self->device = answer;
+    self->device = getter;
     self->stream = stream;
     self->has_strides = has_strides;
     self->order = Py_NewRef(order);
@@ -289,8 +294,9 @@ static PyTypeObject DeviceInterfaceExporterType = {
     .tp_name = "zerocopy._native._core.DeviceInterfaceExporter",
     .tp_doc = "DeviceInterfaceExporter(device, order, *, stream=0, has_strides=False): objects with "
               "__cuda_array_interface__. device is the index of their device, or a function that returns it; "
-              "order(first, then, index) makes one stream wait for another; stream has the work that the interface does "
-              "not mention; has_strides is whether the objects have strides that the interface may omit.",
+              "order(first, then, index) makes the stream `then` wait for the work on `first`; stream is that of "
+              "pending work if the interface names none; has_strides is whether the objects have strides that the "
+              "interface may omit.",
     .tp_base = &ExporterType,
     .tp_basicsize = sizeof(DeviceInterfaceExporter),
     .tp_dealloc = device_interface_exporter_dealloc,
@@ -303,7 +309,7 @@ static PyTypeObject DeviceInterfaceExporterType = {
 typedef struct {
     Importer base;
     PyObject *function;
-    Answer stream; /* the target's stream on a device, or a function of its index */
+    Getter stream; /* the target's stream on a device, or a function of its index */
     DTypeSet dtypes;
 } DeviceInterfaceImporter;
 
@@ -311,7 +317,7 @@ typedef struct {
 static int64_t
 interface_stream(const Importer *self, int32_t device)
 {
-    return answer_of_device(&((const DeviceInterfaceImporter *)self)->stream, device);
+    return getter_read_for_device(&((const DeviceInterfaceImporter *)self)->stream, device);
 }
 
 /* Refuses data types that the framework lacks, negative strides and misaligned memory, which kernels cannot read. */
@@ -389,22 +395,22 @@ device_interface_importer_new(PyTypeObject *type, PyObject *args, PyObject *keyw
 {
     PyObject *function, *stream, *pairs;
     DTypeSet dtypes;
-    Answer answer;
+    Getter getter;
     if (refuse_keywords(keywords) ||
         !PyArg_ParseTuple(args, "OOO:DeviceInterfaceImporter", &function, &stream, &pairs) ||
-        dtype_set_parse(pairs, &dtypes) < 0 || answer_init(&answer, stream) < 0) {
+        dtype_set_parse(pairs, &dtypes) < 0 || getter_init(&getter, stream) < 0) {
         return NULL;
     }
     DeviceInterfaceImporter *self = PyObject_New(DeviceInterfaceImporter, type);
     if (self == NULL) {
-        Py_XDECREF(answer.function);
+        Py_XDECREF(getter.function);
         return NULL;
     }
     self->base.check = check_interface;
     self->base.run = import_interface;
     self->base.stream = interface_stream;
     self->function = Py_NewRef(function);
-    self->stream = answer;
+    self->stream = getter;
     self->dtypes = dtypes;
     return (PyObject *)self;
 }

@@ -148,7 +148,7 @@ is_changed(const TableRoute *route, const Chunks *chunks, const TablePlan *plan)
 }
 
 /* Writes the columns, cast and filled, to a matrix with these distances in bytes between rows and between columns;
-   false if a number does not fit, or with an exception if there is no memory. */
+   false if a number does not fit, or with an exception if memory runs out. */
 static bool
 fill_matrix(const TableRoute *route, char *out, const Chunks *chunks, const TablePlan *plan, ptrdiff_t row,
             ptrdiff_t step)

@@ -109,7 +109,7 @@ has_valid_addresses(const DLTensor *tensor, int64_t size)
     return (uint64_t)before * itemsize < first && ((uint64_t)after + 1) * itemsize - 1 <= LAST_ADDRESS - first;
 }
 
-/* Whether a DLTensor describes a block of memory on a device that the core can pass on: at least one element of
+/* Whether a DLTensor describes a block of memory on this device that the core can pass on: at least one element of
    whole bytes, at most 64 dimensions, and valid addresses. In Python: exporter_errors.check_layout. */
 static bool
 is_valid(const DLTensor *tensor, DLDevice device)
@@ -149,7 +149,8 @@ memory_from_versioned(DLManagedTensorVersioned *versioned, DLDevice device, Memo
 {
     memory_init(out);
     out->versioned = versioned;
-    if (versioned->version.major != 1 || !is_valid(&versioned->dl_tensor, device)) { /* others may have another layout */
+    /* Other major versions may have another layout. */
+    if (versioned->version.major != 1 || !is_valid(&versioned->dl_tensor, device)) {
         memory_release(out);
         return -1;
     }

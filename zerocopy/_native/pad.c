@@ -25,8 +25,8 @@ parse_lists(PyArrayObject *out, PyArrayObject *items, PyArrayObject *starts, PyA
     if (rows < 0 || !PyArray_ISCARRAY(out) || PyArray_NDIM(items) != 1 || !PyArray_ISCARRAY_RO(items) ||
         PyDataType_REFCHK(PyArray_DESCR(out)) || PyDataType_REFCHK(PyArray_DESCR(items)) || !is_numbers(starts, rows) ||
         !is_numbers(counts, rows)) {
-        PyErr_SetString(PyExc_ValueError, "out must be a matrix, items, starts and counts contiguous arrays without "
-                                          "Python objects, and the last two int64 with one number per row");
+        PyErr_SetString(PyExc_ValueError, "out must be a matrix, and items, starts and counts contiguous arrays, all "
+                                          "without Python objects; starts and counts must have one int64 per row");
         return false;
     }
     *lists = (Lists){PyArray_DATA(items), PyArray_DATA(starts), PyArray_DATA(counts), rows, PyArray_DIM(items, 0),
@@ -34,7 +34,8 @@ parse_lists(PyArrayObject *out, PyArrayObject *items, PyArrayObject *starts, PyA
     return true;
 }
 
-/* Reads where a list is, which another thread may change; false unless it is in the items, and in a row of the width. */
+/* Reads the start and the length of a list, which another thread may change; false if the list is outside the items, or
+   longer than a row. */
 static inline bool
 read_list(const Lists *lists, int64_t row, int64_t width, int64_t *start, int64_t *count)
 {
@@ -43,7 +44,7 @@ read_list(const Lists *lists, int64_t row, int64_t width, int64_t *start, int64_
     return *start >= 0 && *count >= 0 && *count <= width && *start <= lists->item_count - *count;
 }
 
-/* Copies a list and the padding, in units of one of the sizes for which the compiler makes loops without calls. */
+/* Copies a list and its padding. Items of each of these sizes have a loop of their own, which calls no memcpy. */
 #define PAD(size, type)                                                                       \
     case size:                                                                                \
     {                                                                                         \
@@ -83,19 +84,19 @@ pad_all(char *out, int64_t width, const Lists *lists, const char *pad)
     return true;
 }
 
-/* Reads where lists are from their offsets, and the longest length; -1 if an offset goes down. */
+/* Computes starts and lengths of lists from their offsets; returns the longest length, or -1 if an offset falls. */
 #define READ_OFFSETS(name, type)                                                                          \
     static int64_t name(const type *offsets, int64_t rows, int64_t *starts, int64_t *counts)              \
     {                                                                                                     \
         int64_t longest = 0;                                                                              \
-        bool goes_down = false;                                                                           \
+        bool decreases = false;                                                                           \
         for (int64_t i = 0; i < rows; i++) {                                                              \
             starts[i] = (int64_t)offsets[i] - (int64_t)offsets[0];                                        \
             counts[i] = (int64_t)offsets[i + 1] - (int64_t)offsets[i];                                    \
             longest = counts[i] > longest ? counts[i] : longest;                                          \
-            goes_down |= counts[i] < 0;                                                                   \
+            decreases |= counts[i] < 0;                                                                   \
         }                                                                                                 \
-        return goes_down ? -1 : longest;                                                                  \
+        return decreases ? -1 : longest;                                                                  \
     }
 
 READ_OFFSETS(read_offsets, int32_t)
@@ -153,7 +154,8 @@ deliver_padded(const TableRoute *route, const struct ArrowArray *chunk, const Pl
     memory.owner = block;
     Delivery fresh = route->delivery;
     bool is_cast = fresh.has_dtype && !dtype_equal(fresh.dtype, memory.dtype);
-    fresh.copy = is_cast ? OPTION_NONE : OPTION_FALSE; /* it is a copy; if the target needs another, the slow path decides */
+    /* The memory is a copy already. If the target needs another, the slow path decides. */
+    fresh.copy = is_cast ? OPTION_NONE : OPTION_FALSE;
     return deliver_memory(&fresh, &memory);
 }
 
@@ -165,8 +167,8 @@ pad_rows(PyObject *module, PyObject *args)
     const char *pad;
     Py_ssize_t pad_size;
     Lists lists;
-    if (!PyArg_ParseTuple(args, "O!O!O!O!y#:pad_rows", &PyArray_Type, &out, &PyArray_Type, &items, &PyArray_Type, &starts,
-                          &PyArray_Type, &counts, &pad, &pad_size) ||
+    if (!PyArg_ParseTuple(args, "O!O!O!O!y#:pad_rows", &PyArray_Type, &out, &PyArray_Type, &items, &PyArray_Type,
+                          &starts, &PyArray_Type, &counts, &pad, &pad_size) ||
         !parse_lists(out, items, starts, counts, &lists)) {
         return NULL;
     }
@@ -246,8 +248,8 @@ decode_rows(PyObject *module, PyObject *args)
 {
     PyArrayObject *out, *text, *starts, *counts;
     Lists lists;
-    if (!PyArg_ParseTuple(args, "O!O!O!O!:decode_rows", &PyArray_Type, &out, &PyArray_Type, &text, &PyArray_Type, &starts,
-                          &PyArray_Type, &counts) ||
+    if (!PyArg_ParseTuple(args, "O!O!O!O!:decode_rows", &PyArray_Type, &out, &PyArray_Type, &text, &PyArray_Type,
+                          &starts, &PyArray_Type, &counts) ||
         !parse_lists(out, text, starts, counts, &lists)) {
         return NULL;
     }
@@ -265,8 +267,8 @@ decode_rows(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"pad_rows", pad_rows, METH_VARARGS,
-     "pad_rows(out, items, starts, counts, pad): write lists of items to the rows of a matrix, each followed by padding, "
-     "without the GIL. `pad` is an item's bytes."},
+     "pad_rows(out, items, starts, counts, pad): write lists of items to the rows of a matrix, each followed by "
+     "padding, without the GIL. `pad` has the bytes of one item."},
     {"decode_rows", decode_rows, METH_VARARGS,
      "decode_rows(out, text, starts, counts): write texts in UTF-8 to the rows of a matrix as code points, followed by "
      "zeros, without the GIL. Returns False if a text is invalid, longer than a row, or ends with a NUL."},

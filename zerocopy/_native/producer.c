@@ -60,8 +60,8 @@ take_spare_capsule(PyObject *producer)
     return capsule;
 }
 
-/* Fills the device that __dlpack_device__() returns: the first host device, or a CUDA device of which the consumer has
-   a stream. An exporter whose report differs from its capsule is refused by the slow path. */
+/* Fills in the device that __dlpack_device__() returns; false unless it is the first host device, or a CUDA device on
+   which the consumer has a stream. If the capsule has another device, the slow path raises the error. */
 static bool
 read_device(const ProducerExporter *exporter, PyObject *obj, Memory *out)
 {
@@ -77,11 +77,11 @@ read_device(const ProducerExporter *exporter, PyObject *obj, Memory *out)
         return false;
     }
     out->device = (DLDevice){(int32_t)type, (int32_t)index};
-    return type == kDLCPU ? index == 0 : type == kDLCUDA && ask_consumer(out, (int32_t)index) == 0;
+    return type == kDLCPU ? index == 0 : type == kDLCUDA && get_consumer_stream(out, (int32_t)index) == 0;
 }
 
-/* Returns the capsule of an object; producers older than DLPack 1.0 raise TypeError for max_version. Without a stream, a
-   producer on a device would order the legacy default one. */
+/* Returns the capsule of an object; producers older than DLPack 1.0 raise TypeError for max_version. A producer on a
+   device gets the consumer's stream, because without it the legacy default stream would wait for the work. */
 static PyObject *
 request_capsule(const ProducerExporter *exporter, PyObject *obj, const Memory *memory)
 {
@@ -108,13 +108,13 @@ request_capsule(const ProducerExporter *exporter, PyObject *obj, const Memory *m
     return PyObject_VectorcallMethod(exporter->dlpack, arguments + 1, count, NULL);
 }
 
-/* Returns the device of a struct if the consumer uses the memory on the producer's current stream, so that there is
-   nothing to order; else the host, so that memory on other devices is refused. */
+/* Returns the CUDA device of a struct if the consumer uses the producer's current stream there: the exchange API orders
+   no streams. Else returns the host, so that memory on a device is refused. */
 static DLDevice
 device_of(const ProducerExporter *exporter, const DLManagedTensorVersioned *versioned, Memory *out)
 {
     DLDevice device = versioned->version.major == 1 ? versioned->dl_tensor.device : HOST_DEVICE;
-    bool is_ordered = device.device_type == kDLCUDA && ask_consumer(out, device.device_id) == 0 &&
+    bool is_ordered = device.device_type == kDLCUDA && get_consumer_stream(out, device.device_id) == 0 &&
                       exchange_api_stream(exporter->api, device.device_id) == out->stream;
     return is_ordered ? device : HOST_DEVICE;
 }

@@ -1,8 +1,8 @@
-/* New columns and new records in one call. Around a small copy, the steps of the Python code take longer than the copy.
+/* Less than 2 MiB of records to new columns, and back, in one call: the steps of Python take longer than the copy.
 
-   The Python code prepares a record type as (leaves, order, pieces): leaves with (name, dtype, shape, bytes of an item),
-   the numbers of the leaves in the order of the pieces, and the pieces. The functions return None for all other
-   arguments, also if anything fails; the Python code then decides. */
+   The Python code prepares a record type as (leaves, order, pieces): leaves with (name, dtype, shape, bytes per item),
+   the numbers of the leaves in the order of the pieces, and the pieces. The functions return None for other arguments
+   and after any failure; the Python code then handles the call. */
 #include "rows.h"
 
 #define MAX_LEAVES 64
@@ -34,7 +34,7 @@ new_memory(size_t bytes, char **start)
     return memory;
 }
 
-/* Returns an array over a part of some memory, of `rows` items of a dtype and a shape. */
+/* Returns an array of `rows` items of a dtype and a shape, over the part of `memory` that starts at `data`. */
 static PyObject *
 array_in(PyArrayObject *memory, char *data, npy_intp rows, PyObject *dtype, PyObject *inner)
 {
@@ -63,7 +63,8 @@ copy_all(PyArrayObject *records, PyObject *const *arrays, PyObject *layout, bool
     }
     PyObject *columns = sequence_of(false, ordered, count);
     Rows rows = {0};
-    int failed = columns == NULL ? -1 : rows_parse(&rows, records, columns, (PyArrayObject *)PyTuple_GET_ITEM(layout, 2), reads);
+    PyArrayObject *pieces = (PyArrayObject *)PyTuple_GET_ITEM(layout, 2);
+    int failed = columns == NULL ? -1 : rows_parse(&rows, records, columns, pieces, reads);
     if (failed == 0) {
         Py_BEGIN_ALLOW_THREADS;
         if (reads) {
@@ -78,7 +79,7 @@ copy_all(PyArrayObject *records, PyObject *const *arrays, PyObject *layout, bool
     return failed;
 }
 
-/* Returns the end of a column that starts at some offset of the memory of all columns. */
+/* Returns the offset of the next column: after whole cache lines, and STAGGER later if this column is long. */
 static size_t
 end_of(size_t start, size_t bytes)
 {
@@ -126,7 +127,8 @@ static PyObject *
 split_records(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     PyArrayObject *records = (PyArrayObject *)args[0];
-    if (count != 2 || !PyArray_CheckExact(records) || PyArray_NDIM(records) != 1 || PyArray_NBYTES(records) >= MOST_BYTES) {
+    if (count != 2 || !PyArray_CheckExact(records) || PyArray_NDIM(records) != 1 ||
+        PyArray_NBYTES(records) >= MOST_BYTES) {
         Py_RETURN_NONE;
     }
     PyObject *layout = value_of(args[1], (PyObject *)PyArray_DESCR(records)), *result = NULL;
@@ -194,19 +196,20 @@ records_of(PyObject *columns, PyArray_Descr *dtype, PyObject *layout)
 {
     PyObject *leaves = PyTuple_GET_ITEM(layout, 0), *arrays[MAX_LEAVES] = {NULL}, *result = NULL;
     PyArrayObject *memory = NULL;
-    Py_ssize_t count = PyTuple_GET_SIZE(leaves), had = 0;
+    Py_ssize_t count = PyTuple_GET_SIZE(leaves), collected = 0;
     npy_intp rows = -1, itemsize = PyDataType_ELSIZE(dtype);
-    for (; count == PyDict_GET_SIZE(columns) && had < count; had++) {
-        PyObject *leaf = PyTuple_GET_ITEM(leaves, had);
-        arrays[had] = value_of(columns, PyTuple_GET_ITEM(leaf, 0));
-        if (!is_column_of(arrays[had], leaf, rows)) {
-            Py_XDECREF(arrays[had]);
+    for (; count == PyDict_GET_SIZE(columns) && collected < count; collected++) {
+        PyObject *leaf = PyTuple_GET_ITEM(leaves, collected);
+        arrays[collected] = value_of(columns, PyTuple_GET_ITEM(leaf, 0));
+        if (!is_column_of(arrays[collected], leaf, rows)) {
+            Py_XDECREF(arrays[collected]);
             break;
         }
-        rows = PyArray_DIM((PyArrayObject *)arrays[had], 0);
+        rows = PyArray_DIM((PyArrayObject *)arrays[collected], 0);
     }
-    /* Columns that are further apart may be the fields of existing records. */
-    if (had == count && rows > 0 && rows < MOST_BYTES / itemsize && PyArray_STRIDE((PyArrayObject *)arrays[0], 0) < itemsize) {
+    /* With a greater stride, the columns may be fields of existing records, which the Python code aliases. */
+    if (collected == count && rows > 0 && rows < MOST_BYTES / itemsize &&
+        PyArray_STRIDE((PyArrayObject *)arrays[0], 0) < itemsize) {
         char *start;
         PyObject *none = PyTuple_New(0);
         memory = none == NULL ? NULL : new_memory((size_t)(rows * itemsize), &start);
@@ -216,15 +219,15 @@ records_of(PyObject *columns, PyArray_Descr *dtype, PyObject *layout)
     if (result != NULL && copy_all((PyArrayObject *)result, arrays, layout, false) < 0) {
         Py_CLEAR(result);
     }
-    while (had > 0) {
-        Py_DECREF(arrays[--had]);
+    while (collected > 0) {
+        Py_DECREF(arrays[--collected]);
     }
     Py_XDECREF(memory);
     return result;
 }
 
-/* join_columns(columns, dtype, layouts): returns new records of a dtype, or of the dtype for columns, in `layouts`; or
-   None. */
+/* join_columns(columns, dtype, layouts): returns new records that hold columns, or None. Without a dtype, `layouts` has
+   one for the names and dtypes of the columns. */
 static PyObject *
 join_columns(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {

@@ -208,7 +208,7 @@ cast_memory(Memory *memory, DLDataType dtype)
 {
     int64_t count = 1;
     for (int i = 0; i < memory->ndim; i++) {
-        count *= memory->shape[i]; /* it is in memory, so it does not overflow; the cast is at most 8 times as large */
+        count *= memory->shape[i]; /* does not overflow, because the elements are in memory */
     }
     char *data = NULL;
     PyObject *block = NULL;
@@ -230,7 +230,8 @@ cast_memory(Memory *memory, DLDataType dtype)
     }
     if (block != NULL) {
         Py_CLEAR(memory->capsule);
-        memmove(memory->own_shape, memory->shape, sizeof(int64_t) * (size_t)memory->ndim); /* the old owner may hold it */
+        /* The owner, which is released, may hold `shape`. */
+        memmove(memory->own_shape, memory->shape, sizeof(int64_t) * (size_t)memory->ndim);
         memory->shape = memory->own_shape;
     }
     memory_release(memory);
@@ -261,7 +262,7 @@ deliver_memory(const Delivery *delivery, Memory *memory)
             return NULL;
         }
         Delivery fresh = *delivery;
-        fresh.copy = OPTION_FALSE; /* of a target that cannot alias new memory, the slow path decides */
+        fresh.copy = OPTION_FALSE; /* if the target cannot alias new memory, the slow path decides */
         return deliver_memory(&fresh, memory);
     }
     bool copies = delivery->copy == OPTION_TRUE ||
@@ -372,7 +373,8 @@ memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     for (int i = 0; i < 2; i++) {
         bool is_importer = PyObject_TypeCheck(importers[i], &ImporterType);
         if (importers[i] != Py_None && !(is_importer && (i == 0 || ((Importer *)importers[i])->stream != NULL))) {
-            PyErr_SetString(PyExc_TypeError, "MemoryRoute: an importer is required, and for devices one with streams");
+            PyErr_SetString(PyExc_TypeError, "MemoryRoute: importer must be an Importer or None, and device_importer "
+                                             "an Importer with streams or None");
             return NULL;
         }
     }
@@ -400,8 +402,8 @@ static PyTypeObject MemoryRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.MemoryRoute",
     .tp_doc = "MemoryRoute(exporter, importer, *, mutable, marks_readonly, fallback=None, copy=None, "
-              "writable=None, dtype=None, owned=False, only_unchanged=False, device_importer=None): the importer, or None, "
-              "of host memory, and of memory on CUDA devices.",
+              "writable=None, dtype=None, owned=False, only_unchanged=False, device_importer=None): importer takes "
+              "host memory, device_importer memory on CUDA devices; either may be None.",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(MemoryRoute),
     .tp_dealloc = memory_route_dealloc,

@@ -5,16 +5,16 @@
 #define MIN_HEIGHT 16 /* rows; fewer would read less than a line of each column of float32 */
 #define UNIT 64       /* rows that fill whole lines of every column */
 
-/* Bytes of rows that are handled together: four times as many if rows with more than WIDE bytes are read. Measured on
-   Zen 4, one thread, GB/s to columns with 2, 4 and 8 KiB: 18, 14 and 12 of 3 x f4; 18, 17 and 15 of 8 x f4. Measured on
-   Emerald Rapids with AVX2, two threads, with 2 and 8 KiB, relative to a copy: 1.04 and 1.11 of a particle of 59 bytes,
-   1.09 and 1.21 of one of 64 bytes. */
+/* Bytes of rows that are handled together; four times as many if rows of more than WIDE bytes are read. Measured on
+   Zen 4 with one thread, to columns, with tiles of 2, 4 and 8 KiB: 18, 14 and 12 GB/s for records of 3 x f4; 18, 17 and
+   15 GB/s for 8 x f4. Measured on Emerald Rapids with AVX2 and two threads, with tiles of 2 and 8 KiB: 1.04 and 1.11
+   times the speed of a copy for the record of a particle (59 bytes), 1.09 and 1.21 for the same record in 64 bytes. */
 #define TILE 2048
 #define WIDE 32
 
-/* Least prefetch distance in records, in bytes; otherwise the bytes of a tile, because lines of the same tile would arrive
-   too late: a particle took 1.15 times as long with 2 KiB. Farther lines are evicted from the L1 cache before they are
-   read. Measured on Zen 4 with 2, 4 and 8 KiB: 18, 17 and 14 GB/s of 8 x f4. */
+/* Prefetch distance in bytes of records, or the size of a tile if it is greater: lines of the current tile would arrive
+   too late (a particle took 1.15 times as long with 2 KiB), and lines that are farther ahead are evicted from the L1
+   cache before they are read. Measured on Zen 4 with 2, 4 and 8 KiB: 18, 17 and 14 GB/s for 8 x f4. */
 #define AHEAD 2048
 
 /* Prefetches a line, to the L1 cache with LOCALITY 3 and to the L2 cache with 2. Any address is safe. */
@@ -88,7 +88,7 @@ copy_items(char *to, ptrdiff_t to_step, const char *from, ptrdiff_t from_step, s
         break;
     }
     if (size > 8 && size < 16 && to_step == (ptrdiff_t)size && from_step >= 8) {
-        /* One store for each item: the next one overwrites the bytes that are too many. */
+        /* One store of 16 bytes for each item: the next store overwrites the bytes after the item. */
         for (; rows > 1; rows--, to += to_step, from += from_step) {
             memcpy(to, from, 16);
         }
@@ -287,13 +287,14 @@ write_piece(const Rows *rows, const Run *run, char *to, ptrdiff_t pitch, const c
     }
 }
 
-/* Prefetches the lines of rows at some positions. Stores to lines in no cache took twice as long: 131,072 rows of 29 x f4
-   at random positions of 524,288 rows, 8.2 ms instead of 4.7. */
+/* Prefetches the lines of the rows at some positions, because stores wait for lines that are in no cache: 131,072 rows
+   of 29 x f4 at random positions of 524,288 rows took 8.2 ms without this, and take 4.7 ms. */
 static void
-fetch_rows(const Rows *rows, const int64_t *positions, size_t count)
+prefetch_rows(const Rows *rows, const int64_t *positions, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        uintptr_t line = (uintptr_t)rows->data + (size_t)positions[i] * (size_t)rows->pitch, last = line + rows->width - 1;
+        uintptr_t line = (uintptr_t)rows->data + (size_t)positions[i] * (size_t)rows->pitch;
+        uintptr_t last = line + rows->width - 1;
         for (; line < last; line += LINE) {
             FETCH(line, 2);
         }
@@ -343,7 +344,7 @@ clear_rows(const Rows *rows, char *to, ptrdiff_t pitch, size_t height)
 
 /* Writes all rows past the caches, by tiles that are assembled in a stage. While a tile is assembled, parts of the one
    before it are written, so that the stores do not wait for each other. Measured on Emerald Rapids, two threads: 1.15
-   times as fast for a particle, and the same for few columns. */
+   times as fast for the record of a particle; no difference for records of few columns. */
 static void
 stream_in_order(const Rows *rows, size_t height)
 {
@@ -405,7 +406,7 @@ write_at(const Rows *rows, size_t out_rows, const int64_t *positions)
     for (size_t first = 0; first < rows->count; first += height) {
         size_t some = rows->count - first < height ? rows->count - first : height;
         if (staged) {
-            fetch_rows(rows, positions + first, some);
+            prefetch_rows(rows, positions + first, some);
             write_tile(rows, stage, (ptrdiff_t)rows->width, first, some);
         }
         for (size_t i = 0; i < some; i++) {

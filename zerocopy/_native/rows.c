@@ -289,7 +289,7 @@ isa(PyObject *module, PyObject *args)
     return PyUnicode_FromString(isa_in_use());
 }
 
-/* Adds the names of the instruction sets, the widest first. */
+/* Adds `isas`: the names of the instruction sets that this processor has, the widest first. */
 static int
 add_isas(PyObject *module)
 {

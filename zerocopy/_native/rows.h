@@ -23,10 +23,11 @@ typedef struct {
 /* Returns the largest group of at most `count` columns, or NULL. */
 const Group *group_of(size_t count, size_t size);
 
-/* Instruction sets whose registers copy records: returns the name of one that this processor has, the widest is number 0,
-   or NULL; selects one for the next copies, false if this processor does not have it; returns the one in use. */
+/* Returns the name of an instruction set that copies records and that this processor has, or NULL; 0 is the widest. */
 const char *isa_name(size_t number);
+/* Selects the instruction set of the next copies; false if this processor does not have it. */
 bool use_isa(const char *name);
+/* Returns the name of the instruction set in use. */
 const char *isa_in_use(void);
 
 /* Reverses the bytes of each `unit` of some memory. */
@@ -71,7 +72,7 @@ is_contiguous(const Rows *rows, size_t column)
     return rows->columns[column].stride == (ptrdiff_t)rows->widths[column];
 }
 
-/* Describes rows, and the columns whose pieces they have; -1 with an exception. The caller calls rows_free in any case. */
+/* Describes rows and the columns of their pieces; -1 with an exception. The caller calls rows_free in any case. */
 int rows_parse(Rows *rows, PyArrayObject *block, PyObject *columns, PyArrayObject *pieces, bool reads);
 
 /* Releases the members that rows_parse allocated. */
@@ -91,8 +92,9 @@ void interleave(char *out, size_t pitch, const Column *columns, size_t count, si
 
 /* ---- cast.c ---- */
 
-#define TILE_ROWS 512 /* of all columns that are cast at a time: they stay in the cache */
-/* Returns columns of TILE_ROWS items each, which are then interleaved, for PyMem_RawFree; NULL without an exception. */
+#define TILE_ROWS 512 /* cast at a time, so that the tile stays in the cache */
+/* Returns columns of TILE_ROWS items each, which the caller interleaves and frees with PyMem_RawFree; NULL without an
+   exception. */
 Column *tile_new(size_t count, size_t itemsize);
 
 #endif

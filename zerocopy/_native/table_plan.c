@@ -403,9 +403,9 @@ is_plain_value(const struct ArrowSchema *field)
            field->format[0] != 0 && field->format[1] == 0 && strchr("bcCsSiIlLfguU", field->format[0]) != NULL;
 }
 
-/* Returns the parts of a plain schema as bytes, or None; NULL with an exception. */
+/* Returns the key of a plain schema, or None; NULL with an exception. */
 static PyObject *
-plain_parts(const struct ArrowSchema *schema)
+plain_key(const struct ArrowSchema *schema)
 {
     bool is_struct = schema->release != NULL && schema->metadata == NULL && is_table(schema);
     if (!is_struct && (schema->release == NULL || !is_plain_value(schema))) {
@@ -435,9 +435,9 @@ plain_parts(const struct ArrowSchema *schema)
     return text;
 }
 
-/* plain_schema(schema): see the documentation of the function. */
+/* plain_schema_key(schema): see the documentation of the function. */
 static PyObject *
-plain_schema(PyObject *module, PyObject *obj)
+plain_schema_key(PyObject *module, PyObject *obj)
 {
     ArrowTable table = {0};
     const struct ArrowSchema *schema;
@@ -449,16 +449,16 @@ plain_schema(PyObject *module, PyObject *obj)
     else {
         schema = PyLong_Check(obj) ? PyLong_AsVoidPtr(obj) : PyCapsule_GetPointer(obj, "arrow_schema");
     }
-    PyObject *parts = schema != NULL ? plain_parts(schema) : PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    PyObject *parts = schema != NULL ? plain_key(schema) : PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     arrow_table_close(&table);
     return parts;
 }
 
 static PyMethodDef methods[] = {
-    {"plain_schema", plain_schema, METH_O,
-     "plain_schema(schema): the names, formats and flags of a column of numbers, booleans or text, or of a struct of such "
-     "columns, all without metadata, as bytes that only equal schemas have; None for other schemas. `schema` is a capsule of "
-     "it or of a stream, or the address of an ArrowSchema. A consumer can ask before it reads the data."},
+    {"plain_schema_key", plain_schema_key, METH_O,
+     "plain_schema_key(schema): return bytes that only equal schemas share: the names, formats and flags of a column "
+     "of numbers, booleans or text, or of a struct of such columns, without metadata; None for other schemas. `schema` is "
+     "the capsule of a schema or of a stream, or the address of an ArrowSchema. No data is read."},
     {NULL, NULL, 0, NULL},
 };
 

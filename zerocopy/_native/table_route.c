@@ -182,7 +182,7 @@ static PyTypeObject TableRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.TableRoute",
     .tp_doc = "TableRoute(exporter, importer, mutable, marks_readonly, *, fallback=None, copy=None, writable=None, "
-              "dtype=None, columns=None, nulls=None, pads=False): a table of numbers in one chunk, to a dict of columns.",
+              "dtype=None, columns=None, nulls=None, pads=False): a table of numbers in one chunk to a dict.",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(TableRoute),
     .tp_dealloc = table_route_dealloc,

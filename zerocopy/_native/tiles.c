@@ -27,11 +27,12 @@ DEFINE_REGISTERS(16)
 DEFINE_REGISTERS(32)
 DEFINE_REGISTERS(64)
 
-/* Numbers of items for SHUFFLE: those of half a lane of A from I on, each with that of B, which is N further. */
+/* Numbers of items for SHUFFLE: half a lane of A from item I on, each item followed by that of B, whose number is N
+   greater. */
 #define PAIRS_8(I, N) (I), (I) + (N)
 #define PAIRS_4(I, N) PAIRS_8(I, N), PAIRS_8((I) + 1, N)
 #define PAIRS_2(I, N) PAIRS_4(I, N), PAIRS_4((I) + 2, N)
-/* The same of each lane; a lane has E items. */
+/* PAIRS for each lane; a lane has E items. */
 #define IN_LANES_16(PAIRS, I, E) PAIRS(I, E)
 #define IN_LANES_32(PAIRS, I, E) PAIRS(I, 2 * (E)), PAIRS((I) + (E), 2 * (E))
 #define IN_LANES_64(PAIRS, I, E)                                                                                     \
@@ -39,7 +40,7 @@ DEFINE_REGISTERS(64)
 #define LOW(SIZE, A, B) SHUFFLE(A, B, NAME(IN_LANES)(PAIRS_##SIZE, 0, 16 / SIZE))
 #define HIGH(SIZE, A, B) SHUFFLE(A, B, NAME(IN_LANES)(PAIRS_##SIZE, 8 / SIZE, 16 / SIZE))
 
-/* In each 32 bytes of A and B, the 16 bytes from item I of 8 bytes on, joined. */
+/* Numbers of items of 8 bytes for SHUFFLE: from each 32 bytes, two items of A from I on, and the same items of B. */
 #define JOINED_FOUR(I, N) (I), (I) + 1, (I) + (N), (I) + (N) + 1
 #define IN_FOURS_32(I) JOINED_FOUR(I, 4)
 #define IN_FOURS_64(I) JOINED_FOUR(I, 8), JOINED_FOUR((I) + 4, 8)
@@ -54,7 +55,7 @@ DEFINE_REGISTERS(64)
 #define BACK_8_8(I) BACK_8(I)
 #define BACK_32(EIGHT, I) EIGHT(I), EIGHT((I) + 8), EIGHT((I) + 16), EIGHT((I) + 24)
 
-/* -- the windows of 16 bytes ---------------------------------------------------------------------------------- */
+/* -- lanes of 16 bytes ---------------------------------------------------------------------------------------- */
 
 INLINE uint32_t
 load_4(const char *from)
@@ -334,7 +335,7 @@ static const Isa isas[] = {
 
 static const Isa *isa = &isas[ISAS - 1];
 
-/* Whether this processor has an instruction set. */
+/* Whether this processor has the instructions of a set. */
 static bool
 is_usable(const Isa *set)
 {

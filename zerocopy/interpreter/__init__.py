@@ -52,16 +52,17 @@ LOADING: RLock = safe_lock(RLock())
 IMPORTING: dict[object, int] = {}
 #: The thread that holds `LOADING` for its fork, or 0.
 _forking = 0
-#: Functions that a fork calls first. Those added while a fork waits would otherwise be left out.
-CALLED_FIRST: "list[Callable[[], object]]" = []
+#: Functions that `zerocopy.forks` registers. Python does not call them at a fork that waits meanwhile, so
+#: `start_of_fork` does.
+BEFORE_FORK: "list[Callable[[], object]]" = []
 
 
 def start_of_fork() -> None:
-    """Acquire `LOADING` when no other thread imports a package of `IMPORTING`, or a module of zerocopy."""
+    """Acquire `LOADING` when no other thread imports a package of `IMPORTING` or a module of zerocopy."""
     global _forking
     if _forking == get_ident():
         return  # it is registered twice
-    known = len(CALLED_FIRST)
+    known = len(BEFORE_FORK)
     LOADING.acquire()
     polls = 0
     while any(thread != get_ident() for thread in tuple(IMPORTING.values())) or (
@@ -73,7 +74,7 @@ def start_of_fork() -> None:
         LOADING.acquire()
         polls += 1
     _forking = get_ident()
-    for added in CALLED_FIRST[known:]:
+    for added in BEFORE_FORK[known:]:
         added()
 
 

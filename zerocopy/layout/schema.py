@@ -222,7 +222,7 @@ class RecordType:
 
     @cached_property
     def prepared(self) -> tuple[Any, ...] | None:
-        """The description for the core's ``split_records`` and ``join_columns``; None: they do not apply."""
+        """The description for the core's ``split_records`` and ``join_columns``; None if they refuse it."""
         leaves = [(leaf.path[0], leaf.dtype, leaf.shape, leaf.width) for leaf in self.leaves]
         is_flat = all(len(leaf.path) == 1 and leaf.width and len(leaf.shape) <= 8 for leaf in self.leaves)
         return (tuple(leaves), self.order, self.pieces) if is_flat and 2 <= len(leaves) <= 64 else None
@@ -234,7 +234,7 @@ def record_type(dtype: np.dtype[Any], fields: tuple[str, ...] | None = None) -> 
     return RecordType(dtype, fields)
 
 
-#: For the core: by dtype, its :attr:`RecordType.prepared`; by names and dtypes of columns, that of records.
+#: Read by the core: the `RecordType.prepared` of a dtype, and the dtype for names and dtypes of columns.
 LAYOUTS: dict[Any, Any] = {}
 _MOST_LAYOUTS = 256
 

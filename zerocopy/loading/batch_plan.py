@@ -166,7 +166,7 @@ def has_fixed_rows(tree: Any, inner: bool = False) -> bool:
 
 
 def has_row_slices(tree: Any) -> bool:
-    """Whether `row_slice` of a result is the result of a slice: not with views of lists, or codes."""
+    """Whether `row_slice` divides a result: not if it has views of lists, or codes with categories."""
     if isinstance(tree, dict):
         return all(has_row_slices(part) for part in tree.values())
     if isinstance(tree, Masked):
@@ -230,7 +230,7 @@ class BatchPlan:
     #: Whether lists and text of a batch are cut from those of its window before the conversion.
     own_items: bool = False
 
-    #: Whether rows that are read have other types: lists of one length, which is not known before.
+    #: Whether the plan depends on the rows that are read, because their lists may have one length.
     _awaits_lists = False
 
     template: Template | None = None
@@ -240,7 +240,7 @@ class BatchPlan:
     #: Whether a batch is a slice of the result of the conversion of more rows.
     _has_slices = False
 
-    #: Plans of the columns with arrays, which are made once for all batches of a group, and of the others.
+    #: The plan of the columns whose arrays are made once for a group, and that of the others; or None.
     _parts: tuple[BatchPlan, BatchPlan] | None = None
 
     def __init__(self, content: Any, options: LoaderOptions) -> None:
@@ -284,7 +284,7 @@ class BatchPlan:
             self._divide(content, tree, options)
 
     def _divide(self, content: Any, tree: dict[str, Any], options: LoaderOptions) -> None:
-        """Plan columns with arrays apart from those of text and lists: a conversion takes 0.1 ms a column."""
+        """Plan columns with arrays apart from text and lists, so that batches only slice them."""
         has_arrays = [
             has_fixed_rows(tree[name]) and not has_lists(content.select([name])) for name in self._names
         ]
@@ -298,13 +298,13 @@ class BatchPlan:
             )
 
     def of_rows(self, content: Any) -> BatchPlan:
-        """Return the plan of rows that were read, whose lists may have got one length."""
+        """Return the plan of rows that were read, whose lists may all have one length."""
         if not self._awaits_lists:
             return self
         latest = self._latest  # one object, because several threads may read
         if latest is None or not latest[0].equals(content.schema):
             plan = self if has_lists(content) else BatchPlan(content.slice(0, 0), self._options)
-            plan.copies = None  # the iterator of the batches exists already, and waits for no copy
+            plan.copies = None  # the running iterator waits for no copies
             self._latest = latest = content.schema, plan
         return latest[1]
 
@@ -336,7 +336,7 @@ class BatchPlan:
         return rebuild(tree, lambda leaf, path: self._to_leaf(leaf))
 
     def prepared(self, content: Any) -> Any:
-        """Return rows with the arrays of batches: once for all batches of a group or a window."""
+        """Return rows as arrays, which are made once for all batches of a group or a window."""
         if content is None or (self.template is None and self._parts is None):
             return content
         if self._parts is None:
@@ -401,7 +401,7 @@ class DividedRows(DecodedRows):
     """Rows of a table: arrays of some columns, and a table of the others."""
 
     def __init__(self, arrays: dict[str, Array], table: Any, whole: Any, first: int = 0) -> None:
-        """`whole` is a conversion of more rows, of which `first` is the first of `table`; or None."""
+        """`whole` is the result for a longer table, in which `table` begins at row `first`; or None."""
         self.arrays: dict[str, Array] = arrays
         self.table: Any = table
         self._whole, self._first = whole, first
@@ -415,7 +415,7 @@ class DividedRows(DecodedRows):
         return table_bytes(self.arrays) + table_bytes(self.table)
 
     def tree(self) -> Any:
-        """Return the rows of the result of the conversion; None without one."""
+        """Return these rows of the result for the longer table; None without one."""
         return (
             None if self._whole is None else row_slice(self._whole, self._first, self._first + self.num_rows)
         )

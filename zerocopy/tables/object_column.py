@@ -343,7 +343,7 @@ def arrow_of_objects(pa: ModuleType, values: Array) -> ArrowArray:
 
 
 def only_text(pa: ModuleType, objects: Array) -> ArrowArray | None:
-    """Return objects that are all text or None; None for others, whose types must be compared first."""
+    """Return objects that are all text or None as an Arrow array; None for other objects."""
     if type(next((value for value in objects if value is not None), None)) is not str:
         return None
     try:

@@ -276,7 +276,7 @@ def _text(column: Column, wanted: np.dtype[np.generic] | None, policy: Nulls) ->
     if wanted is None or wanted.kind not in "SU" or column.field is None or column.field.kind not in kinds:
         return None
     native = wanted.newbyteorder("=")
-    if not column.length:  # it can be one that has not been read, which has a type and no values
+    if not column.length:  # a column that has not been read has a type, but no values
         return native, lambda: np.empty(0, native), None
     array = column.arrow()
     if array.null_count:
@@ -302,7 +302,7 @@ def _rows_of_text(array: ArrowArray, dtype: np.dtype[np.generic]) -> Array | Non
         points = new_memory((len(whole), dtype.itemsize // 4), np.dtype(np.uint32))
         return points.view(dtype)[:, 0] if core.decode_rows(points, text, starts, lengths) else None
     if lengths.max() > dtype.itemsize or not text[ends[1:][lengths > 0] - 1].all():
-        return None  # longer, or a NUL at the end
+        return None  # a value is longer, or ends with a NUL
     return memory.padded(text, starts, lengths, dtype.itemsize, 0).view(dtype)[:, 0]
 
 

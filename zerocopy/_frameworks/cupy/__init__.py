@@ -35,7 +35,8 @@ from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
-_SMALL = 1 << 16  # bytes
+#: Bytes up to which an array is copied on the host, so that the call need not wait for the device.
+_SMALL = 1 << 16
 _SPARSE = Reason("it is sparse", code="sparse", fixes=[Fix("{x}.toarray()", "makes it dense")])
 _INSTALL = "pip install cupy-cuda13x, or cupy-cuda12x: nvidia-smi shows the CUDA version"
 
@@ -107,7 +108,7 @@ class CuPy(Framework):
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         cupy = self.module()
         runtime = cupy.cuda.runtime
-        forms: dict[str, Any] = {"fetched": self.fetcher(cls)}
+        forms: dict[str, Any] = {"host_copy": self.host_copier(cls)}
         if core is None or cls is not cupy.ndarray or runtime.is_hip:
             return forms
 
@@ -121,20 +122,20 @@ class CuPy(Framework):
         device = 0 if cuda_driver.count() == 1 else device_of
         return forms | {"native": core.DeviceExporter(cls.__dlpack__, device)}
 
-    def fetcher(self, cls: type) -> Callable[[Any], Array | None] | None:
+    def host_copier(self, cls: type) -> Callable[[Any], Array | None] | None:
         cupy, numbers = self.module(), native_numbers()
         runtime = cupy.cuda.runtime
         if cls is not cupy.ndarray or runtime.is_hip or _is_unified():
-            return None  # in unified memory, get() may alias it
+            return None  # get() may alias unified memory
 
-        def fetch(array: Any) -> Array:
+        def copy_to_host(array: Any) -> Array:
             is_plain = array.dtype.num in numbers and array.flags.c_contiguous
             if not is_plain or array.data.device_id != runtime.getDevice():
                 raise BufferError("not on the current device, or a dtype or a layout that needs a kernel")
-            fetched: Array = array.get()  # waits for the copy
-            return fetched
+            host: Array = array.get()  # waits for the copy
+            return host
 
-        return fetch
+        return copy_to_host
 
     # -- target ---------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class CuPy(Framework):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         cupy = self.module()
         cuda, one_device = cupy.cuda, cuda_driver.count() == 1
-        forms: dict[str, Any] = {"transfer": self.transfer_to}
+        forms: dict[str, Any] = {"device_copy": self.device_copier}
         if core is None or cuda.runtime.is_hip:
             return forms
 
@@ -235,26 +236,26 @@ class CuPy(Framework):
         )
         return forms | {"native_device": on_device}
 
-    def transfer_to(self, device: Device | None) -> Callable[[Array], Any] | None:
+    def device_copier(self, device: Device | None) -> Callable[[Array], Any] | None:
         cupy, numbers = self.module(), native_numbers()
         if device is not None or cupy.cuda.runtime.is_hip or _is_unified():
-            return None  # in unified memory, CuPy may alias it
+            return None  # CuPy may alias unified memory
         import numpy as np
 
         array = cupy.array
 
-        def transfer(ndarray: Array) -> Any:
+        def copy_ndarray(ndarray: Array) -> Any:
             if ndarray.dtype.num not in numbers or not ndarray.dtype.isnative:
                 raise BufferError("CuPy lacks its dtype, or its bytes are swapped")
             if ndarray.nbytes > _SMALL:
                 return array(ndarray, order="C", blocking=True)  # blocking: see from_host
-            # A copy takes less time than waiting. CUDA and CuPy read memory that is not page-locked before
-            # they return ("API synchronization behavior"); NumPy's memory is page-locked under some pools.
+            # CUDA reads pageable memory before the call returns ("API synchronization behavior" in its
+            # documentation), but not page-locked memory, which NumPy's is under some pools.
             pageable = np.ndarray(ndarray.shape, ndarray.dtype, bytearray(ndarray.nbytes))
             pageable[...] = ndarray
             return array(pageable, order="C")
 
-        return transfer
+        return copy_ndarray
 
     # -- devices --------------------------------------------------------------
 

@@ -152,8 +152,8 @@ class DuckDB(Framework):
             if target is hub() or core is None:
                 return None, relation.to_arrow_table(), None
             names, rows = relation.columns, _Rows(relation.__arrow_c_stream__())
-            # Settings of the connection change types: text can be views.
-            is_plain = core.plain_schema(rows.stream) is not None and len({*names}) == len(names)
+            # Settings of the connection can change types, for example text to views.
+            is_plain = core.plain_schema_key(rows.stream) is not None and len({*names}) == len(names)
             return None, rows if is_plain else hub().module().table(rows), None
 
         def arrays(relation: Any) -> dict[str, Array]:

@@ -22,7 +22,8 @@ from zerocopy.protocols.exporter_errors import ignored_errors
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import MAX_NDIM, StridedView, contiguous_strides
 
-_SMALL = 1 << 16  # bytes
+#: Bytes up to which JAX gets a copy of an array, so that the call need not wait for the device.
+_SMALL = 1 << 16
 _DEVICE_ALIGNMENT = 16  # kEntryParameterAlignBytes, xla/service/gpu
 _FOREIGN = (
     "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
@@ -122,7 +123,7 @@ class Jax(Framework):
         if jax.device_count() != 1 or jax.local_devices()[0].platform != "cpu":
             # __dlpack__ exports only the first shard of a sharded array, and a GPU array without its
             # stream. The devices cannot change once an array exists.
-            return {"native": capsules.device_exporter(jax), "fetched": self.fetcher(cls)}
+            return {"native": capsules.device_exporter(jax), "host_copy": self.host_copier(cls)}
         packed = _packed_numbers()
 
         def ndarray(array: Any) -> Any:
@@ -135,19 +136,19 @@ class Jax(Framework):
 
         return {"ndarray": ndarray, "native": capsules.exporter(cls)}
 
-    def fetcher(self, cls: type) -> Callable[[Any], Array | None] | None:
+    def host_copier(self, cls: type) -> Callable[[Any], Array | None] | None:
         import numpy as np
 
         jax, numbers = self.module(), native_numbers()
         if cls.__name__ != "ArrayImpl" or jax.local_devices()[0].platform != "gpu":
             return None
 
-        def fetch(array: Any) -> Array:
+        def copy_to_host(array: Any) -> Array:
             if array.dtype.num not in numbers or any(each.platform == "cpu" for each in array.devices()):
                 raise BufferError("on the host, or a dtype that NumPy lacks")
             return np.array(array)  # as to_host in source()
 
-        return fetch
+        return copy_to_host
 
     # -- target ---------------------------------------------------------------
 
@@ -239,11 +240,11 @@ class Jax(Framework):
         return {
             "ndarray": self._import_ndarray,
             "native": capsules.importer(jax.config, names),
-            "transfer": self.transfer_to,
+            "device_copy": self.device_copier,
             "native_device": capsules.device_importer(jax, names, _DEVICE_ALIGNMENT),
         }
 
-    def transfer_to(self, device: Device | None) -> Callable[[Array], Any] | None:
+    def device_copier(self, device: Device | None) -> Callable[[Array], Any] | None:
         if device is None or device.type != CUDA:
             return None
         import numpy as np
@@ -252,19 +253,19 @@ class Jax(Framework):
         there = _jax_device(jax, device)
         wide = frozenset(np.dtype(name).num for name in (*_NARROW, "q", "Q"))
 
-        def transfer(array: Array) -> Any:
+        def copy_ndarray(array: Array) -> Any:
             number = array.dtype.num
             if number not in numbers or not array.dtype.isnative:
                 raise BufferError("JAX lacks its dtype, or its bytes are swapped")
             if number in wide and not jax.config.jax_enable_x64:
                 raise BufferError("JAX's x64 mode is off")
-            # JAX reads its argument after the call returns: the call waits for large arrays, and gives JAX a
-            # copy of small ones, which JAX keeps.
+            # JAX may read its argument after the call returns. Therefore JAX gets a copy of a small array,
+            # and the call waits until a large one has been read.
             if array.nbytes <= _SMALL:
                 return jax.device_put(array.copy(), there)
             return jax.device_put(array, there).block_until_ready()
 
-        return transfer
+        return copy_ndarray
 
     # -- devices --------------------------------------------------------------
 

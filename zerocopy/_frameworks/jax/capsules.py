@@ -153,7 +153,7 @@ def device_importer(jax: Any, names: Iterable[str], alignment: int) -> Any:
         return None
     bare = _bare_import()
     devices: dict[int, Any] = {}
-    unordered = set[int]()  # devices whose XLA client orders no streams (TFRT)
+    unordered = set[int]()  # devices whose XLA client (TFRT) does not order streams
 
     def stream_on(index: int) -> int:
         if index not in devices:
@@ -185,7 +185,7 @@ def device_importer(jax: Any, names: Iterable[str], alignment: int) -> Any:
 
 
 def _bare_import() -> Any:
-    """Return the private import, which takes a capsule, a device and a stream; None if it is not known."""
+    """Return the private import of a capsule, a device and a stream; None if this version has another one."""
     if not _IMPORT():
         return None
     from jaxlib import _jax  # type: ignore[attr-defined, unused-ignore]

@@ -106,7 +106,7 @@ class Numba(Framework):
         )
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
-        forms: dict[str, Any] = {"fetched": self.fetcher(cls)}
+        forms: dict[str, Any] = {"host_copy": self.host_copier(cls)}
         if core is None or _simulated():
             return forms
         # The strides are those of the array: see source().
@@ -115,21 +115,21 @@ class Numba(Framework):
         )
         return forms | {"native": exporter}
 
-    def fetcher(self, cls: type) -> Callable[[Any], Array | None] | None:
+    def host_copier(self, cls: type) -> Callable[[Any], Array | None] | None:
         if _simulated():
             return None
         cuda, numbers, one_device = self.module().cuda, native_numbers(), cuda_driver.count() == 1
 
-        def fetch(array: Any) -> Array:
+        def copy_to_host(array: Any) -> Array:
             # On a stream, copy_to_host does not wait.
             if array.stream or array.dtype.num not in numbers:
                 raise BufferError("on a stream, or a dtype that NumPy stores in another way")
             if not one_device and array.gpu_data.context.device.id != cuda.get_current_device().id:
                 raise BufferError("not on the current device")
-            fetched: Array = array.copy_to_host()
-            return fetched
+            host: Array = array.copy_to_host()
+            return host
 
-        return fetch
+        return copy_to_host
 
     # -- target ---------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class Numba(Framework):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         cuda = self.module().cuda
         if core is None or _simulated():
-            return {"transfer": self.transfer_to}
+            return {"device_copy": self.device_copier}
 
         def stream_on(index: int) -> int:
             if index != cuda.get_current_device().id:
@@ -225,19 +225,19 @@ class Numba(Framework):
             _default() if cuda_driver.count() == 1 else stream_on,
             [(dtype.code, dtype.bits) for dtype in types],
         )
-        return {"native_device": importer, "transfer": self.transfer_to}
+        return {"native_device": importer, "device_copy": self.device_copier}
 
-    def transfer_to(self, device: Device | None) -> Callable[[Array], Any] | None:
+    def device_copier(self, device: Device | None) -> Callable[[Array], Any] | None:
         if device is not None or _simulated():
             return None
         to_device, numbers = self.module().cuda.to_device, native_numbers()
 
-        def transfer(array: Array) -> Any:
+        def copy_ndarray(array: Array) -> Any:
             if array.dtype.num not in numbers or not (array.dtype.isnative and array.flags.forc):
                 raise BufferError("a dtype or a layout that Numba lacks")
             return to_device(array)  # without a stream, it waits
 
-        return transfer
+        return copy_ndarray
 
     # -- devices --------------------------------------------------------------
 

@@ -174,7 +174,7 @@ def time_column(
 
 
 class _Times:
-    """Dates or durations as integers of Arrow's unit `to`, checked and converted once; None: they have it."""
+    """Dates or durations as integers of Arrow's unit `to` (None: their own), checked and converted once."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class _Times:
         self._converted: Array | None = None
 
     def check(self) -> None:
-        """Refuse values that the unit, or the 32 bits of days, do not hold: all do if the bounds do."""
+        """Refuse values that do not fit in the unit, or in 32 bits of days; the bounds suffice."""
         if self._is_checked:
             return
         values = self._peek().astype(self._native, copy=False)
@@ -198,13 +198,13 @@ class _Times:
         self._is_checked = True
 
     def host(self) -> Array:
-        """Return the integers; some targets look at them before they take them."""
+        """Return the integers. A conversion is kept, because some targets read them twice."""
         if self._converted is None:
             self.check()
             values = self._load().astype(self._native, copy=False)
             if self._to is None:
                 return values.view(np.int64)
-            if self._to == _DAYS:  # NaT is the least integer, of which 32 bits are 0
+            if self._to == _DAYS:  # the lower 32 bits of NaT are 0
                 self._converted = values.view(np.int64).astype(np.int32)
             else:
                 self._converted = values.astype(self._to).view(np.int64)
@@ -212,7 +212,7 @@ class _Times:
 
 
 def _bounds(array: Array) -> Array:
-    """Return the least and the greatest date of native byte order; NaT, the least integer, does not count."""
+    """Return the least and the greatest value; NaT, which is the least integer, does not count."""
     numbers = array.view(np.int64)
     low = numbers.min()
     if low == _NULL:

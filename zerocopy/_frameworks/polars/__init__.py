@@ -231,17 +231,16 @@ class Polars(Framework):
                 raise ValueError("needs a copy: use the slow path")
             return pl.Series(name, array)
 
-        def described(array: Array) -> Any:
+        def of_nonnumeric(array: Array) -> Any:
             if array.ndim != 1 or array.dtype != "M8[D]" or not (array.size and array.flags.c_contiguous):
                 return None
             days = array.view("i8")
-            fits = days.max() < 2**31 and days.min() >= -(
-                2**31
-            )  # NaT does not, and polars makes other dates null
+            # NaT does not fit; polars would replace other dates outside 32 bits by nulls.
+            fits = days.max() < 2**31 and days.min() >= -(2**31)
             return pl.Series(array) if fits else None
 
         if self.form == "Series":  # a whole table is not one series
-            return {"ndarray": flat, "described": described}
+            return {"ndarray": flat, "nonnumeric": of_nonnumeric}
 
         def of_hub(named: tuple[str | None, Any, Any]) -> Any:
             name, arrow, _ = named
@@ -256,7 +255,7 @@ class Polars(Framework):
         def of_columns(pairs: list[tuple[str, Array]]) -> Any:
             return pl.DataFrame([flat(array, name) for name, array in pairs])
 
-        return {"ndarray": flat, "hub": of_hub, "columns": of_columns, "described": described}
+        return {"ndarray": flat, "hub": of_hub, "columns": of_columns, "nonnumeric": of_nonnumeric}
 
 
 @cache
@@ -276,7 +275,7 @@ def _frame_exporter() -> Any:
 
 #: Larger frames are exported: from 4 MiB on, the slow path fills the matrix in several threads.
 _MOST_VALUES = 1 << 19
-#: The views of other types than numbers panic in version 2.0.
+#: In version 2.0, the view of a column that does not hold numbers panics.
 _VIEWS = Private("polars", "2.1 to 2", "DataFrame._df", "300 columns of 100 rows: 118 / 384 us")
 
 
@@ -290,9 +289,9 @@ def _small_matrix(pl: Any) -> Callable[[Any], Any] | None:
             return None
         columns = frame._df.get_columns()
         kind = type(columns[0])
-        if any(map(kind.has_nulls, columns)):  # the view has values in their places
+        if any(map(kind.has_nulls, columns)):  # the view has undefined values in their places
             return None
-        # `stack` refuses None, the view of several chunks and of text, and arrays of several types.
+        # `stack` refuses None (the view of text, or of several chunks), and arrays of several types.
         return core.stack(map(kind.to_numpy_view, columns))
 
     def agrees(matrix: Callable[[Any], Any] | None) -> bool:

@@ -269,7 +269,7 @@ OWN = (SeriesColumn, Objects)
 
 @cache
 def frame_calls() -> tuple[Callable[[Any], bool], Callable[[Any], list[Any]]]:
-    """Return functions: whether columns of a frame have several chunks or none, and its columns as arrays."""
+    """Return two functions of frames: whether a column has several chunks or none; the columns as arrays."""
     import polars as pl
 
     def private() -> Any:
@@ -285,7 +285,7 @@ def frame_calls() -> tuple[Callable[[Any], bool], Callable[[Any], list[Any]]]:
         return has_chunks, arrays
 
     def agrees(calls: Any) -> bool:
-        has_chunks, _ = calls  # another `to_arrow` raises, upon which the slow path decides
+        has_chunks, _ = calls  # if `to_arrow` has changed, it raises, and the slow path decides
         whole = pl.Series("a", [1, 2])
         parts = pl.concat([whole[:1], whole[1:]], rechunk=False)
         return not has_chunks(pl.DataFrame([whole])) and bool(has_chunks(pl.DataFrame([parts])))
@@ -300,7 +300,7 @@ def frame_calls() -> tuple[Callable[[Any], bool], Callable[[Any], list[Any]]]:
 def plain_frame(pl: Any) -> Callable[[Any, Any], tuple[None, Any, Any]]:
     """Return the exporter ``hub`` of frames of plain columns of one chunk.
 
-    It keeps the names and types of the last frame, which decide the schema of its export.
+    It keeps the schema of the last frame, which the next one with equal names and types shares.
     """
     kinds, (has_chunks, arrays), last = plain_kinds(pl), frame_calls(), None
 
@@ -308,7 +308,7 @@ def plain_frame(pl: Any) -> Callable[[Any, Any], tuple[None, Any, Any]]:
         nonlocal last
         if not frame.height or has_chunks(frame):
             raise ValueError("no rows, or chunks, which a stream would join: use the slow path")
-        frame = frame.clone()  # without its memory: another thread may change the columns of the caller's
+        frame = frame.clone()  # shallow: another thread may change the caller's columns
         names, types, known = frame.columns, [*map(type, frame.dtypes)], last
         if known is None or names != known[0] or types != known[1]:
             if not names or "" in names or "\0" in "".join(names):

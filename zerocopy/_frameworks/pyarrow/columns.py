@@ -329,7 +329,7 @@ class ArrowExchange(Framework):
         count, width = rows.shape
         if rows.size:
             array = pa.array(rows.view(f"S{width}")[:, 0], from_pandas=False)
-            # pyarrow 26 drops all bytes after a NUL: then the array has fewer than the rows have.
+            # pyarrow 26 drops bytes after the first NUL of a value: the array then has fewer than the rows.
             is_whole = isinstance(array, pa.BinaryArray)
             if is_whole and np.frombuffer(array.buffers()[1], np.int32)[count] == np.count_nonzero(rows):
                 return array

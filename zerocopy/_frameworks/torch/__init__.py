@@ -149,15 +149,15 @@ class Torch(Framework):
         if cls is not torch.Tensor:
             return {}
         exporter = native.exporter(torch, partial(on_stream, torch))
-        return exchange.fast_exporters(torch) | {"native": exporter, "fetched": self.fetcher(cls)}
+        return exchange.fast_exporters(torch) | {"native": exporter, "host_copy": self.host_copier(cls)}
 
-    def fetcher(self, cls: type) -> Callable[[Any], Array | None] | None:
+    def host_copier(self, cls: type) -> Callable[[Any], Array | None] | None:
         torch = self.module()
         to_ndarray = torch.Tensor.numpy
         if cls is not torch.Tensor or torch.version.cuda is None:
             return None
 
-        def fetch(tensor: Any) -> Array | None:
+        def copy_to_host(tensor: Any) -> Array | None:
             if not tensor.is_cuda:
                 return None
             if tensor.requires_grad or tensor.is_neg() or tensor.is_conj():
@@ -167,7 +167,7 @@ class Torch(Framework):
             array: Array = to_ndarray(tensor, force=True)  # on the tensor's stream; waits for the copy
             return array
 
-        return fetch
+        return copy_to_host
 
     # -- target ---------------------------------------------------------------
 
@@ -255,23 +255,23 @@ class Torch(Framework):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         torch = self.module()
         importer = native.importer(torch, dtypes(torch).values())
-        forms = {"ndarray": self._import_ndarray, "native": importer, "transfer": self.transfer_to}
+        forms = {"ndarray": self._import_ndarray, "native": importer, "device_copy": self.device_copier}
         if torch.version.cuda is not None:
             # Decided by the build, because a call of the driver would break CUDA in forked children.
             forms["native_device"] = importer
         return forms
 
-    def transfer_to(self, device: Device | None) -> Callable[[Array], Any] | None:
+    def device_copier(self, device: Device | None) -> Callable[[Array], Any] | None:
         if device is None or device.type != CUDA:
             return None
         from_numpy, where = self.module().from_numpy, f"cuda:{device.id}"
 
-        def transfer(array: Array) -> Any:
+        def copy_ndarray(array: Array) -> Any:
             if not array.flags.writeable:
                 raise BufferError("from_numpy warns about read-only memory")
             return from_numpy(array).to(where)  # waits for the copy, also from page-locked memory
 
-        return transfer
+        return copy_ndarray
 
     # -- devices --------------------------------------------------------------
 

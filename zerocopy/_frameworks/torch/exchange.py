@@ -98,7 +98,7 @@ def has_tangent(torch: Any, tensor: Any) -> bool:
 
 def on_stream(torch: Any, tensor: Any, stream: int) -> Any:
     """Export plain memory of a device; the stream waits for the work on torch's current stream."""
-    # torch's capsule holds the tensor, and `tensor.data = ...` would free the memory of the caller's.
+    # torch's capsule holds a tensor, whose memory an assignment to the caller's `tensor.data` would free.
     return OnDevice(torch, tensor.data).__dlpack__(stream=stream)
 
 

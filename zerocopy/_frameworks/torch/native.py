@@ -181,7 +181,7 @@ def _offsets_of_tensors(torch: Any, word: Callable[[int], int]) -> dict[str, Any
 def _key_on_devices(torch: Any, on_host: int) -> int:
     """Return the key set of plain tensors on CUDA devices; 0 if it is unknown.
 
-    It is composed like that of the host, which is known. A tensor on a device would start CUDA.
+    It is composed as the known key set of the host is, because a tensor on a device would start CUDA.
     """
     if torch.version.cuda is None:
         return 0
