@@ -49,3 +49,9 @@ def test_a_record_inside_a_record_has_no_literal_and_keeps_the_other_fixes() -> 
         zc.convert(table, "numpy", layout="records")
     assert caught.value.calls
     assert not any("dtype=" in code for code in caught.value.calls)
+
+
+@pytest.mark.parametrize("kind", ["S3", "U3"])
+def test_nulls_of_text_are_no_empty_text(kind: str) -> None:
+    with pytest.raises(zc.LossyConversionError, match="None is not text"):
+        zc.convert(pa.table({"s": ["a", None]}), "numpy", layout="records", dtype=[("s", kind)], nulls="mask")

@@ -281,7 +281,7 @@ def _text(column: Column, wanted: np.dtype[np.generic] | None, policy: Nulls) ->
     array = column.arrow()
     if array.null_count:
         policy.refuse(column)
-    values = _rows_of_text(array, native)
+    values = None if array.null_count else _rows_of_text(array, native)
     if values is None:  # or raise, with the first value that does not fit
         values = fixed_text(array.to_pylist(), native, "it")
     return native, lambda: values, None
