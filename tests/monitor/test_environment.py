@@ -48,7 +48,7 @@ def test_the_package_loads_its_parts_when_they_are_used(run_python) -> None:
         "assert all(getattr(zc.monitor, name) is not None for name in zc.monitor.__all__)\n"
     )
     assert completed.returncode == 0, completed.stderr
-    assert completed.stdout.split() == ["zerocopy.monitor"]
+    assert [name for name in completed.stdout.split() if "zerocopy" in name] == ["zerocopy.monitor"]
 
 
 def test_the_monitor_is_an_attribute_of_the_package(run_python) -> None:

@@ -120,10 +120,12 @@ class Jax(Framework):
         # Compare the name, because creating an array to get its type would allocate device memory.
         if cls.__name__ != "ArrayImpl":
             return {}  # a tracer or a PRNG key
-        if jax.device_count() != 1 or jax.local_devices()[0].platform != "cpu":
-            # __dlpack__ exports only the first shard of a sharded array, and a GPU array without its
-            # stream. The devices cannot change once an array exists.
-            return {"native": capsules.device_exporter(jax), "host_copy": self.host_copier(cls)}
+        # The devices cannot change once an array exists.
+        platform = jax.local_devices()[0].platform
+        if platform == "gpu":
+            return {"native": capsules.device_exporter(jax), "host_copy": self.host_copier()}
+        if platform != "cpu" or jax.device_count() != 1:
+            return {}  # __dlpack__ exports only the first shard of a sharded array
         packed = _packed_numbers()
 
         def ndarray(array: Any) -> Any:
@@ -136,12 +138,11 @@ class Jax(Framework):
 
         return {"ndarray": ndarray, "native": capsules.exporter(cls)}
 
-    def host_copier(self, cls: type) -> Callable[[Any], Array | None] | None:
+    def host_copier(self) -> Callable[[Any], Array | None]:
+        """Return a function that copies an array from a device to a new ndarray."""
         import numpy as np
 
-        jax, numbers = self.module(), native_numbers()
-        if cls.__name__ != "ArrayImpl" or jax.local_devices()[0].platform != "gpu":
-            return None
+        numbers = native_numbers()
 
         def copy_to_host(array: Any) -> Array:
             if array.dtype.num not in numbers or any(each.platform == "cpu" for each in array.devices()):
