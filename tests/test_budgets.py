@@ -18,7 +18,7 @@ BUDGETS = {
     "lines of Python in zerocopy/": 73215,  # kept schemas: users of wide tables of polars and nanoarrow
     "files of Python in zerocopy/": 372,
     "lines of C in zerocopy/": 9785,  # kept schemas: users of wide tables of polars and nanoarrow
-    "lines of Python in tests/": 99407,  # tests of kept schemas
+    "lines of Python in tests/": 99409,  # tests of kept schemas
     "lines of Python in benchmarks/": 15994,
     "lines of Markdown in docs/": 16604,
     "forms in which memory passes": 11,

@@ -67,6 +67,8 @@ def test_invalid_arguments_are_refused() -> None:
             core.pad_rows(*arguments, bytes(8))
     with pytest.raises(ValueError, match="size"):
         core.pad_rows(out, items, STARTS, COUNTS, bytes(4))
+    with pytest.raises(ValueError, match="size"):
+        core.pad_rows(np.zeros(out.shape, "V0"), np.zeros(items.shape, "V0"), STARTS, COUNTS, b"")
     with pytest.raises(ValueError, match="4 bytes"):
         core.decode_rows(np.zeros((4, 3), "u8"), items.astype("u1"), STARTS, COUNTS)
 

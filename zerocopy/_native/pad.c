@@ -172,7 +172,7 @@ pad_rows(PyObject *module, PyObject *args)
         !parse_lists(out, items, starts, counts, &lists)) {
         return NULL;
     }
-    if ((size_t)pad_size != lists.unit || PyArray_ITEMSIZE(out) != PyArray_ITEMSIZE(items)) {
+    if (pad_size == 0 || (size_t)pad_size != lists.unit || PyArray_ITEMSIZE(out) != PyArray_ITEMSIZE(items)) {
         PyErr_SetString(PyExc_ValueError, "out, items and pad must have items of one size");
         return NULL;
     }
