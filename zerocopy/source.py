@@ -38,7 +38,7 @@ Array = np.ndarray[Any, Any]
 #: views.
 FORMS = (
     "native", "native_device", "native_table", "native_lists", "ndarray", "host_copy", "device_copy",
-    "handle", "columns", "matrix", "hub",
+    "nonnumeric", "handle", "columns", "matrix", "hub",
 )  # fmt: skip
 
 

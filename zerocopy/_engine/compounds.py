@@ -209,7 +209,8 @@ def _keep(call: Call, compound: CompoundArray) -> None:
             raise ValueError("not a compound array: the slow path handles it")
         layout, parts = described
         arrays = [routes[type(part)](part) for part in parts]
-        if on_host and arrays[0].dtype.char in _NUMPY_ALONE:
+        values = arrays[0] if on_host else parts[0]
+        if getattr(getattr(values, "dtype", None), "char", "") in _NUMPY_ALONE:
             raise ValueError("values that only NumPy has: the slow path refuses them")
         layout.check(arrays if on_host else parts)
         return build(layout, [array.view() for array in arrays] if on_host else arrays)
