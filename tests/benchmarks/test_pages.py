@@ -27,7 +27,6 @@ OUTDATED = {
     "benchmarks": _UNRECORDED,
     "bridge-benchmarks": _UNRECORDED,
     "functions-benchmarks": _UNRECORDED,
-    "grid-benchmarks": _UNRECORDED,
     "hosts-benchmarks": _UNRECORDED,
     "layouts-benchmarks": _UNRECORDED,
     "loader-benchmarks": _UNRECORDED,
