@@ -32,10 +32,10 @@ Array = np.ndarray[Any, Any]
 #: takes the call's ``index=``, and the columns of an importer are 1-dimensional ndarrays.
 #: ``matrix``: for a table whose values lie in one matrix of numbers, an ndarray with one column for each of
 #: the table's; an importer takes the names too.
-#: ``hub``: for a table or a column of numbers, booleans, text and dates that is not empty, a pair: None or
-#: the column's name, and an object that exports Arrow data, for a column a ``pyarrow.Array``. Names in tables
-#: are unique and not empty. ``export(obj, target)`` takes the target, which may keep no metadata or read no
-#: views.
+#: ``hub``: for a table or a column of numbers, booleans, text and dates that is not empty, a triple: None or
+#: the column's name; an object that exports Arrow data, for a column a ``pyarrow.Array``; and the
+#: ``pyarrow.Schema`` of a table of one array, or None if the importer must read it. Names in tables are
+#: unique and not empty. ``export(obj, target)`` takes the target: it may keep no metadata, or read no views.
 FORMS = (
     "native", "native_device", "native_table", "native_lists", "ndarray", "host_copy", "device_copy",
     "nonnumeric", "handle", "columns", "matrix", "hub",
