@@ -96,6 +96,22 @@ def test_ragged_sparse_and_string_tensors_are_refused(make) -> None:
 
 
 @pytest.mark.hazard("tensorflow#objects-without-dense-numbers")
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("string", lambda: tf.constant(["a"])),
+        ("resource", lambda: tf.Variable([1.0]).handle),
+        ("variant", lambda: tf.raw_ops.TensorListReserve(element_shape=[2], num_elements=1, element_dtype=1)),
+    ],
+)
+def test_tensors_without_numbers_are_refused_by_their_type(name: str, make) -> None:
+    tensor = make()
+    for target in ("numpy", "torch"):
+        with pytest.raises(zc.UnsupportedConversionError, match=f"{name} has no counterpart"):
+            zc.convert(tensor, target)
+
+
+@pytest.mark.hazard("tensorflow#objects-without-dense-numbers")
 def test_symbolic_tensors_are_refused() -> None:
     @tf.function
     def traced(x):

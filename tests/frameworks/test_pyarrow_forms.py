@@ -10,6 +10,7 @@ import pytest
 from helpers.table_cases import KINDS, SHAPES, TABLES, pa, shaped
 
 import zerocopy as zc
+from zerocopy import registry
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -202,3 +203,13 @@ def test_batch_without_rows_keeps_metadata_and_fields_that_forbid_nulls() -> Non
     schema = pa.schema([pa.field("a", pa.int64(), nullable=False, metadata={"k": "v"})], {"m": "n"})
     for source in (schema.empty_table(), pa.RecordBatchReader.from_batches(schema, [])):
         assert zc.convert(source, "pyarrow.RecordBatch").schema.equals(schema, check_metadata=True)
+
+
+@pytest.mark.skipif(not hasattr(pa.Array, "from_dlpack"), reason="pyarrow 24 has no import of DLPack")
+def test_row_major_arrays_become_tensors_without_a_plan() -> None:
+    importer = registry.by_name("pyarrow").fast_importers()["ndarray"]
+    array = np.arange(6.0).reshape(2, 3)
+    assert importer(array).to_numpy().tolist() == array.tolist()
+    for planned in (array.T, array[:, :2], array[0, ::2], array > 1, array[0] > 1):
+        with pytest.raises(pa.ArrowInvalid):
+            importer(planned)

@@ -391,7 +391,7 @@ class PyArrow(ArrowExchange):
             try:
                 return flat(array)  # refuses gaps, reversals, booleans and other dimensions
             except refused:
-                if array.ndim == 1 or not array.flags.c_contiguous:
+                if not array.flags.c_contiguous:
                     raise
                 return tensor(array)
 

@@ -11,7 +11,7 @@ from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._native import core
 from zerocopy.device import HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, Device
-from zerocopy.dtype import NATIVE_NAMES, DType, by_name, from_numpy, to_numpy
+from zerocopy.dtype import NATIVE_NAMES, DType, by_name, to_numpy
 from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype
 from zerocopy.protocols import cuda_driver, dlpack
@@ -103,15 +103,12 @@ class TensorFlow(Framework):
 
     def _tensor_of(self, obj: Any) -> tuple[Any, DType]:
         """Return a dense tensor with the values of `obj`, and their dtype; refuse other objects."""
-        import numpy as np
-
         tf, tensor, name = self.module(), obj, f"tf.{type(obj).__name__}"
         cls: Any = type(obj)
         if not _is_eager(cls):
             obstacles.check_source(name, _refusal(tf, obj))
             tensor = obj.value() if isinstance(obj, tf.Variable) else obj
-        dtype = from_numpy(np.dtype(tensor.dtype.as_numpy_dtype))
-        if dtype is None or tensor.dtype.name not in _SUPPORTED:
+        if tensor.dtype.name not in _SUPPORTED:
             # to_dlpack of strings, resources and variants aborts the process (a CHECK that memcpy can
             # copy the dtype), so it is never called for them.
             raise obstacles.refuse_source_dtype(
@@ -119,7 +116,7 @@ class TensorFlow(Framework):
                 tensor.dtype.name,
                 fixes=_TEXT if tensor.dtype == tf.string else _integers(tensor.dtype),
             )
-        return tensor, dtype
+        return tensor, by_name(tensor.dtype.name)
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
