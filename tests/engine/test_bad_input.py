@@ -233,6 +233,17 @@ def test_errors_do_not_show_the_failed_route_lookup() -> None:
     assert "KeyError" not in shown
 
 
+def test_the_exception_that_the_caller_handles_stays_in_the_chain() -> None:
+    handled = None
+    try:
+        raise OSError("a reader of text failed")
+    except OSError as error:
+        handled = error
+        with pytest.raises(zc.UnsupportedConversionError) as caught:
+            zc.convert("text", to="numpy")
+    assert caught.value.__context__ is handled
+
+
 @pytest.mark.parametrize("target", HOST)
 def test_too_many_dimensions_are_refused_on_the_fast_path(target: str) -> None:
     """The fast path, which exists after the first call, must refuse the same arrays."""

@@ -138,7 +138,7 @@ def run_tests(
     arguments: list[str], python: str, tree: Path, environment: dict[str, str], end: float
 ) -> str | None:
     """Return the test that fails, or None if all pass or the time is over."""
-    with tempfile.TemporaryFile("w+") as log:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         pid = os.fork()
         if not pid:
             os.setsid()

@@ -92,6 +92,16 @@ def test_selection_removes_missing_index_levels_from_metadata() -> None:
     assert zc.convert(table, "pandas")["y"].tolist() == [2]
 
 
+def test_metadata_has_the_types_of_numpy_that_pyarrow_writes() -> None:
+    types = ("datetime64[us]", "timedelta64[ns]", "object", "bool", "float32")
+    frame = pd.DataFrame({name: np.zeros(2, name) for name in types})
+    frame["object"] = pd.Series([b"a", None], dtype=object)
+    entries = zc.convert(frame, "pyarrow").schema.pandas_metadata["columns"]
+    expected = pa.Table.from_pandas(frame).schema.pandas_metadata["columns"]
+    assert [entry["numpy_type"] for entry in entries] == [entry["numpy_type"] for entry in expected]
+    assert [entry["numpy_type"] for entry in entries] == [*types]
+
+
 LABELS = {
     "ints": pd.Index([3, 1], name="n"),
     "range": pd.RangeIndex(2),

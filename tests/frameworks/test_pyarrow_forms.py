@@ -213,3 +213,14 @@ def test_row_major_arrays_become_tensors_without_a_plan() -> None:
     for planned in (array.T, array[:, :2], array[0, ::2], array > 1, array[0] > 1):
         with pytest.raises(pa.ArrowInvalid):
             importer(planned)
+
+
+def test_a_stream_whose_arrays_violate_its_schema_is_refused_with_the_difference() -> None:
+    class Producer:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            schema, batch = pa.schema({"a": pa.int64()}), pa.record_batch({"a": ["x"]})
+            return pa.RecordBatchReader.from_batches(schema, [batch]).__arrow_c_stream__()
+
+    with pytest.raises(zc.UnsupportedConversionError, match="with 2 buffers, and the array has 3") as caught:
+        zc.convert(Producer(), "pyarrow")
+    assert caught.value.code == "invalid-producer"

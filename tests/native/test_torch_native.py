@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 import threading
 import warnings
 
@@ -244,6 +245,24 @@ def test_a_storage_that_is_replaced_while_it_is_fixed_is_not_read(name):
             result = memory_route(EXPORTER, IMPORTER, fallback=lambda x: None)(tensor)
         gc.collect()
         assert result is None or result.unique().tolist() in ([1], [9])
+
+
+def test_a_storage_that_is_emptied_while_it_is_fixed_is_released():
+    from torch.overrides import TorchFunctionMode
+
+    other = torch.empty(0, dtype=torch.bfloat16)
+    storage = other.untyped_storage()
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if getattr(function, "__name__", "") == "detach":
+                args[0].set_(other)
+            return function(*args, **(kwargs or {}))
+
+    count = sys.getrefcount(storage)
+    with Mode(), pytest.raises(BufferError, match=REFUSED):
+        memory_route(EXPORTER, IMPORTER)(torch.ones(4, dtype=torch.bfloat16))
+    assert sys.getrefcount(storage) == count
 
 
 @pytest.mark.parametrize(
