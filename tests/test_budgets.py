@@ -21,8 +21,8 @@ BUDGETS = {
     # of polars, nanoarrow and DuckDB).
     "lines of Python in zerocopy/": 73213,
     "files of Python in zerocopy/": 372,
-    "lines of C in zerocopy/": 9785,
-    "lines of Python in tests/": 99518,  # tests of these, and of planted faults that none found
+    "lines of C in zerocopy/": 9820,
+    "lines of Python in tests/": 99539,  # tests of these, and of planted faults that none found
     "lines of Python in benchmarks/": 15994,  # tables with options, a recommender's table, the age of results
     "lines of Markdown in docs/": 16595,
     "words in docs/how-it-works.md": 3301,

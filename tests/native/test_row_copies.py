@@ -145,26 +145,47 @@ def random_pieces(rng: np.random.Generator) -> Any:
     return np.array(rows, np.int64), offset
 
 
-@pytest.mark.parametrize("seed", range(30))
+GUARD = 200  # bytes before and after memory that is written
+
+
+def guarded(start: int, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of bytes that start `start` bytes after a cache line does, and all their memory."""
+    memory = aligned_empty((GUARD + 64 + count * size + GUARD,), np.dtype(np.uint8))
+    memory[...] = 0xA5
+    first = GUARD // 64 * 64 + 64 + start
+    return memory[first : first + count * size].reshape(count, size), memory
+
+
+def is_guarded(rows: np.ndarray, memory: np.ndarray) -> bool:
+    """Whether the bytes before and after rows have not changed."""
+    first = rows.ctypes.data - memory.ctypes.data
+    return bool((memory[:first] == 0xA5).all() and (memory[first + rows.size :] == 0xA5).all())
+
+
+@pytest.mark.parametrize("seed", range(60))
 def test_all_instruction_sets_give_the_same_bits(seed: int) -> None:
     rng = np.random.default_rng(seed)
     pieces, width = random_pieces(rng)
     count, chosen = int(rng.choice([15, 64, 130, 1000])), core.isa()
     rows = rng.integers(0, 256, (count, width), np.uint8)
+    start = int(rng.choice([0, 16, rng.integers(64)]))
+    starts = [int(rng.choice([start, start, 16])) for _ in pieces]
     expected = np.zeros_like(rows)
     try:
         for isa in core.isas:
             assert core.isa(isa) == core.isa() == isa
             for streams in (False, True):
-                columns = [aligned_empty((count, size), np.dtype(np.uint8)) for size in pieces[:, 2]]
+                places = [guarded(at, count, size) for at, size in zip(starts, pieces[:, 2], strict=True)]
+                columns = [column for column, _ in places]
                 core.read_rows(rows, columns, pieces, streams)
                 for column, (_, offset, size, swap) in zip(columns, pieces, strict=True):
                     items = rows[:, offset : offset + size]
                     expected[:, offset : offset + size] = items
                     assert np.array_equal(column, items[:, ::-1] if swap else items), (isa, streams)
-                back = aligned_empty((count, width), np.dtype(np.uint8))
+                back, memory = guarded(start, count, width)
                 core.write_rows(back, columns, pieces, streams)
                 assert np.array_equal(back, expected), (isa, streams)
+                assert all(is_guarded(*place) for place in (*places, (back, memory))), (isa, streams)
                 core.write_rows(back, columns, pieces, False, np.arange(count)[::-1].copy())
                 assert np.array_equal(back, expected[::-1]), isa
     finally:

@@ -13,9 +13,10 @@
 #define WIDE 32
 
 /* Prefetch distance in bytes of records, or the size of a tile if it is greater: lines of the current tile would arrive
-   too late (a particle took 1.15 times as long with 2 KiB), and lines that are farther ahead are evicted from the L1
-   cache before they are read. Measured on Zen 4 with 2, 4 and 8 KiB: 18, 17 and 14 GB/s for 8 x f4. */
-#define AHEAD 2048
+   too late. Lines that are farther ahead are evicted from the L1 cache before they are read, so they are prefetched to
+   the L2 cache. Measured on Emerald Rapids with AVX2, in multiples of the speed of a copy: 1.15 with 2 KiB and the L1
+   cache, 1.20 with 4 KiB and the L2 cache (geometric means of nine record types). */
+#define AHEAD 4096
 
 /* Prefetches a line, to the L1 cache with LOCALITY 3 and to the L2 cache with 2. Any address is safe. */
 #if defined(__GNUC__)
@@ -162,16 +163,19 @@ swap_items(char *data, ptrdiff_t step, size_t rows, size_t size, size_t unit)
     }
 }
 
-/* Whether columns can be written past the caches. */
-static bool
-can_stream(const Rows *rows, const Run *run)
+/* Returns how many rows precede the first one whose items start a line in each column of a run, or LINE if none does. */
+static size_t
+rows_to_line(const Rows *rows, const Run *run)
 {
-    for (size_t k = 0; k < run->count; k++) {
-        if (!is_contiguous(rows, run->column + k) || !starts_line(rows->columns[run->column + k].data)) {
-            return false;
+    size_t shift = 0, k = 0;
+    while (shift < LINE && k < run->count) {
+        const Column *column = &rows->columns[run->column + k++];
+        if (!starts_line(column->data + (ptrdiff_t)shift * column->stride)) {
+            shift++;
+            k = 0;
         }
     }
-    return true;
+    return shift;
 }
 
 /* Reads a piece of the items of one column. */
@@ -225,9 +229,21 @@ static inline uintptr_t
 fetch_lines(uintptr_t next, uintptr_t end)
 {
     for (; next < end; next += LINE) {
-        FETCH(next, 3);
+        FETCH(next, 2);
     }
     return next;
+}
+
+/* Reads the items of a run of some rows. */
+static void
+read_run(const Rows *rows, const Run *run, size_t first, size_t height, char *stage)
+{
+    const char *from = rows->data + (ptrdiff_t)first * rows->pitch + run->offset;
+    if (run->group != NULL) {
+        read_group(rows, run, from, first, height);
+    } else {
+        read_piece(rows, run, from, first, height, stage);
+    }
 }
 
 void
@@ -238,30 +254,33 @@ read_all(const Rows *rows, bool streams)
     size_t step = rows->pitch < 0 ? (size_t)-rows->pitch : (size_t)rows->pitch;
     size_t ahead = height * step > AHEAD ? height * step : AHEAD;
     bool fetches = rows->pitch > 0 && 2 * rows->covered > step; /* hardware follows the lines of few fields */
-    for (size_t i = 0; i < rows->run_count; i++) {
+    for (Run *run = rows->runs; run < rows->runs + rows->run_count; run++) {
         /* The last piece of a column swaps the bytes of all its pieces. */
-        rows->runs[i].streams = streams && !rows->swaps_vary && can_stream(rows, &rows->runs[i]);
+        bool can_stream = streams && !rows->swaps_vary && is_contiguous(rows, run->column);
+        size_t shift = can_stream ? rows_to_line(rows, run) : LINE;
+        if (shift < LINE) { /* the tiles of these columns start `shift` rows later, with a line */
+            read_run(rows, run, 0, shift < rows->count ? shift : rows->count, stage);
+            run->shift = shift;
+            run->streams = true;
+        }
     }
     const Run *only = rows->run_count == 1 && rows->is_full ? rows->runs : NULL;
-    if (only != NULL && only->streams && only->count == 1 && only->swap == 0 && rows->pitch == (ptrdiff_t)rows->width) {
+    if (only != NULL && only->streams && only->shift == 0 && only->count == 1 && only->swap == 0 &&
+        rows->pitch == (ptrdiff_t)rows->width) {
         stream(rows->columns[only->column].data, rows->data, rows->count * rows->width); /* the rows are the column */
         end_stream();
         return;
     }
     for (size_t first = 0; first < rows->count; first += height) {
         size_t some = rows->count - first < height ? rows->count - first : height;
-        const char *from = rows->data + (ptrdiff_t)first * rows->pitch;
-        uintptr_t next = (uintptr_t)from + ahead, end = next;
+        uintptr_t next = (uintptr_t)rows->data + first * step + ahead, end = next;
         for (const Run *run = rows->runs; run < rows->runs + rows->run_count; run++) {
             if (fetches) { /* as large a part of a later tile as the run is of this one */
                 end += some * step * run->size * run->count / rows->covered;
                 next = fetch_lines(next, end);
             }
-            if (run->group != NULL) {
-                read_group(rows, run, from + run->offset, first, some);
-            } else {
-                read_piece(rows, run, from + run->offset, first, some, stage);
-            }
+            size_t start = first + run->shift, rest = start < rows->count ? rows->count - start : 0;
+            read_run(rows, run, start, rest < height ? rest : height, stage);
         }
     }
     if (streams) {
@@ -337,6 +356,10 @@ write_tile(const Rows *rows, char *to, ptrdiff_t pitch, size_t first, size_t hei
 static void
 clear_rows(const Rows *rows, char *to, ptrdiff_t pitch, size_t height)
 {
+    if (pitch == (ptrdiff_t)rows->width) { /* one call: 1.9 times as fast for records of 24 bytes in the L2 cache */
+        memset(to, 0, height * rows->width);
+        return;
+    }
     for (size_t i = 0; i < height; i++, to += pitch) {
         memset(to, 0, rows->width);
     }
@@ -348,28 +371,39 @@ clear_rows(const Rows *rows, char *to, ptrdiff_t pitch, size_t height)
 static void
 stream_in_order(const Rows *rows, size_t height)
 {
-    _Alignas(4096) char stages[2][STAGE];
+    _Alignas(4096) char stages[2][STAGE + LINE];
     if (!rows->is_full) {
         memset(stages, 0, sizeof(stages));
     }
-    char *stage = stages[0], *last_stage = stages[1], *last_to = rows->data;
-    size_t last_bytes = 0;
+    char *stage = stages[0], *last_stage = stages[1];
+    size_t skew = (uintptr_t)rows->data % LINE, last_bytes = 0, written = 0;
+    char *last_to = rows->data - skew; /* a line, as all tiles but the last one have whole lines */
     for (size_t first = 0; first < rows->count; first += height) {
-        size_t some = rows->count - first < height ? rows->count - first : height, assembled = 0, written = 0;
+        size_t some = rows->count - first < height ? rows->count - first : height, assembled = 0;
         for (const Run *run = rows->runs; run < rows->runs + rows->run_count; run++) {
-            write_run(rows, run, stage + run->offset, rows->pitch, first, some);
+            write_run(rows, run, stage + skew + run->offset, rows->pitch, first, some);
             assembled += run->size * run->count;
             size_t end = last_bytes * assembled / rows->covered;
-            end -= assembled == rows->covered ? 0 : end % LINE;
-            stream(last_to + written, last_stage + written, end - written);
-            written = end;
+            end -= end % LINE;
+            if (end > written) {
+                stream(last_to + written, last_stage + written, end - written);
+                written = end;
+            }
         }
-        last_to = rows->data + first * rows->width;
+        memcpy(stage, last_stage + last_bytes, skew); /* the part of a line that ends in this tile */
+        last_to += last_bytes;
         last_bytes = some * rows->width;
+        written = 0;
+        if (first == 0 && skew > 0) { /* the other bytes of the first line are not of the rows */
+            written = LINE;
+            memcpy(rows->data, stage + skew, last_bytes < LINE - skew ? last_bytes : LINE - skew);
+        }
         last_stage = stage;
         stage = stage == stages[0] ? stages[1] : stages[0];
     }
-    stream(last_to, last_stage, last_bytes);
+    if (last_bytes + skew > written) {
+        stream(last_to + written, last_stage + written, last_bytes + skew - written);
+    }
     end_stream();
 }
 
@@ -377,7 +411,7 @@ void
 write_in_order(const Rows *rows, bool streams)
 {
     size_t height = rows_written_together(rows);
-    if (streams && rows->run_count > 0 && rows->pitch == (ptrdiff_t)rows->width && starts_line(rows->data) &&
+    if (streams && rows->run_count > 0 && rows->pitch == (ptrdiff_t)rows->width &&
         height * rows->width <= STAGE) {
         stream_in_order(rows, height);
         return;

@@ -105,7 +105,7 @@ add_pieces(Rows *rows, PyArrayObject *pieces)
             const Run *before = rows->run_count > 0 ? &rows->runs[rows->run_count - 1] : NULL;
             rows->swaps_vary |= before != NULL && before->column == column && before->swap != (swap > 1 ? swap : 0);
             bool is_last = inner + size == rows->widths[column];
-            rows->runs[rows->run_count++] = (Run){column, 1, inner, offset, size, swap > 1 ? swap : 0, NULL, false, is_last};
+            rows->runs[rows->run_count++] = (Run){column, 1, inner, offset, size, swap > 1 ? swap : 0, NULL, false, 0, is_last};
         }
         rows->is_full = rows->is_full && offset == end;
         rows->covered += size;

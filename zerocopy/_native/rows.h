@@ -46,6 +46,7 @@ typedef struct {
     size_t swap;         /* bytes of the units whose order is reversed, or 0 */
     const Group *group;  /* how the columns are transposed, or NULL for one column */
     bool streams;        /* whether the columns are written past the caches */
+    size_t shift;        /* rows before the first tile of columns that do not start with a line */
     bool is_last;        /* whether the items of the columns end with it */
 } Run;
 
@@ -78,10 +79,10 @@ int rows_parse(Rows *rows, PyArrayObject *block, PyObject *columns, PyArrayObjec
 /* Releases the members that rows_parse allocated. */
 void rows_free(Rows *rows);
 
-/* Reads all rows. If `streams`, columns that start with a cache line are written past the caches. */
+/* Reads all rows: if `streams`, past the caches where the items of a row start a cache line. */
 void read_all(const Rows *rows, bool streams);
 
-/* Writes all rows in order: if `streams` and the rows start with a cache line, past the caches. */
+/* Writes all rows in order: if `streams`, past the caches. */
 void write_in_order(const Rows *rows, bool streams);
 
 /* Writes each row to its position. Another thread may change a position after it was checked, so it is checked again. */
