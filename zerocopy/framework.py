@@ -82,10 +82,9 @@ class Framework:
         The argument of ``pip install``; how else to install it; oldest version; code that makes one of ``x``.
     device_kinds : tuple of str
         Kinds of devices that hold its arrays, the preferred one first: ``("cpu", "cuda")``.
-    can_copy_to_device, can_cast : bool
-        Whether it implements `copy_to_device`, and `cast`.
-    can_export_dlpack : bool
-        Whether it takes device memory by each protocol, and exports it by DLPack for other producers (law 7).
+    can_copy_to_device, can_cast, can_export_dlpack : bool
+        Whether it implements `copy_to_device`, and `cast`. Whether it takes device memory by each protocol,
+        and exports it by DLPack for other producers (law 7).
     aliases_host, packs_booleans : bool
         Whether `from_host` aliases memory; if False, it copies, and `copy_reasons` always has a reason.
         Whether `from_host` packs booleans into bits, and keeps bytes as Arrow's ``bool8``.
@@ -93,12 +92,12 @@ class Framework:
         Whether callers can write to its arrays; whether it can mark memory as read-only.
     has_datetime64, has_records : bool
         Whether its arrays hold NumPy's ``datetime64`` and ``timedelta64``; its structured types.
-    has_dimensions, keeps_metadata, reads_views, runs_queries : bool
+    has_dimensions, keeps_metadata, reads_views, runs_queries, nan_is_null : bool
         Whether columns of a table can have different rows; whether tables keep a schema's metadata;
-        whether it takes Arrow's views of text; whether its tables are queries, which each export runs.
-    max_ndim : int
+        whether it takes Arrow's views of text; whether its tables are queries, which each export runs;
+        whether ``nulls=`` applies to NaN in its floats.
+    max_ndim, options : int, tuple of str
         The most dimensions of its arrays. By default NumPy 2's limit, because NumPy passes host memory on.
-    options : tuple of str
         Options that few targets support, such as ``"connection"``; `from_table` reads ``table.options``.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
@@ -141,6 +140,7 @@ class Framework:
     has_dimensions: bool = False
     reads_views: bool = True
     runs_queries: bool = False
+    nan_is_null: bool = False
     max_ndim: int = 64
     options: tuple[str, ...] = ()
     actions: Mapping[str, Fix] = {}

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 #: memory of an exporter may be on a CUDA device; an importer takes host memory.
 #: ``native_device``: with the compiled core, an ``Importer`` of memory on CUDA devices.
 #: ``native_table``: with the compiled core, a ``TableExporter``, through Arrow's C data interface.
-#: ``native_lists``: the same for a column of lists, a table of it alone; it raises for others.
+#: ``native_column``: the same for a column, a table of it alone.
 #: ``ndarray``: an aliasing ndarray with any strides, read-only if the memory is immutable.
 #: ``host_copy``: a new ndarray, copied from a device; the exporter waits for the copy, and returns None for
 #: an object on the host.
@@ -36,8 +36,10 @@ Array = np.ndarray[Any, Any]
 #: the column's name; an object that exports Arrow data, for a column a ``pyarrow.Array``; and the
 #: ``pyarrow.Schema`` of a table of one array, or None if the importer must read it. Names in tables are
 #: unique and not empty. ``export(obj, target)`` takes the target: it may keep no metadata, or read no views.
+#: If ``nan_is_null`` of the framework is True, it also takes the ``layout=`` of a call with ``nulls=``, and
+#: whether NaN is null. Numbers may then have nulls, and it raises for columns that may be one matrix already.
 FORMS = (
-    "native", "native_device", "native_table", "native_lists", "ndarray", "host_copy", "device_copy",
+    "native", "native_device", "native_table", "native_column", "ndarray", "host_copy", "device_copy",
     "nonnumeric", "handle", "columns", "matrix", "hub",
 )  # fmt: skip
 

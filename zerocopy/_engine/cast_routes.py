@@ -15,6 +15,7 @@ from zerocopy.casting.option import parse_dtype
 from zerocopy.framework import Framework
 from zerocopy.source import Array
 from zerocopy.tables.hub import new_memory
+from zerocopy.tables.nulls import fits
 
 Route = Callable[[object], object]
 #: A label and its column.
@@ -75,8 +76,7 @@ def selected(columns: list[Pair], labels: Sequence[object]) -> list[Pair]:
 
 def _array(x: object, to_numpy: Route) -> Array:
     if type(x) is not np.ndarray:
-        source = registry.by_type(type(x))
-        if source is None or source.kind != "tensor":
+        if registry.by_type(type(x)) is None:
             raise ValueError("not an array: the slow path describes the column")
         x = to_numpy(x)
         if type(x) is not np.ndarray:
@@ -105,15 +105,59 @@ def cast(columns: Sequence[Array], storage: np.dtype[np.generic] | None, by_colu
     return out
 
 
-def casting_exporter(matrix: Callable[..., Array], dtype: object, order: str) -> Callable[..., Array]:
-    """Return an exporter that casts its matrices to the order "C" or "F"; an empty `order` keeps theirs."""
+def casting_exporter(
+    matrix: Callable[..., Array], dtype: object, order: str, nulls: object
+) -> Callable[..., Array]:
+    """Return an exporter that casts its matrices to the order "C" or "F"; an empty `order` keeps theirs.
+
+    It writes `nulls` in place of NaN, unless that is None.
+    """
     if (storage := _storage(dtype)) is None:
         return matrix
 
     def export(table: object) -> Array:
         array = matrix(table)
         if not order and array.flags.f_contiguous:  # one column of all numbers is cast in 0.9 of the time
-            return cast([array.T.reshape(-1)], storage, False).reshape(array.T.shape).T
-        return cast([*array.T], storage, order == "F")
+            out = cast([array.T.reshape(-1)], storage, False).reshape(array.T.shape).T
+        else:
+            out = cast([*array.T], storage, order == "F")
+        if nulls is not None and (missing := np.isnan(out)).any():  # a cast to integers refuses NaN
+            _fill(out, missing, nulls)
+        return out
+
+    return export
+
+
+def filling_exporter(matrix: Callable[..., Array], order: str, nulls: object) -> Callable[..., Array]:
+    """Return an exporter that copies matrices with NaN, and writes `nulls` in its place."""
+
+    def export(table: object) -> Array:
+        array = matrix(table)
+        if array.dtype.kind != "f" or not (missing := np.isnan(array)).any():
+            return array
+        shape = array.shape
+        out = new_memory(shape[::-1], array.dtype).T if order == "F" else new_memory(shape, array.dtype)
+        out[...] = array
+        _fill(out, missing, nulls)
+        return out
+
+    return export
+
+
+def _fill(out: Array, missing: Array, value: object) -> None:
+    if not fits(value, out.dtype):
+        raise ValueError("the type does not hold it: the slow path refuses it")
+    out[missing] = value
+
+
+def in_order(matrix: Callable[..., Array], order: str) -> Callable[..., Array]:
+    """Return an exporter of matrices that raises for those in another memory order than "C" or "F"."""
+
+    def export(table: object) -> Array:
+        array = matrix(table)
+        flags = array.flags
+        if not (flags.aligned and (flags.c_contiguous if order == "C" else flags.f_contiguous)):
+            raise ValueError("stored in another order: the slow path copies it")
+        return array
 
     return export

@@ -46,12 +46,17 @@ class Parts(NamedTuple):
     native_exporter: object = None  # of the compiled core
     native_importer: object = None
     native_table: object = None  # exporter of tables
-    native_lists: object = None  # exporter of columns of lists
+    native_column: object = None  # exporter of columns
     may_be_ragged: bool = False  # whether such a column becomes a ragged array without lists=
     exports_index: bool = True  # whether index=False changes the exporters
     device_importer: object = None  # of the compiled core, for memory on CUDA devices
     device_copier: Callable[[Device | None], Route | None] | None = None  # copies from the host to a device
     copy_to_host: Route | None = None  # copies objects on a device to the host
+
+    @property
+    def nan_is_null(self) -> bool:
+        """Whether ``nulls=`` applies to NaN in the source's floats."""
+        return self.source is not None and self.source.nan_is_null
 
     @property
     def ndarrays(self) -> bool:
@@ -79,7 +84,7 @@ def find_parts(obj: object, to: object, options: Mapping[str, object]) -> Parts 
     device_importer, device_copier = importers.pop("native_device", None), importers.pop("device_copy", None)
     copy_to_host = exporters.pop("host_copy", None)
     exports_index = target.kind != "tensor" or not {"columns", "native_table"} & exporters.keys()
-    tables = exporters.pop("native_table", None), exporters.pop("native_lists", None)
+    tables = exporters.pop("native_table", None), exporters.pop("native_column", None)
     may_be_ragged = tables != (None, None) and may_be_compound(cls, target)
     parts = Parts(source, target, exporters, importers, owned, *native, *tables, may_be_ragged, exports_index)
     return parts._replace(
@@ -110,7 +115,7 @@ def effective_options(parts: Parts, options: dict[str, object]) -> dict[str, Any
     if options.get("index") is False and not parts.exports_index:
         options = {name: value for name, value in options.items() if name != "index"}
     layout, target = options.get("layout"), parts.target
-    arrow = parts.native_table or parts.native_lists
+    arrow = parts.native_table or parts.native_column
     if options.get("lists") == "dense" and arrow is not None and not parts.may_be_ragged:
         options = {name: value for name, value in options.items() if name != "lists"}
     if layout in (None, "records") or target.tables or (parts.owned and target.has_records):
@@ -149,6 +154,11 @@ def compose_route(
         return identity
     if "handle" in parts.exporters:
         return None if options else _opening_route(parts, by_kept_route(to, {}))
+    if "nulls" in options and parts.nan_is_null and "hub" in parts.exporters:
+        if target.kind != "tensor":
+            return None
+        fills = options.get("layout", "columns"), options["nulls"] != "nan"
+        return _hub_route(parts, by_kept_route(to, options), None, *fills)
     by_columns = "columns" in parts.exporters and parts.native_table is None
     if by_columns and "dtype" in options and cast_routes.requests_cast_matrix(target, options):
         return cast_routes.make_route(to, options, parts.exporters["columns"], index, by_kept_route)
@@ -258,16 +268,17 @@ def _is_only_for_hub(parts: Parts) -> bool:
     return source.runs_queries or not (parts.target.tables or "ndarray" in parts.exporters)
 
 
-def _hub_route(parts: Parts, convert: Route, importer: Route | None) -> Route:
+def _hub_route(parts: Parts, convert: Route, importer: Route | None, *fills: object) -> Route:
     """Return the route of an object that exports an object of the hub, which has a route to each target.
 
     If the exported object is not a table of the hub, another table framework's `importer` reads it directly.
+    With nulls=, the exporter takes the layout, and whether nulls are filled with another value than NaN.
     """
     exporter, to_hub = parts.exporters["hub"], hub().fast_importers()["hub"]
     target, table_type = parts.target if importer else hub(), hub().module().Table
 
     def route(obj: object) -> object:
-        exported = exporter(obj, target)
+        exported = exporter(obj, target, *fills)
         if importer is None or isinstance(exported[1], table_type):
             return convert(to_hub(exported))
         return importer(exported)
@@ -359,8 +370,8 @@ def compile_route(parts: Parts, options: Mapping[str, Any], route: Route | None)
     elif "matrix" in parts.exporters and options.get("layout", "").startswith("matrix"):
         compiled = _compile_matrix(parts, options, route)
     else:
-        # A polars series of numbers, or of lists: the first route refuses lists.
-        route = _compile_lists(parts, options, route) or route
+        # A series of polars, of numbers or of lists: the first route refuses lists and nulls.
+        route = _compile_column(parts, options, route) or route
         if not options or is_routable(parts.target, options):
             compiled = _compile_memory(parts, options, route)
     if compiled is None and route is not None:
@@ -406,56 +417,44 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
     return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), **own)
 
 
-def is_fill(nulls: object) -> bool:
-    """Whether compiled routes take a value of ``nulls=``: None, ``"nan"``, a float, or an int of 53 bits."""
-    if type(nulls) is int:
-        return abs(nulls) <= 1 << 53
-    return nulls is None or type(nulls) is float or (type(nulls) is str and nulls == "nan")
-
-
 def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | None) -> object:
     """Return a compiled route from a table whose values lie in one matrix, or None."""
-    others = {name: value for name, value in options.items() if name != "layout"}
-    order, target = options["layout"].removeprefix("matrix"), parts.target
+    others = {name: value for name, value in options.items() if name not in ("layout", "nulls")}
+    order, target, nulls = options["layout"].removeprefix("matrix"), parts.target, options.get("nulls")
     if parts.native_importer is None or target.kind != "tensor" or not is_routable(target, others):
         return None
+    if nulls is not None and not parts.nan_is_null:
+        return None
+    nulls = None if nulls == "nan" else nulls
     matrix = parts.exporters["matrix"]
     if "dtype" in others and others.get("copy") is not False:
-        matrix = cast_routes.casting_exporter(matrix, others["dtype"], order[1:])
+        matrix = cast_routes.casting_exporter(matrix, others["dtype"], order[1:], nulls)
         if matrix is not parts.exporters["matrix"]:
             others.pop("copy", None)  # it casts into new memory, or raises
+    if nulls is not None and matrix is parts.exporters["matrix"]:
+        if "dtype" in others or others.get("copy") is False:
+            return None
+        matrix = cast_routes.filling_exporter(matrix, order[1:], nulls)
     if order == ":F":  # the core copies to row-major memory only; the slow path copies by column
         if others.get("copy"):
             return None
         others["copy"] = False
-    exporter = core.ArrayExporter(_in_order(matrix, order[1:]) if order else matrix)
+    exporter = core.ArrayExporter(cast_routes.in_order(matrix, order[1:]) if order else matrix)
     return core.MemoryRoute(exporter, parts.native_importer, **_delivery(parts, others, route))
 
 
-def _in_order(matrix: Route, order: str) -> Route:
-    """Return an exporter of matrices that raises for those in another memory order than "C" or "F"."""
-
-    def export(table: object) -> object:
-        array = matrix(table)
-        flags = array.flags
-        if not (flags.aligned and (flags.c_contiguous if order == "C" else flags.f_contiguous)):
-            raise ValueError("stored in another order: the slow path copies it")
-        return array
-
-    return export
-
-
-def _compile_lists(parts: Parts, options: Mapping[str, object], fallback: Route | None) -> Any:
-    """Return a compiled route from a column of lists, of one length or padded, to a matrix; or None."""
-    if parts.native_lists is None or parts.native_importer is None or parts.target.kind != "tensor":
+def _compile_column(parts: Parts, options: Mapping[str, object], fallback: Route | None) -> Any:
+    """Return a compiled route from a column of numbers, or of lists of one length or padded; or None."""
+    if parts.native_column is None or parts.native_importer is None or parts.target.kind != "tensor":
         return None
-    is_dense = options.get("lists") == "dense" or not ("lists" in options or parts.may_be_ragged)
-    others = {name: value for name, value in options.items() if name != "lists"}
-    pads = options.get("lists") == "pad"
-    if not ((is_dense or pads) and is_routable(parts.target, others)):
+    lists, nulls = options.get("lists"), options.get("nulls")
+    # With nulls=, no column becomes a ragged array.
+    is_dense = lists == "dense" or (lists is None and not (parts.may_be_ragged and nulls is None))
+    others = {name: value for name, value in options.items() if name not in ("lists", "nulls")}
+    if not ((is_dense or lists == "pad") and is_routable(parts.target, others)):
         return None
-    delivery = _delivery(parts, others, fallback)
-    return core.MatrixRoute(parts.native_lists, parts.native_importer, **delivery, pads=pads)
+    own = _delivery(parts, others, fallback) | {"nulls": nulls, "pads": lists == "pad"}
+    return core.MatrixRoute(parts.native_column, parts.native_importer, single=True, **own)
 
 
 def _are_labels(labels: Collection[object]) -> bool:

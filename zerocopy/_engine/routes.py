@@ -25,7 +25,6 @@ from zerocopy._engine.composing import (
     declare_dtypes,
     effective_options,
     find_parts,
-    is_fill,
 )
 from zerocopy._engine.target import resolve
 from zerocopy._native import core
@@ -89,7 +88,7 @@ def routes_of(to: object, options: Mapping[str, object]) -> Routes:
             return NO_ROUTES
         if type(options.get("index", True)) is not bool:
             return NO_ROUTES  # it is the labels of rows, which differ between calls
-        if "nulls" in options and not is_fill(options["nulls"]):
+        if "nulls" in options and not _is_fill(options["nulls"]):
             return NO_ROUTES
         routes: Routes = core.Routes(to, **options)
         return routes
@@ -97,6 +96,13 @@ def routes_of(to: object, options: Mapping[str, object]) -> Routes:
         if not is_error(error):
             raise
         return NO_ROUTES  # the target or an option, such as a dict, cannot be hashed
+
+
+def _is_fill(nulls: object) -> bool:
+    """Whether compiled routes take a value of ``nulls=``: None, ``"nan"``, a float, or an int of 53 bits."""
+    if type(nulls) is int:
+        return abs(nulls) <= 1 << 53
+    return nulls is None or type(nulls) is float or (type(nulls) is str and nulls == "nan")
 
 
 def clear() -> None:

@@ -133,6 +133,7 @@ typedef struct {
     PyObject *plan;   /* of the last schema, or NULL */
     int by_columns;   /* of a MatrixRoute: whether each column of the matrix is contiguous */
     int pads;         /* whether lists with offsets are padded with 0 to one length */
+    int single;       /* of a MatrixRoute: whether the table stands for its one column */
     Fill fill;
 } TableRoute;
 
@@ -157,7 +158,7 @@ PyObject *deliver_padded(const TableRoute *route, const struct ArrowArray *chunk
 PyObject *deliver_column(const TableRoute *route, struct ArrowArray *chunk, const PlannedColumn *column);
 
 /* Parses (exporter, importer, mutable, marks_readonly, *, fallback, copy, writable, dtype, columns, nulls,
-   by_columns, pads). */
+   by_columns, pads, single). */
 PyObject *table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
                            PyObject *(*run)(Route *self, PyObject *obj));
 void table_route_dealloc(PyObject *self);

@@ -245,10 +245,10 @@ deliver_matrix(const TableRoute *route, const Chunks *chunks, const TablePlan *p
     return deliver_memory(&fresh, &memory);
 }
 
-/* Makes an object of the target over the one column of a table, which holds lists: they are the rows of the matrix.
-   NULL with or without an exception. */
+/* Makes an object of the target over the one column of a table; lists are the rows of a matrix. NULL with or without an
+   exception. */
 static PyObject *
-deliver_lists(const TableRoute *route, ArrowTable *table, const TablePlan *plan)
+deliver_single(const TableRoute *route, ArrowTable *table, const TablePlan *plan)
 {
     struct ArrowArray chunk = {0}, next = {0};
     PyObject *result = NULL;
@@ -294,8 +294,8 @@ convert_export(TableRoute *route, PyObject *obj)
     Chunks chunks;
     chunks.count = 0;
     TablePlan *plan = table_plan_of(&route->plan, &table, route->wanted);
-    if (plan != NULL && plan->has_lists) {
-        result = plan->count == 1 && !route->by_columns ? deliver_lists(route, &table, plan) : NULL;
+    if (plan != NULL && (plan->has_lists || route->single)) {
+        result = plan->count == 1 && !route->by_columns ? deliver_single(route, &table, plan) : NULL;
     }
     else if (plan != NULL && route->delivery.copy != OPTION_FALSE &&
              (route->delivery.has_dtype || has_one_type(plan)) && read_chunks(route, &table, plan, &chunks)) {
@@ -344,8 +344,8 @@ static PyTypeObject MatrixRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.MatrixRoute",
     .tp_doc = "MatrixRoute(exporter, importer, mutable, marks_readonly, *, fallback=None, copy=None, writable=None, "
-              "dtype=None, columns=None, nulls=None, by_columns=False): a table whose columns have one type, or get "
-              "one by dtype, copied to one array.",
+              "dtype=None, columns=None, nulls=None, by_columns=False, single=False): a table whose columns have one type, "
+              "or get one by dtype, copied to one array; or a single column as an array of its own.",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(TableRoute),
     .tp_dealloc = table_route_dealloc,

@@ -138,13 +138,14 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
                  PyObject *(*run)(Route *self, PyObject *obj))
 {
     static char *names[] = {"",     "",         "mutable", "marks_readonly", "fallback",
-                            "copy", "writable", "dtype",   "columns",        "nulls", "by_columns", "pads", NULL};
+                            "copy", "writable", "dtype",   "columns",        "nulls", "by_columns", "pads",
+                            "single", NULL};
     PyObject *exporter, *importer, *fallback = Py_None, *columns = Py_None, *nulls = Py_None;
     PyObject *copy = Py_None, *writable = Py_None, *dtype = Py_None;
-    int is_mutable, marks_readonly, by_columns = 0, pads = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|$OOOOOOpp:Route", names, &TableExporterType,
+    int is_mutable, marks_readonly, by_columns = 0, pads = 0, single = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|$OOOOOOppp:Route", names, &TableExporterType,
                                      &exporter, &ImporterType, &importer, &is_mutable, &marks_readonly, &fallback,
-                                     &copy, &writable, &dtype, &columns, &nulls, &by_columns, &pads)) {
+                                     &copy, &writable, &dtype, &columns, &nulls, &by_columns, &pads, &single)) {
         return NULL;
     }
     TableRoute *self = PyObject_New(TableRoute, type);
@@ -158,6 +159,7 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
     self->exporter = (TableExporter *)Py_NewRef(exporter);
     self->by_columns = by_columns;
     self->pads = pads;
+    self->single = single;
     if (!fill_parse(nulls, &self->fill)) {
         PyErr_SetString(PyExc_ValueError, "nulls must be 'nan', a float, or an int of at most 53 bits");
         Py_DECREF(self);

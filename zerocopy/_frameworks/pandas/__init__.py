@@ -77,6 +77,7 @@ class Pandas(Framework):
     distribution = "pandas"
     marks_readonly = True
     reads_views = False  # it cannot select rows of them
+    nan_is_null = True
     options = ("index",)
     forms = ("DataFrame", "Series")
     actions: Mapping[str, Fix] = {
@@ -160,7 +161,7 @@ class Pandas(Framework):
         else:
             return {}
         # The exporter is made for the first object: routes to tensors do not need it.
-        hub_form = {"hub": lambda obj, target: exporter(pd)(obj, target)}
+        hub_form = {"hub": lambda *args: exporter(pd)(*args)}
         return forms | (hub_form if is_imported(HUB) else {})
 
     def fast_importers(self) -> dict[str, Callable[..., Any]]:

@@ -82,12 +82,17 @@ def plain(series: Any) -> Array:
         return array
     dtype = series.dtype
     if type(dtype).__module__ != "numpy.dtypes":
-        return np.from_dlpack(_in_arrow(series))
+        values = series.array
+        if type(values).__name__ not in MASKED:
+            return np.from_dlpack(_in_arrow(values))
+        if values.isna().any():
+            raise TypeError("it has nulls: use the slow path")
+        series, dtype = values, dtype.numpy_dtype
     if dtype.num not in _NUMBERS_OF_NUMPY or not dtype.isnative:  # longdouble has the kind f too
         raise TypeError("not plain numbers: use the slow path")
     # Only the read-only flag protects pandas' copy-on-write from writes to an alias
     # (pandas-dev/pandas, "Copy-on-Write (CoW)", section "Read-only NumPy arrays").
-    array = series.to_numpy(copy=False)
+    array = series.to_numpy(dtype, copy=False)
     if array.flags.writeable:
         array = array.view()
         array.flags.writeable = False
@@ -134,10 +139,10 @@ def matrix(frame: Any) -> Array:
     return array
 
 
-def _in_arrow(series: Any) -> Any:
-    """Return the one chunk of a series in Arrow's memory, without nulls."""
-    chunked = series.array.__arrow_array__()
-    if series.array.dtype.kind not in "iuf" or chunked.num_chunks != 1 or chunked.null_count:
+def _in_arrow(values: Any) -> Any:
+    """Return the one chunk of an array in Arrow's memory, without nulls."""
+    chunked = values.__arrow_array__()
+    if values.dtype.kind not in "iuf" or chunked.num_chunks != 1 or chunked.null_count:
         raise TypeError("not plain numbers in one chunk: use the slow path")
     return chunked.chunk(0)
 
@@ -352,8 +357,9 @@ def _of_arrow(pd: Any, array: Any) -> Column:
     return column
 
 
-#: Classes of arrays in Arrow's memory.
+#: Classes of arrays in Arrow's memory; of numbers with a mask.
 ARROW = ("ArrowExtensionArray", "ArrowStringArray")
+MASKED = ("IntegerArray", "FloatingArray")
 
 
 def _export(pd: Any, array: Any) -> Any:

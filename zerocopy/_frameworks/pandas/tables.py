@@ -16,7 +16,15 @@ import numpy as np
 
 from zerocopy._frameworks._private import Private
 from zerocopy._frameworks.pandas import metadata as meta
-from zerocopy._frameworks.pandas.columns import ARROW, LEVEL, column_of, index_column, levels_of, one_block
+from zerocopy._frameworks.pandas.columns import (
+    ARROW,
+    LEVEL,
+    MASKED,
+    column_of,
+    index_column,
+    levels_of,
+    one_block,
+)
 from zerocopy.dtype import native_numbers
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array
@@ -255,15 +263,25 @@ def series_builder() -> Callable[..., Any]:
     return _SERIES.choose(lambda: private_series(pd), agrees, public)
 
 
-def _column_exporter() -> Callable[[Any], Any]:
-    """Return a function from an array of plain values of pandas to Arrow's; it raises for other arrays."""
-    numbers, array_of = native_numbers(), hub().fast_importers()["ndarray"]
+def _column_exporter() -> Callable[..., Any]:
+    """Return a function from an array of plain values of pandas to Arrow's; it raises for other arrays.
 
-    def column(values: Any) -> Any:
+    With `may_have_nulls`, pandas' numbers with a mask are plain values; with `nan_is_null`, NaN of NumPy's
+    floats is null.
+    """
+    numbers, array_of, arrow = native_numbers(), hub().fast_importers()["ndarray"], hub().module().array
+
+    def column(values: Any, may_have_nulls: bool = False, nan_is_null: bool = False) -> Any:
+        if may_have_nulls and type(values).__name__ in MASKED:
+            if values.isna().any():
+                return values.__arrow_array__()
+            values, nan_is_null = values.to_numpy(values.dtype.numpy_dtype, copy=False), False
         if type(values) is np.ndarray:
             plain = values.dtype.kind in "iuf" and values.dtype.num in numbers and values.dtype.isnative
             if not plain or values.ndim != 1:
                 raise ValueError("not plain numbers: use the slow path")
+            if nan_is_null and values.dtype.kind == "f" and (mask := np.isnan(values)).any():
+                return arrow(values, mask=mask)
             return array_of(values)
         if type(values).__name__ not in ARROW:
             raise ValueError("an extension array: use the slow path")
@@ -281,26 +299,31 @@ def _plain_name(series: Any) -> str:
 
 
 @cache
-def series_exporter(pd: Any) -> Callable[[Any, Any], tuple[str, Any, None]]:
+def series_exporter(pd: Any) -> Callable[..., tuple[str, Any, None]]:
     """Return the exporter ``hub`` of series of plain values."""
     column, plain = _column_exporter(), hub().fast_exporters(hub().module().ChunkedArray)["hub"]
     wrapped = pd.arrays.NumpyExtensionArray
 
-    def exported(series: Any, target: Any) -> tuple[str, Any, None]:
+    def exported(
+        series: Any, target: Any, layout: str = "", nan_is_null: bool = False
+    ) -> tuple[str, Any, None]:
         values = series.array
-        array = column(series.to_numpy(copy=False) if type(values) is wrapped else values)
-        return _plain_name(series), plain(array, target)[1], None
+        values = series.to_numpy(copy=False) if type(values) is wrapped else values
+        array = column(values, bool(layout), nan_is_null)
+        return "" if layout else _plain_name(series), plain(array, target)[1], None
 
     return exported
 
 
 @cache
-def frame_exporter(pd: Any) -> Callable[[Any, Any], tuple[None, Any, None]]:
+def frame_exporter(pd: Any) -> Callable[..., tuple[None, Any, None]]:
     """Return the exporter ``hub`` of frames of plain columns, with metadata for targets that keep it."""
     pa, column, types = hub().module(), _column_exporter(), hub().plain_types
     check, make = hub().fast_exporters(pa.Table)["hub"], pa.Table.from_arrays
 
-    def exported(frame: Any, target: Any) -> tuple[None, Any, None]:
+    def exported(
+        frame: Any, target: Any, layout: str = "", nan_is_null: bool = False
+    ) -> tuple[None, Any, None]:
         if not is_default(frame.index, pd.RangeIndex) or frame.attrs:
             raise ValueError("labels of rows, or attributes: use the slow path")
         labels, arrays = frame.columns.tolist(), list(column_arrays(pd, frame))
@@ -308,7 +331,12 @@ def frame_exporter(pd: Any) -> Callable[[Any, Any], tuple[None, Any, None]]:
             raise ValueError("no values, or labels that are not text: use the slow path")
         if "" in labels or "\0" in "".join(labels) or len({*labels}) != len(labels):
             raise ValueError("labels that need a check: use the slow path")
-        table = make([column(values) for values in arrays], names=labels)
+        columns = [column(values, bool(layout), nan_is_null) for values in arrays]
+        if "matrix" in layout and may_be_one_matrix([x for x in arrays if type(x) is np.ndarray]):
+            raise ValueError("they may be columns of one matrix: the slow path decides")
+        table = make(columns, names=labels)
+        if layout:
+            return None, table, None
         if not all(type(values) is np.ndarray for values in arrays):
             check(table, target)  # chunks too: 10 us
         elif not types.issuperset(table.schema.types):

@@ -129,8 +129,8 @@ class Polars(Framework):
         if core is not None:
             forms["native"] = core.ArrayExporter(numbers)
             export = pl.DataFrame.__arrow_c_stream__
-            exporter = core.TableExporter(lambda series: export(series.to_frame()), check=_check_lists)
-            forms["native_lists"] = exporter
+            exporter = core.TableExporter(lambda series: export(series.to_frame()), check=_check_chunk)
+            forms["native_column"] = exporter
         return forms
 
     # -- target ---------------------------------------------------------------
@@ -301,10 +301,9 @@ def _small_matrix(pl: Any) -> Callable[[Any], Any] | None:
     return _VIEWS.choose(lambda: matrix, agrees, None)
 
 
-def _check_lists(series: Any) -> None:
-    """Raise for a series that is not lists in one chunk."""
-    if series.n_chunks() != 1 or not series.dtype.is_nested():
-        raise ValueError("several chunks, or not lists: the slow path decides")
+def _check_chunk(series: Any) -> None:
+    if series.n_chunks() != 1:
+        raise ValueError("several chunks: the slow path decides")
     check_exports([series.name], [series.dtype], lambda place: series)
 
 

@@ -22,8 +22,8 @@ from zerocopy._frameworks.pyarrow.columns import (
 )
 from zerocopy._frameworks.pyarrow.fast_path import (
     LISTS,
+    column_exporter,
     flat_importer,
-    lists_exporter,
     native_exporter,
     native_importer,
     one_chunk_each,
@@ -157,15 +157,17 @@ class PyArrow(ArrowExchange):
         if cls in (pa.Table, pa.RecordBatch):
             tables = {"columns": one_chunk_each, "native_table": table_exporter(pa, cls)}
             return tables | ({"hub": plain_table(pa, self.plain_types)} if cls is pa.Table else {})
-        column = {"hub": plain_column(self.plain_types)}
+        column: dict[str, Any] = {"hub": plain_column(self.plain_types)}
+        native_column = {"native_column": column_exporter(pa, cls)}
         if cls is pa.ChunkedArray or cls.__name__ in LISTS:
-            return {"native_lists": lists_exporter(pa, cls)} | (column if cls is pa.ChunkedArray else {})
+            return native_column | (column if cls is pa.ChunkedArray else {})
         if cls in (pa.StringArray, pa.LargeStringArray, pa.BooleanArray):
             return column
         # Each type has a class. These hold numbers, and their exporter refuses nulls.
         if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES}:
             return {}
-        return column | {"ndarray": without_nulls(np.from_dlpack), "native": native_exporter(pa, cls)}
+        numbers = {"ndarray": without_nulls(np.from_dlpack), "native": native_exporter(pa, cls)}
+        return column | native_column | numbers
 
     def parse_dtype(self, spec: Any) -> DType | None:
         if str(spec) == "extension<arrow.bool8>":

@@ -161,19 +161,19 @@ def _extent(batch: Any) -> tuple[int, int] | None:
 LISTS = ("ListArray", "LargeListArray", "FixedSizeListArray")
 
 
-def lists_exporter(pa: Any, cls: Any) -> Any:
-    """Return the compiled exporter of columns of lists; None without the compiled core."""
+def column_exporter(pa: Any, cls: Any) -> Any:
+    """Return the compiled exporter of columns in one chunk; None without the compiled core."""
     if core is None:
         return None
-    from_arrays, is_list = pa.RecordBatch.from_arrays, tuple(getattr(pa, name) for name in LISTS)
+    from_arrays = pa.RecordBatch.from_arrays
 
     def export(column: Any) -> Any:
         return from_arrays([column], [""]).__arrow_c_array__()
 
     def export_chunk(column: Any) -> Any:
-        if column.num_chunks != 1 or not isinstance(chunk := column.chunk(0), is_list):
-            raise ValueError("several chunks, or not lists: the slow path decides")
-        return export(chunk)
+        if column.num_chunks != 1:
+            raise ValueError("several chunks: the slow path decides")
+        return export(column.chunk(0))
 
     is_chunked = cls is pa.ChunkedArray
     if not may_lack_text(pa):
