@@ -19,17 +19,17 @@ BUDGETS = {
     # small tables with options), registers of AVX2 (users of processors without AVX-512), routes of arrays on
     # GPUs (users of CuPy, torch, JAX and Numba), and schemas that are kept (users of wide tables
     # of polars, nanoarrow and DuckDB).
-    "lines of Python in zerocopy/": 73300,
-    "files of Python in zerocopy/": 372,
+    "lines of Python in zerocopy/": 73816,
+    "files of Python in zerocopy/": 375,
     "lines of C in zerocopy/": 9823,
-    "lines of Python in tests/": 99672,  # tests of these, and of planted faults that none found
+    "lines of Python in tests/": 99915,  # tests of these, and of planted faults that none found
     "lines of Python in benchmarks/": 15994,  # tables with options, a recommender's table, the age of results
-    "lines of Markdown in docs/": 16595,
+    "lines of Markdown in docs/": 16627,
     "words in docs/how-it-works.md": 3300,
     # Copies to and from a device are two, and NumPy's text, dates and objects are one, for the same users.
     "forms in which memory passes": 12,
     "private names of other packages": 29,  # the schema of nanoarrow: users of its wide tables
-    "Any in _engine/ and tables/": 186,
+    "Any in _engine/ and tables/": 193,
 }
 
 #: Names with an underscore that are documented: by the standard library, nanoarrow and pyarrow.

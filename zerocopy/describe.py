@@ -14,6 +14,7 @@ from zerocopy.source import Source
 
 if TYPE_CHECKING:
     from zerocopy.tables.column import Column, Table
+    from zerocopy.tables.result import Encoded, Masked
 
 # Tables are imported inside functions, because conversions between arrays do not need them.
 
@@ -117,6 +118,11 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
             )
         return table
     framework = registry.by_type(type(obj))
+    if framework is None and hasattr(cls, "__zerocopy_node__"):
+        from zerocopy.tables.column import Table
+
+        column = _column_of_result(obj)
+        return Table(f"zerocopy.{cls.__name__}", [""], [column], column.length, single=True, obj=obj)
     if framework is not None and framework.unwrap and (inner := framework.unwrapped(obj)) is not obj:
         return describe(inner, index, for_table)
     if framework is not None:
@@ -215,18 +221,10 @@ def _column(value: Any) -> Column | None:
     """Describe a dict's value as a column; None if it is a table."""
     from zerocopy.protocols import python_numbers
     from zerocopy.tables.column import Table
-    from zerocopy.tables.result import Encoded, Masked
     from zerocopy.tables.tensor_column import TensorColumn
 
-    if isinstance(value, Masked) and not isinstance(value.values, Encoded):
-        return TensorColumn.masked(describe_array(value.values), describe_array(value.mask))
-    if isinstance(value, (Encoded, Masked)):
-        raise UnsupportedConversionError(
-            "",
-            "an Encoded is the result of a conversion, not a column",
-            "pass the original column",
-            code="not-a-column",
-        )
+    if hasattr(type(value), "__zerocopy_node__"):
+        return _column_of_result(value)
     if python_numbers.is_array(value):
         return TensorColumn(python_numbers.describe_column(value))
     if python_numbers.is_text(value):
@@ -264,6 +262,20 @@ def _column(value: Any) -> Column | None:
             fixes=[Fix("numpy.atleast_1d({x})")],
         )
     return TensorColumn(described)
+
+
+def _column_of_result(result: Masked | Encoded) -> Column:
+    """Describe the rows of a `Masked` or an `Encoded`."""
+    from zerocopy.tables.hub import hub
+    from zerocopy.tables.result import Encoded, Masked
+    from zerocopy.tables.tensor_column import TensorColumn
+
+    if isinstance(result, Masked) and not isinstance(result.values, Encoded):
+        values = describe_array(result.values)
+        if values.view.ndim == 1:
+            return TensorColumn.masked(values, describe_array(result.mask))
+    described: Table = hub().table(hub().array_of_result(result))
+    return described.columns[0]
 
 
 def _is_table(columns: dict[Any, Any]) -> bool:

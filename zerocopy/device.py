@@ -57,6 +57,10 @@ class Device(NamedTuple):
     type: int
     id: int = 0
 
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the type and the index, as DLPack's exchange of devices asks for them (array-api#972)."""
+        return self.type, self.id
+
     @property
     def is_host(self) -> bool:
         """Whether the CPU can read this memory through plain pointers; page-locked memory included."""

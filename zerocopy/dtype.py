@@ -58,6 +58,10 @@ class DType:
             return "complex64"
         return "float32" if "float" in self.name else "int8"
 
+    def __dlpack_data_type__(self) -> tuple[int, int, int]:
+        """Return code, bits and lanes, as DLPack's exchange of dtypes asks for them (array-api#972)."""
+        return self.code, self.bits, self.lanes
+
     def __str__(self) -> str:
         return self.name
 

@@ -456,11 +456,6 @@ def test_masked_column_becomes_a_column_with_nulls() -> None:
             if "cpu" in zc.frameworks()[target].devices:
                 table = zc.convert({"x": masked, "y": np.arange(3)}, to=target)
                 assert zc.convert(table, to="pyarrow.Table")["x"].to_pylist() == [1, None, 3]
-    encoded = zc.convert(pa.array(["a"]), to="numpy", encode=True)
-    with pytest.raises(
-        zc.UnsupportedConversionError, match="column 'x': an Encoded is the result of a conversion"
-    ):
-        zc.convert({"x": encoded}, to="pyarrow")
 
 
 def test_polars_chunks_share_one_dictionary() -> None:

@@ -75,6 +75,11 @@ def _has_array_type(obj: object) -> bool:
     return True
 
 
+def is_result(cls: type) -> bool:
+    """Whether a type is `Masked` or `Encoded`: parts for tensor frameworks, a column for table frameworks."""
+    return hasattr(cls, "__zerocopy_node__")
+
+
 def items_of(obj: Any) -> list[tuple[Hashable, Any]]:
     """Return a container's keys and values; fields that are marked static are not among them."""
     try:
@@ -197,6 +202,8 @@ _Rebuild = Callable[[object, list[Any], list[object]], object]
 def other_kind(obj: object) -> _Rebuild | None:
     """Return how to rebuild a container that is not a dict, list or tuple; None for other objects."""
     cls = type(obj)
+    if is_result(cls):
+        return _of_pytree
     if cls in _PLAIN or _has_array_type(obj):
         return None
     kind: _Rebuild
@@ -371,6 +378,8 @@ def _flatten(obj: object) -> Node:
 
 def _node_of(obj: object) -> Node | None:
     """Return one level of a pytree; None if its type is not registered."""
+    if is_result(type(obj)):
+        return obj.__zerocopy_node__()  # type: ignore[attr-defined, no-any-return]
     optree = sys.modules.get("optree")
     node: Node | None
     if getattr(optree, "tree_unflatten", None) is not None:  # None while another thread imports it

@@ -15,7 +15,7 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.protocols.array_interface import address
-from zerocopy.protocols.exchange_api import StridedView
+from zerocopy.protocols.own_dlpack import StridedView
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import overlap
 

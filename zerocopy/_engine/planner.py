@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from zerocopy import handover, registry
-from zerocopy._engine.container_types import is_container, is_mapping, items_of
+from zerocopy._engine.container_types import is_container, is_mapping, is_result, items_of
 from zerocopy._engine.open_files import read_error, reading
 from zerocopy._engine.target import may_be_compound, resolve, text
 from zerocopy.casting.option import DTypeOption
@@ -149,7 +149,7 @@ def classify(call: Call) -> Literal["tree", "whole"] | CompoundArray:
         if registry.by_type(cls) is not None:  # also SciPy's DOK arrays, which are dicts
             return _compound_of(call) or "whole"
         with translated_errors(call.__str__):
-            if not is_container(obj):
+            if not is_container(obj) or (is_result(cls) and call.target.tables and "leaves" not in options):
                 return "whole"
     is_table = (call.target.tables and "leaves" not in options) or call.request.of_tables
     return "whole" if is_table and is_mapping(obj) and _describe_columns(call) else "tree"
@@ -187,9 +187,7 @@ def _describe_columns(call: Call) -> bool:
 def _is_inner_container(value: object) -> bool:
     if not is_container(value) or python_numbers.is_array(value) or python_numbers.is_text(value):
         return False
-    from zerocopy.tables.result import Masked
-
-    return not isinstance(value, Masked)
+    return not is_result(type(value))
 
 
 def make_plan(call: Call) -> Plan:

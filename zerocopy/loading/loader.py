@@ -17,6 +17,7 @@ from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
 from zerocopy.framework import hook_of
 from zerocopy.loading import assembly, state as states
+from zerocopy.loading.arrow_stream import schema_of, stream_of
 from zerocopy.loading.assembly import Chunk
 from zerocopy.loading.batch_plan import plan_batches
 from zerocopy.loading.buffers import BufferCache
@@ -120,6 +121,27 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
             )
             self._move(tracker, is_begun=True)
         return batches
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Export the batches of a copy of the loader as a stream (Arrow PyCapsule Interface) of pyarrow.
+
+        Consumers such as DuckDB request a stream for the schema and another one for the rows. If the loader
+        cannot be copied, the stream has the batches of ``iter(loader)``.
+        """
+        try:
+            batches = copy.copy(self)
+        except LoaderUseError:
+            batches = self
+        return stream_of(batches, requested_schema)
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        why = "its batches are not one array"
+        fix = "iterate: for batch in loader; or pyarrow.table(loader) reads all of them"
+        raise LoaderUseError("numpy.asarray(loader)", why, fix, code="not-an-array")
+
+    def __arrow_c_schema__(self) -> Any:
+        """Export the schema of the batches; a copy of the loader reads the first one."""
+        return schema_of(copy.copy(self))
 
     def __getitem__(self, index: Never) -> Never:
         """Refuse an index, which libraries request if they treat the loader as a sequence."""

@@ -82,7 +82,8 @@ def describe(obj: Any) -> Source | None:
     """
     # Looked up on the type, as Python does for special methods: mocks and proxies answer
     # to every name through __getattr__.
-    if hasattr(type(obj), "__dlpack__"):
+    is_host_view = isinstance(obj, StridedView) and obj.device.is_host  # has strides that DLPack lacks
+    if hasattr(type(obj), "__dlpack__") and not is_host_view:
         return _dlpack(obj)
     # Read once: an interface may be computed, or come from another producer.
     interface = _interface(obj, "__cuda_array_interface__")

@@ -6,12 +6,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from zerocopy import registry
+from zerocopy._engine.convert import convert
 from zerocopy.describe import describe_array
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
 from zerocopy.framework import Framework
-from zerocopy.protocols import exchange_api
+from zerocopy.protocols import own_dlpack
 from zerocopy.shared.errors import StaleHandleError
 from zerocopy.shared.handle import DEVICE, MAPPING, TABLE, Handle, parse
 from zerocopy.shared.reading import framework_of, open_array, open_mapping, open_table
@@ -169,11 +170,19 @@ class SharedArray(Shared):
         return open_array(self.handle)
 
     def __zerocopy_view__(self) -> StridedView:
-        """Return a view of the memory; consumers in C call it through DLPack's C exchange API."""
+        """Return a view of the memory, for DLPack."""
         return describe_array(open_array(self.handle)).view
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return a read-only NumPy array over the memory (NumPy, "The ``__array__()`` method")."""
+        array = convert(self, "numpy")
+        same = dtype is None or array.dtype == dtype
+        if copy is False and not same:
+            raise ValueError(f"the array is {array.dtype}, and {dtype} requires a copy")
+        return array.astype(dtype) if not same else array.copy() if copy else array
 
-exchange_api.add_to(SharedArray)
+
+own_dlpack.add_to(SharedArray)
 
 
 class SharedTable(Shared):
@@ -184,6 +193,20 @@ class SharedTable(Shared):
     def __zerocopy_open__(self, target: str = "") -> Any:
         """Return the table over the memory, as one of its own framework or pyarrow; ``convert`` calls it."""
         return open_table(self.handle, target)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Export the table or the column as a stream (Arrow PyCapsule Interface), through pyarrow."""
+        return convert(self, "pyarrow").__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Export the schema of the stream."""
+        data = convert(self, "pyarrow")
+        return (data.schema if hasattr(data, "schema") else data.type).__arrow_c_schema__()
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        asked, why = "numpy.asarray(zerocopy.Shared)", "it holds a table"
+        fix = 'use zc.convert(x, "pandas"), or zc.convert(x, "numpy", layout="matrix")'
+        raise UnsupportedConversionError(asked, why, fix, code="not-an-array")
 
 
 class SharedMapping(Shared):

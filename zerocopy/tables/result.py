@@ -4,18 +4,100 @@ from __future__ import annotations
 
 import decimal
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any, Self
 
-from zerocopy.errors import UnsupportedConversionError
+import numpy as np
+
+from zerocopy.errors import CopyRequiredError, DeviceError, UnsupportedConversionError
 from zerocopy.formatting import printable
+from zerocopy.protocols.pytree_node import Attribute, Node
+from zerocopy.source import Array
 
+#: The fields that hold tensors, or results of the columns inside.
+_PARTS = ("values", "offsets", "sizes", "categories", "mask")
 _TEXT = ("string", "large_string", "binary", "large_binary")
 
 
-class Masked(NamedTuple):
+class _Result:
+    """What `Masked` and `Encoded` have in common: an Arrow array of their rows, and no single array."""
+
+    __slots__ = ()
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """Export the rows as one Arrow array with nulls (Arrow PyCapsule Interface), through pyarrow."""
+        from zerocopy.tables.hub import hub
+
+        exported: tuple[object, object] = hub().array_of_result(self).__arrow_c_array__(requested_schema)
+        return exported
+
+    def __zerocopy_node__(self) -> Node:
+        """Return the parts; `convert` to a tensor framework converts each."""
+        names = [name for name in _PARTS if getattr(self, name, None) is not None]
+
+        def rebuilt(parts: list[Any]) -> object:
+            return replace(self, **dict(zip(names, parts, strict=True)))  # type: ignore[type-var]
+
+        return Node([*map(Attribute, names)], [getattr(self, name) for name in names], rebuilt)
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        asked = f"numpy.asarray(zerocopy.{type(self).__name__})"
+        why = "it has several arrays: the values are not the rows without the others"
+        fix = 'use x.values; or zc.convert(x, "pandas") or x.to_pylist(), which have the rows'
+        raise UnsupportedConversionError(asked, why, fix, code="not-an-array")
+
+    def to(self, *args: object, **options: object) -> Self:
+        """Return the column with ``part.to(...)`` for each of its tensors, as PyTorch's libraries call it.
+
+        Parameters
+        ----------
+        *args, **options
+            Those of the tensors' own method: ``"cuda"``, ``non_blocking=True``. Parts without the method,
+            such as NumPy's arrays, stay as they are.
+
+        Returns
+        -------
+        Masked or Encoded
+            A new column; its tensors are those of this one if they are there already.
+
+        Examples
+        --------
+        >>> import pyarrow as pa, zerocopy as zc
+        >>> day = zc.convert(pa.array([1, 2], pa.date32()), "torch", encode=True)
+        >>> day.to("meta").values.device
+        device(type='meta')
+        """
+        return self._each("to", *args, **options)
+
+    def pin_memory(self) -> Self:
+        """Return the column with its tensors in page-locked memory, as ``DataLoader(pin_memory=True)`` does.
+
+        Returns
+        -------
+        Masked or Encoded
+            Its tensors are ``part.pin_memory()``; parts without the method stay as they are.
+        """
+        return self._each("pin_memory")
+
+    def _each(self, method: str, *args: object, **options: object) -> Self:
+        def called(leaf: object, path: str = "") -> object:
+            call = getattr(leaf, method, None)
+            return leaf if call is None else call(*args, **options)
+
+        moved: Self = rebuild(self, called)
+        if isinstance(moved, Encoded) and moved.mask is not None:  # `rebuild` leaves it to `masked`
+            moved.mask = called(moved.mask)
+        return moved
+
+
+# Not frozen: Lightning sets the fields of a copy when it moves a batch to a device.
+@dataclass(slots=True, eq=False)
+class Masked(_Result):
     """Values, and which of them are null: ``convert(..., nulls="mask")``.
+
+    ``values, mask = masked`` unpacks it. In a table framework it is one column with nulls:
+    ``zc.convert(masked, "polars.Series")``, ``pyarrow.array(masked)``.
 
     Attributes
     ----------
@@ -41,6 +123,21 @@ class Masked(NamedTuple):
     values: Any
     mask: Any
 
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over `values` and `mask`."""
+        return iter((self.values, self.mask))
+
+    # Without a length, pandas would make a list of the two before it calls ``__array__``, and without a
+    # stream, polars before it calls ``__arrow_c_array__``.
+    def __len__(self) -> int:
+        return 2
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export the rows as a stream of one Arrow array (Arrow PyCapsule Interface)."""
+        from zerocopy.tables.hub import hub
+
+        return hub().stream_of_result(self, requested_schema)
+
     def to_pylist(self) -> list[Any]:
         """Return the rows as Python objects; None where the mask is True.
 
@@ -59,9 +156,8 @@ class Masked(NamedTuple):
         return _unmasked(to_pylist(self.values), self.mask)
 
 
-# Not frozen: Lightning sets the fields of a copy when it moves a batch to a device.
 @dataclass(slots=True, eq=False)
-class Encoded:
+class Encoded(_Result):
     """A column of a type that tensors lack, as numbers: ``convert(..., encode=True)``.
 
     Attributes
@@ -123,47 +219,6 @@ class Encoded:
         """
         return self._rows() if self.mask is None else _unmasked(self._rows(), self.mask)
 
-    def to(self, *args: object, **options: object) -> Encoded:
-        """Return the column with ``part.to(...)`` for each of its tensors, as PyTorch's libraries call it.
-
-        Parameters
-        ----------
-        *args, **options
-            Those of the tensors' own method: ``"cuda"``, ``non_blocking=True``. Parts without the method,
-            such as NumPy's arrays, stay as they are.
-
-        Returns
-        -------
-        Encoded
-            A new column; its tensors are those of this one if they are there already.
-
-        Examples
-        --------
-        >>> import pyarrow as pa, zerocopy as zc
-        >>> day = zc.convert(pa.array([1, 2], pa.date32()), "torch", encode=True)
-        >>> day.to("meta").values.device
-        device(type='meta')
-        """
-        return self._each("to", *args, **options)
-
-    def pin_memory(self) -> Encoded:
-        """Return the column with its tensors in page-locked memory, as ``DataLoader(pin_memory=True)`` does.
-
-        Returns
-        -------
-        Encoded
-            Its tensors are ``part.pin_memory()``; parts without the method stay as they are.
-        """
-        return self._each("pin_memory")
-
-    def _each(self, method: str, *args: object, **options: object) -> Encoded:
-        def called(leaf: object, path: str = "") -> object:
-            call = getattr(leaf, method, None)
-            return leaf if call is None else call(*args, **options)
-
-        moved: Encoded = rebuild(self, called)
-        return moved if self.mask is None else replace(moved, mask=called(self.mask))
-
     def _rows(self) -> list[Any]:
         """Return the rows, with undefined values where a mask of this column is True."""
         if isinstance(self.values, dict):
@@ -215,18 +270,24 @@ def to_pylist(result: object) -> list[Any]:
 
 
 def _words(codes: list[Any] | int | None, names: list[Any]) -> object:
-    """Return the words of codes, or of lists of codes, which `stack_encoded` makes."""
+    """Return the words of codes, or of lists of codes, which `stack_results` makes."""
     if isinstance(codes, list):
         return [_words(code, names) for code in codes]
     return None if codes is None or not 0 <= codes < len(names) else names[codes]
 
 
-def stack_encoded(columns: Sequence[Any], stack: Callable[[list[Any]], Any]) -> Encoded:
+def stack_results(columns: Sequence[Any], stack: Callable[[list[Any]], Any]) -> Masked | Encoded:
     """Return one column with a further dimension, for functions that collate samples.
 
     ``stack(parts)`` stacks the numbers and the masks. The categories must be the same.
     """
     first = columns[0]
+    if isinstance(first, Masked):
+        if any(_kind(column) != _kind(first) for column in columns):
+            raise _unequal(columns, "the samples are of different types", "return one type from the dataset")
+        values, masks = zip(*columns, strict=True)
+        inner = stack_results(values, stack) if isinstance(first.values, Encoded) else stack([*values])
+        return masked(inner, stack([*masks]))
     if (
         first.offsets is not None
         or first.scale is not None
@@ -251,6 +312,8 @@ def stack_encoded(columns: Sequence[Any], stack: Callable[[list[Any]], Any]) -> 
 
 def _kind(column: object) -> str:
     """Return the properties that columns must share to be stacked, as a text."""
+    if isinstance(column, Masked):
+        return f"Masked of {_kind(column.values)}" if isinstance(column.values, Encoded) else "Masked"
     if not isinstance(column, Encoded):
         return type(column).__qualname__
     parts = {"ordered": column.ordered or None, "categories": column.categories, "a mask": column.mask}
@@ -275,6 +338,31 @@ def _array(tensor: object) -> Any:
     from zerocopy import convert
 
     return convert(tensor, "numpy")
+
+
+def host_array(part: object, dtype: str = "") -> Array:
+    """Return a part as an ndarray that aliases it, in row-major order.
+
+    Raises
+    ------
+    DeviceError
+        It is on a device, or requires a copy for another reason.
+    UnsupportedConversionError
+        It has another dtype than `dtype`, that of a mask.
+    """
+    from zerocopy import convert
+
+    try:
+        array: Array = convert(part, "numpy", copy=False)
+    except CopyRequiredError as error:
+        remedy = 'copy it first: zc.convert(x, "numpy")'
+        raise DeviceError(
+            "", f"Arrow cannot alias a part: {error.why}", remedy, code="other-device"
+        ) from error
+    if dtype and array.dtype != dtype:
+        why = f"the mask has dtype {array.dtype}; expected {dtype}"
+        raise UnsupportedConversionError("", why, "pass one bool per row", code="invalid-mask")
+    return np.ascontiguousarray(array)
 
 
 def _decimal(limbs: int | list[int], scale: int) -> decimal.Decimal:

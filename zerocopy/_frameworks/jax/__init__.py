@@ -58,11 +58,12 @@ class Jax(Framework):
     }
 
     def _import(self) -> ModuleType:
-        from zerocopy.tables.result import Encoded
+        from zerocopy.tables.result import Encoded, Masked
 
         jax = super()._import()
-        # So that ``jax.tree`` and ``jax.jit`` take encoded columns.
+        # So that ``jax.tree`` and ``jax.jit`` take masked and encoded columns.
         with ignored_errors():  # JAX was imported again, or the program has registered them
+            jax.tree_util.register_dataclass(Masked, data_fields=["values", "mask"], meta_fields=[])
             jax.tree_util.register_dataclass(
                 Encoded,
                 data_fields=["values", "offsets", "sizes", "categories", "mask"],

@@ -175,6 +175,18 @@ class ArrowExchange(Framework):
             refusal = None if opened is None else opened.refusal
             raise _unreadable(obj, error) if refusal is None else refusal from error
 
+    def array_of_result(self, result: Any) -> Any:
+        """Return the rows of a `Masked` or an `Encoded` as one array."""
+        from zerocopy._frameworks.pyarrow.results import array_of
+
+        return array_of(self.module(), result)
+
+    def stream_of_result(self, result: Any, requested_schema: object) -> object:
+        """Return the capsule of a stream of one array, which has the rows of a `Masked`."""
+        array = self.array_of_result(result)
+        capsule: object = self.module().chunked_array([array]).__arrow_c_stream__(requested_schema)
+        return capsule
+
     def check_type(self, field: Field) -> None:
         """Refuse a canonical extension type with storage or metadata that pyarrow does not import."""
         for part in field.walk():

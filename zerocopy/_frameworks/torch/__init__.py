@@ -82,12 +82,13 @@ class Torch(Framework):
     }
 
     def _import(self) -> ModuleType:
-        from zerocopy.tables.result import Encoded
+        from zerocopy.tables.result import Encoded, Masked
 
         torch = super()._import()
         # Torch documents this mapping in `default_collate`, for types of samples that torch does not know.
         collate = sys.modules.get("torch.utils.data._utils.collate")
-        getattr(collate, "default_collate_fn_map", {}).setdefault(Encoded, _collate)
+        for cls in (Encoded, Masked):
+            getattr(collate, "default_collate_fn_map", {}).setdefault(cls, _collate)
         return torch
 
     def owns(self, cls: type) -> bool:
@@ -398,12 +399,12 @@ def _stream(torch: Any, stream: int | None, device: Device) -> Any:
 
 
 def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    """Return the samples of encoded columns as one, as ``default_collate`` calls it."""
+    """Return the samples of masked or encoded columns as one, as ``default_collate`` calls it."""
     from torch.utils.data._utils.collate import collate
 
-    from zerocopy.tables.result import stack_encoded
+    from zerocopy.tables.result import stack_results
 
-    return stack_encoded(batch, functools.partial(collate, collate_fn_map=collate_fn_map))
+    return stack_results(batch, functools.partial(collate, collate_fn_map=collate_fn_map))
 
 
 FRAMEWORK = Torch()

@@ -20,7 +20,7 @@ from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.share import shared_empty
 from zerocopy.shared.tickets import Tickets
 from zerocopy.source import Array, type_name
-from zerocopy.tables.result import Encoded, rebuild, stack_encoded
+from zerocopy.tables.result import Encoded, Masked, rebuild, stack_results
 
 _ASKED = "shared_collate()"
 _PROTOCOLS = ("__dlpack__", "__array_interface__", "__arrow_c_array__", "__arrow_c_stream__")
@@ -139,6 +139,8 @@ def _map(sample: Any, finish: Callable[[Any], Any]) -> Any:
         return type(sample)(*(_map(value, finish) for value in sample))
     if isinstance(sample, (list, tuple)):
         return type(sample)([_map(value, finish) for value in sample])
+    if isinstance(sample, Masked):
+        return rebuild(sample, lambda leaf, _: finish(leaf))
     if isinstance(sample, Encoded):
         column: Encoded = rebuild(sample, lambda leaf, _: finish(leaf))
         return column if sample.mask is None else replace(column, mask=finish(sample.mask))
@@ -162,8 +164,8 @@ def _stacked(samples: Sequence[Any], finish: Callable[[Any], Any], empty: Callab
         return type(first)(*items) if hasattr(first, "_fields") else items
     if isinstance(first, (bool, int, float, complex)):
         return finish(_numbers(samples))
-    if isinstance(first, Encoded):
-        return _map(stack_encoded(samples, lambda parts: _stacked(parts, lambda obj: obj, empty)), finish)
+    if isinstance(first, (Encoded, Masked)):
+        return _map(stack_results(samples, lambda parts: _stacked(parts, lambda obj: obj, empty)), finish)
     if not _is_leaf(first):
         why = f"samples are of type {type_name(first)}, and not arrays, numbers, strings or containers"
         raise _refused(why, "return arrays from the dataset")
