@@ -22,7 +22,7 @@ BUDGETS = {
     "lines of Python in zerocopy/": 73816,
     "files of Python in zerocopy/": 375,
     "lines of C in zerocopy/": 9823,
-    "lines of Python in tests/": 99915,  # tests of these, and of planted faults that none found
+    "lines of Python in tests/": 99962,  # tests of these, and of planted faults that none found
     "lines of Python in benchmarks/": 15994,  # tables with options, a recommender's table, the age of results
     "lines of Markdown in docs/": 16627,
     "words in docs/how-it-works.md": 3300,

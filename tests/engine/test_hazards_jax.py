@@ -188,8 +188,9 @@ def test_jax_tracers_are_refused() -> None:
     @jax.jit
     def traced(x):
         for target in ("numpy", "torch"):
-            with pytest.raises(zc.UnsupportedConversionError, match="traced"):
+            with pytest.raises(zc.UnsupportedConversionError, match="traced") as caught:
                 zc.convert(x, to=target)
+            assert caught.value.code == "traced"
         return zc.convert(x, to="jax")
 
     traced(jax.numpy.ones(3))

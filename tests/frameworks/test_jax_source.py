@@ -16,6 +16,7 @@ def test_a_deleted_array_is_refused_with_an_error_of_zerocopy() -> None:
     plan = zc.explain(array, "numpy")
     assert not plan.possible
     assert "deleted" in plan.error.why
+    assert plan.error.code == "no-memory"
 
 
 def test_source_can_be_imported_several_times() -> None:

@@ -150,6 +150,17 @@ def test_types_on_which_polars_panics_are_refused(array: pa.Array, why: str) -> 
     assert "'fine'" not in caught.value.why
 
 
+@pytest.mark.parametrize("values", [[b"a"], [True]])
+def test_dictionaries_inside_another_type_have_text_or_numbers(values: list[object]) -> None:
+    def nested(values: list[object]) -> pa.Table:
+        return pa.table({"x": pa.StructArray.from_arrays([pa.array(values).dictionary_encode()], ["a"])})
+
+    with pytest.raises(UnsupportedConversionError, match="inside another type, which polars lacks"):
+        zc.convert(nested(values), "polars")
+    for table in (nested(["a"]), nested([1.5])):
+        assert zc.convert(table, "polars").to_dicts() == table.to_pylist()
+
+
 def test_seconds_that_milliseconds_do_not_hold_are_refused() -> None:
     with pytest.raises(LossyConversionError, match="'x'"):
         zc.convert(pa.table({"x": pa.array([2**62], pa.timestamp("s"))}), "polars")

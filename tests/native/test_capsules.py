@@ -82,6 +82,7 @@ WRONG = {
     "zero after a huge extent": {"shape": (2**62, 2**62, 0), "strides": None},
     "2^63 - 1 elements": {"shape": (2**63 - 1,), "strides": None},
     "2^64 elements": {"shape": (2**32, 2**32), "strides": None},
+    "2^64 equal elements": {"shape": (2**32, 2**32), "strides": (0, 0)},
     "2^62 bytes": {"shape": (2**60,), "strides": (1,)},
     "huge stride": {"shape": (2,), "strides": (2**62,)},
     "least stride": {"shape": (2,), "strides": (-(2**63),)},

@@ -59,3 +59,17 @@ def test_names_without_utf8_are_refused_by_the_plan(target: str) -> None:
                 assert len(zc.convert(series, drops)) == 2
     pair = {"\U0001f600": x[:, 0].copy()}  # a pair of surrogates in UTF-16
     assert zc.convert(zc.convert(pair, target), "pyarrow.Table").column_names == ["\U0001f600"]
+
+
+@pytest.mark.parametrize("target", ["pyarrow", "pandas", "polars", "duckdb", "nanoarrow"])
+def test_a_batch_known_by_protocol_alone_becomes_a_table(target: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip(target)
+    batch = pa.record_batch({"a": [1, 2], "b": [["x"], []]})
+
+    class Exporter:
+        def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+            return batch.__arrow_c_array__()
+
+    result = zc.convert(Exporter(), target)
+    assert zc.convert(result, "pyarrow.Table").to_pydict() == batch.to_pydict()

@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.arrays import aligned
+from helpers.cuda_producers import SpeaksDLPack
 from helpers.frameworks import HOST
 from helpers.layout_tables import POINTS, STRIDED, TABLES, TENSORS
 from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
 from zerocopy import registry
+from zerocopy.device import CUDA
 from zerocopy.layout.aos_to_soa import aos_to_soa
 from zerocopy.layout.rows import BLOCK_BYTES
 
@@ -261,6 +263,23 @@ def test_dates_of_one_unit_are_a_datetime64_matrix() -> None:
         zc.convert(table, "torch", layout="matrix")
     with pytest.raises(zc.UnsupportedConversionError, match="not plain numbers"):
         zc.convert(table, "torch", layout="matrix", encode=True)
+
+
+def test_columns_that_require_grad_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    columns = {"a": torch.ones(3, requires_grad=True), "b": torch.ones(3)}
+    error = zc.explain(columns, "numpy", layout="matrix").error
+    assert error is not None
+    assert {label: reason.code for label, reason in error.columns.items()} == {"a": "requires-grad"}
+
+
+def test_columns_on_several_devices_are_refused() -> None:
+    x = np.arange(3.0)
+    for other in (SpeaksDLPack(x), SpeaksDLPack(x, (CUDA, 1))):
+        for columns in ({"a": x, "b": other}, {"a": SpeaksDLPack(x, (CUDA, 2)), "b": other}):
+            error = zc.explain(columns, "numpy", layout="matrix").error
+            assert error is not None
+            assert error.code == "other-device"
 
 
 def test_columns_of_several_types_are_refused() -> None:
