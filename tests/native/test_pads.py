@@ -69,15 +69,48 @@ def test_invalid_arguments_are_refused() -> None:
         core.pad_rows(out, items, STARTS, COUNTS, bytes(4))
     with pytest.raises(ValueError, match="size"):
         core.pad_rows(np.zeros(out.shape, "V0"), np.zeros(items.shape, "V0"), STARTS, COUNTS, b"")
-    with pytest.raises(ValueError, match="4 bytes"):
-        core.decode_rows(np.zeros((4, 3), "u8"), items.astype("u1"), STARTS, COUNTS)
+    text, offsets, texts = items.astype("u1"), np.array([0, 2, 4]), np.zeros(2, "S3")
+    others: list[tuple[Any, ...]] = [
+        (np.zeros(2, "u8"), text, offsets),
+        (texts[:1], text, offsets),
+        (texts, text.astype("u2"), offsets),
+        (texts, text[::2], offsets),
+        (texts, text, offsets.astype("u4")),
+        (texts, text, np.array([0, 9, 2, 9, 4])[::2]),
+        (np.zeros(9, "u1")[1:].view("U1"), text, offsets),
+    ]
+    for arguments in others:
+        with pytest.raises(ValueError, match="must"):
+            core.write_texts(*arguments)
+
+
+@pytest.mark.parametrize("kind", ["S3", "U3"])
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
+@pytest.mark.parametrize("offsets", [[0, 2, 1], [-1, 0, 1], [0, 2, 99], [0, 4, 4], [2**31 - 1, 2, 3]])
+def test_texts_outside_the_bytes_or_the_item_do_not_fit(offsets: list[int], dtype: str, kind: str) -> None:
+    text = np.frombuffer(b"abcdefgh", "u1")
+    assert not core.write_texts(np.zeros(2, kind), text, np.array(offsets, dtype))
+
+
+@pytest.mark.parametrize("kind", ["S3", "U3"])
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
+def test_texts_are_written_to_a_field_of_records(dtype: str, kind: str) -> None:
+    records = np.full(3, 7, np.dtype([("a", "i4"), ("s", kind), ("b", "i4")], align=True))
+    records["s"] = "zzz"
+    text = np.frombuffer(b"xabcde", "u1")
+    assert core.write_texts(records["s"], text, np.array([1, 3, 3, 6], dtype))
+    assert [str(np.str_(x, "ascii") if isinstance(x, bytes) else x) for x in records["s"]] == [
+        "ab",
+        "",
+        "cde",
+    ]
+    assert records["a"].tolist() == records["b"].tolist() == [7] * 3
 
 
 def decoded(data: bytes, width: int) -> str | None:
-    out = np.full((1, width), 7, "u4")
-    text = np.frombuffer(data, "u1")
-    fits = core.decode_rows(out, text, np.array([0]), np.array([len(data)]))
-    return str(out.view(f"U{width}")[0, 0]) if fits else None
+    out = np.full(1, "z" * width, f"U{width}")
+    fits = core.write_texts(out, np.frombuffer(data, "u1"), np.array([0, len(data)]))
+    return str(out[0]) if fits else None
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.oracle import CALLERS, check
 from helpers.pasting import pasted
+from helpers.tiers import sampled
 
 import zerocopy as zc
 
@@ -55,3 +58,83 @@ def test_a_record_inside_a_record_has_no_literal_and_keeps_the_other_fixes() -> 
 def test_nulls_of_text_are_no_empty_text(kind: str) -> None:
     with pytest.raises(zc.LossyConversionError, match="None is not text"):
         zc.convert(pa.table({"s": ["a", None]}), "numpy", layout="records", dtype=[("s", kind)], nulls="mask")
+
+
+WORDS = ["a", "", "b\u00e7b", "\u20ac", "four", "x\0y"]
+OTHERS: dict[str, Any] = {
+    "nulls": [*WORDS[:2], None],
+    "a NUL at the end": ["a\0", "b"],
+    "long": ["a", "longer than eight"],
+    "no rows": pa.array([], pa.string()),
+    "dictionary": pa.array(["a", "b"]).dictionary_encode(),
+    "numbers": [1, 2],
+    "nulls among numbers": [1, None],
+    "dates": pa.array([1, 2], pa.date32()),
+}
+KINDS: list[Any] = [
+    *(
+        [("s", "S8"), ("n", "f8")],
+        [("s", "U8"), ("n", "f4")],
+        [("n", "<i8"), ("s", "S4")],
+        [("s", ">U4"), ("n", "i8")],
+    ),
+    *(
+        [("s", "S8")],
+        [("s", "S8"), ("t", "S2")],
+        [("s", "S8", (1,)), ("n", "i8")],
+        [("s", "S0"), ("n", "i8")],
+    ),
+    *(np.dtype([("s", "U3"), ("n", "i8")], align=True), [("s", "i8"), ("n", "i8")]),
+]
+
+
+def tables_with_text() -> list[Any]:
+    """Return tables with the columns ``s`` and ``n``; the first has records of most types."""
+    kinds = [
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.binary(),
+        pa.large_binary(),
+        pa.binary_view(),
+    ]
+    columns = [pa.array([x.encode() for x in WORDS], kind) for kind in kinds[3:]]
+    columns = [
+        *(pa.array(WORDS, kind) for kind in kinds[:3]),
+        *columns,
+        pa.array([b"ab", b"cd"], pa.binary(2)),
+    ]
+    columns += [columns[0][1:4], columns[1][2:], *map(pa.array, OTHERS.values())]
+    tables = [pa.table({"s": column, "n": np.arange(len(column))}) for column in columns]
+    first = tables[0]
+    tables += [
+        pa.concat_tables([first, first]),
+        first.rename_columns(["s", "s"]),
+        first.rename_columns(["n", "s"]),
+    ]
+    return [
+        *tables,
+        first.append_column("t", columns[0]),
+        first.set_column(1, "n", [pa.array([1, None] * 3)]),
+    ]
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("source", ["pyarrow", "RecordBatch", "pandas", "polars", "nanoarrow"])
+def test_the_route_gives_the_records_of_the_plan(source: str, caller: str) -> None:
+    tables: list[Any] = tables_with_text()
+    if source == "RecordBatch":
+        tables = [table.to_batches()[0] for table in tables if table.num_rows]
+    elif source != "pyarrow":
+        pytest.importorskip(source)
+        arrow, tables = tables, []
+        for table in arrow:
+            with suppress(zc.ZeroCopyError):
+                tables.append(zc.convert(table, source))
+    options = [
+        {"dtype": kind, **more}
+        for kind in KINDS
+        for more in ({}, {"columns": ["s", "n"]}, {"columns": ["s"]})
+    ]
+    for each, table in sampled(17, options, tables, first=[*CALLERS].index(caller)):
+        check(table, tables[0], "numpy", {"layout": "records", **each}, caller)

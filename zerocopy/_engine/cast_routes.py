@@ -15,7 +15,6 @@ from zerocopy.casting.option import parse_dtype
 from zerocopy.framework import Framework
 from zerocopy.source import Array
 from zerocopy.tables.hub import new_memory
-from zerocopy.tables.nulls import fits
 
 Route = Callable[[object], object]
 #: A label and its column.
@@ -145,6 +144,8 @@ def filling_exporter(matrix: Callable[..., Array], order: str, nulls: object) ->
 
 
 def _fill(out: Array, missing: Array, value: object) -> None:
+    from zerocopy.tables.nulls import fits  # conversions between arrays need no tables
+
     if not fits(value, out.dtype):
         raise ValueError("the type does not hold it: the slow path refuses it")
     out[missing] = value

@@ -6,7 +6,7 @@ Both are an exporter of the source and an importer of the target; those of a com
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -154,9 +154,12 @@ def compose_route(
         return identity
     if "handle" in parts.exporters:
         return None if options else _opening_route(parts, by_kept_route(to, {}))
-    if "nulls" in options and parts.nan_is_null and "hub" in parts.exporters:
-        if target.kind != "tensor":
-            return None
+    if options.get("layout") == "records" and target.has_records and "columns" in parts.exporters:
+        from zerocopy.tables import records
+
+        export = None if source is not None and source.name == HUB else parts.exporters.get("hub")
+        return records.make_route(export, target, options, by_kept_route("numpy", {}))
+    if "nulls" in options and parts.nan_is_null and "hub" in parts.exporters and target.kind == "tensor":
         fills = options.get("layout", "columns"), options["nulls"] != "nan"
         return _hub_route(parts, by_kept_route(to, options), None, *fills)
     by_columns = "columns" in parts.exporters and parts.native_table is None
@@ -404,7 +407,10 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
         {"lists"} if options.get("lists") == "pad" else set[str]()
     )
     others = {name: value for name, value in options.items() if name not in own_options}
-    has_labels = labels is None or _are_labels(labels)
+    # The compiled routes take different texts, at least one.
+    has_labels = labels is None or (
+        0 < len(labels) == len({*labels}) and all(type(label) is str for label in labels)
+    )
     # A fallback in Python exists for dicts of columns without nulls= and lists=, not for matrices.
     has_fallback = route is not None or "nulls" in options or "lists" in options
     fits = has_labels and (has_fallback if layout is None else layout.startswith("matrix"))
@@ -455,11 +461,6 @@ def _compile_column(parts: Parts, options: Mapping[str, object], fallback: Route
         return None
     own = _delivery(parts, others, fallback) | {"nulls": nulls, "pads": lists == "pad"}
     return core.MatrixRoute(parts.native_column, parts.native_importer, single=True, **own)
-
-
-def _are_labels(labels: Collection[object]) -> bool:
-    """Whether the compiled routes take these labels of columns: different texts, at least one."""
-    return 0 < len(labels) == len({*labels}) and all(type(label) is str for label in labels)
 
 
 def _delivery(parts: Parts, options: Mapping[str, object], route: Route | None) -> dict[str, object]:

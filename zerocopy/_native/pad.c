@@ -214,51 +214,88 @@ read_character(const uint8_t **text, const uint8_t *end)
     return character;
 }
 
-/* Writes texts as code points, padded with zeros; false if one is invalid, longer than a row, or ends with a NUL. */
-static bool
-decode_all(uint32_t *out, int64_t width, const Lists *lists)
+/* Texts of a column of Arrow: text number i is between offset i and offset i + 1. */
+typedef struct {
+    const uint8_t *bytes;
+    int64_t size, rows;
+    const char *offsets;
+    bool is_large; /* whether the offsets are int64, not int32 */
+} Texts;
+
+static inline int64_t
+read_offset(const Texts *texts, int64_t row)
 {
-    int64_t start, count;
-    for (int64_t row = 0; row < lists->rows; row++, out += width) {
-        if (!read_list(lists, row, INT64_MAX, &start, &count)) {
+    return texts->is_large ? ((const int64_t *)texts->offsets)[row] : ((const int32_t *)texts->offsets)[row];
+}
+
+/* Writes a text as code points; returns how many, or -1 if it is invalid, or longer than a row. */
+static inline int64_t
+decode_text(uint32_t *out, int64_t width, const uint8_t *text, const uint8_t *end)
+{
+    int64_t count = 0;
+    for (; text < end; count++) {
+        int64_t character = *text < 0x80 ? *text++ : read_character(&text, end);
+        if (character < 0 || count >= width) {
+            return -1;
+        }
+        out[count] = (uint32_t)character;
+    }
+    return count;
+}
+
+/* Writes texts as bytes, or as code points, to rows that are `step` bytes apart, padded with zeros; false if one is outside
+   the bytes, invalid, longer than a row, or ends with a NUL. */
+static bool
+write_texts(char *out, ptrdiff_t step, int64_t width, bool is_decoded, const Texts *texts)
+{
+    int64_t begin, end = read_offset(texts, 0);
+    for (int64_t row = 0; row < texts->rows; row++, out += step) {
+        begin = end;
+        end = read_offset(texts, row + 1);
+        if (begin < 0 || end < begin || end > texts->size) {
             return false;
         }
-        const uint8_t *text = (const uint8_t *)lists->items + start, *end = text + count;
-        int64_t i = 0;
-        for (; text < end; i++) {
-            int64_t character = *text < 0x80 ? *text++ : read_character(&text, end);
-            if (character < 0 || i >= width) {
-                return false;
-            }
-            out[i] = (uint32_t)character;
-        }
-        if (i > 0 && out[i - 1] == 0) {
+        const uint8_t *text = texts->bytes + begin;
+        int64_t count = is_decoded ? decode_text((uint32_t *)out, width, text, texts->bytes + end) : end - begin;
+        if (count < 0 || count > width || (end > begin && texts->bytes[end - 1] == 0)) {
             return false;
         }
-        for (; i < width; i++) {
-            out[i] = 0;
+        if (is_decoded) {
+            memset(out + 4 * count, 0, (size_t)(4 * (width - count)));
+            continue;
+        }
+        for (int64_t i = 0; i < width; i++) { /* texts are short: no call of memcpy */
+            out[i] = i < count ? (char)text[i] : 0;
         }
     }
     return true;
 }
 
-/* decode_rows(out, text, starts, counts): see the documentation of the function. */
+/* write_texts(out, text, offsets): see the documentation of the function. */
 static PyObject *
-decode_rows(PyObject *module, PyObject *args)
+write_texts_of(PyObject *module, PyObject *args)
 {
-    PyArrayObject *out, *text, *starts, *counts;
-    Lists lists;
-    if (!PyArg_ParseTuple(args, "O!O!O!O!:decode_rows", &PyArray_Type, &out, &PyArray_Type, &text, &PyArray_Type,
-                          &starts, &PyArray_Type, &counts) ||
-        !parse_lists(out, text, starts, counts, &lists)) {
+    PyArrayObject *out, *text, *offsets;
+    if (!PyArg_ParseTuple(args, "O!O!O!:write_texts", &PyArray_Type, &out, &PyArray_Type, &text, &PyArray_Type,
+                          &offsets)) {
         return NULL;
     }
-    if (PyArray_ITEMSIZE(out) != 4 || PyArray_ITEMSIZE(text) != 1) {
-        PyErr_SetString(PyExc_ValueError, "out must have items of 4 bytes, and text of 1");
+    npy_intp rows = PyArray_NDIM(out) == 1 ? PyArray_DIM(out, 0) : -1;
+    int kind = PyArray_TYPE(out), type = PyArray_TYPE(offsets);
+    bool is_large = PyArray_EquivTypenums(type, NPY_INT64);
+    if (rows < 0 || (kind != NPY_STRING && kind != NPY_UNICODE) || !PyArray_ISBEHAVED(out) || PyArray_NDIM(text) != 1 ||
+        !PyArray_ISCARRAY_RO(text) || PyArray_ITEMSIZE(text) != 1 || PyDataType_REFCHK(PyArray_DESCR(text)) ||
+        PyArray_NDIM(offsets) != 1 || PyArray_DIM(offsets, 0) != rows + 1 || !PyArray_ISCARRAY_RO(offsets) ||
+        !(is_large || PyArray_EquivTypenums(type, NPY_INT32))) {
+        PyErr_SetString(PyExc_ValueError, "out must be an array of S or U, text contiguous bytes, and offsets contiguous "
+                                          "int32 or int64, one more than rows");
         return NULL;
     }
+    Texts texts = {PyArray_DATA(text), PyArray_DIM(text, 0), rows, PyArray_DATA(offsets), is_large};
+    bool is_decoded = kind == NPY_UNICODE;
+    int64_t width = PyArray_ITEMSIZE(out) / (is_decoded ? 4 : 1);
     PyThreadState *unlocked = PyArray_NBYTES(out) >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
-    bool fits = decode_all(PyArray_DATA(out), PyArray_DIM(out, 1), &lists);
+    bool fits = write_texts(PyArray_DATA(out), PyArray_STRIDE(out, 0), width, is_decoded, &texts);
     if (unlocked != NULL) {
         PyEval_RestoreThread(unlocked);
     }
@@ -269,9 +306,9 @@ static PyMethodDef methods[] = {
     {"pad_rows", pad_rows, METH_VARARGS,
      "pad_rows(out, items, starts, counts, pad): write lists of items to the rows of a matrix, each followed by "
      "padding, without the GIL. `pad` has the bytes of one item."},
-    {"decode_rows", decode_rows, METH_VARARGS,
-     "decode_rows(out, text, starts, counts): write texts in UTF-8 to the rows of a matrix as code points, followed by "
-     "zeros, without the GIL. Returns False if a text is invalid, longer than a row, or ends with a NUL."},
+    {"write_texts", write_texts_of, METH_VARARGS,
+     "write_texts(out, text, offsets): write texts in UTF-8 to an array of NumPy's S, or of U as code points, without the "
+     "GIL. Returns False if a text is invalid in U, longer than an item, or ends with a NUL."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -88,8 +88,22 @@ static PyObject *clear_routes(PyObject *module, PyObject *nothing);
 
 static PyObject *values = NULL; /* a dict: the identity of a value -> the first such value, which keys hold */
 
-/* Returns the identity of a value: the text; the texts and integers of a list or tuple; a float's bits; else its type and
-   the value, since True == 1 == 1.0. NULL without an exception for a list of other objects. */
+/* Whether a tuple has texts, integers and such tuples only. */
+static bool
+is_of_texts(PyObject *items)
+{
+    bool is_plain = true;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items) && is_plain; i++) {
+        PyObject *item = PyTuple_GET_ITEM(items, i);
+        is_plain = PyUnicode_CheckExact(item) || PyLong_CheckExact(item) ||
+                   (PyTuple_CheckExact(item) && item != items && is_of_texts(item));
+    }
+    return is_plain;
+}
+
+/* Returns the identity of a value: the text; the texts, integers and tuples of these in a list or tuple (the dtype of
+   records); a float's bits; else its type and the value, since True == 1 == 1.0. NULL without an exception for a list of
+   other objects. */
 static PyObject *
 identity_of(PyObject *value)
 {
@@ -106,11 +120,8 @@ identity_of(PyObject *value)
         return PyTuple_Pack(2, (PyObject *)Py_TYPE(value), value);
     }
     PyObject *items = PySequence_Tuple(value);
-    for (Py_ssize_t i = 0; items != NULL && i < PyTuple_GET_SIZE(items); i++) {
-        PyObject *item = PyTuple_GET_ITEM(items, i);
-        if (!PyUnicode_CheckExact(item) && !PyLong_CheckExact(item)) {
-            Py_CLEAR(items);
-        }
+    if (items != NULL && !is_of_texts(items)) {
+        Py_CLEAR(items);
     }
     return items;
 }

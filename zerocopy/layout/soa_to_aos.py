@@ -202,7 +202,9 @@ def _check_type(dtype: np.dtype[Any], shape: tuple[int, ...], leaf: FieldLeaf) -
         why = f"field {leaf.name!r} has the shape {leaf.shape}, a row of its column {shape}"
         remedy = "give the field the shape of a row of its column"
         raise UnsupportedConversionError(SOA_TO_AOS, why, remedy, code="shape-mismatch")
-    if not holds_text(dtype, leaf.dtype) and not np.can_cast(dtype, leaf.dtype, "safe"):
+    # NumPy takes S0 and U0 for text of any length.
+    is_empty = leaf.dtype.kind in "SU" and not leaf.dtype.itemsize
+    if not holds_text(dtype, leaf.dtype) and (is_empty or not np.can_cast(dtype, leaf.dtype, "safe")):
         why = f"field {leaf.name!r} is {leaf.dtype}, which cannot hold {dtype}"
         raise LossyConversionError(SOA_TO_AOS, why, code="lossy-cast", fixes=_casts(leaf))
 

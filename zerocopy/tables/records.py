@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,9 @@ from zerocopy._native import core
 from zerocopy.device import HOST
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.framework import Framework
 from zerocopy.layout.fixed_text import fixed_text
+from zerocopy.layout.schema import LAYOUTS
 from zerocopy.layout.soa_to_aos import check_types, soa_to_aos
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
@@ -22,10 +24,10 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.request import Request
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
-from zerocopy.tables import memory, nulls, placement
+from zerocopy.tables import nulls, placement
 from zerocopy.tables.column import ArrowArray, Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
-from zerocopy.tables.hub import hub, new_memory
+from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import RENAME, combine_errors, duplicates, listed, text_warnings
 from zerocopy.tables.nulls import NO_MASK, Nulls
 from zerocopy.tables.options import is_encoded
@@ -40,6 +42,10 @@ _WRITTEN = Reason(
 )
 _KINDS = ("number", "bool", "date", "timestamp", "duration", "fixed_list", "fixed_binary", "struct")
 _EXTENSIONS = ("", "arrow.bool8", "arrow.fixed_shape_tensor")
+
+#: The types of offsets, by classes of text; empty for those that are cast.
+_OFFSETS = {"StringArray": "i4", "BinaryArray": "i4", "LargeStringArray": "i8", "LargeBinaryArray": "i8"}
+_OFFSETS |= dict.fromkeys(("StringViewArray", "BinaryViewArray", "FixedSizeBinaryArray"), "")
 
 #: A function that returns a field's values.
 _Load = Callable[[], Array]
@@ -100,6 +106,48 @@ def plan(table: Table, request: Request) -> Plan:
     warnings = (*plan.warnings, *text_warnings(request.target.name, table.labels))
     whole = replace(plan, source=f"{table.name} {table.shape}", steps=steps or plan.steps)
     return replace(whole, warnings=warnings, run=records)
+
+
+def make_route(
+    export: Callable[..., tuple[object, ...]] | None,
+    target: Framework,
+    options: Mapping[str, object],
+    to_numpy: Callable[[object], Array],
+) -> Callable[[object], Array] | None:
+    """Return the route of tables to records with text; None for other options.
+
+    `export` is the exporter ``hub`` of the table, None for a table of the hub; `to_numpy` converts columns by
+    their routes. A plan takes 200 us.
+    """
+    columns_of = hub().fast_exporters(hub().module().Table)["columns"]
+    if core is None or "dtype" not in options or not options.keys() <= {"layout", "dtype", "columns"}:
+        return None
+    dtype = np.dtype(options["dtype"])  # type: ignore[call-overload]
+    chosen: Sequence[str] | None = options.get("columns")  # type: ignore[assignment]
+    texts = {name: dtype[name].newbyteorder("=") for name in dtype.names or () if dtype[name].kind in "SU"}
+    if not texts:
+        return None  # without text, the records may be an alias
+
+    def read(name: str, column: ArrowArray) -> Array:
+        if name not in texts:
+            return to_numpy(column)
+        if type(column).__name__ not in _OFFSETS or column.null_count:
+            raise ValueError("no text, or nulls: the slow path decides")
+        text = _rows_of_text(column, texts[name])
+        if text is None:
+            raise ValueError("a text does not fit: the error of the slow path names it")
+        return text
+
+    def route(table: object) -> Array:
+        pairs = columns_of(table if export is None else export(table, target)[1])
+        columns = dict(pairs)
+        if len(columns) != len(pairs) or {*(chosen or columns)} != {*dtype.names}:
+            raise ValueError("other names: the slow path refuses them")
+        arrays = {name: read(name, columns[name]) for name in dtype.names}
+        joined: Array | None = core.join_columns(arrays, dtype, LAYOUTS)
+        return soa_to_aos(arrays, dtype, copy=True) if joined is None else joined
+
+    return route
 
 
 def _check_names(dtype: np.dtype[np.generic], record: np.dtype[np.generic]) -> None:
@@ -293,17 +341,14 @@ def _rows_of_text(array: ArrowArray, dtype: np.dtype[np.generic]) -> Array | Non
         return None
     pa = hub().module()
     whole = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-    whole = hub().cast_views(whole, pa.large_binary())
+    kind = _OFFSETS.get(type(whole).__name__, "")
+    if not kind:
+        whole, kind = hub().cast_views(whole, pa.large_binary()), "i8"
     _, offsets, data = whole.buffers()
-    ends = np.frombuffer(offsets, np.int64, len(whole) + 1, 8 * whole.offset)
-    starts, lengths = ends[:-1], np.diff(ends)
+    ends = np.frombuffer(offsets, kind, len(whole) + 1, whole.offset * int(kind[1]))
     text = np.frombuffer(b"" if data is None else data, np.uint8)
-    if dtype.kind == "U":
-        points = new_memory((len(whole), dtype.itemsize // 4), np.dtype(np.uint32))
-        return points.view(dtype)[:, 0] if core.decode_rows(points, text, starts, lengths) else None
-    if lengths.max() > dtype.itemsize or not text[ends[1:][lengths > 0] - 1].all():
-        return None  # a value is longer, or ends with a NUL
-    return memory.padded(text, starts, lengths, dtype.itemsize, 0).view(dtype)[:, 0]
+    out = np.empty(len(whole), dtype)
+    return out if core.write_texts(out, text, ends) else None
 
 
 def _bytes(column: Column, field: Field, policy: Nulls) -> _Described:

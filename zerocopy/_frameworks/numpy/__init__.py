@@ -48,6 +48,7 @@ class NumPy(Framework):
     marks_readonly = True
     has_datetime64 = True
     has_records = True
+    reads_views = False
     actions: Mapping[str, Fix] = {
         "align": Fix("{x}.copy()", before='zc.install_pool(host="aligned")'),
         "contiguous": Fix("numpy.ascontiguousarray({x})"),
