@@ -30,6 +30,7 @@ from zerocopy._frameworks.polars.series import (
     plain_frame,
     plain_series,
     series_of,
+    times_of,
 )
 from zerocopy._frameworks.polars.types import (
     changes,
@@ -232,8 +233,10 @@ class Polars(Framework):
             return pl.Series(name, array)
 
         def of_nonnumeric(array: Array) -> Any:
-            if array.ndim != 1 or array.dtype != "M8[D]" or not (array.size and array.flags.c_contiguous):
+            if array.ndim != 1 or not (array.size and array.flags.c_contiguous):
                 return None
+            if array.dtype != "M8[D]":
+                return times_of(pl, array)
             days = array.view("i8")
             # NaT does not fit; polars would replace other dates outside 32 bits by nulls.
             fits = days.max() < 2**31 and days.min() >= -(2**31)

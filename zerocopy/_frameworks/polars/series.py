@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks._private import Private
 from zerocopy._frameworks.polars.types import (
@@ -262,6 +264,22 @@ def _from_ndarray(pl: Any, name: str, source: Source, field: Field | None) -> An
     series = pl.Series(name, array)
     # pl.Series(datetimes) copies; a cast of integers does not.
     return series if field is None else series.cast(_dtype_for(field))
+
+
+#: Milliseconds of the units of NumPy that polars lacks.
+_MILLISECONDS = {"s": 1000, "m": 60_000, "h": 3_600_000}
+
+
+def times_of(pl: Any, array: Array) -> Any:
+    """Return dates or durations in units that polars lacks, in milliseconds; None if the plan decides."""
+    unit, count = np.datetime_data(array.dtype) if array.dtype.kind in "mM" else ("", 0)
+    if count != 1 or unit not in _MILLISECONDS or not (array.dtype.isnative and array.flags.aligned):
+        return None
+    numbers, factor = array.view(np.int64), _MILLISECONDS[unit]
+    most = np.iinfo(np.int64).max // factor
+    if not -most < numbers.min() <= numbers.max() < most:  # NaT, or too large
+        return None
+    return pl.Series(numbers * factor).cast((pl.Datetime if array.dtype.kind == "M" else pl.Duration)("ms"))
 
 
 OWN = (SeriesColumn, Objects)

@@ -30,6 +30,7 @@ from zerocopy._frameworks.pyarrow.fast_path import (
     plain_column,
     plain_table,
     table_exporter,
+    times_of,
     without_nulls,
 )
 from zerocopy._frameworks.pyarrow.kernels import items_of, own_items, take, whole_array
@@ -370,8 +371,10 @@ class PyArrow(ArrowExchange):
         from zerocopy.tables.object_column import only_text
 
         def of_nonnumeric(array: Array) -> Any:
-            if array.ndim != 1 or array.dtype.kind not in "SO" or not array.flags.c_contiguous:
+            if array.ndim != 1 or array.dtype.kind not in "SOmM" or not array.flags.c_contiguous:
                 return None
+            if array.dtype.kind in "mM":
+                return times_of(pa, array)
             if array.dtype.kind == "O":
                 return only_text(pa, array)
             return self.binary_from_padded(array.view("u1").reshape(len(array), -1)) if array.size else None

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from zerocopy._frameworks.pyarrow.columns import allocation_of
 from zerocopy._frameworks.pyarrow.kernels import holds_views, may_lack_text
 from zerocopy._native import core
@@ -58,6 +60,28 @@ def native_importer(pa: Any, names: Iterable[str]) -> Any:
         return None
     types = {(dtype.code, dtype.bits): getattr(pa, dtype.name)() for dtype in map(by_name, names)}
     return core.ArrowImporter(import_, types)
+
+
+#: Seconds of the units of NumPy that Arrow lacks, and units that it has.
+_SECONDS = {"m": 60, "h": 3600}
+_UNITS = ("s", "ms", "us", "ns")
+
+
+def times_of(pa: Any, array: Any) -> Any:
+    """Return dates or durations as an array, an alias in units of Arrow; None if the plan decides."""
+    kind, (unit, count) = array.dtype.kind, np.datetime_data(array.dtype)
+    if count != 1 or not (array.size and array.dtype.isnative and array.flags.aligned):
+        return None
+    if unit in _UNITS:
+        return pa.array(array)  # NaT is null
+    is_days = (kind, unit) == ("M", "D")
+    if not is_days and unit not in _SECONDS:
+        return None
+    numbers = array.view("i8")
+    most = 2**31 - 1 if is_days else (2**63 - 1) // _SECONDS[unit]
+    if not -most < numbers.min() <= numbers.max() < most:  # NaT, or too large
+        return None
+    return pa.array(array if is_days else array.astype(f"{kind}8[s]"))
 
 
 @cache
