@@ -19,12 +19,12 @@ BUDGETS = {
     # small tables with options), registers of AVX2 (users of processors without AVX-512), routes of arrays on
     # GPUs (users of CuPy, torch, JAX and Numba), and schemas that are kept (users of wide tables
     # of polars, nanoarrow and DuckDB).
-    "lines of Python in zerocopy/": 73914,
+    "lines of Python in zerocopy/": 73921,
     "files of Python in zerocopy/": 375,
-    "lines of C in zerocopy/": 9871,
-    "lines of Python in tests/": 100142,  # tests of these, and of planted faults that none found
+    "lines of C in zerocopy/": 9875,
+    "lines of Python in tests/": 100146,  # tests of these, and of planted faults that none found
     "lines of Python in benchmarks/": 15994,  # tables with options, a recommender's table, the age of results
-    "lines of Markdown in docs/": 16627,
+    "lines of Markdown in docs/": 16629,
     "words in docs/how-it-works.md": 3300,
     # Copies to and from a device are two, and NumPy's text, dates and objects are one, for the same users.
     "forms in which memory passes": 12,

@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 #: ``matrix``: for a table whose values lie in one matrix of numbers, an ndarray with one column for each of
 #: the table's; an importer takes the names too.
 #: ``hub``: for a table or a column of numbers, booleans, text and dates that is not empty, a triple: None or
-#: the column's name; an object that exports Arrow data, for a column a ``pyarrow.Array``; and the
+#: the column's name; an object that exports Arrow data, for a column as one array; and the
 #: ``pyarrow.Schema`` of a table of one array, or None if the importer must read it. Names in tables are
 #: unique and not empty. ``export(obj, target)`` takes the target: it may keep no metadata, or read no views.
 #: If ``nan_is_null`` of the framework is True, it also takes the ``layout=`` of a call with ``nulls=``, and

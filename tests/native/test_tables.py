@@ -195,6 +195,10 @@ def test_check_and_select_come_first() -> None:
     assert calls == [("select", ["b"]), ("check", producer)]
     with pytest.raises(ValueError, match="refused"):
         route_of(exporter)(None)
+    declined = core.TableExporter(lambda obj: calls.append(obj), check=lambda obj: False)
+    with pytest.raises(BufferError, match="does not support"):
+        route_of(declined)(producer)
+    assert producer not in calls
 
 
 def test_the_schema_of_a_known_key_is_not_exported_again() -> None:

@@ -74,7 +74,7 @@ def _builder(target: Framework, by_kept_route: Callable[..., Route]) -> Build | 
 
 
 def _through_hub(importer: Route, to_hub: Route) -> Build:
-    make = hub().module().Table.from_arrays  # refuses different lengths
+    make = hub().module().RecordBatch.from_arrays  # refuses different lengths
 
     def build(pairs: list[tuple[str, Any]]) -> object:
         arrays = [(_dates if _are_dates(x) else to_hub)(x) for _, x in pairs]

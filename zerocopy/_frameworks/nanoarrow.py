@@ -162,12 +162,16 @@ class Nanoarrow(Framework):
             if not obj.n_children:
                 if schema.name or schema.type not in types:
                     raise ValueError("a name, or another type: the slow path decides")
-                return "", pa.array(obj), None
+                return "", obj, None
             if obj.offset or obj.buffer(0).size_bytes:  # consumers lose the offset and nulls of a struct
                 raise ValueError("part of a struct, or one with nulls: the slow path decides")
             return None, obj, schema
 
-        return {"hub": exported, "native_table": core.TableExporter(cls.__arrow_c_array__, check=check)}
+        def check_table(obj: Any) -> Any:
+            return check(obj) if obj.n_children else False
+
+        table = core.TableExporter(cls.__arrow_c_array__, check=check_table)
+        return {"hub": exported, "native_table": table}
 
     # -- target ---------------------------------------------------------------
 

@@ -47,8 +47,8 @@ PyTypeObject TableExporterType = {
     .tp_name = "zerocopy._native._core.TableExporter",
     .tp_doc = "TableExporter(function, *, check=None, select=None, matrix=None, matrix_width=0, extent=None): "
               "function(table) returns the capsule of __arrow_c_stream__ or those of __arrow_c_array__; check(table) "
-              "raises for tables that must not be read, and returns None or an object that tables of equal schemas have "
-              "in common; select(table, labels) returns a table of these columns only; matrix(table) returns None or a "
+              "raises for tables that must not be read, and returns False for an object that is not a table, otherwise "
+              "None or an object that tables of equal schemas have in common; select(table, labels) returns a table of these columns only; matrix(table) returns None or a "
               "new row-major ndarray of all columns, and is called after a table of at least matrix_width columns; "
               "extent(table) returns the bounds of the allocation that holds the first column, or None if they are "
               "unknown.",
@@ -172,8 +172,12 @@ arrow_table_open(const TableExporter *exporter, PyObject *obj, PyObject *labels,
         if (out->key == NULL) {
             goto done;
         }
-        if (out->key == Py_None) {
+        bool is_declined = out->key == Py_False;
+        if (is_declined || out->key == Py_None) {
             Py_CLEAR(out->key);
+        }
+        if (is_declined) {
+            goto done;
         }
     }
     exported = call_one(exporter->function, obj);

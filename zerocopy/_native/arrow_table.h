@@ -80,7 +80,7 @@ bool cast_numbers(char *out, ptrdiff_t step, DLDataType to, const char *data, pt
 typedef struct {
     PyObject_HEAD
     PyObject *function; /* returns a capsule with a stream, or a pair of capsules with a schema and an array */
-    PyObject *check;    /* raises for a table that the core must not read, and returns its key; or NULL */
+    PyObject *check;    /* raises for a table that the core must not read; returns its key, None or False; or NULL */
     PyObject *select;   /* select(table, labels) returns a table of these columns only; or NULL */
     PyObject *matrix;   /* matrix(table) returns a new row-major ndarray, or None; or NULL */
     Py_ssize_t matrix_width; /* it is called after a table of this many columns at least */

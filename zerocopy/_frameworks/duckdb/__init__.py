@@ -156,10 +156,10 @@ class DuckDB(Framework):
             is_plain = core.plain_schema_key(rows.stream) is not None and len({*names}) == len(names)
             return None, rows if is_plain else hub().module().table(rows), None
 
-        def arrays(relation: Any) -> dict[str, Array]:
+        def arrays(relation: Any, types: list[Any]) -> dict[str, Array]:
             # In a third of the time of reading an Arrow table into new arrays.
             names = relation.columns
-            if not {kind.id for kind in relation.types} <= NUMBERS.keys() or len({*names}) != len(names):
+            if not {kind.id for kind in types} <= NUMBERS.keys() or len({*names}) != len(names):
                 raise ValueError("other types, or duplicate names: the slow path decides")
             arrays: dict[str, Array] = relation.fetchnumpy()
             if {*map(type, arrays.values())} != {np.ndarray}:
@@ -170,11 +170,11 @@ class DuckDB(Framework):
             types = relation.types
             if not types or types.count(types[0]) != len(types):
                 raise ValueError("columns of several types: the slow path decides")
-            made: Array = core.stack(arrays(relation).values())
+            made: Array = core.stack(arrays(relation, types[:1]).values())
             return made
 
         def columns(relation: Any, index: object = None) -> list[tuple[str, Array]]:
-            return [*arrays(relation).items()]
+            return [*arrays(relation, relation.types).items()]
 
         forms: dict[str, Callable[..., Any]] = {"hub": result, "columns": columns}
         return forms if core is None else forms | {"matrix": matrix}
@@ -202,7 +202,7 @@ class DuckDB(Framework):
             name, arrow, schema = named
             if name is None:
                 return relation_of(hub().as_table(arrow, schema))
-            return relation_of(pa.Table.from_arrays([arrow], names=[name or "column_0"]))
+            return relation_of(pa.Table.from_arrays([hub().as_array(arrow)], names=[name or "column_0"]))
 
         def ndarray(source: Any) -> Any:
             values = array_of(source)

@@ -188,7 +188,7 @@ class Pandas(Framework):
         def of_hub(named: tuple[str | None, Any, Any]) -> Any:
             name, arrow, schema = named
             if name is not None:
-                return series(extension(usable(arrow)), name or None)
+                return series(extension(usable(hub().as_array(arrow))), name or None)
             table = hub().as_table(arrow, schema)
             if table.schema.metadata:
                 raise ValueError("metadata may describe an index: use the slow path")

@@ -302,14 +302,12 @@ def _plain_name(series: Any) -> str:
 def series_exporter(pd: Any) -> Callable[..., tuple[str, Any, None]]:
     """Return the exporter ``hub`` of series of plain values."""
     column, plain = _column_exporter(), hub().fast_exporters(hub().module().ChunkedArray)["hub"]
-    wrapped = pd.arrays.NumpyExtensionArray
 
     def exported(
         series: Any, target: Any, layout: str = "", nan_is_null: bool = False
     ) -> tuple[str, Any, None]:
-        values = series.array
-        values = series.to_numpy(copy=False) if type(values) is wrapped else values
-        array = column(values, bool(layout), nan_is_null)
+        values = one_block(series)
+        array = column(series.array if values is None else values, bool(layout), nan_is_null)
         return "" if layout else _plain_name(series), plain(array, target)[1], None
 
     return exported

@@ -222,12 +222,11 @@ class Polars(Framework):
         pl = self.module()
 
         def flat(array: Any, name: str = "") -> Any:
-            if array.ndim != 1 or array.dtype.kind not in "iuf" or not array.dtype.isnative:
-                raise ValueError("not plain numbers: use the slow path")
+            dtype = array.dtype
             # Some types of ml_dtypes, such as float8_e5m2, have NumPy's kind "f": polars would
             # make a Series of objects.
-            if array.dtype.isbuiltin != 1:
-                raise ValueError("not NumPy's own type: use the slow path")
+            if array.ndim != 1 or dtype.kind not in "iuf" or dtype.isbuiltin != 1 or not dtype.isnative:
+                raise ValueError("not plain numbers: use the slow path")
             if array.itemsize > 8 or not (array.flags.c_contiguous and array.flags.aligned):
                 raise ValueError("needs a copy: use the slow path")
             return pl.Series(name, array)
@@ -247,13 +246,14 @@ class Polars(Framework):
 
         def of_hub(named: tuple[str | None, Any, Any]) -> Any:
             name, arrow, _ = named
-            if name is not None:
-                series = pl.Series(ArrayExport(arrow))  # loses its argument name=
-                return series.alias(name) if name else series
-            if hasattr(type(arrow), "to_batches") and len(batches := arrow.to_batches()) == 1:
-                arrow = batches[0]
-            is_array = hasattr(type(arrow), "__arrow_c_array__")
-            return pl.DataFrame(ArrayExport(arrow) if is_array else Stream(arrow))
+            if type(arrow).__module__ == "pyarrow.lib":
+                if hasattr(arrow, "to_batches") and len(batches := arrow.to_batches()) == 1:
+                    arrow = batches[0]
+                arrow = ArrayExport(arrow) if hasattr(arrow, "__arrow_c_array__") else Stream(arrow)
+            if name is None:
+                return pl.DataFrame(arrow)
+            series = pl.Series(arrow)  # loses its argument name=
+            return series.alias(name) if name else series
 
         def of_columns(pairs: list[tuple[str, Array]]) -> Any:
             return pl.DataFrame([flat(array, name) for name, array in pairs])
