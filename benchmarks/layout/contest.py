@@ -21,8 +21,8 @@ LOOP = "a Numba loop for this dtype"
 #: Names that need Numba.
 _LOOPS = {"columns_by_numba", "rows_by_numba", "split", "split_parallel", "merge", "merge_parallel"}
 
-# A call takes 10 to 30 ms: 60 of them take 2 s at most, and a full run a quarter of an hour.
-_PATIENCE, _QUICK_PATIENCE = 3_000_000_000, 50_000_000
+# A call of zerocopy takes 5 to 15 ms, and 60 of them 1 s at most; a full run takes some minutes.
+_PATIENCE, _QUICK_PATIENCE = 1_000_000_000, 50_000_000
 
 # Rows that are compared at a time.
 _BLOCK = 10_000

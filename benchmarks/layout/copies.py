@@ -20,9 +20,20 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+#: Bytes that NumPy copies at a time. The C library copies more than a size that depends on the caches with
+#: non-temporal stores: on an Emerald Rapids more than 114 MiB (glibc.cpu.x86_non_temporal_threshold), 1.45
+#: times as fast.
+BLOCK = 1 << 19
+
+
 def copy(target: Array, source: Array) -> None:
-    """Copy bytes with NumPy, a part on each thread."""
-    _side_by_side([partial(np.copyto, target[part], source[part]) for part in _parts(len(source))])
+    """Copy bytes with NumPy by ordinary stores, a part on each thread."""
+    _side_by_side([partial(_by_blocks, target[part], source[part]) for part in _parts(len(source))])
+
+
+def _by_blocks(target: Array, source: Array) -> None:
+    for start in range(0, len(source), BLOCK):
+        np.copyto(target[start : start + BLOCK], source[start : start + BLOCK])
 
 
 def stream(target: Array, source: Array) -> None:

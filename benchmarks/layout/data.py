@@ -11,8 +11,8 @@ from benchmarks.suite import Settings
 
 Array = np.ndarray[Any, Any]
 
-#: Bytes of records, at least eight times the last-level cache of common CPUs.
-FULL = 256 << 20
+#: Bytes of records, at least four times the last-level cache of common CPUs.
+FULL = 128 << 20
 #: glibc keeps freed blocks of up to 32 MiB: with less than that, memory would not be fresh.
 QUICK = 40 << 20
 

@@ -59,7 +59,7 @@ COPIES = (
     Method(
         ORDINARY,
         "reference",
-        f"ordinary copy: np.copyto of as many bytes as the records, {_THREADS}",
+        f"ordinary copy: np.copyto of as many bytes as the records by blocks, {_THREADS}",
         "ordinary copy",
         gives="w",
     ),
