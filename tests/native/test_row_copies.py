@@ -153,7 +153,7 @@ def guarded(start: int, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     memory = aligned_empty((GUARD + 64 + count * size + GUARD,), np.dtype(np.uint8))
     memory[...] = 0xA5
     first = GUARD // 64 * 64 + 64 + start
-    return memory[first : first + count * size].reshape(count, size), memory
+    return np.ndarray((count, size), np.uint8, memory, first), memory  # an empty slice would start at 0
 
 
 def is_guarded(rows: np.ndarray, memory: np.ndarray) -> bool:
@@ -166,7 +166,7 @@ def is_guarded(rows: np.ndarray, memory: np.ndarray) -> bool:
 def test_all_instruction_sets_give_the_same_bits(seed: int) -> None:
     rng = np.random.default_rng(seed)
     pieces, width = random_pieces(rng)
-    count, chosen = int(rng.choice([15, 64, 130, 1000])), core.isa()
+    count, chosen = int(rng.choice([0, 15, 64, 130, 1000])), core.isa()
     rows = rng.integers(0, 256, (count, width), np.uint8)
     start = int(rng.choice([0, 16, rng.integers(64)]))
     starts = [int(rng.choice([start, start, 16])) for _ in pieces]

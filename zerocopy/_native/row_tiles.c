@@ -376,7 +376,7 @@ stream_in_order(const Rows *rows, size_t height)
         memset(stages, 0, sizeof(stages));
     }
     char *stage = stages[0], *last_stage = stages[1];
-    size_t skew = (uintptr_t)rows->data % LINE, last_bytes = 0, written = 0;
+    size_t skew = (uintptr_t)rows->data % LINE, last_bytes = 0, written = skew;
     char *last_to = rows->data - skew; /* a line, as all tiles but the last one have whole lines */
     for (size_t first = 0; first < rows->count; first += height) {
         size_t some = rows->count - first < height ? rows->count - first : height, assembled = 0;
