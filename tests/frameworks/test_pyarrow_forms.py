@@ -215,6 +215,11 @@ def test_row_major_arrays_become_tensors_without_a_plan() -> None:
             importer(planned)
 
 
+def test_an_empty_array_is_an_array_of_arrow() -> None:
+    for x in (np.empty(0), np.empty(0, "f4"), np.arange(4)[::2][:0]):
+        assert type(zc.convert(x, "pyarrow")) is type(zc.explain(x, "pyarrow").run()) is type(pa.array(x))
+
+
 def test_a_stream_whose_arrays_violate_its_schema_is_refused_with_the_difference() -> None:
     class Producer:
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:

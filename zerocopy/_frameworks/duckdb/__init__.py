@@ -231,7 +231,9 @@ class DuckDB(Framework):
         # DuckDB truncates durations to microseconds without an error.
         if nanoseconds and (count := sum(map(_below_us, content.leaves(column.arrow(), hub().module())))):
             why = f"it has {count:,} durations with fractions of a microsecond, which DuckDB's intervals lack"
-            fixes = [Fix(action="truncate:us", effect="drops the fractions")] if not field.children else []
+            fix = Fix(action="truncate:us", effect="drops the fractions")
+            fix = Fix(action="split-interval") if field.kind == "interval" else fix  # has no cast
+            fixes = [fix] if not field.children else []
             remedy = "" if fixes else "drop the fractions, or leave the column out with columns=[...]"
             raise LossyConversionError("", why, remedy, code="time-unit", fixes=fixes)
         if count := content.outside(column, bounds):

@@ -392,9 +392,7 @@ class PyArrow(ArrowExchange):
         }
         if not hasattr(pa.Array, "from_dlpack"):  # pyarrow 24
             return {"ndarray": flat_importer(pa)} | forms
-        flat, tensor = pa.Array.from_dlpack, pa.Tensor.from_dlpack
-
-        refused = pa.ArrowInvalid
+        flat, tensor, refused = pa.Array.from_dlpack, pa.Tensor.from_dlpack, pa.ArrowInvalid
 
         def ndarray(array: Any) -> Any:
             if not array.flags.aligned:
@@ -402,7 +400,7 @@ class PyArrow(ArrowExchange):
             try:
                 return flat(array)  # refuses gaps, reversals, booleans and other dimensions
             except refused:
-                if not array.flags.c_contiguous:
+                if array.ndim == 1 or not array.flags.c_contiguous:
                     raise
                 return tensor(array)
 
