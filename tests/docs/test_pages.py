@@ -40,15 +40,14 @@ def name(page: Path) -> str:
 
 @pytest.mark.full  # a process a page; .ci/run has a step for them
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name not in OWN_TEST and blocks(p)], ids=name)
-def test_examples_run(page: Path, run_python, tmp_path: Path) -> None:
+def test_examples_run(page: Path, run_warm, tmp_path: Path) -> None:
     """Run all examples of a page in one process, with JAX's defaults (x64 off)."""
     tables = ("pyarrow", "pandas", "polars", "duckdb", "nanoarrow")
     for framework in ("torch", "jax", "tensorflow", "ml_dtypes", *tables, *NEEDS.get(page.name, ())):
         pytest.importorskip(framework)
-    # SciPy reads the variable at its import, which JAX's is too; scikit-learn's dispatch needs it.
     folder = f"import os; os.chdir({str(tmp_path)!r})\n" if page.name in WRITES else ""
     code = folder + RUNNER.format(page=name(page), blocks=blocks(page))
-    completed = run_python(code, SCIPY_ARRAY_API="1")
+    completed = run_warm(code)
     assert completed.returncode == 0, completed.stderr
 
 

@@ -22,7 +22,8 @@ class WarmProcess:
     """Runs programs one after another, each in a child of its own."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        # SciPy reads its variable at import; scikit-learn's dispatch, in examples of the pages, needs it.
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "SCIPY_ARRAY_API": "1"}
         program = Path(__file__).with_name("warm_server.py").read_text(encoding="utf-8")
         self._process = subprocess.Popen(
             [sys.executable, "-c", program],
