@@ -38,6 +38,7 @@ from helpers.frameworks import HOST, registry_restored
 from helpers.paths import ROOT
 from helpers.tiers import (
     pytest_addoption as pytest_addoption,
+    pytest_collection_finish as pytest_collection_finish,
     pytest_collection_modifyitems as pytest_collection_modifyitems,
     pytest_configure as pytest_configure,
     runs_all,

@@ -132,6 +132,7 @@ def test_index_lists_the_pages():
     assert page.with_gpu_pages(index, gpu) == index
 
 
+@pytest.mark.full  # draws every picture; .ci/run has a step for it
 def test_newest_results_can_be_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     from benchmarks.plots import PICTURES, draw

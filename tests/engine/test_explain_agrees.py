@@ -45,7 +45,7 @@ EDGES = {
 @pytest.mark.parametrize("to", [*HOST, *FORMS])
 def test_explain_agrees_for_columns_and_tables(to: str, shape: str) -> None:
     first = SHAPES.index(shape) + [*HOST, *FORMS].index(to)
-    for kind, options in sampled(16, list(KINDS.values()), OPTIONS, first=first):
+    for kind, options in sampled(31, list(KINDS.values()), OPTIONS, first=first):
         column = shaped(kind, shape)
         agrees(column, to, **options)
         agrees(pa.table({"x": column, "y": pa.array(np.arange(len(column)))}), to, **options)

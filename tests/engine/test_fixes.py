@@ -56,7 +56,7 @@ def pasted(code: str, x: Any) -> Any:
 
 @pytest.mark.parametrize("to", ARRAY_TARGETS)
 def test_the_fixes_of_arrays_work_when_pasted(to: str) -> None:
-    cases = list(sampled(4, list(fix_cases.array_cases(to)), first=ARRAY_TARGETS.index(to)))
+    cases = list(sampled(7, list(fix_cases.array_cases(to)), first=ARRAY_TARGETS.index(to)))
     _, problems = fix_cases.walk(case for (case,) in cases)
     assert not problems, "\n".join(problems)
 
@@ -65,7 +65,7 @@ def test_the_fixes_of_arrays_work_when_pasted(to: str) -> None:
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_fixes_of_tables_work_when_pasted(source: str, to: str) -> None:
     first = SOURCES.index(source) + TABLE_TARGETS.index(to)
-    cases = [case for (case,) in sampled(5, list(fix_cases.table_cases(source, to)), first=first)]
+    cases = [case for (case,) in sampled(9, list(fix_cases.table_cases(source, to)), first=first)]
     _, problems = fix_cases.walk(cases)
     assert not problems, "\n".join(problems)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.arrays import sample
+from helpers.tiers import sampled
 from helpers.versions import needs_versioned_capsules
 
 import zerocopy as zc
@@ -80,36 +81,35 @@ def calls(to: str) -> dict[str, Callable[[Any], Any]]:
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.parametrize("keywords", KEYWORDS)
 def test_a_conversion_asks_once(to: str, keywords: dict[str, Any]) -> None:
-    for name, call in calls(to).items():
-        for array in arrays():
-            obj, code = Once(array, keywords, raises=True), ""
-            try:
-                call(obj)
-            except zc.ZeroCopyError as error:
-                code = error.code
-            assert (code in ("producer-raised", "consumed"), obj.calls > 1) == (False, False), (name, array)
+    named = [*calls(to).items()]
+    for (name, call), array in sampled(3, named, arrays(), first=TARGETS.index(to) + len(keywords)):
+        obj, code = Once(array, keywords, raises=True), ""
+        try:
+            call(obj)
+        except zc.ZeroCopyError as error:
+            code = error.code
+        assert (code in ("producer-raised", "consumed"), obj.calls > 1) == (False, False), (name, array)
 
 
 @pytest.mark.parametrize("to", TARGETS)
 @pytest.mark.parametrize("keywords", KEYWORDS)
 def test_descriptions_consume_nothing(to: str, keywords: dict[str, Any]) -> None:
-    for options in OPTIONS:
+    for options, array in sampled(3, OPTIONS, arrays(), first=TARGETS.index(to) + len(keywords)):
         if "copy" in keywords and "dtype" in options:
             continue  # the check of a cast reads the producer's copy
-        for array in arrays():
-            obj = Once(array, keywords, raises=False)
-            plan = zc.explain(obj, to, **options)
-            with suppress(zc.CopyRequiredError):  # a copy of the producer, or booleans of other bytes
-                zc.view(obj)
-            zc.shares_memory(obj, array)
-            result, code = None, ""
-            try:
-                result = zc.convert(obj, to, **options)
-            except zc.ZeroCopyError as error:
-                code = error.code
-            assert (code == "") == plan.possible, (options, array, code)
-            if to == "numpy" and plan.possible and "dtype" not in options:
-                assert np.array_equal(result, array.view("u1") != 0 if array.dtype == bool else array)
+        obj = Once(array, keywords, raises=False)
+        plan = zc.explain(obj, to, **options)
+        with suppress(zc.CopyRequiredError):  # a copy of the producer, or booleans of other bytes
+            zc.view(obj)
+        zc.shares_memory(obj, array)
+        result, code = None, ""
+        try:
+            result = zc.convert(obj, to, **options)
+        except zc.ZeroCopyError as error:
+            code = error.code
+        assert (code == "") == plan.possible, (options, array, code)
+        if to == "numpy" and plan.possible and "dtype" not in options:
+            assert np.array_equal(result, array.view("u1") != 0 if array.dtype == bool else array)
 
 
 class OneArrowArray:

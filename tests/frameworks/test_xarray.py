@@ -743,7 +743,7 @@ TARGETS = [f.name for f in KNOWN if f.name != "mxnet"]
 def test_explain_agrees_for_every_object_and_option(kind: str, to: str) -> None:
     x = objects()[kind]
     first = list(objects()).index(kind) + [*TARGETS, "xarray.DataArray", "xarray.Dataset"].index(to)
-    for (options,) in sampled(4, EVERY_OPTION, first=first):
+    for (options,) in sampled(8, EVERY_OPTION, first=first):
         oracle.agrees(x, to, **options)
 
 

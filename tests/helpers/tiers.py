@@ -4,12 +4,13 @@ The quick tier leaves out tests with the marker ``full``, and runs a parametrise
 array of its parameters instead of their product: each pair of values of two parameters occurs in at least
 one case. A source and a target are an exception, because an exporter is independent of the importer: each of
 both occurs, and with each value of a third parameter. The marker ``every_pair`` on a test keeps their pairs.
-`sampled` thins the loops inside a test. The full tier finds the faults that depend on more values at once.
-``python -m tests.faults`` measures what each tier finds.
+`sampled` thins the loops inside a test, and large products of two parameters. The full tier finds the faults
+that depend on more values at once. ``python -m tests.faults`` measures what each tier finds.
 """
 
 from __future__ import annotations
 
+import gc
 import heapq
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import combinations, product
@@ -42,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "hazard(*names): the hazards of docs/hazards and docs/robustness.md that it shows"
     )
+    # Collecting makes objects that stay: collections of garbage would take a fifth of its time.
+    gc.disable()
     # Contiguous tests stay in one worker, so that a browser, a cluster or a server of a file starts once.
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "worksteal"
@@ -73,6 +76,10 @@ def sampled(every: int, *values: Sequence[Any], first: int = 0) -> Iterator[tupl
 def sample_size(full: int, quick: int) -> int:
     """Return the number of repetitions, examples or seeds in this tier."""
     return full if _runs_all else quick
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # after -k and -m

@@ -90,18 +90,6 @@ def test_layouts_alias_or_copy_as_asked_and_as_explained(
         assert np.array_equal(whole, np.column_stack([VALUES["float64"]] * width))
 
 
-@pytest.mark.parametrize("copy", [True, False, None])
-@pytest.mark.parametrize("kind", SOURCES)
-@pytest.mark.parametrize("to", TABLES)
-def test_tables_alias_or_copy_as_asked_and_as_explained(to: str, kind: str, copy: bool | None) -> None:
-    source = source_of(kind, VALUES["float64"], 1)
-    if to == "duckdb" and kind != "duckdb":
-        plan = zc.explain(source, to, copy=copy)  # a relation has no memory to compare
-        assert copy is not True or not plan.zero_copy
-        return
-    check(source, to, copy=copy)
-
-
 def test_one_column_of_one_row_becomes_one_record() -> None:
     for copy in (True, False, None):
         one = check({"a": np.arange(4.0)[1::2][:1]}, "numpy", layout="records", copy=copy)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.seeds import chosen_seed
 from helpers.table_cases import TENSORS, pa
+from helpers.tiers import sample_size
 
 import zerocopy as zc
 
@@ -89,7 +90,7 @@ def generator(seed: int | None) -> Random:
 @pytest.mark.parametrize("name", KINDS)
 def test_every_layout_gives_the_rows_of_arrow(name: str, seed: int | None) -> None:
     rng = generator(seed)
-    for _ in range(8):
+    for _ in range(sample_size(8, 3)):
         x = column(rng, name, 2)
         for source in (x, x.slice(1), x.chunk(1), pa.chunked_array([x.chunk(0)])):
             table = pa.table({"e": source})
@@ -106,7 +107,7 @@ def test_every_layout_gives_the_rows_of_arrow(name: str, seed: int | None) -> No
 @pytest.mark.parametrize("name", KINDS)
 def test_nulls_and_several_lengths(name: str, seed: int | None) -> None:
     rng = generator(seed)
-    for _ in range(8):
+    for _ in range(sample_size(8, 3)):
         x = column(rng, name, None, nulls=True)
         rows = x.to_pylist()
         assert plain(zc.convert(x, "numpy", lists="ragged", encode=True, nulls="mask")) == rows

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers.option_cases import outcome
 from helpers.table_cases import TENSORS, pa
+from helpers.tiers import sampled
 from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
@@ -105,9 +106,10 @@ def test_columns_convert_as_without_a_route(to: str) -> None:
         good = arrays[0]
         chunked = [pa.chunked_array(c, kind) for c in ([good], [good, good], [arrays[1]], [])]
         series = [pl.Series(array) for array in (*arrays, good.slice(1, 1), pa.array(["a"]), pa.array([1]))]
-        for group in ([*arrays, good.slice(1, 1)], [*chunked, pa.chunked_array([[["a"]]])], series):
-            for options in ({}, {"lists": "dense"}, {"lists": "dense", "copy": False}, {"lists": "pad"}):
-                compare_columns(group, to, options)
+        groups = [[*arrays, good.slice(1, 1)], [*chunked, pa.chunked_array([[["a"]]])], series]
+        calls = [{}, {"lists": "dense"}, {"lists": "dense", "copy": False}, {"lists": "pad"}]
+        for group, options in sampled(2, groups, calls, first=TENSORS.index(to)):
+            compare_columns(group, to, options)
 
 
 def compare_columns(group: list[Any], to: str, options: dict[str, Any]) -> None:
