@@ -156,6 +156,10 @@ def describe_array(obj: Any) -> Source:
             return describe_array(inner)
         return registry.source_of(framework, obj)
     source = producer.describe(obj)
+    if hasattr(type(obj), "__zerocopy_node__"):
+        why = f"a {type(obj).__name__} has several arrays"
+        fix = Fix("{x}.values", "is one of them")
+        raise UnsupportedConversionError("", why, code="not-an-array", fixes=[fix])
     if source is None and producer.is_arrow_array(obj) and not array_method.is_array(type(obj)):
         from zerocopy.tables import arrow_table
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import numpy as np
 import pytest
 from helpers.native_core import (
@@ -99,6 +101,8 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_wrong_field_is_refused_and_its_capsule_frees_the_memory(wrong, version):
+    if wrong in ("byte offset of 2^63", "address of 63 bits") and platform.machine() != "x86_64":
+        pytest.skip("arm64 has tags in the highest byte of addresses")
     source = exported(np.arange(8.0), version=version, **WRONG[wrong])
     for importer in (core.NDArrayImporter(), keep_capsule([])):
         source.deleted = 0

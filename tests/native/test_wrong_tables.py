@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -197,6 +198,9 @@ def test_unknown_null_count_with_a_bitmap_is_refused() -> None:
     assert producer.released == producer.exported
 
 
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="arm64 keeps tags in the highest byte of an address"
+)
 def test_a_bitmap_beyond_the_address_space_is_refused() -> None:
     producer = TableProducer(numbers())
     column = producer.columns[0][1]

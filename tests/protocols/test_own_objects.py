@@ -96,6 +96,14 @@ def test_no_array_mixes_the_values_and_the_mask(call: Callable[[Any], Any], name
         call(OBJECTS[name][0]())
 
 
+def test_no_view_shows_a_part_of_several_arrays() -> None:
+    for nulls in ([None], []):
+        masked = zc.convert(pa.array([1, 2, *nulls]), "numpy", nulls="mask")
+        with pytest.raises(zc.UnsupportedConversionError, match="several arrays"):
+            zc.view(masked)
+        assert zc.shares_memory(masked, masked.values)
+
+
 def test_a_view_exports_its_own_memory() -> None:
     x = np.arange(6.0).reshape(2, 3)
     torch.from_dlpack(zc.view(x))[0, 0] = 9
