@@ -157,7 +157,7 @@ def describe_array(obj: Any) -> Source:
         return registry.source_of(framework, obj)
     source = producer.describe(obj)
     if hasattr(type(obj), "__zerocopy_node__"):
-        why = f"a {type(obj).__name__} has several arrays"
+        why = f"zerocopy.{type(obj).__name__} may have several arrays"
         fix = Fix("{x}.values", "is one of them")
         raise UnsupportedConversionError("", why, code="not-an-array", fixes=[fix])
     if source is None and producer.is_arrow_array(obj) and not array_method.is_array(type(obj)):
@@ -278,8 +278,11 @@ def _column_of_result(result: Masked | Encoded) -> Column:
         values = describe_array(result.values)
         if values.view.ndim == 1:
             return TensorColumn.masked(values, describe_array(result.mask))
-    described: Table = hub().table(hub().array_of_result(result))
-    return described.columns[0]
+    array, reasons = hub().array_of_result(result)
+    described: Table = hub().table(array)
+    column = described.columns[0]
+    column.reasons = (*reasons, *column.reasons)
+    return column
 
 
 def _is_table(columns: dict[Any, Any]) -> bool:

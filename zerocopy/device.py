@@ -58,7 +58,7 @@ class Device(NamedTuple):
     id: int = 0
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Return the type and the index, as DLPack's exchange of devices asks for them (array-api#972)."""
+        """Return DLPack's device type and device index (array-api#972)."""
         return self.type, self.id
 
     @property

@@ -59,7 +59,7 @@ class DType:
         return "float32" if "float" in self.name else "int8"
 
     def __dlpack_data_type__(self) -> tuple[int, int, int]:
-        """Return code, bits and lanes, as DLPack's exchange of dtypes asks for them (array-api#972)."""
+        """Return DLPack's type code, bits and lanes (array-api#972)."""
         return self.code, self.bits, self.lanes
 
     def __str__(self) -> str:

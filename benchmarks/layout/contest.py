@@ -21,7 +21,7 @@ LOOP = "a Numba loop for this dtype"
 #: Names that need Numba.
 _LOOPS = {"columns_by_numba", "rows_by_numba", "split", "split_parallel", "merge", "merge_parallel"}
 
-# A call of zerocopy takes 5 to 15 ms, and 60 of them 1 s at most; a full run takes some minutes.
+# A call of zerocopy takes 5 to 15 ms, so 60 calls take 1 s at most; a full run takes a few minutes.
 _PATIENCE, _QUICK_PATIENCE = 1_000_000_000, 50_000_000
 
 # Rows that are compared at a time.

@@ -20,9 +20,9 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-#: Bytes that NumPy copies at a time. The C library copies more than a size that depends on the caches with
-#: non-temporal stores: on an Emerald Rapids more than 114 MiB (glibc.cpu.x86_non_temporal_threshold), 1.45
-#: times as fast.
+#: Bytes that NumPy copies at a time. Above a threshold, glibc copies with non-temporal stores, which are 1.45
+#: times as fast. It depends on the caches: 114 MiB on an Emerald Rapids
+#: (glibc.cpu.x86_non_temporal_threshold).
 BLOCK = 1 << 19
 
 

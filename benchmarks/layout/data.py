@@ -11,7 +11,7 @@ from benchmarks.suite import Settings
 
 Array = np.ndarray[Any, Any]
 
-#: Bytes of records, at least four times the last-level cache of common CPUs.
+#: Bytes of records: four times a last-level cache of 32 MiB.
 FULL = 128 << 20
 #: glibc keeps freed blocks of up to 32 MiB: with less than that, memory would not be fresh.
 QUICK = 40 << 20

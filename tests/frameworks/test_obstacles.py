@@ -10,7 +10,7 @@ import zerocopy as zc
 
 
 @pytest.mark.parametrize("target", ["torch", "tvm_ffi", "warp", "paddle"])
-def test_elements_at_any_byte_are_copied(target: str) -> None:
+def test_misaligned_elements_are_copied(target: str) -> None:
     pytest.importorskip(target)
     x = sample("u1", (41,))[1:].view("f4")
     assert [reason.code for reason in zc.explain(x, target).reasons] == ["misaligned"]

@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "hazard(*names): the hazards of docs/hazards and docs/robustness.md that it shows"
     )
-    # Collecting makes objects that stay: collections of garbage would take a fifth of its time.
+    # Collecting tests creates objects that stay alive: garbage collections would take a sixth of its time.
     gc.disable()
     # Contiguous tests stay in one worker, so that a browser, a cluster or a server of a file starts once.
     if getattr(config.option, "dist", None) == "load":

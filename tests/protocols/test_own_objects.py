@@ -122,7 +122,7 @@ def test_read_only_memory_is_marked_or_refused() -> None:
     assert np.from_dlpack(zc.view(x), copy=True).flags.writeable
 
 
-def test_what_dlpack_cannot_describe_is_refused() -> None:
+def test_views_that_dlpack_cannot_describe_are_refused() -> None:
     with pytest.raises(BufferError, match="negative"):
         zc.view(np.arange(3.0)[::-1]).__dlpack__()
     with pytest.raises(BufferError, match="the memory is on cpu"):
@@ -135,7 +135,7 @@ def test_dtypes_arrive(dtype: str) -> None:
     assert torch.equal(torch.from_dlpack(zc.view(x)).to(torch.complex64), x.to(torch.complex64))
 
 
-def test_the_dtype_and_the_device_speak_dlpack() -> None:
+def test_the_dtype_and_the_device_have_dlpack_methods() -> None:
     view = zc.view(np.arange(3, dtype="u2"))
     assert view.dtype.__dlpack_data_type__() == (1, 16, 1)
     assert view.device.__dlpack_device__() == (1, 0)
@@ -151,6 +151,7 @@ COLUMNS_OF_TYPES = {
     "zone": pa.array([1, None], pa.timestamp("us", "Europe/Zurich")),
     "duration": pa.array([1, None], pa.duration("ms")),
     "decimal": pa.array([Decimal("-1.25"), None]),
+    "decimal of a negative scale": pa.array([Decimal("12300"), None], pa.decimal128(5, -2)),
     "decimal32": pa.array([Decimal("-1.25"), None], pa.decimal32(5, 2)),
     "decimal256": pa.array([Decimal("-1.25"), None], pa.decimal256(60, 2)),
     "lists": pa.array([[1, None], None, []]),
@@ -199,6 +200,54 @@ def test_changed_parts_are_refused() -> None:
         zc.convert(masked, "polars")
 
 
+def test_parts_of_other_dtypes_and_shapes_are_refused() -> None:
+    def days() -> Any:
+        return zc.convert(pa.array([1, 2, 3], pa.date32()), "numpy", encode=True)
+
+    for values in (np.arange(3), np.arange(3.0), np.arange(6, dtype="i4").reshape(3, 2)):
+        day = days()
+        day.values = values
+        with pytest.raises(zc.UnsupportedConversionError, match=r"its values are .*, not int32 of shape"):
+            zc.convert(day, "pyarrow")
+    with pytest.raises(zc.UnsupportedConversionError, match=r"shape \(2, 2\)"):
+        zc.decode(np.array([[1, 2], [3, 4]]), like=days())
+    text = zc.Encoded("string", np.frombuffer(b"abcde", "u1"), offsets=np.array([0, 3, 5], "u8"))
+    with pytest.raises(zc.UnsupportedConversionError, match="its offsets are uint64"):
+        pa.array(text)
+    city = zc.convert(pa.array(["a", "b", "a"]), "numpy", encode=True)
+    with pytest.raises(zc.UnsupportedConversionError, match=r"the mask has shape \(1,\)"):
+        pa.array(zc.Masked(city, np.array([True])))
+    json = pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a":1}']))
+    with pytest.raises(zc.UnsupportedConversionError, match="cannot be rebuilt"):
+        pa.array(zc.convert(json, "numpy", encode="bytes"))
+
+
+def test_copies_of_parts_are_reported() -> None:
+    day = zc.Encoded("date32[day]", np.arange(6, dtype="i4")[::2], unit="D")
+    assert [reason.code for reason in zc.explain(day, "pyarrow").reasons] == ["not-contiguous"]
+    with pytest.raises(zc.CopyRequiredError, match="gaps"):
+        zc.convert(day, "pyarrow", copy=False)
+    assert zc.convert(day, "pyarrow").cast(pa.int32()).to_pylist() == [0, 2, 4]
+    masked = zc.Masked(np.ones((3, 2), bool), np.zeros((3, 2), bool))
+    assert not zc.explain(masked, "pyarrow").zero_copy
+    plain = zc.convert(pa.array([1, 2], pa.date32()), "numpy", encode=True)
+    assert zc.shares_memory(plain, zc.convert(plain, "pyarrow", copy=False))
+
+
+def test_a_shared_column_is_a_stream() -> None:
+    for column in (pa.array(["a", "b"]), pa.chunked_array([["a"], ["b"]]), polars.Series(["a", "b"])):
+        with zc.share(column) as shared:
+            assert polars.Series(shared).to_list() == ["a", "b"]
+
+
+def test_decimals_of_all_widths_are_decoded() -> None:
+    for kind in (pa.decimal32(7, 2), pa.decimal128(30, 2), pa.decimal256(60, 2)):
+        like = zc.convert(pa.array([Decimal("1.25")], kind), "numpy", encode=True)
+        column = zc.decode(np.array([250, -5]), like=like)
+        assert column.type == kind
+        assert column.to_pylist() == [Decimal("2.50"), Decimal("-0.05")]
+
+
 def test_predictions_become_words_and_dates() -> None:
     city = zc.convert(polars.Series(["Bern", "Oslo", "Bern"]), "torch", encode=True)
     assert zc.decode(torch.tensor([1, 0, -1]), like=city).to_pylist() == ["Oslo", "Bern", None]
@@ -236,11 +285,11 @@ def test_a_stream_leaves_the_position_of_the_loader() -> None:
     assert [value for batch in loader for value in batch["a"].tolist()] == exported
 
 
-def test_batches_without_names_are_no_stream() -> None:
+def test_batches_without_names_are_refused_as_a_stream() -> None:
     loader = zc.loader({"x": np.arange(4.0), "y": np.arange(4.0)}, "torch", batch=2, layout="matrix")
     with pytest.raises(zc.LoaderUseError, match="leave out layout="):
         pa.table(loader)
-    with pytest.raises(zc.LoaderUseError, match="it has no batch"):
+    with pytest.raises(zc.LoaderUseError, match="it has no batches"):
         pa.table(zc.loader(TABLE.slice(0, 0), to="polars", batch=2))
 
 

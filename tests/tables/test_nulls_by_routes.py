@@ -12,6 +12,8 @@ from helpers.frameworks import HOST
 from helpers.oracle import CALLERS, check
 from helpers.tiers import sampled
 
+import zerocopy as zc
+
 pa, pd, pl = (pytest.importorskip(name) for name in ("pyarrow", "pandas", "polars"))
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -131,3 +133,10 @@ def test_frames_of_pandas(to: str, layout: dict[str, Any], caller: str) -> None:
     for number, warm in enumerate((frames()[0], frames()[2])):
         for options, frame in sampled(31, OPTIONS, frames(), first=first + number):
             check(frame, warm, to, layout | options, caller)
+
+
+def test_complex_nans_of_a_frame_are_filled_after_a_frame_of_floats() -> None:
+    floats = pd.DataFrame({"a": [1.0, np.nan], "b": [2.0, 3.0]})
+    numbers = pd.DataFrame({"a": np.array([1j, complex(0, np.nan)]), "b": np.array([1j, 1j])})
+    zc.convert(floats, "numpy", layout="matrix", nulls=0)
+    assert zc.convert(numbers, "numpy", layout="matrix", nulls=0).tolist() == [[1j, 1j], [0, 1j]]

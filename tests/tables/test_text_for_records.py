@@ -138,3 +138,36 @@ def test_the_route_gives_the_records_of_the_plan(source: str, caller: str) -> No
     ]
     for each, table in sampled(17, options, tables, first=[*CALLERS].index(caller)):
         check(table, tables[0], "numpy", {"layout": "records", **each}, caller)
+
+
+def test_lists_of_any_length_are_refused_by_the_route_too() -> None:
+    dtype = [("s", "S2"), ("v", "f4", (2,))]
+    fixed, lists = (
+        pa.table({"s": ["a"], "v": pa.array([[1, 2]], kind)})
+        for kind in (pa.list_(pa.float32(), 2), pa.list_(pa.float32()))
+    )
+    for table in (lists, fixed, lists):  # the second call composes the route
+        if table is fixed:
+            assert zc.convert(table, "numpy", layout="records", dtype=dtype)["v"].tolist() == [[1.0, 2.0]]
+            continue
+        with pytest.raises(zc.UnsupportedConversionError, match="which records lack"):
+            zc.convert(table, "numpy", layout="records", dtype=dtype)
+
+
+def test_a_tuple_of_tuples_is_not_the_dtype_of_a_list_of_tuples() -> None:
+    table = pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]})
+    fields = [("a", "i4"), ("b", "S3")]
+    with pytest.raises((zc.ZeroCopyError, TypeError)):
+        zc.convert(table, "numpy", layout="records", dtype=tuple(fields))
+    assert zc.convert(table, "numpy", layout="records", dtype=fields).tolist() == [(1, b"x")]
+    with pytest.raises((zc.ZeroCopyError, TypeError)):
+        zc.convert(table, "numpy", layout="records", dtype=tuple(fields))
+
+
+def test_deeply_nested_tuples_are_refused() -> None:
+    nested: tuple[object, ...] = ()
+    for _ in range(100_000):
+        nested = (nested,)
+    for dtype in (nested, [nested]):
+        with pytest.raises((zc.ZeroCopyError, TypeError, RecursionError)):
+            zc.convert(np.arange(3), "torch", dtype=dtype)

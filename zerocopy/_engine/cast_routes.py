@@ -109,7 +109,7 @@ def casting_exporter(
 ) -> Callable[..., Array]:
     """Return an exporter that casts its matrices to the order "C" or "F"; an empty `order` keeps theirs.
 
-    It writes `nulls` in place of NaN, unless that is None.
+    It writes `nulls` in place of NaN, unless `nulls` is None.
     """
     if (storage := _storage(dtype)) is None:
         return matrix
@@ -132,7 +132,7 @@ def filling_exporter(matrix: Callable[..., Array], order: str, nulls: object) ->
 
     def export(table: object) -> Array:
         array = matrix(table)
-        if array.dtype.kind != "f" or not (missing := np.isnan(array)).any():
+        if array.dtype.kind not in "fc" or not (missing := np.isnan(array)).any():
             return array
         shape = array.shape
         out = new_memory(shape[::-1], array.dtype).T if order == "F" else new_memory(shape, array.dtype)
@@ -147,7 +147,7 @@ def _fill(out: Array, missing: Array, value: object) -> None:
     from zerocopy.tables.nulls import fits  # conversions between arrays need no tables
 
     if not fits(value, out.dtype):
-        raise ValueError("the type does not hold it: the slow path refuses it")
+        raise ValueError("the dtype cannot hold nulls=: the slow path refuses it")
     out[missing] = value
 
 

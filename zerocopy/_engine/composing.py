@@ -82,11 +82,11 @@ def find_parts(obj: object, to: object, options: Mapping[str, object]) -> Parts 
         exporters = _of_queries(exporters, target, options)
     native = exporters.pop("native", None), importers.pop("native", None)
     on_devices = importers.pop("native_device", None), importers.pop("device_copy", None)
-    copies = exporters.pop("host_copy", None)
+    to_host = exporters.pop("host_copy", None)
     exports_index = target.kind != "tensor" or not {"columns", "native_table"} & exporters.keys()
     tables = exporters.pop("native_table", None), exporters.pop("native_column", None)
     flags = tables != (None, None) and may_be_compound(cls, target), exports_index
-    return Parts(source, target, exporters, importers, owned, *native, *tables, *flags, *on_devices, copies)
+    return Parts(source, target, exporters, importers, owned, *native, *tables, *flags, *on_devices, to_host)
 
 
 def _of_queries(exporters: Functions, target: Framework, options: Mapping[str, object]) -> Functions:
@@ -274,7 +274,7 @@ def _hub_route(parts: Parts, convert: Route, importer: Route | None, *fills: obj
     """Return the route of an object that exports an object of the hub, which has a route to each target.
 
     If the exported object is not a table of the hub, another table framework's `importer` reads it directly.
-    With nulls=, the exporter takes the layout, and whether nulls are filled with another value than NaN.
+    With nulls=, the exporter also takes `fills`: the layout, and whether NaN is null (not for nulls="nan").
     """
     exporter, to_hub = parts.exporters["hub"], hub().fast_importers()["hub"]
     target, table_type = parts.target if importer else hub(), hub().module().Table

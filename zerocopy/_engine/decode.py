@@ -1,15 +1,17 @@
-"""The public ``decode``: predicted numbers as words, dates or categories."""
+"""The public ``decode``: predicted numbers as words, dates or decimals."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from zerocopy._engine.convert import convert
 from zerocopy.describe import describe_array
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.errors.tracebacks import public
-from zerocopy.source import type_name
+from zerocopy.source import Array, type_name
 from zerocopy.tables.result import Encoded, Masked, masked
 
 
@@ -24,7 +26,7 @@ def decode(numbers: Any, like: Any, to: Any = "pyarrow") -> Any:
         decimals as integers in the unit of `like`. A negative code is a null.
     like : Encoded or Masked
         The column as ``convert(..., encode=True)`` returned it. Its type, categories, unit and time zone
-        apply, and its values do not.
+        apply; its values are ignored.
     to : str, module or type, optional
         The table framework of the result.
 
@@ -56,11 +58,22 @@ def decode(numbers: Any, like: Any, to: Any = "pyarrow") -> Any:
         why = f"a row of {column.type} is not one number"
         raise _refused(why, "pass a column of numbers or codes: encode=True makes codes of text")
     values, mask = numbers if isinstance(numbers, Masked) else (numbers, None)
-    dtype = describe_array(column.values).view.dtype.name
-    decoded = replace(column, values=convert(values, "numpy", device="cpu", dtype=dtype), mask=None)
+    view = describe_array(column.values).view
+    is_wide = column.scale is not None and view.ndim == 2  # decimals of 128 or 256 bits
+    converted = convert(values, "numpy", device="cpu", dtype="int64" if is_wide else view.dtype.name)
+    limbs = _limbs(converted, view.shape[1]) if is_wide and converted.ndim == 1 else converted
+    decoded = replace(column, values=limbs, mask=None)
     if column.categories is not None:
         decoded.categories = convert(column.categories, "numpy", device="cpu")
     return convert(decoded if mask is None else masked(decoded, convert(mask, "numpy", device="cpu")), to)
+
+
+def _limbs(integers: Array, count: int) -> Array:
+    """Return integers as limbs of 64 bits, the lowest first, in two's complement."""
+    limbs = np.empty((len(integers), count), np.uint64)
+    limbs[:, 0] = integers.view(np.uint64)
+    limbs[:, 1:] = (integers >> 63).view(np.uint64)[:, None]
+    return limbs
 
 
 def _refused(why: str, remedy: str) -> UnsupportedConversionError:

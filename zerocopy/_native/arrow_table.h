@@ -133,7 +133,7 @@ typedef struct {
     PyObject *plan;   /* of the last schema, or NULL */
     int by_columns;   /* of a MatrixRoute: whether each column of the matrix is contiguous */
     int pads;         /* whether lists with offsets are padded with 0 to one length */
-    int single;       /* of a MatrixRoute: whether the table stands for its one column */
+    int single;       /* of a MatrixRoute: whether the object is a column, exported as a table */
     Fill fill;
 } TableRoute;
 

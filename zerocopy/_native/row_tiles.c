@@ -377,7 +377,7 @@ stream_in_order(const Rows *rows, size_t height)
     }
     char *stage = stages[0], *last_stage = stages[1];
     size_t skew = (uintptr_t)rows->data % LINE, last_bytes = 0, written = skew;
-    char *last_to = rows->data - skew; /* a line, as all tiles but the last one have whole lines */
+    char *last_to = rows->data - skew; /* starts a line, because each tile but the last one fills whole lines */
     for (size_t first = 0; first < rows->count; first += height) {
         size_t some = rows->count - first < height ? rows->count - first : height, assembled = 0;
         for (const Run *run = rows->runs; run < rows->runs + rows->run_count; run++) {
@@ -394,7 +394,7 @@ stream_in_order(const Rows *rows, size_t height)
         last_to += last_bytes;
         last_bytes = some * rows->width;
         written = 0;
-        if (first == 0 && skew > 0) { /* the other bytes of the first line are not of the rows */
+        if (first == 0 && skew > 0) { /* the other bytes of the first line belong to other memory */
             written = LINE;
             memcpy(rows->data, stage + skew, last_bytes < LINE - skew ? last_bytes : LINE - skew);
         }

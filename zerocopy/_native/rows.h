@@ -46,7 +46,7 @@ typedef struct {
     size_t swap;         /* bytes of the units whose order is reversed, or 0 */
     const Group *group;  /* how the columns are transposed, or NULL for one column */
     bool streams;        /* whether the columns are written past the caches */
-    size_t shift;        /* rows before the first tile of columns that do not start with a line */
+    size_t shift;        /* rows before the first tile, for columns that do not start a cache line */
     bool is_last;        /* whether the items of the columns end with it */
 } Run;
 
@@ -79,7 +79,7 @@ int rows_parse(Rows *rows, PyArrayObject *block, PyObject *columns, PyArrayObjec
 /* Releases the members that rows_parse allocated. */
 void rows_free(Rows *rows);
 
-/* Reads all rows: if `streams`, past the caches where the items of a row start a cache line. */
+/* Reads all rows. If `streams`, columns are written past the caches from a row whose items start a cache line. */
 void read_all(const Rows *rows, bool streams);
 
 /* Writes all rows in order: if `streams`, past the caches. */

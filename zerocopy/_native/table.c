@@ -88,15 +88,15 @@ static PyObject *clear_routes(PyObject *module, PyObject *nothing);
 
 static PyObject *values = NULL; /* a dict: the identity of a value -> the first such value, which keys hold */
 
-/* Whether a tuple has texts, integers and such tuples only. */
+/* Whether all items of a tuple are texts, integers, or tuples of these, `depth` levels at most. */
 static bool
-is_of_texts(PyObject *items)
+is_of_texts(PyObject *items, int depth)
 {
     bool is_plain = true;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items) && is_plain; i++) {
         PyObject *item = PyTuple_GET_ITEM(items, i);
         is_plain = PyUnicode_CheckExact(item) || PyLong_CheckExact(item) ||
-                   (PyTuple_CheckExact(item) && item != items && is_of_texts(item));
+                   (PyTuple_CheckExact(item) && depth > 0 && is_of_texts(item, depth - 1));
     }
     return is_plain;
 }
@@ -120,7 +120,8 @@ identity_of(PyObject *value)
         return PyTuple_Pack(2, (PyObject *)Py_TYPE(value), value);
     }
     PyObject *items = PySequence_Tuple(value);
-    if (items != NULL && !is_of_texts(items)) {
+    /* Fields of records are tuples in a list, with a shape at most: a tuple of tuples is another dtype. */
+    if (items != NULL && !is_of_texts(items, PyList_CheckExact(value) ? 2 : 0)) {
         Py_CLEAR(items);
     }
     return items;

@@ -24,7 +24,7 @@ def schema_of(batches: Iterable[Any]) -> Any:
 
 
 def _record_batches(batches: Iterable[Any]) -> Generator[Any]:
-    """Return the schema of the first batch, then all batches as batches of Arrow."""
+    """Return the schema of the first batch, then all batches as ``pyarrow.RecordBatch``."""
     schema = None
     for batch in batches:
         table = _table(batch)
@@ -33,7 +33,7 @@ def _record_batches(batches: Iterable[Any]) -> Generator[Any]:
             yield schema
         yield from table.cast(schema).to_batches()
     if schema is None:
-        why = "it has no batch, so the types of its columns are not known"
+        why = "it has no batches, so the types of its columns are unknown"
         raise _refused(why, "check the source: it has no rows")
 
 

@@ -123,7 +123,7 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
         return batches
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """Export the batches of a copy of the loader as a stream (Arrow PyCapsule Interface) of pyarrow.
+        """Export the batches of a copy of the loader as a stream (Arrow PyCapsule Interface), by pyarrow.
 
         Consumers such as DuckDB request a stream for the schema and another one for the rows. If the loader
         cannot be copied, the stream has the batches of ``iter(loader)``.

@@ -73,11 +73,11 @@ def _export(
     if not view.device.is_host:
         return _of_owner(view, stream=stream, max_version=max_version, copy=copy)
     if view.dtype.bits * view.dtype.lanes != view.dtype.itemsize * 8:
-        raise BufferError(f"{view.dtype} has elements of less than a byte, which DLPack stores otherwise")
+        raise BufferError(f"{view.dtype} has elements of less than a byte, which DLPack stores packed")
     if view.has_negative_strides:  # consumers abort: pytorch/pytorch#188023
         raise BufferError("a stride is negative: copy the array first, or use zerocopy.convert(x, to)")
     if view.readonly and not copy and (max_version is None or tuple(max_version) < (1, 0)):
-        raise BufferError("the memory is read-only, which DLPack before 1.0 cannot say: copy=True copies it")
+        raise BufferError("the memory is read-only, which DLPack before 1.0 cannot mark: copy=True copies it")
     array = view.numpy()
     if max_version is None or not dlpack.NUMPY_TAKES_VERSIONED:
         return dlpack.export(array.copy() if copy else array, view.dtype)
@@ -87,14 +87,14 @@ def _export(
 
 def _of_owner(view: StridedView, **options: Any) -> Capsule:
     """Return the capsule of memory on a device from its owner, if the owner exports exactly this memory."""
+    if options.pop("copy"):
+        raise BufferError(f"the memory is on {view.device}: copy the array that the view was made from")
     producer = view.owner
     if hasattr(type(producer), "__dlpack__"):
         given = {name: value for name, value in options.items() if value is not None}
         capsule = producer.__dlpack__(**given)
-        exported = dlpack.read(capsule)
-        if options["copy"] or all(
-            getattr(exported, name) == getattr(view, name) for name in ("ptr", "shape", "strides", "dtype")
-        ):
+        exported, parts = dlpack.read(capsule), ("ptr", "shape", "strides", "dtype")
+        if all(getattr(exported, name) == getattr(view, name) for name in parts):
             return capsule
     raise BufferError(f"the view has no exporter for {view.device}: pass the array that it was made from")
 

@@ -82,7 +82,7 @@ def describe(obj: Any) -> Source | None:
     """
     # Looked up on the type, as Python does for special methods: mocks and proxies answer
     # to every name through __getattr__.
-    is_host_view = isinstance(obj, StridedView) and obj.device.is_host  # has strides that DLPack lacks
+    is_host_view = isinstance(obj, StridedView) and obj.device.is_host  # its __dlpack__ refuses some
     if hasattr(type(obj), "__dlpack__") and not is_host_view:
         return _dlpack(obj)
     # Read once: an interface may be computed, or come from another producer.

@@ -20,6 +20,7 @@ from zerocopy.shared.segment import count_handle
 from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
+from zerocopy.tables.hub import hub
 
 
 class Shared:
@@ -174,8 +175,8 @@ class SharedArray(Shared):
         return describe_array(open_array(self.handle)).view
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Return a read-only NumPy array over the memory (NumPy, "The ``__array__()`` method")."""
-        array = convert(self, "numpy")
+        """Return a read-only NumPy array that aliases the memory, or a copy for `dtype` or `copy`."""
+        array = convert(self, "numpy", copy=False if copy is False else None)
         same = dtype is None or array.dtype == dtype
         if copy is False and not same:
             raise ValueError(f"the array is {array.dtype}, and {dtype} requires a copy")
@@ -196,7 +197,10 @@ class SharedTable(Shared):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         """Export the table or the column as a stream (Arrow PyCapsule Interface), through pyarrow."""
-        return convert(self, "pyarrow").__arrow_c_stream__(requested_schema)
+        data = convert(self, "pyarrow")
+        if not hasattr(data, "__arrow_c_stream__"):  # a column of one chunk
+            data = hub().module().chunked_array([data])
+        return data.__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> Any:
         """Export the schema of the stream."""

@@ -130,6 +130,8 @@ def make_route(
 
     def read(name: str, column: ArrowArray) -> Array:
         if name not in texts:
+            if type(column).__name__.endswith(("ListArray", "ViewArray")):
+                raise ValueError("lists of any length: the slow path refuses them")
             return to_numpy(column)
         if type(column).__name__ not in _OFFSETS or column.null_count:
             raise ValueError("no text, or nulls: the slow path decides")

@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
-import numpy as np
-
-from zerocopy.errors import CopyRequiredError, DeviceError, UnsupportedConversionError
+from zerocopy.errors import CopyRequiredError, UnsupportedConversionError
 from zerocopy.formatting import printable
 from zerocopy.protocols.pytree_node import Attribute, Node
 from zerocopy.source import Array
@@ -21,7 +19,7 @@ _TEXT = ("string", "large_string", "binary", "large_binary")
 
 
 class _Result:
-    """What `Masked` and `Encoded` have in common: an Arrow array of their rows, and no single array."""
+    """Base of `Masked` and `Encoded`: exports their rows as an Arrow array, and refuses ``__array__``."""
 
     __slots__ = ()
 
@@ -29,7 +27,8 @@ class _Result:
         """Export the rows as one Arrow array with nulls (Arrow PyCapsule Interface), through pyarrow."""
         from zerocopy.tables.hub import hub
 
-        exported: tuple[object, object] = hub().array_of_result(self).__arrow_c_array__(requested_schema)
+        array, _ = hub().array_of_result(self)
+        exported: tuple[object, object] = array.__arrow_c_array__(requested_schema)
         return exported
 
     def __zerocopy_node__(self) -> Node:
@@ -43,7 +42,7 @@ class _Result:
 
     def __array__(self, *_: object, **__: object) -> Any:
         asked = f"numpy.asarray(zerocopy.{type(self).__name__})"
-        why = "it has several arrays: the values are not the rows without the others"
+        why = "it may have several arrays, and the values alone are not the rows"
         fix = 'use x.values; or zc.convert(x, "pandas") or x.to_pylist(), which have the rows'
         raise UnsupportedConversionError(asked, why, fix, code="not-an-array")
 
@@ -127,8 +126,8 @@ class Masked(_Result):
         """Iterate over `values` and `mask`."""
         return iter((self.values, self.mask))
 
-    # Without a length, pandas would make a list of the two before it calls ``__array__``, and without a
-    # stream, polars before it calls ``__arrow_c_array__``.
+    # pandas makes a list of an iterable without a length before it calls ``__array__``; polars makes one of
+    # an iterable without ``__arrow_c_stream__`` before it calls ``__arrow_c_array__``.
     def __len__(self) -> int:
         return 2
 
@@ -341,11 +340,11 @@ def _array(tensor: object) -> Any:
 
 
 def host_array(part: object, dtype: str = "") -> Array:
-    """Return a part as an ndarray that aliases it, in row-major order.
+    """Return a part as an ndarray that aliases it.
 
     Raises
     ------
-    DeviceError
+    CopyRequiredError
         It is on a device, or requires a copy for another reason.
     UnsupportedConversionError
         It has another dtype than `dtype`, that of a mask.
@@ -356,13 +355,12 @@ def host_array(part: object, dtype: str = "") -> Array:
         array: Array = convert(part, "numpy", copy=False)
     except CopyRequiredError as error:
         remedy = 'copy it first: zc.convert(x, "numpy")'
-        raise DeviceError(
-            "", f"Arrow cannot alias a part: {error.why}", remedy, code="other-device"
-        ) from error
+        why = f"Arrow cannot alias a part: {error.why}"
+        raise CopyRequiredError("", why, remedy, code=error.code) from error
     if dtype and array.dtype != dtype:
         why = f"the mask has dtype {array.dtype}; expected {dtype}"
         raise UnsupportedConversionError("", why, "pass one bool per row", code="invalid-mask")
-    return np.ascontiguousarray(array)
+    return array
 
 
 def _decimal(limbs: int | list[int], scale: int) -> decimal.Decimal:

@@ -232,7 +232,7 @@ class DuckDB(Framework):
         if nanoseconds and (count := sum(map(_below_us, content.leaves(column.arrow(), hub().module())))):
             why = f"it has {count:,} durations with fractions of a microsecond, which DuckDB's intervals lack"
             fix = Fix(action="truncate:us", effect="drops the fractions")
-            fix = Fix(action="split-interval") if field.kind == "interval" else fix  # has no cast
+            fix = Fix(action="split-interval") if field.kind == "interval" else fix  # Arrow cannot cast it
             fixes = [fix] if not field.children else []
             remedy = "" if fixes else "drop the fractions, or leave the column out with columns=[...]"
             raise LossyConversionError("", why, remedy, code="time-unit", fixes=fixes)

@@ -357,7 +357,7 @@ def _of_arrow(pd: Any, array: Any) -> Column:
     return column
 
 
-#: Classes of arrays in Arrow's memory; of numbers with a mask.
+#: Names of pandas' array classes: those in Arrow's memory, and those of numbers with a mask.
 ARROW = ("ArrowExtensionArray", "ArrowStringArray")
 MASKED = ("IntegerArray", "FloatingArray")
 

@@ -266,7 +266,7 @@ def _from_ndarray(pl: Any, name: str, source: Source, field: Field | None) -> An
     return series if field is None else series.cast(_dtype_for(field))
 
 
-#: Milliseconds of the units of NumPy that polars lacks.
+#: Milliseconds in each unit of NumPy that polars lacks.
 _MILLISECONDS = {"s": 1000, "m": 60_000, "h": 3_600_000}
 
 

@@ -175,15 +175,16 @@ class ArrowExchange(Framework):
             refusal = None if opened is None else opened.refusal
             raise _unreadable(obj, error) if refusal is None else refusal from error
 
-    def array_of_result(self, result: Any) -> Any:
-        """Return the rows of a `Masked` or an `Encoded` as one array."""
-        from zerocopy._frameworks.pyarrow.results import array_of
+    def array_of_result(self, result: Any) -> tuple[Any, list[Reason]]:
+        """Return the rows of a `Masked` or an `Encoded` as one array, and why parts of it are copies."""
+        from zerocopy._frameworks.pyarrow.results import ResultReader
 
-        return array_of(self.module(), result)
+        reader = ResultReader(self.module())
+        return reader.read(result), reader.reasons
 
     def stream_of_result(self, result: Any, requested_schema: object) -> object:
         """Return the capsule of a stream of one array, which has the rows of a `Masked`."""
-        array = self.array_of_result(result)
+        array, _ = self.array_of_result(result)
         capsule: object = self.module().chunked_array([array]).__arrow_c_stream__(requested_schema)
         return capsule
 

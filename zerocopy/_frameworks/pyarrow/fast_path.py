@@ -62,13 +62,13 @@ def native_importer(pa: Any, names: Iterable[str]) -> Any:
     return core.ArrowImporter(import_, types)
 
 
-#: Seconds of the units of NumPy that Arrow lacks, and units that it has.
+#: Seconds in each unit of NumPy that Arrow lacks; the units that Arrow has.
 _SECONDS = {"m": 60, "h": 3600}
 _UNITS = ("s", "ms", "us", "ns")
 
 
 def times_of(pa: Any, array: Any) -> Any:
-    """Return dates or durations as an array, an alias in units of Arrow; None if the plan decides."""
+    """Return dates or durations as an array, which aliases units of Arrow; None if the plan decides."""
     kind, (unit, count) = array.dtype.kind, np.datetime_data(array.dtype)
     if count != 1 or not (array.size and array.dtype.isnative and array.flags.aligned):
         return None
