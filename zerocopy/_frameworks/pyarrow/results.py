@@ -1,7 +1,7 @@
 """`Masked` and `Encoded` as one pyarrow array: rebuilds a column from its tensors.
 
-Each part is aliased as a buffer; booleans are packed, and null bitmaps are new. Dtypes and shapes are compared
-with the column's type, and the array is validated in full, because a program may have changed the parts.
+Each part is aliased as a buffer; booleans are packed, and null bitmaps are new. Dtypes and shapes are
+compared with the column's type, and the array is validated in full, because a program may have changed them.
 """
 
 from __future__ import annotations
