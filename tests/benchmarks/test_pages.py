@@ -28,7 +28,6 @@ OUTDATED = {
     "bridge-benchmarks": _UNRECORDED,
     "functions-benchmarks": _UNRECORDED,
     "hosts-benchmarks": _UNRECORDED,
-    "layouts-benchmarks": _UNRECORDED,
     "loader-benchmarks": _UNRECORDED,
     "monitor-benchmarks": _UNRECORDED,
     "pipeline-benchmarks": _UNRECORDED,
