@@ -73,6 +73,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "plan_for type": lambda: zc.plan_for(np.ndarray, "troch"),
     "plan_for call": lambda: zc.plan_for(np.ndarray, "torch", copy=False)(REVERSED),
     "view": lambda: zc.view("text"),
+    "decode": lambda: zc.decode(REVERSED, like=REVERSED),
     "shares_memory": lambda: zc.shares_memory("text", "text2"),
     "aos_to_soa": lambda: zc.aos_to_soa(np.arange(3)),
     "soa_to_aos": lambda: zc.soa_to_aos({"a": np.array([300])}, [("a", "u1")]),

@@ -158,6 +158,8 @@ class PyArrow(ArrowExchange):
         if cls in (pa.Table, pa.RecordBatch):
             tables = {"columns": one_chunk_each, "native_table": table_exporter(pa, cls)}
             return tables | ({"hub": plain_table(pa, self.plain_types)} if cls is pa.Table else {})
+        if not issubclass(cls, (pa.Array, pa.ChunkedArray)):
+            return {}  # readers and scanners are read by the plan
         column: dict[str, Any] = {"hub": plain_column(self.plain_types)}
         native_column = {"native_column": column_exporter(pa, cls)}
         if cls is pa.ChunkedArray or cls.__name__ in LISTS:
