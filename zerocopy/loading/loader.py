@@ -17,7 +17,6 @@ from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
 from zerocopy.framework import hook_of
 from zerocopy.loading import assembly, state as states
-from zerocopy.loading.arrow_stream import schema_of, stream_of
 from zerocopy.loading.assembly import Chunk
 from zerocopy.loading.batch_plan import plan_batches
 from zerocopy.loading.buffers import BufferCache
@@ -26,7 +25,7 @@ from zerocopy.loading.dictionaries import digest
 from zerocopy.loading.errors import LoaderUseError
 from zerocopy.loading.explain import LoaderPlan, explain
 from zerocopy.loading.hook import LoadingHook
-from zerocopy.loading.iteration import BatchIterator, Tracker
+from zerocopy.loading.iteration import BatchIterator, Tracker, schema_of, stream_of
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Layout, Order, Portion
 from zerocopy.loading.reading import GroupReader, StreamReader

@@ -46,6 +46,7 @@ _EXTENSIONS = ("", "arrow.bool8", "arrow.fixed_shape_tensor")
 #: The types of offsets, by classes of text; empty for those that are cast.
 _OFFSETS = {"StringArray": "i4", "BinaryArray": "i4", "LargeStringArray": "i8", "LargeBinaryArray": "i8"}
 _OFFSETS |= dict.fromkeys(("StringViewArray", "BinaryViewArray", "FixedSizeBinaryArray"), "")
+_LISTS = ("ListArray", "LargeListArray", "ListViewArray", "LargeListViewArray")
 
 #: A function that returns a field's values.
 _Load = Callable[[], Array]
@@ -130,7 +131,7 @@ def make_route(
 
     def read(name: str, column: ArrowArray) -> Array:
         if name not in texts:
-            if type(column).__name__.endswith(("ListArray", "ViewArray")):
+            if type(column).__name__ in _LISTS:
                 raise ValueError("lists of any length: the slow path refuses them")
             return to_numpy(column)
         if type(column).__name__ not in _OFFSETS or column.null_count:
