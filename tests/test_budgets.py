@@ -20,12 +20,12 @@ BUDGETS = {
     # GPUs (users of CuPy, torch, JAX and Numba), and schemas that are kept (users of wide tables
     # of polars, nanoarrow and DuckDB). Then for results that other libraries read (users of `Masked`,
     # `Encoded`, loaders and shared tables), and for series of nanoarrow and tensors to tables.
-    "lines of Python in zerocopy/": 74016,
+    "lines of Python in zerocopy/": 74041,
     "files of Python in zerocopy/": 374,
     "lines of C in zerocopy/": 9876,
-    "lines of Python in tests/": 100253,  # tests of these, and of planted faults that no test found
+    "lines of Python in tests/": 100309,  # tests of these, and of planted faults that no test found
     "lines of Python in benchmarks/": 16005,  # tables with options, a recommender's table, the age of results
-    "lines of Markdown in docs/": 16645,
+    "lines of Markdown in docs/": 16658,
     "words in docs/how-it-works.md": 3299,
     # Copies to and from a device are two, and NumPy's text, dates and objects are one, for the same users.
     "forms in which memory passes": 12,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 from helpers.arrays import sample
 from helpers.frameworks import host_frameworks
@@ -275,3 +276,58 @@ def test_a_tangent_of_forward_mode_is_refused_and_detach_is_the_remedy() -> None
                 zc.convert({"a": x}, "numpy")
         assert zc.shares_memory(base[2:], zc.convert(base[2:], "numpy"))
     assert zc.convert(dual, "numpy").tolist() == [1, 1, 1]
+
+
+def misaligned(offset: int, count: int, dtype=torch.complex128):
+    """Return a tensor at an address `offset` bytes behind a multiple of 64."""
+    block = np.zeros(16 * count + 128, "u1")
+    start = -block.ctypes.data % 64 + offset
+    tensor = torch.frombuffer(memoryview(block)[start:], dtype=dtype, count=count)
+    torch.view_as_real(tensor).copy_(torch.arange(2.0 * count).reshape(count, 2) + 1)
+    return tensor
+
+
+@pytest.mark.hazard("torch#misaligned-complex128-tensors")
+def test_torch_crashes_when_it_copies_misaligned_complex_numbers(run_warm) -> None:
+    process = run_warm(
+        "import torch; torch.frombuffer(bytearray(200), dtype=torch.complex128, count=9, offset=1).clone()"
+    )
+    assert process.returncode < 0  # a signal
+
+
+@pytest.mark.hazard("torch#misaligned-complex128-tensors")
+@pytest.mark.parametrize(
+    "form", ["plain", "strided", "transposed", "conjugated", "negated", "gradient", "0-d"]
+)
+@pytest.mark.parametrize("offset", [1, 8])
+def test_misaligned_complex_numbers_are_copied(form: str, offset: int) -> None:
+    make = {
+        "plain": lambda: misaligned(offset, 9),
+        "strided": lambda: misaligned(offset, 9)[::2],
+        "transposed": lambda: misaligned(offset, 6).reshape(2, 3).T,
+        "conjugated": lambda: misaligned(offset, 9).conj(),
+        "negated": lambda: torch._neg_view(misaligned(offset, 9)),
+        "gradient": lambda: misaligned(offset, 9).requires_grad_(),
+        "0-d": lambda: misaligned(offset, 1)[0],
+    }[form]
+    tensor = make()
+    plain = torch.view_as_real(tensor.detach().conj() if form == "conjugated" else tensor.detach())
+    values = plain.numpy().view("c16")[..., 0] if form != "negated" else -misaligned(offset, 9).numpy()
+    expected = values.conj() if form == "conjugated" else values
+    for to, options in [
+        ("torch", {"copy": True}),
+        ("torch", {"dtype": "complex64"}),
+        ("numpy", {"copy": True}),
+        ("tensorflow", {}),
+        ("torch", {"out": torch.zeros(expected.shape, dtype=torch.complex128)}),
+    ]:
+        if not zc.explain(tensor, to, **options).possible:
+            assert form in {"gradient", "conjugated", "negated"}
+            continue
+        result = zc.convert(tensor, to, **options)
+        assert np.array_equal(
+            np.asarray(zc.convert(result.detach() if to == "torch" else result, "numpy")), expected
+        )
+    refused = "not aligned|lazily"
+    with pytest.raises(zc.UnsupportedConversionError, match=refused):
+        zc.convert(np.ones(expected.shape, "c16"), "torch", out=make().detach())

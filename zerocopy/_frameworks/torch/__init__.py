@@ -124,7 +124,7 @@ class Torch(Framework):
         )
 
         def host() -> Array:
-            plain = tensor.resolve_conj().resolve_neg() if reasons else tensor
+            plain = exchange.aligned(torch, tensor).resolve_conj().resolve_neg() if reasons else tensor
             return _as_ndarray(torch, plain, dtype)
 
         def to_host(stream: int | None) -> Array:
@@ -132,6 +132,10 @@ class Torch(Framework):
             # which orders it after the tensor's own work.
             with torch.cuda.device(obj.device):
                 return _as_ndarray(torch, obj.resolve_conj().resolve_neg().cpu(), dtype)
+
+        def contiguous() -> Any:
+            plain = exchange.aligned(torch, obj).resolve_conj().resolve_neg()
+            return plain.clone(memory_format=torch.contiguous_format)
 
         return Source(
             name,
@@ -142,7 +146,7 @@ class Torch(Framework):
             GRAD if obj.requires_grad else _TANGENT if exchange.has_tangent(torch, obj) else None,
             to_host=to_host,
             producer=producer_of(torch, tensor, device, dtype),
-            contiguous=lambda: obj.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format),
+            contiguous=contiguous,
         )
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
@@ -224,16 +228,25 @@ class Torch(Framework):
         if exchange.is_cut(obj):  # copy_ writes to it nevertheless: SIGSEGV
             raise UnsupportedConversionError("", _CUT.why, _CUT.remedy, code=_CUT.code)
 
+        if exchange.aligned(torch, obj) is not obj:  # copy_ would end the process
+            raise UnsupportedConversionError(
+                "",
+                "its memory is not aligned to its item size",
+                "pass a tensor that torch allocated",
+                code="misaligned",
+            )
+
         def write(value: Any) -> None:
             # Not through the memory: autograd counts the versions of tensors that it has saved.
-            obj.copy_(value.detach())
+            obj.copy_(exchange.aligned(torch, value.detach()))
 
         return write
 
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         torch = self.module()
         if device.is_host:
-            return obj.to("cpu", copy=True)
+            plain = exchange.aligned(torch, obj)
+            return obj.to("cpu", copy=True) if plain is obj else plain
         there = _stream(torch, stream, device)
         if obj.is_cuda:
             # The tensor's own work is on its device's current stream. record_stream keeps the
@@ -245,7 +258,7 @@ class Torch(Framework):
 
     def cast(self, obj: Any, dtype: DType) -> tuple[Any, bool]:
         torch = self.module()
-        plain = obj.detach().resolve_conj().resolve_neg()
+        plain = exchange.aligned(torch, obj.detach()).resolve_conj().resolve_neg()
         if plain.is_complex() and not dtype.name.startswith("complex"):
             plain = plain.real  # torch warns that it drops the imaginary part, which is checked here
         with torch.cuda.device(obj.device):

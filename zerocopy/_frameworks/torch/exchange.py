@@ -90,6 +90,18 @@ def is_cut(tensor: Any) -> bool:
     return bool(tensor.numel() and end > tensor.untyped_storage().nbytes())
 
 
+def aligned(torch: Any, tensor: Any) -> Any:
+    """Return a tensor that torch can copy: the tensor itself, or an aligned copy of misaligned memory.
+
+    torch reads complex128 with instructions that require 16-byte alignment (pytorch#190043: SIGSEGV).
+    """
+    if tensor.dtype is not torch.complex128 or not tensor.is_cpu or tensor.data_ptr() % 16 == 0:
+        return tensor
+    if tensor.is_conj():
+        return aligned(torch, tensor.conj()).conj()
+    return torch.view_as_complex(torch.view_as_real(tensor).clone(memory_format=torch.contiguous_format))
+
+
 def has_tangent(torch: Any, tensor: Any) -> bool:
     """Whether a tensor has a tangent of forward-mode AD, inside ``torch.autograd.forward_ad.dual_level``."""
     forward = torch.autograd.forward_ad
