@@ -19,13 +19,14 @@ BUDGETS = {
     # small tables with options), registers of AVX2 (users of processors without AVX-512), routes of arrays on
     # GPUs (users of CuPy, torch, JAX and Numba), and schemas that are kept (users of wide tables
     # of polars, nanoarrow and DuckDB). Then for results that other libraries read (users of `Masked`,
-    # `Encoded`, loaders and shared tables), and for series of nanoarrow and tensors to tables.
-    "lines of Python in zerocopy/": 74041,
+    # `Encoded`, loaders and shared tables), for series of nanoarrow and tensors to tables, and for the
+    # variable EAGER_IMPORT (tests of programs that depend on zerocopy).
+    "lines of Python in zerocopy/": 74047,
     "files of Python in zerocopy/": 374,
     "lines of C in zerocopy/": 9876,
-    "lines of Python in tests/": 100309,  # tests of these, and of planted faults that no test found
+    "lines of Python in tests/": 100324,  # tests of these, and of planted faults that no test found
     "lines of Python in benchmarks/": 16005,  # tables with options, a recommender's table, the age of results
-    "lines of Markdown in docs/": 16658,
+    "lines of Markdown in docs/": 16659,
     "words in docs/how-it-works.md": 3299,
     # Copies to and from a device are two, and NumPy's text, dates and objects are one, for the same users.
     "forms in which memory passes": 12,

@@ -319,6 +319,20 @@ def test_every_public_name_loads(run_python) -> None:
     assert process.returncode == 0, process.stderr
 
 
+def test_eager_import_imports_every_public_name_without_frameworks(run_python) -> None:
+    process = run_python(
+        f"""
+        import sys
+        sys.modules.update(dict.fromkeys({sorted(OPTIONAL)}))  # None: an import raises ImportError
+        import zerocopy
+        for module in (zerocopy, vars(zerocopy)["monitor"], vars(zerocopy)["shared"]):
+            assert set(module.__all__) <= set(vars(module)), module
+        """,
+        EAGER_IMPORT="1",
+    )
+    assert process.returncode == 0, process.stderr
+
+
 #: Most modules of zerocopy that the first use of `convert` may import. Lower it; never raise it.
 CONVERT_MODULES = 60
 

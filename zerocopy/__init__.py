@@ -143,3 +143,9 @@ if os.environ.get("ZEROCOPY_MONITOR", "0") not in ("", "0"):
     from zerocopy.monitor.session import start_from_environment as _start_from_environment
 
     _start_from_environment()
+
+if os.environ.get("EAGER_IMPORT") and not TYPE_CHECKING:  # SPEC 1: errors of later imports appear at once
+    for _name in __all__:
+        _value = __getattr__(_name)
+        for _below in getattr(_value, "__all__", ()):  # the names of a public module
+            getattr(_value, _below)
