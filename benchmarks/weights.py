@@ -38,7 +38,7 @@ class Files(NamedTuple):
 
 
 class Question(NamedTuple):
-    """The statements of the library and of ``load``, which give the same; the modules that they import."""
+    """Statements of the library and of ``open_weights`` that give the same; the modules that they import."""
 
     library: str
     ours: str
@@ -54,14 +54,14 @@ def questions(settings: Settings) -> dict[str, Question]:
         imports = f"import {target}, safetensors.{library}\nload_file = safetensors.{library}.load_file"
         files = {"": "plain"} if target != "jax" else {"": "plain", " from an aligned file": "aligned"}
         for suffix, file in files.items():
-            read, loaded = f"load({file}, to={target!r}).read()", f"load_file({file})"
+            read, loaded = f"open_weights({file}, to={target!r}).read()", f"load_file({file})"
             made[f"{target}{suffix}: {ALL}"] = Question(loaded, read, imports)
             made[f"{target}{suffix}: {SUMS}"] = Question(f"sums({loaded})", f"sums({read})", imports)
         kind = {"torch": "pt", "jax": "flax", "numpy": "np"}[target]
-        first = f"first(plain, {kind!r})", f"load(plain, to={target!r})['t7']"
+        first = f"first(plain, {kind!r})", f"open_weights(plain, to={target!r})['t7']"
         made[f"{target}: {FIRST}"] = Question(*first, imports)
     if settings.wants("numpy"):
-        archive = "dict(numpy.load(archive))", "load(archive).read()"
+        archive = "dict(numpy.load(archive))", "open_weights(archive).read()"
         made[f"numpy from an .npz file: {ALL}"] = Question(*archive, "import numpy")
     return made
 
@@ -109,7 +109,7 @@ def written(nbytes: int) -> Iterator[Files]:
 
 def names_of(files: Files, question: Question) -> dict[str, Any]:
     """Return the names that the statements of a question use."""
-    names: dict[str, Any] = {**files._asdict(), "load": zc.load, "sums": sums, "first": first}
+    names: dict[str, Any] = {**files._asdict(), "open_weights": zc.open_weights, "sums": sums, "first": first}
     exec(question.imports, names)
     return names
 
@@ -124,14 +124,14 @@ def time_tasks(settings: Settings) -> list[Task]:
 
 
 def run(settings: Settings, nbytes: int = 0) -> list[Case]:
-    """Time the library and ``load`` in turns."""
+    """Time the library and ``open_weights`` in turns."""
     cases = []
     with written(nbytes or _size(settings)) as files:
         for name, question in questions(settings).items():
             names = names_of(files, question)
             to = name.partition(":")[0].split()[0]
             path = files.aligned if "aligned" in name else files.archive if ".npz" in name else files.plain
-            plan = zc.load(path, to=to).explain(["t7"] if FIRST in name else None)
+            plan = zc.open_weights(path, to=to).explain(["t7"] if FIRST in name else None)
             contest = Contest()
             case = contest.case(name, {COPIED: float(plan.copied_bytes)})
             contest.add(case, LIBRARY, "library", Statement(question.library, names))

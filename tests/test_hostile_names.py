@@ -168,7 +168,7 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
         "_memory": memory,
         "__init__": lambda self: None,
     }
-    yield "weights/mapping.py Weights", lambda: repr(Weights({}, {}, HOSTILE, {}, [HOSTILE], zc.load))
+    yield "weights/mapping.py Weights", lambda: repr(Weights({}, {}, HOSTILE, {}, [HOSTILE], zc.open_weights))
     yield "pool/pool.py Pool", lambda: repr(type("Hostile", (Pool,), hostile)())
     names = {
         "framework": HOSTILE,

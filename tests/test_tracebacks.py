@@ -86,7 +86,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "share": lambda: zc.share("text"),
     "shared_empty": lambda: zc.shared_empty(1 << 60),
     "Shared": lambda: zc.Shared.from_bytes(b"text"),
-    "load": lambda: zc.load("missing.safetensors"),
+    "open_weights": lambda: zc.open_weights("missing.safetensors"),
     "loader option": lambda: zc.loader({"a": np.arange(3)}, "torch", batch=0),
     "loader source": lambda: zc.loader(object(), "torch"),
     "loader batch": _next_batch,

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     )
     from zerocopy.shared.objects import Shared as Shared
     from zerocopy.shared.share import share as share, shared_empty as shared_empty
-    from zerocopy.signatures import load as load, loader as loader, plan_for as plan_for
+    from zerocopy.signatures import loader as loader, open_weights as open_weights, plan_for as plan_for
     from zerocopy.source import Source as Source
     from zerocopy.strided_view import StridedView as StridedView
     from zerocopy.tables.column import Column as Column, Table as Table
@@ -115,7 +115,7 @@ _NAMES = {
     ),
     "functions.bridge": "bridge",
     "loading.create": "loader",
-    "weights.load": "load",
+    "weights.open_weights": "open_weights",
     "weights.mapping": "Weights",
     "loading.errors": "MissingFileError ReadError LoaderStateError LoaderUseError",
     "monitor.errors": "MonitorFileError MonitorStateError",

@@ -1,4 +1,4 @@
-"""Types of ``plan_for``, ``loader`` and ``load`` for type checkers; nothing imports it at run time.
+"""Types of ``plan_for``, ``loader`` and ``open_weights`` for type checkers; nothing imports it at run time.
 
 As for ``convert``, a target's name, type or object gives its type, and options that change the kind of the
 result give ``Any``. tests/engine/test_typing.py compares the options with those of the functions.
@@ -42,6 +42,7 @@ _NumPyArray: TypeAlias = np.ndarray[Any, Any]
 _Pandas: TypeAlias = Literal["pandas", "pandas.DataFrame"]
 _Polars: TypeAlias = Literal["polars", "polars.DataFrame"]
 _Path: TypeAlias = str | PathLike[str]
+_Paths: TypeAlias = _Path | Sequence[_Path]
 
 @overload
 def plan_for(
@@ -237,28 +238,24 @@ class _FileOptions(TypedDict, total=False):
     max_header: int | None
 
 @overload
-def load(
-    path: _Path | Sequence[_Path], to: NumPy = ..., **options: Unpack[_FileOptions]
-) -> Weights[_NumPyArray]:
-    """Return the tensors of files by their names: see ``help(zerocopy.load)``."""
+def open_weights(path: _Paths, to: NumPy = ..., **options: Unpack[_FileOptions]) -> Weights[_NumPyArray]:
+    """Return the tensors of files by their names: see ``help(zerocopy.open_weights)``."""
 
 @overload
-def load(
-    path: _Path | Sequence[_Path], to: Torch, **options: Unpack[_FileOptions]
-) -> Weights[torch.Tensor]: ...
+def open_weights(path: _Paths, to: Torch, **options: Unpack[_FileOptions]) -> Weights[torch.Tensor]: ...
 @overload
-def load(path: _Path | Sequence[_Path], to: Jax, **options: Unpack[_FileOptions]) -> Weights[jax.Array]: ...
+def open_weights(path: _Paths, to: Jax, **options: Unpack[_FileOptions]) -> Weights[jax.Array]: ...
 @overload
-def load(
-    path: _Path | Sequence[_Path], to: TensorFlow, **options: Unpack[_FileOptions]
+def open_weights(
+    path: _Paths, to: TensorFlow, **options: Unpack[_FileOptions]
 ) -> Weights[tensorflow.Tensor]: ...
 @overload
-def load(
-    path: _Path | Sequence[_Path], to: type[TensorObject], **options: Unpack[_FileOptions]
+def open_weights(
+    path: _Paths, to: type[TensorObject], **options: Unpack[_FileOptions]
 ) -> Weights[TensorObject]: ...
 @overload
-def load(
-    path: _Path | Sequence[_Path] | Mismatch[Never],
+def open_weights(
+    path: _Paths | Mismatch[Never],
     to: Target | Mismatch[Never] = ...,
     *,
     device: Any = ...,

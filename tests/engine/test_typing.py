@@ -144,7 +144,7 @@ def overloads(stub: Path, name: str) -> list[ast.FunctionDef]:
     return [node for node in body if isinstance(node, ast.FunctionDef) and node.name == name]
 
 
-@pytest.mark.parametrize("name", ["convert", "plan_for", "loader", "load"])
+@pytest.mark.parametrize("name", ["convert", "plan_for", "loader", "open_weights"])
 def test_the_overload_of_wrong_calls_has_every_option(name: str) -> None:
     *_, last = overloads(STUB if name == "convert" else OTHERS, name)
     parameters = inspect.signature(getattr(zc, name)).parameters.values()
@@ -157,7 +157,7 @@ def test_the_overload_of_wrong_calls_has_every_option(name: str) -> None:
     assert name != "convert" or tuple(names) == request.NAMES
 
 
-@pytest.mark.parametrize("name", ["plan_for", "loader", "load"])
+@pytest.mark.parametrize("name", ["plan_for", "loader", "open_weights"])
 def test_other_overloads_take_options_of_the_function_alone(name: str) -> None:
     kinds = {
         node.name: {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}

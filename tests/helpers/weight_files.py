@@ -129,7 +129,7 @@ def mutated(data: bytes, seed: int) -> bytes:
 def check(path: Path) -> bool:
     """Load all tensors of a file; return whether it is valid."""
     try:
-        weights = zc.load(path, to="numpy")
+        weights = zc.open_weights(path, to="numpy")
         read = weights.read()
     except zc.ReadError as error:
         return not str(error)

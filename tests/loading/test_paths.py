@@ -74,8 +74,8 @@ def test_a_path_that_cannot_be_opened_is_a_zerocopy_error(
 
 
 CALLS = {
-    "safetensors": "zc.load",
-    "gguf": "zc.load",
+    "safetensors": "zc.open_weights",
+    "gguf": "zc.open_weights",
     "pt": "torch.load",
     "tsv": "pandas.read_csv",
     "xlsx": "read_excel",

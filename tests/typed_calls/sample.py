@@ -59,7 +59,7 @@ assert_type(zc.convert(frame, "jax", columns=["a"], nulls=0, lists="pad"), dict[
 
 # objects whose types do not name the type of their contents
 assert_type(zc.convert(zc.share(x), "torch"), Any)
-assert_type(zc.convert(zc.load("model.npz"), "torch"), Any)
+assert_type(zc.convert(zc.open_weights("model.npz"), "torch"), Any)
 assert_type(zc.convert(MappingProxyType({"a": tensor}), "numpy"), Any)
 
 # converters
@@ -105,16 +105,16 @@ for batch in zc.loader(frame, "torch", epochs=2):
     batch["a"].sum()
 
 # weights
-weights = zc.load("model.safetensors", "torch", copy=True)
+weights = zc.open_weights("model.safetensors", "torch", copy=True)
 assert_type(weights["w"], torch.Tensor)
 assert_type(weights.read(["w"]), dict[str, torch.Tensor])
 assert_type([*weights.values()], list[torch.Tensor])
 assert_type(weights.get("w"), torch.Tensor | None)
-assert_type(zc.load("model.npz")["w"], np.ndarray[Any, Any])
-assert_type(zc.load(["a.npz", Path("b.npz")], to="jax", dtype="float32")["w"], jax.Array)
-assert_type(zc.load("model.gguf", torch.Tensor)["w"], torch.Tensor)
-assert_type(zc.load("model.gguf", torch)["w"], Any)
-assert_type(zc.load("model.gguf", zc.FrameworkName(name))["w"], Any)
+assert_type(zc.open_weights("model.npz")["w"], np.ndarray[Any, Any])
+assert_type(zc.open_weights(["a.npz", Path("b.npz")], to="jax", dtype="float32")["w"], jax.Array)
+assert_type(zc.open_weights("model.gguf", torch.Tensor)["w"], torch.Tensor)
+assert_type(zc.open_weights("model.gguf", torch)["w"], Any)
+assert_type(zc.open_weights("model.gguf", zc.FrameworkName(name))["w"], Any)
 
 
 def read_all(files: zc.Weights) -> dict[str, Any]:

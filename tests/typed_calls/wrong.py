@@ -55,10 +55,10 @@ print(zc.plan_for(x, "torch")(x).nopixels)
 zc.loader(x, "torch", batch="2")
 zc.loader(x, "torch", shards=(0, 1))
 print(next(iter(zc.loader(x, "torch")))["a"].nopixels)
-zc.load("model.npz", "troch")
-zc.load(3)
-zc.load("model.npz", copy="yes")
-zc.load("model.npz", coppy=True)
+zc.open_weights("model.npz", "troch")
+zc.open_weights(3)
+zc.open_weights("model.npz", copy="yes")
+zc.open_weights("model.npz", coppy=True)
 zc.loader(x, "torch")[0]
-print(zc.load("model.npz", "torch")["w"].nopixels)
-zc.load("model.npz")[3]
+print(zc.open_weights("model.npz", "torch")["w"].nopixels)
+zc.open_weights("model.npz")[3]

@@ -38,7 +38,7 @@ def odd() -> dict[str, np.ndarray]:
 
 
 def assert_same(path: str, other: str) -> None:
-    one, two = zc.load(path), zc.load(other)
+    one, two = zc.open_weights(path), zc.open_weights(other)
     assert set(one) == set(two)
     assert one.metadata == two.metadata
     for name in one:
@@ -54,14 +54,14 @@ def test_the_copy_has_the_same_tensors_at_multiples_of_64_bytes(tmp_path: Path, 
     output = str(tmp_path / "n.safetensors")
     report = align(path, output, pad)
     assert_same(path, output)
-    tensors = zc.load(output).tensors
+    tensors = zc.open_weights(output).tensors
     aligned = [tensor for tensor in tensors.values() if tensor.offset % 64 == 0 or not tensor.nbytes]
     assert len(aligned) == report.after == (len(odd()) if pad else 5)
     assert {tensor.name for tensor in aligned} >= {*model(), "none"}
     assert report.aligned_bytes == sum(tensor.nbytes for tensor in aligned)
     for tensor in tensors.values():  # elements are aligned in each copy
         assert tensor.offset % tensor.dtype.itemsize == 0
-    weights = zc.load(output, to="jax")
+    weights = zc.open_weights(output, to="jax")
     assert all(leaf.zero_copy or at == "['none']" for at, leaf in weights.explain(model()).leaves.items())
 
 
@@ -69,7 +69,7 @@ def test_the_copy_has_the_same_tensors_at_multiples_of_64_bytes(tmp_path: Path, 
 def test_frameworks_that_need_alignment_alias_the_copy(tmp_path: Path, to: str) -> None:
     path, output = write(tmp_path / "m.safetensors", odd()), str(tmp_path / "n.safetensors")
     align(path, output, pad=True)
-    weights = zc.load(output, to=to, copy=False)
+    weights = zc.open_weights(output, to=to, copy=False)
     for name, tensor in weights.read([*model(), "scale", "half"]).items():
         assert zc.convert(tensor, "numpy").tobytes() == odd()[name].tobytes()
 
@@ -81,7 +81,7 @@ def test_the_library_reads_the_copy(tmp_path: Path) -> None:
         output = str(tmp_path / f"{pad}.safetensors")
         align(path, output, pad)
         read = library.load_file(output)
-        for name, array in zc.load(path).items():
+        for name, array in zc.open_weights(path).items():
             assert read[name].tobytes() == array.tobytes()
         assert any(name.startswith("zerocopy.padding") for name in read) is pad
 
@@ -123,7 +123,7 @@ def test_the_shards_of_an_index_are_aligned_into_a_folder(tmp_path: Path) -> Non
     index.write_text(json.dumps({"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}))
     assert invoke(index).exit_code == 2
     assert invoke(index, "-o", tmp_path / "out").exit_code == 0
-    weights = zc.load(tmp_path / "out" / index.name, to="jax", dtype="float32")
+    weights = zc.open_weights(tmp_path / "out" / index.name, to="jax", dtype="float32")
     assert {tensor.offset % 64 for tensor in weights.tensors.values()} == {0}
     assert (
         invoke(tmp_path / "1.safetensors", tmp_path / "2.safetensors", "-o", tmp_path / "two").exit_code == 0
@@ -133,7 +133,7 @@ def test_the_shards_of_an_index_are_aligned_into_a_folder(tmp_path: Path) -> Non
 
 def test_a_file_can_be_replaced_by_its_copy(tmp_path: Path) -> None:
     path = write(tmp_path / "m.safetensors", odd())
-    before = zc.load(path)
+    before = zc.open_weights(path)
     assert invoke(path, "-o", path, "--force").exit_code == 0
     assert before["ids"].tolist() == [0, 1, 2, 3, 4]  # the old file is still mapped
     assert os.listdir(tmp_path) == ["m.safetensors"]
@@ -145,7 +145,7 @@ def test_an_invalid_file_is_refused_and_nothing_is_left(tmp_path: Path, content:
     path.write_bytes(content)
     result = invoke(path)
     assert result.exit_code == 1
-    assert f"load('{path}')" in result.output
+    assert f"open_weights('{path}')" in result.output
     assert os.listdir(tmp_path) == ["m.safetensors"]
 
 

@@ -127,7 +127,7 @@ def test_nothing_beyond_the_file_is_reserved(tmp_path: Path, suffix: str) -> Non
         try:
             for copy in (None, True):
                 try:
-                    read = zc.load(path, copy=copy).read()
+                    read = zc.open_weights(path, copy=copy).read()
                 except (zc.ReadError, zc.UnsupportedConversionError):  # copies of text in two dimensions
                     read = {}
                 assert sum(array.nbytes for array in read.values()) <= len(data), name
@@ -144,10 +144,10 @@ def test_elements_of_0_bytes_are_refused(tmp_path: Path, descr: str, shape: str)
     path = tmp_path / "x.npy"
     path.write_bytes(npy(descr, shape))
     with pytest.raises(zc.ReadError, match="elements of 0 bytes"):
-        zc.load(path)
+        zc.open_weights(path)
     archive = tmp_path / "y.npz"
     archive.write_bytes(npz(path.read_bytes()))
-    weights = zc.load(archive)
+    weights = zc.open_weights(archive)
     with pytest.raises(zc.ReadError, match="elements of 0 bytes"):
         weights["x"]
 
@@ -156,7 +156,7 @@ def test_elements_of_0_bytes_are_refused(tmp_path: Path, descr: str, shape: str)
 def test_empty_arrays_keep_their_type(tmp_path: Path, descr: Any) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.ndarray((0, 2), descr))
-    loaded = zc.load(path)
+    loaded = zc.open_weights(path)
     assert (loaded["x"].dtype, loaded["x"].shape) == (loaded.tensors["x"].dtype, (0, 2))
     assert loaded["x"].dtype == np.dtype(descr)
 
@@ -164,7 +164,7 @@ def test_empty_arrays_keep_their_type(tmp_path: Path, descr: Any) -> None:
 def test_a_field_of_0_bytes_is_read(tmp_path: Path) -> None:
     expected = np.array([(b"", 1), (b"", 2)], [("a", "S0"), ("b", "i4")])
     np.save(tmp_path / "x.npy", expected)
-    assert zc.load(tmp_path / "x.npy")["x"].tolist() == expected.tolist()
+    assert zc.open_weights(tmp_path / "x.npy")["x"].tolist() == expected.tolist()
 
 
 # -- limits ------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_the_error_of_a_long_header_names_the_option_that_reads_it(tmp_path: Pat
     path = large_header(tmp_path, suffix)
     limit = {} if suffix in (".npy", ".npz") else {"max_header": 10_000}
     with pytest.raises(zc.ReadError, match="more than the limit of 10,000") as caught:
-        zc.load(str(path), **limit)
+        zc.open_weights(str(path), **limit)
     assert caught.value.code == "header-limit"
     call = caught.value.remedy.partition(" reads it")[0]
     weights = eval(call, {"zc": zc})
@@ -212,7 +212,7 @@ def test_the_error_of_a_shard_loads_the_index(tmp_path: Path) -> None:
     index = tmp_path / "m.index.json"
     index.write_text(json.dumps({"weight_map": {"x": shard.name}}))
     with pytest.raises(zc.ReadError, match="more than the limit") as caught:
-        zc.load(str(index), max_header=1000)
+        zc.open_weights(str(index), max_header=1000)
     weights = eval(caught.value.remedy.partition(" reads it")[0], {"zc": zc})
     assert weights["x"].tolist() == [0, 1, 2]
     assert weights._paths == (str(index),)
@@ -231,7 +231,7 @@ def test_the_loader_reads_what_load_was_allowed_to_read(tmp_path: Path) -> None:
 def test_a_limit_is_a_number_of_bytes(tmp_path: Path, value: Any) -> None:
     np.save(tmp_path / "x.npy", np.arange(3))
     with pytest.raises(ValueError, match="max_header") as caught:
-        zc.load(tmp_path / "x.npy", max_header=value)
+        zc.open_weights(tmp_path / "x.npy", max_header=value)
     assert isinstance(caught.value, zc.ZeroCopyError)
 
 
@@ -244,11 +244,11 @@ def test_arrays_have_as_many_dimensions_as_numpy_permits(tmp_path: Path, ndim: i
     np.save(tmp_path / "x.npy", expected)
     (tmp_path / "x.safetensors").write_bytes(safetensors_bytes({"x": expected}))
     for name in ("x.npy", "x.safetensors"):
-        assert zc.load(tmp_path / name)["x"].shape == expected.shape
+        assert zc.open_weights(tmp_path / name)["x"].shape == expected.shape
 
 
 def test_any_alignment_of_gguf(tmp_path: Path) -> None:
     value = {"general.alignment": struct.pack("<II", 4, 1 << 21)}
     path = tmp_path / "x.gguf"
     path.write_bytes(gguf_bytes({"x": ((3,), 27, np.arange(3).tobytes())}, value, alignment=1 << 21))
-    assert zc.load(path)["x"].tolist() == [0, 1, 2]
+    assert zc.open_weights(path)["x"].tolist() == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""``load`` of GGUF files: types, quantized blocks, metadata; hostile headers."""
+"""``open_weights`` of GGUF files: types, quantized blocks, metadata; hostile headers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def model() -> bytes:
 def test_tensors_have_their_types_values_and_shapes(tmp_path: Path, to: str) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(model())
-    weights = zc.load(path, to=to)
+    weights = zc.open_weights(path, to=to)
     names = [name for name in weights if to != "jax" or name not in ("int64", "float64")]
     for name, array in weights.read(names).items():
         loaded = zc.convert(array, "numpy")
@@ -52,7 +52,7 @@ def test_tensors_have_their_types_values_and_shapes(tmp_path: Path, to: str) -> 
 
 def test_metadata_are_python_values(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(model())
-    assert zc.load(tmp_path / "m.gguf").metadata == {
+    assert zc.open_weights(tmp_path / "m.gguf").metadata == {
         "general.architecture": "llama",
         "general.alignment": 32,
         "rope": 0.5,
@@ -66,7 +66,7 @@ def test_quantized_tensors_name_their_type(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path = tmp_path / "m.gguf"
     path.write_bytes(model())
-    weights = zc.load(path, to="torch")
+    weights = zc.open_weights(path, to="torch")
     tensor = weights.tensors["blocks"]
     assert (tensor.packed, tensor.packed_shape, tensor.shape) == ("Q8_0", (4, 64), (4, 68))
     assert weights.tensors["float32"].packed == ""
@@ -80,9 +80,9 @@ def test_a_file_with_an_alignment_of_64_is_aliased_by_jax(tmp_path: Path) -> Non
     path = tmp_path / "m.gguf"
     tensors = {name: ((2, 3), TYPES["float32"], array_of("float32").tobytes()) for name in "ab"}
     path.write_bytes(gguf_bytes(tensors, {"general.alignment": number(4, "I", 64)}, 64))
-    assert zc.load(path, to="jax", copy=False).explain().zero_copy
+    assert zc.open_weights(path, to="jax", copy=False).explain().zero_copy
     path.write_bytes(gguf_bytes(tensors))
-    assert zc.load(path, to="jax").explain().copied_bytes in (24, 48)  # at multiples of 32
+    assert zc.open_weights(path, to="jax").explain().copied_bytes in (24, 48)  # at multiples of 32
 
 
 def test_big_endian_files_have_swapped_arrays(tmp_path: Path) -> None:
@@ -90,12 +90,12 @@ def test_big_endian_files_have_swapped_arrays(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     content = array_of("float32").astype(">f4").tobytes()
     path.write_bytes(gguf_bytes({"x": ((2, 3), 0, content)}, order=">"))
-    weights = zc.load(path, to="torch")
+    weights = zc.open_weights(path, to="torch")
     assert weights.tensors["x"].dtype == ">f4"
     assert weights["x"].tolist() == array_of("float32").tolist()
     path.write_bytes(gguf_bytes({"x": ((2, 3), 30, bytes(12))}, order=">"))
     with pytest.raises(zc.ReadError, match="big-endian bfloat16"):
-        zc.load(path)
+        zc.open_weights(path)
 
 
 _X = {"x": ((2, 3), 0, bytes(24))}
@@ -167,7 +167,7 @@ def test_the_library_writes_the_same_files(tmp_path: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    weights = zc.load(path)
+    weights = zc.open_weights(path)
     assert weights.metadata["answer"] == 42
     assert weights.metadata["tokens"] == ["a", "b"]
     assert weights["w"].tolist() == array_of("float32").tolist()

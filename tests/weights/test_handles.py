@@ -103,7 +103,7 @@ def test_an_npz_file_that_would_be_read_is_not_an_alias(tmp_path: Path, to: str,
         assert refused.error is not None
         assert (refused.possible, str(refused.error)) == (False, str(caught.value))
         load, copies = caught.value.calls
-        assert load == f"zc.load({path!r}, to={to!r})"
+        assert load == f"zc.open_weights({path!r}, to={to!r})"
         assert set(pasted(load, {"zc": zc})) == {*arrays}
         assert type(pasted(copies, {"zc": zc, "x": file})) is type(result)
 

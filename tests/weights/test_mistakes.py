@@ -1,4 +1,4 @@
-"""``load`` of missing files, of files of another format, and of objects that are not paths."""
+"""``open_weights`` of missing files, of files of another format, and of objects that are not paths."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from zerocopy.monitor.errors import MonitorFileError
 
 def test_a_missing_file_is_a_file_not_found_error_with_its_name() -> None:
     with pytest.raises(FileNotFoundError, match="the file does not exist") as caught:
-        zc.load("missing.safetensors")
+        zc.open_weights("missing.safetensors")
     for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
         assert isinstance(error, zc.ReadError)
         assert (error.errno, error.filename, error.code) == (2, "missing.safetensors", "missing-file")
         assert error.strerror == error.why
     with pytest.raises(FileNotFoundError, match=r"glob\.glob\('\*\.safetensors'\)"):
-        zc.load("*.safetensors")
+        zc.open_weights("*.safetensors")
 
 
 def test_objects_that_are_not_paths_are_type_errors(tmp_path: Path) -> None:
@@ -33,9 +33,9 @@ def test_objects_that_are_not_paths_are_type_errors(tmp_path: Path) -> None:
             with pytest.raises(
                 zc.UnsupportedConversionError, match="pass a path, or a list of paths"
             ) as caught:
-                zc.load(given)
+                zc.open_weights(given)
             assert isinstance(caught.value, TypeError)
-    assert list(zc.load(each for each in [path])) == ["a"]
+    assert list(zc.open_weights(each for each in [path])) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -59,46 +59,47 @@ def test_a_file_of_another_format_is_named(tmp_path: Path, name: str, content: b
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(zc.ReadError, match=match):
-        zc.load(path)
+        zc.open_weights(path)
 
 
 def test_an_npz_archive_of_no_arrays_is_empty(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.npz", "w"):
         pass
-    assert len(zc.load(tmp_path / "x.npz")) == 0
+    assert len(zc.open_weights(tmp_path / "x.npz")) == 0
 
 
 def test_a_missing_shard_is_an_error_that_names_the_index(tmp_path: Path) -> None:
     index = tmp_path / "m.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"a": "m-1.safetensors"}}))
     with pytest.raises(FileNotFoundError, match=r"m-1\.safetensors.*the index .*m\.safetensors\.index\.json"):
-        zc.load(index)
+        zc.open_weights(index)
 
 
 def test_a_missing_name_of_several_files_has_their_count(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{name}.safetensors", {name: np.ones(3)}) for name in ("weight", "bias")]
     with pytest.raises(KeyError, match="2 files have no tensor 'wieght'; did you mean 'weight'"):
-        zc.load(paths)["wieght"]
-    assert repr(zc.load(paths).keys()) == "dict_keys(['weight', 'bias'])"
+        zc.open_weights(paths)["wieght"]
+    assert repr(zc.open_weights(paths).keys()) == "dict_keys(['weight', 'bias'])"
 
 
 def test_the_fix_of_a_tensor_of_an_odd_size_pads(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     path = write(tmp_path / "m.safetensors", {"a": np.ones(15, "f4"), "b": np.ones(5, "f4")}, multiple=64)
-    (reason,) = zc.load(path, to="jax").explain().leaves["['b']"].reasons
+    (reason,) = zc.open_weights(path, to="jax").explain().leaves["['b']"].reasons
     assert reason.remedy.startswith(f"zerocopy align --pad {path} ")
     with pytest.raises(zc.CopyRequiredError, match=f"zerocopy align --pad {path} "):
-        zc.load(path, to="jax", copy=False)["b"]
+        zc.open_weights(path, to="jax", copy=False)["b"]
 
 
 def test_the_plan_of_the_weights_is_that_of_explain(tmp_path: Path) -> None:
     pytest.importorskip("jax")
-    weights = zc.load(write(tmp_path / "m.safetensors", {"a": np.ones(15, "f4")}, multiple=8), to="jax")
+    path = write(tmp_path / "m.safetensors", {"a": np.ones(15, "f4")}, multiple=8)
+    weights = zc.open_weights(path, to="jax")
     assert str(zc.explain(weights, "jax")) == str(weights.explain())
 
 
-def test_convert_of_a_path_of_weights_names_load() -> None:
-    with pytest.raises(zc.UnsupportedConversionError, match=r'zc\.convert\(zc\.load\(x\), "numpy"\)'):
+def test_convert_of_a_path_of_weights_names_the_call() -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match=r'zc\.convert\(zc\.open_weights\(x\), "numpy"\)'):
         zc.convert("model.safetensors", "numpy")
 
 

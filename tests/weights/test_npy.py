@@ -1,4 +1,4 @@
-"""``load`` of ``.npy`` and ``.npz`` files."""
+"""``open_weights`` of ``.npy`` and ``.npz`` files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def arrays() -> dict[str, np.ndarray]:
 def test_members_have_their_values(tmp_path: Path, save: Any, to: str) -> None:
     path = tmp_path / "x.npz"
     save(path, **arrays())
-    weights = zc.load(path, to=to)
+    weights = zc.open_weights(path, to=to)
     assert list(weights) == list(arrays())
     read = weights.read()
     for name, expected in arrays().items():
@@ -46,7 +46,7 @@ def test_members_have_their_values(tmp_path: Path, save: Any, to: str) -> None:
 def test_stored_members_alias_and_compressed_ones_are_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", a=np.arange(64.0))
     np.savez_compressed(tmp_path / "y.npz", a=np.arange(64.0))
-    stored, compressed = (zc.load(tmp_path / name) for name in ("x.npz", "y.npz"))
+    stored, compressed = (zc.open_weights(tmp_path / name) for name in ("x.npz", "y.npz"))
     assert zc.shares_memory(stored["a"], stored["a"])
     assert not zc.shares_memory(compressed["a"], compressed["a"])
     assert stored.tensors["a"].offset > 0
@@ -59,25 +59,25 @@ def test_an_npy_file_has_one_array_with_the_name_of_the_file(tmp_path: Path, ord
     pytest.importorskip("jax")
     expected = np.array(np.arange(6.0).reshape(2, 3), order=order)
     np.save(tmp_path / "emb.npy", expected)
-    weights = zc.load(tmp_path / "emb.npy", to="jax", dtype="float32")
+    weights = zc.open_weights(tmp_path / "emb.npy", to="jax", dtype="float32")
     assert list(weights) == ["emb"]
     assert weights["emb"].tolist() == expected.tolist()
-    mapped = zc.load(tmp_path / "emb.npy")["emb"]
+    mapped = zc.open_weights(tmp_path / "emb.npy")["emb"]
     assert mapped.flags.f_contiguous is (order == "F")
-    assert zc.load(tmp_path / "emb.npy", copy=True)["emb"].tolist() == expected.tolist()
+    assert zc.open_weights(tmp_path / "emb.npy", copy=True)["emb"].tolist() == expected.tolist()
 
 
 def test_an_aligned_npy_file_is_aliased_by_jax(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     np.save(tmp_path / "x.npy", np.arange(16, dtype="f4"))  # NumPy aligns the array to 64 bytes
-    weights = zc.load(tmp_path / "x.npy", to="jax", copy=False)
+    weights = zc.open_weights(tmp_path / "x.npy", to="jax", copy=False)
     assert zc.shares_memory(weights, weights["x"])
 
 
 def test_records_and_text_are_arrays_of_numpy(tmp_path: Path) -> None:
     records = np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")])
     np.savez(tmp_path / "x.npz", records=records, text=np.array(["a", "bc"]))
-    read = zc.load(tmp_path / "x.npz").read()
+    read = zc.open_weights(tmp_path / "x.npz").read()
     assert read["records"].tolist() == [(1, 2.0)]
     assert read["text"].tolist() == ["a", "bc"]
 
@@ -126,7 +126,7 @@ def test_invalid_headers_are_refused(tmp_path: Path, case: str, archive: bool) -
 
 def test_numbers_of_ml_dtypes_are_raw_records_in_numpy_files(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones(3, ml_dtypes.bfloat16))  # NumPy writes them as |V2
-    assert zc.load(tmp_path / "x.npy").tensors["x"].dtype == "V2"
+    assert zc.open_weights(tmp_path / "x.npy").tensors["x"].dtype == "V2"
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -171,18 +171,18 @@ def test_a_compressed_member_that_claims_more_than_deflate_can_hold_is_refused(t
 def test_the_plan_of_a_compressed_member_inflates_it(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     np.savez_compressed(path, a=np.arange(64.0))
-    plan = zc.load(path).explain()
+    plan = zc.open_weights(path).explain()
     leaf = plan.leaves["['a']"]
     assert (plan.zero_copy, plan.copied_bytes, plan.aliased_bytes) == (False, 512, 0)
     assert (leaf.reasons[0].code, leaf.steps[0]) == ("compressed", "inflate it into new memory")
-    refused = zc.load(path, copy=False)
+    refused = zc.open_weights(path, copy=False)
     with pytest.raises(zc.CopyRequiredError, match="compressed") as caught:
         refused["a"]
     plan = refused.explain()
     assert not plan.possible
     assert str(plan.error) == str(caught.value)
     exec(caught.value.remedy.partition(" writes")[0], {"numpy": np})
-    assert zc.load(tmp_path / "x.stored.npz", copy=False)["a"].tolist() == list(range(64))
+    assert zc.open_weights(tmp_path / "x.stored.npz", copy=False)["a"].tolist() == list(range(64))
 
 
 def test_the_plan_of_an_unaligned_member_names_its_order(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_the_plan_of_an_unaligned_member_names_its_order(tmp_path: Path) -> None
             "f.npy",
             _npy(_descr("(2, 3)").replace("False", "True").ljust(1 + len(_descr("(2, 3)"))), bytes(48)),
         )
-    weights = zc.load(path, to="torch")
-    assert not zc.load(path)["f"].flags.aligned
+    weights = zc.open_weights(path, to="torch")
+    assert not zc.open_weights(path)["f"].flags.aligned
     (step,) = weights.explain().leaves["['f']"].steps
     assert "column-major" in step
     assert weights["f"].stride() == (1, 2)
@@ -203,14 +203,14 @@ def test_the_plan_of_an_unaligned_member_names_its_order(tmp_path: Path) -> None
 def test_compressed_weights_are_not_converted_without_a_copy(tmp_path: Path) -> None:
     path = str(tmp_path / "a.npz")
     np.savez_compressed(path, w=np.ones(3))
-    weights = zc.load(path)
+    weights = zc.open_weights(path)
     plan = zc.explain(weights, "numpy", copy=False)
     with pytest.raises(zc.CopyRequiredError, match="compressed") as caught:
         zc.convert(weights, "numpy", copy=False)
     assert not plan.possible
     assert plan.error.args == caught.value.args
     exec(caught.value.remedy.partition(" writes")[0], {"numpy": np})
-    stored = zc.load(str(tmp_path / "a.stored.npz"))
+    stored = zc.open_weights(str(tmp_path / "a.stored.npz"))
     assert zc.convert(stored, "numpy", copy=False)["w"].tolist() == [1, 1, 1]
 
 
@@ -224,7 +224,7 @@ def test_invalid_booleans_in_records_are_refused(tmp_path: Path, byte: int, save
     records.view("u1")[8 + byte] = 2
     path = str(tmp_path / f"a.{'npy' if save is np.save else 'npz'}")
     save(path, records)
-    weights = zc.load(path)
+    weights = zc.open_weights(path)
     (name,) = weights
     with pytest.raises(zc.ReadError, match="booleans") as caught:
         weights[name]
@@ -245,7 +245,7 @@ def test_names_of_fields_are_those_that_numpy_wrote(tmp_path: Path, name: str, s
     records[name] = [1, 2]
     path = tmp_path / ("x.npy" if save is np.save else "x.npz")
     save(path, records)
-    loaded = zc.load(path)["x" if save is np.save else "arr_0"]
+    loaded = zc.open_weights(path)["x" if save is np.save else "arr_0"]
     assert loaded.dtype == records.dtype
     assert loaded[name].tolist() == [1, 2]
 
@@ -309,7 +309,7 @@ COMPRESSIONS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]
 def test_a_member_of_another_kind_leaves_the_others(tmp_path: Path, member: str, compression: int) -> None:
     path = tmp_path / "x.npz"
     name = _archive(path, member, compression)
-    weights = zc.load(str(path))
+    weights = zc.open_weights(str(path))
     assert list(weights) == ["a", name, "b"]
     assert weights["a"].tolist() == [0, 1, 2]
     assert {key: value.tolist() for key, value in weights.read(["a", "b"]).items()}["b"] == [1, 2, 3]
@@ -353,7 +353,7 @@ def test_a_member_of_another_kind_leaves_the_others(tmp_path: Path, member: str,
 def test_the_error_of_a_member_is_the_same_with_copies(tmp_path: Path, member: str, copy: bool) -> None:
     path = tmp_path / "x.npz"
     name = _archive(path, member)
-    weights = zc.load(path, copy=copy)
+    weights = zc.open_weights(path, copy=copy)
     assert weights["b"].tolist() == [1, 2, 3]
     with pytest.raises(zc.ReadError):
         weights[name]
@@ -374,13 +374,13 @@ def test_an_object_array_names_the_call_that_runs_its_code(tmp_path: Path) -> No
     path = str(tmp_path / "x.npy")
     np.save(path, np.array([None, "x"]), allow_pickle=True)
     with pytest.raises(zc.ReadError, match="Python objects") as caught:
-        zc.load(path)
+        zc.open_weights(path)
     assert eval(caught.value.remedy.partition(" loads")[0], {"numpy": np}).tolist() == [None, "x"]
 
 
 @pytest.mark.parametrize("copy", [None, False, True])
 def test_an_empty_compressed_member(tmp_path: Path, copy: bool | None) -> None:
     np.savez_compressed(tmp_path / "x.npz", a=np.zeros((0, 3), "f4"))
-    weights = zc.load(tmp_path / "x.npz", copy=copy)
+    weights = zc.open_weights(tmp_path / "x.npz", copy=copy)
     assert weights["a"].shape == (0, 3)
     assert weights.explain().possible

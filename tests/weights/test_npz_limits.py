@@ -20,7 +20,7 @@ def test_a_header_is_not_decompressed_beyond_its_limit(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(zc.ReadError, match="header claims 50,000,000 bytes"):
-            zc.load(path)
+            zc.open_weights(path)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
@@ -30,7 +30,7 @@ def test_a_header_of_a_file_is_not_allocated(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     path.write_bytes(b"\x93NUMPY\2\0" + struct.pack("<I", 2**32 - 1) + b" " * 40)
     with pytest.raises(zc.ReadError, match="more than the limit"):
-        zc.load(path)
+        zc.open_weights(path)
 
 
 def test_a_false_compressed_size_is_refused(tmp_path: Path) -> None:
@@ -41,4 +41,4 @@ def test_a_false_compressed_size_is_refused(tmp_path: Path) -> None:
     data[entry + 20 : entry + 24] = struct.pack("<I", 2**31)
     path.write_bytes(data)
     with pytest.raises(zc.ReadError):
-        zc.load(path)["a"]
+        zc.open_weights(path)["a"]

@@ -1,4 +1,4 @@
-"""``share(load(path))``: one aligned copy of the tensors for all processes of a machine."""
+"""``share(open_weights(path))``: one aligned copy of the tensors for all processes of a machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def large() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
 def test_readers_get_a_dict_of_aliases(tmp_path: Path, tensors, to: str) -> None:
     path = write(tmp_path / "m.safetensors", tensors())
-    weights = zc.load(path)
+    weights = zc.open_weights(path)
     with zc.share(weights) as shared:
         assert shared.nbytes == weights.nbytes == shared.copied_bytes
         assert shared.framework == "numpy"
@@ -50,7 +50,7 @@ def test_readers_get_a_dict_of_aliases(tmp_path: Path, tensors, to: str) -> None
 
 def test_results_of_one_process_share_memory(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    shared = zc.share(zc.load(write(tmp_path / "m.safetensors", large())))
+    shared = zc.share(zc.open_weights(write(tmp_path / "m.safetensors", large())))
     assert zc.shares_memory(shared, zc.convert(shared, "torch"))
     assert not zc.convert(shared, "numpy")["big"].flags.writeable
 
@@ -63,7 +63,7 @@ def _child(shared: object, queue: object) -> None:
 def test_another_process_opens_it(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    with zc.share(zc.load(write(tmp_path / "m.safetensors", large()))) as shared:
+    with zc.share(zc.open_weights(write(tmp_path / "m.safetensors", large()))) as shared:
         process = context.Process(target=_child, args=(shared, queue))
         process.start()
         read = queue.get(timeout=60)
@@ -72,7 +72,7 @@ def test_another_process_opens_it(tmp_path: Path) -> None:
 
 
 def test_an_empty_mapping_is_shared(tmp_path: Path) -> None:
-    with zc.share(zc.load(write(tmp_path / "m.safetensors", {}))) as shared:
+    with zc.share(zc.open_weights(write(tmp_path / "m.safetensors", {}))) as shared:
         assert zc.convert(shared, "numpy") == {}
 
 

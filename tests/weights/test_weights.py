@@ -1,4 +1,4 @@
-"""``load``: values, types, aliases, lifetimes and options of the lazy mapping."""
+"""``open_weights``: values, types, aliases, lifetimes and options of the lazy mapping."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def values(array: object) -> np.ndarray:
 
 @pytest.mark.parametrize("to", TARGETS)
 def test_all_tensors_have_their_values_in_each_target(path: str, to: str) -> None:
-    weights = zc.load(path, to=to)
+    weights = zc.open_weights(path, to=to)
     read = weights.read()
     assert list(read) == list(weights) == list(model())
     for name, expected in model().items():
@@ -46,13 +46,13 @@ def test_all_tensors_have_their_values_in_each_target(path: str, to: str) -> Non
 def test_each_type_of_the_format_has_its_dtype(tmp_path: Path, name: str) -> None:
     array = np.array([0, 1, 1, 0], dtype_of(name))
     path = write(tmp_path / "x.safetensors", {"x": array})
-    loaded = zc.load(path)["x"]
+    loaded = zc.open_weights(path)["x"]
     assert loaded.dtype == array.dtype
     assert loaded.tobytes() == array.tobytes()
 
 
 def test_headers_are_known_without_reading_tensors(path: str) -> None:
-    weights = zc.load(path, to="torch")
+    weights = zc.open_weights(path, to="torch")
     assert len(weights) == 3
     assert "layer.bias" in weights
     assert "absent" not in weights
@@ -65,8 +65,8 @@ def test_headers_are_known_without_reading_tensors(path: str) -> None:
 
 def test_an_absent_name_is_a_key_error_with_the_nearest_name(path: str) -> None:
     with pytest.raises(KeyError, match=r"no tensor 'layer\.wieght'; did you mean 'layer\.weight'"):
-        zc.load(path)["layer.wieght"]
-    assert zc.load(path).get("absent") is None
+        zc.open_weights(path)["layer.wieght"]
+    assert zc.open_weights(path).get("absent") is None
 
 
 @pytest.mark.parametrize(("multiple", "aliases"), [(64, True), (8, False)])
@@ -82,7 +82,7 @@ def test_jax_aliases_aligned_tensors_and_one_block_has_the_others(
         data = path.read_bytes()
         length = int.from_bytes(data[:8], "little") + 8
         path.write_bytes(length.to_bytes(8, "little") + data[8 : 8 + length - 8] + b" " * 8 + data[length:])
-    weights = zc.load(str(path), to="jax")
+    weights = zc.open_weights(str(path), to="jax")
     plan = weights.explain()
     assert plan.zero_copy is aliases
     assert plan.copied_bytes == (0 if aliases else weights.nbytes)
@@ -97,14 +97,14 @@ def test_jax_aliases_aligned_tensors_and_one_block_has_the_others(
         assert reason.remedy.startswith(f"zerocopy align {path}")
         assert max(places) - min(places) < weights.nbytes  # in one block
         with pytest.raises(zc.CopyRequiredError, match=f"zerocopy align {path}"):
-            zc.load(str(path), to="jax", copy=False)["layer.bias"]
+            zc.open_weights(str(path), to="jax", copy=False)["layer.bias"]
 
 
 @pytest.mark.parametrize("to", [*TARGETS, "pyarrow.Tensor"])
 @pytest.mark.parametrize("options", [{}, {"copy": True}, {"writable": True}, {"dtype": "float32"}])
 def test_the_plan_of_each_tensor_is_what_happens(tmp_path: Path, to: str, options: dict[str, bool]) -> None:
     tensors = {**model(), "odd": np.ones(3, "float32"), "scalar": np.array(1.0, "float32")}
-    weights = zc.load(write(tmp_path / "m.safetensors", tensors), to=to, **options)
+    weights = zc.open_weights(write(tmp_path / "m.safetensors", tensors), to=to, **options)
     mapped = zc.convert(weights, "numpy")
     for name in tensors:
         (plan,) = weights.explain([name]).leaves.values()
@@ -118,7 +118,7 @@ def test_the_plan_of_each_tensor_is_what_happens(tmp_path: Path, to: str, option
 
 @pytest.mark.parametrize("to", ["numpy", "torch"])
 def test_aliases_are_at_the_addresses_of_one_mapping(path: str, to: str) -> None:
-    weights = zc.load(path, to=to, copy=False)
+    weights = zc.open_weights(path, to=to, copy=False)
     first, again = (values_at(weights["embed.weight"]) for _ in range(2))
     bias = values_at(weights["layer.bias"])
     assert first == again
@@ -136,12 +136,12 @@ def values_at(array: object) -> int:
 def test_numpy_arrays_are_read_only_and_writable_copies_only_pages(path: str) -> None:
     before = Path(path).read_bytes()
     with pytest.raises(ValueError, match="read-only"):
-        zc.load(path)["layer.bias"][:] = 1
-    weights = zc.load(path, writable=True)
+        zc.open_weights(path)["layer.bias"][:] = 1
+    weights = zc.open_weights(path, writable=True)
     array = weights["layer.bias"]
     array[:] = 7
     assert (weights["layer.bias"] == 7).all()  # the same pages
-    assert (zc.load(path)["layer.bias"] == model()["layer.bias"]).all()
+    assert (zc.open_weights(path)["layer.bias"] == model()["layer.bias"]).all()
     assert Path(path).read_bytes() == before
 
 
@@ -149,7 +149,7 @@ def test_numpy_arrays_are_read_only_and_writable_copies_only_pages(path: str) ->
 def test_a_write_to_a_tensor_of_torch_changes_this_process_alone(path: str) -> None:
     pytest.importorskip("torch")
     before = Path(path).read_bytes()
-    weights = zc.load(path, to="torch")
+    weights = zc.open_weights(path, to="torch")
     assert "for this process alone" in weights.explain().leaves["['layer.bias']"].warnings[0]
     weights["layer.bias"].zero_()
     assert not weights["layer.bias"].any()
@@ -158,7 +158,7 @@ def test_a_write_to_a_tensor_of_torch_changes_this_process_alone(path: str) -> N
 
 @pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
 def test_copies_do_not_alias_the_mapping(path: str, to: str) -> None:
-    weights = zc.load(path, to=to, copy=True)
+    weights = zc.open_weights(path, to=to, copy=True)
     read = weights.read()
     assert not zc.shares_memory(weights, read)
     assert weights.explain().copied_bytes == weights.nbytes
@@ -169,19 +169,19 @@ def test_copies_do_not_alias_the_mapping(path: str, to: str) -> None:
 
 def test_the_block_is_read_by_threads_in_parts(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "_CHUNK", 100)
-    read = zc.load(path, copy=True).read()
+    read = zc.open_weights(path, copy=True).read()
     assert all((values(read[name]) == array.astype("float64")).all() for name, array in model().items())
 
 
 def test_a_cast_is_that_of_convert(path: str) -> None:
     pytest.importorskip("torch")
-    array = zc.load(path, to="torch", dtype="float32")["layer.weight"]
+    array = zc.open_weights(path, to="torch", dtype="float32")["layer.weight"]
     assert str(array.dtype) == "torch.float32"
 
 
 @pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
 def test_results_keep_the_file_alive(path: str, to: str) -> None:
-    weights = zc.load(path, to=to)
+    weights = zc.open_weights(path, to=to)
     read = weights.read()
     del weights
     os.unlink(path)
@@ -195,7 +195,7 @@ def test_dropping_all_results_closes_the_files(path: str) -> None:
         names = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
         return sum(os.path.exists(name) and os.readlink(name) == path for name in names)
 
-    read = zc.load(path).read()
+    read = zc.open_weights(path).read()
     assert opened() > 0
     del read
     gc.collect()
@@ -206,7 +206,7 @@ def test_dropping_all_results_closes_the_files(path: str) -> None:
 def test_a_file_that_is_cut_off_or_changed_is_refused_at_the_next_access(path: str) -> None:
     size = os.path.getsize(path)
     for change in (lambda: os.truncate(path, size - 1), lambda: os.utime(path, ns=(0, 0))):
-        weights = zc.load(path)
+        weights = zc.open_weights(path)
         change()
         with pytest.raises(zc.ReadError, match="was changed after it was opened") as caught:
             weights["embed.weight"]
@@ -216,15 +216,15 @@ def test_a_file_that_is_cut_off_or_changed_is_refused_at_the_next_access(path: s
 
 
 def test_a_file_that_is_replaced_by_a_rename_keeps_its_values(path: str, tmp_path: Path) -> None:
-    weights = zc.load(path)
+    weights = zc.open_weights(path)
     other = write(tmp_path / "other", {"x": np.zeros(1)})
     os.replace(other, path)
     assert (weights["layer.bias"] == model()["layer.bias"]).all()
-    assert list(zc.load(path)) == ["x"]
+    assert list(zc.open_weights(path)) == ["x"]
 
 
 def test_threads_get_the_same_mapping(path: str) -> None:
-    weights = zc.load(path)
+    weights = zc.open_weights(path)
     with ThreadPoolExecutor(8) as pool:
         arrays = list(pool.map(lambda _: weights["embed.weight"], range(64)))
     assert len({address(array) for array in arrays}) == 1
@@ -239,7 +239,7 @@ def _child(weights: object, queue: object) -> None:
 def test_another_process_reads_the_same_file(path: str, method: str) -> None:
     context = multiprocessing.get_context(method)
     queue = context.Queue()
-    weights = zc.load(path)
+    weights = zc.open_weights(path)
     weights["layer.bias"]
     process = context.Process(target=_child, args=(weights, queue))
     process.start()
@@ -250,18 +250,17 @@ def test_another_process_reads_the_same_file(path: str, method: str) -> None:
 
 def test_a_pickle_names_the_file(path: str) -> None:
     pytest.importorskip("torch")
-    data = pickle.dumps(zc.load(path, to="torch", copy=True))
+    data = pickle.dumps(zc.open_weights(path, to="torch", copy=True))
     assert len(data) < 500
     restored = pickle.loads(data)
-    assert restored.to == "torch"
-    assert restored.explain().copied_bytes == restored.nbytes
+    assert (restored.to, restored.explain().copied_bytes) == ("torch", restored.nbytes)
 
 
 def test_a_pickle_of_a_relative_path_is_opened_in_another_folder(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(os.path.dirname(path))
-    data = pickle.dumps(zc.load(os.path.basename(path)))
+    data = pickle.dumps(zc.open_weights(os.path.basename(path)))
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     assert list(pickle.loads(data)) == list(model())
@@ -273,7 +272,7 @@ def test_a_descriptor_that_the_program_closed_is_a_read_error(
     def closed(fd: int) -> os.stat_result:
         raise OSError(9, "Bad file descriptor")
 
-    weights = zc.load(path)
+    weights = zc.open_weights(path)
     monkeypatch.setattr(file, "os", SimpleNamespace(fstat=closed))
     with pytest.raises(zc.ReadError, match="Bad file descriptor"):
         weights["layer.bias"]
@@ -282,11 +281,11 @@ def test_a_descriptor_that_the_program_closed_is_a_read_error(
 def test_several_files_are_one_mapping(tmp_path: Path) -> None:
     first = write(tmp_path / "1.safetensors", {"a": np.ones(3)}, metadata={"x": "1"})
     second = write(tmp_path / "2.safetensors", {"b": np.zeros(2)})
-    weights = zc.load([first, Path(second)])
+    weights = zc.open_weights([first, Path(second)])
     assert list(weights) == ["a", "b"]
     assert weights.metadata == {"x": "1"}
     with pytest.raises(zc.ReadError, match="the tensor 'a' is also in"):
-        zc.load([first, first])
+        zc.open_weights([first, first])
 
 
 def test_an_index_names_the_tensors_of_its_shards(tmp_path: Path) -> None:
@@ -296,7 +295,7 @@ def test_an_index_names_the_tensors_of_its_shards(tmp_path: Path) -> None:
     index = tmp_path / "m.safetensors.index.json"
     places = {"b": "m-2.safetensors", "a": "m-1.safetensors"}
     index.write_text(json.dumps({"metadata": {"total_size": 40}, "weight_map": places}))
-    weights = zc.load(index, to="torch")
+    weights = zc.open_weights(index, to="torch")
     assert list(weights) == ["b", "a"]
     assert weights.metadata == {"total_size": 40}
     assert weights["a"].tolist() == [1, 1, 1]
@@ -321,13 +320,13 @@ def test_an_index_that_is_not_valid_is_refused(tmp_path: Path, places: object, m
     index = tmp_path / "m.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": places}))
     with pytest.raises(zc.ReadError, match=match):
-        zc.load(index)
+        zc.open_weights(index)
 
 
 @pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
 def test_tensors_without_elements_and_of_no_dimension(tmp_path: Path, to: str) -> None:
     tensors = {"scalar": np.array(3.0, "f4"), "empty": np.zeros((0, 3), "i4"), "none": np.zeros(0, "u1")}
-    read = zc.load(write(tmp_path / "x.safetensors", tensors), to=to).read()
+    read = zc.open_weights(write(tmp_path / "x.safetensors", tensors), to=to).read()
     assert {name: tuple(array.shape) for name, array in read.items()} == {
         name: array.shape for name, array in tensors.items()
     }
@@ -335,7 +334,7 @@ def test_tensors_without_elements_and_of_no_dimension(tmp_path: Path, to: str) -
 
 
 def test_a_file_without_tensors_is_an_empty_mapping(tmp_path: Path) -> None:
-    weights = zc.load(write(tmp_path / "x.safetensors", {}))
+    weights = zc.open_weights(write(tmp_path / "x.safetensors", {}))
     assert dict(weights) == {}
     assert weights.read() == {}
     assert weights.explain().leaves == {}
@@ -350,7 +349,7 @@ def test_packed_types_are_bytes_with_their_name(tmp_path: Path, name: str) -> No
     nbytes = 4 if name == "F4" else 6
     header = {"x": {"dtype": name, "shape": [2, 4], "data_offsets": [0, nbytes]}}
     path.write_bytes(file_of(header, bytes(range(nbytes))))
-    weights = zc.load(path, to="torch")
+    weights = zc.open_weights(path, to="torch")
     tensor = weights.tensors["x"]
     assert (tensor.packed, tensor.packed_shape, tensor.dtype) == (name, (2, 4), "uint8")
     assert weights["x"].tolist() == [[*range(nbytes // 2)], [*range(nbytes // 2, nbytes)]]
@@ -365,7 +364,7 @@ def test_the_library_reads_and_writes_the_same_files(tmp_path: Path) -> None:
     tensors = {f"t{i}": torch.rand(i, 3, generator=generator).to(torch.bfloat16) for i in range(1, 9)}
     path = str(tmp_path / "x.safetensors")
     library.save_file(tensors, path, metadata={"a": "b"})
-    read = zc.load(path, to="torch").read()
+    read = zc.open_weights(path, to="torch").read()
     assert set(read) == set(tensors)
     assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())
     ours = write(tmp_path / "y.safetensors", model())
@@ -376,17 +375,17 @@ def test_the_library_reads_and_writes_the_same_files(tmp_path: Path) -> None:
 
 def test_targets_and_options_are_checked_before_files_are_opened(path: str) -> None:
     with pytest.raises(zc.UnknownFrameworkError):
-        zc.load(path, to="tpu")
+        zc.open_weights(path, to="tpu")
     with pytest.raises(ValueError, match="copy must be True, False or None"):
-        zc.load(path, copy=1)
+        zc.open_weights(path, copy=1)
 
 
 def test_the_fix_of_a_refusal_loads_the_array_that_it_names_x(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     path = write(tmp_path / "x.safetensors", {"x": np.ones((2, 2), dtype_of("bfloat16"))})
     with pytest.raises(zc.UnsupportedConversionError) as caught:
-        zc.load(path, to="pyarrow.Tensor")["x"]
-    assert caught.value.remedy.startswith(f"x = zc.load({path!r})['x']; zc.convert(x, ")
+        zc.open_weights(path, to="pyarrow.Tensor")["x"]
+    assert caught.value.remedy.startswith(f"x = zc.open_weights({path!r})['x']; zc.convert(x, ")
     load, call = caught.value.calls[0].split("; ")
     names = {"zc": zc}
     exec(load, names)
@@ -396,15 +395,15 @@ def test_the_fix_of_a_refusal_loads_the_array_that_it_names_x(tmp_path: Path) ->
 def test_a_refusal_names_the_tensor_and_the_call(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path = write(tmp_path / "x.safetensors", {"x": np.array([1, 2**40])})
-    with pytest.raises(zc.LossyConversionError, match=r"load\('.*x\.safetensors', to='torch'\)\['x'\]"):
-        zc.load(path, to="torch", dtype="int32")["x"]
+    with pytest.raises(zc.LossyConversionError, match=r"^open_weights\('.*', to='torch'\)\['x'\]"):
+        zc.open_weights(path, to="torch", dtype="int32")["x"]
 
 
 def test_a_module_is_a_target_and_its_name_is_in_the_pickle(path: str) -> None:
     pytest.importorskip("torch")
     import torch
 
-    weights = zc.load(path, to=torch)
+    weights = zc.open_weights(path, to=torch)
     assert weights.to == "torch"
     assert pickle.loads(pickle.dumps(weights))["layer.bias"].dtype == torch.float16
 
@@ -413,7 +412,7 @@ def test_a_type_of_ml_dtypes_without_it_names_the_package(path: str, monkeypatch
     to_numpy = file.to_numpy
     monkeypatch.setattr(file, "to_numpy", lambda dtype: None if dtype.name == "bfloat16" else to_numpy(dtype))
     with pytest.raises(zc.FrameworkNotInstalledError, match="pip install ml_dtypes"):
-        zc.load(path)
+        zc.open_weights(path)
 
 
 def test_a_recording_counts_the_bytes_that_are_copied_and_why(tmp_path: Path) -> None:
@@ -423,7 +422,7 @@ def test_a_recording_counts_the_bytes_that_are_copied_and_why(tmp_path: Path) ->
         {"a": np.ones(16, "f4"), "odd": np.ones(3, "f4"), "b": np.ones(8, "f4")},
         multiple=64,
     )
-    weights = zc.load(path, to="jax")
+    weights = zc.open_weights(path, to="jax")
     plan = weights.explain()
     assert plan.copied_bytes == 32
     with zc.monitor.record() as recording:

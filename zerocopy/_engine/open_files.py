@@ -50,7 +50,7 @@ def _load(obj: object, to: str) -> list[Fix]:
     path = getattr(getattr(obj, "zip", None), "filename", None)  # of an NpzFile; None over a stream
     if not isinstance(path, str):
         return []
-    code = f"zc.load({path!r}, to={to!r})".replace("{", "{{").replace("}", "}}")
+    code = f"zc.open_weights({path!r}, to={to!r})".replace("{", "{{").replace("}", "}}")
     return [Fix(code, "aliases the members that are not compressed", alone=True)]
 
 

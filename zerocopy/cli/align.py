@@ -10,7 +10,7 @@ import click
 from zerocopy.errors import ZeroCopyError
 from zerocopy.formatting import format_bytes, printable
 from zerocopy.weights.align import Alignment, align as align_file
-from zerocopy.weights.load import shards
+from zerocopy.weights.open_weights import shards
 
 _SUFFIX = ".safetensors"
 

@@ -1,4 +1,4 @@
-"""Files of data to convert, for ``--input``, read as `zerocopy.load` and `zerocopy.loader` read them.
+"""Files of data to convert, for ``--input``, read as `zerocopy.open_weights` and `zerocopy.loader` read them.
 
 A file's numeric columns become one array each, or one 2-D array if they have one dtype. The other
 columns are left out with the reason. All columns of a table are kept as Arrow columns too.
@@ -27,7 +27,7 @@ from zerocopy.pairs.attempt import first_line
 from zerocopy.pairs.samples import Data
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.source import Array
-from zerocopy.weights.load import load as load_arrays
+from zerocopy.weights.open_weights import open_weights
 
 #: Default of ``--max-bytes``: 1 GiB, of the file and of its content.
 MAX_BYTES = 1 << 30
@@ -110,7 +110,7 @@ def _check_size(path: Path, nbytes: int, max_bytes: int) -> None:
 
 def _arrays(path: Path, left_out: dict[str, str], max_bytes: int) -> dict[str, Array]:
     """Return the arrays of numbers in native byte order; add the others to `left_out`."""
-    opened = load_arrays(path)
+    opened = open_weights(path)
     _check_size(path, opened.nbytes, max_bytes)
     numbers = {}
     for name in opened:

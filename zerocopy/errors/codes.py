@@ -210,7 +210,7 @@ AREAS: dict[str, dict[str, str]] = {
     "Files and loaders": {
         "changed-file": "a file has changed since it was opened",
         "forked-iterator": "an iterator of a loader was created before a fork; its thread is in the parent",
-        "header-limit": "the header of a file is longer than the limit, which `max_header=` of `load` sets",
+        "header-limit": "the header of a file is longer than `max_header=` of `open_weights`",
         "loader-iteration": "an iterator of a loader cannot continue",
         "loader-state": "the state of a loader is of another loader, or damaged",
         "missing-file": "a file does not exist",
@@ -234,7 +234,7 @@ AREAS: dict[str, dict[str, str]] = {
             "a loader whose source can be read only once cannot be copied to another process"
         ),
         "unreadable-file": "a file or one of its row groups cannot be read",
-        "unreadable-member": "a member of an archive is encrypted, or is not an array that `load` can read",
+        "unreadable-member": "a member of an archive is encrypted, or is not an array that can be read",
         "used-up": "the source of a loader can be read only once, and was already read",
     },
     "The monitor": {

@@ -68,7 +68,7 @@ class MissingFileError(ReadError, FileNotFoundError):
     --------
     >>> import zerocopy as zc
     >>> try:
-    ...     zc.load("missing.safetensors")
+    ...     zc.open_weights("missing.safetensors")
     ... except FileNotFoundError as error:
     ...     print(error.filename)
     missing.safetensors

@@ -292,7 +292,7 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
         read = Fix("pyarrow.parquet.read_table({x})", "reads the file", before="import pyarrow.parquet")
         remedy, fixes = "", (read,)
     elif isinstance(obj, (str, PurePath)) and str(obj).endswith((".safetensors", ".gguf", ".npy", ".npz")):
-        remedy, fixes = "", (Fix("zc.load({x})", "maps its tensors"),)
+        remedy, fixes = "", (Fix("zc.open_weights({x})", "maps its tensors"),)
     elif callable(getattr(type(obj), "keys", None)):  # groups in files
         item = "[name]" if hasattr(type(obj), "__getitem__") else ".get_tensor(name)"  # safetensors.safe_open
         remedy, fixes = "", (Fix(f"{{{{name: {{x}}{item} for name in {{x}}.keys()}}}}"),)

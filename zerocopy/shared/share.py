@@ -57,7 +57,7 @@ def share(obj: Any) -> Shared:
     ----------
     obj : object
         An array in host memory or in CUDA memory, or a table or column in host memory, of any framework; or
-        the result of :func:`zerocopy.load`, whose readers get a dict of its tensors.
+        the result of :func:`zerocopy.open_weights`, whose readers get a dict of its tensors.
 
     Returns
     -------

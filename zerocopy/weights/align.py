@@ -50,7 +50,7 @@ def align(path: str, output: str, pad: bool = False) -> Alignment:
         The file, and the copy; an existing file is replaced when the copy has been verified.
     pad : bool
         Whether tensors of bytes, named ``zerocopy.padding.N``, fill the gaps after tensors of other sizes
-        than multiples of 64 bytes. `load` leaves them out; other readers see them.
+        than multiples of 64 bytes. `open_weights` leaves them out; other readers see them.
 
     Returns
     -------

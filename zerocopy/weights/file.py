@@ -106,7 +106,7 @@ class WeightFile:
         except FileNotFoundError as error:
             fix = "pass the path of an existing file"
             if glob.has_magic(path):
-                fix = f"pass the paths that a pattern matches: zc.load(sorted(glob.glob({path!r})))"
+                fix = f"pass the paths that a pattern matches: zc.open_weights(sorted(glob.glob({path!r})))"
             raise MissingFileError(self.asked, "the file does not exist", fix, file=path) from error
         except (OSError, ValueError) as error:
             if isinstance(error, ReadError):
@@ -114,7 +114,7 @@ class WeightFile:
             why = f"opening it raised {type(error).__name__}: {error}"
             fix = "pass the path of a file that this process can read"
             if getattr(error, "errno", 0) in (errno.EMFILE, errno.ENFILE):
-                fix = "raise the limit with ulimit -n, or drop other results of load"
+                fix = "raise the limit with ulimit -n, or drop other results of open_weights"
             raise self.error(why, fix) from error
         weakref.finalize(self, os.close, self._fd).atexit = False
         status = os.fstat(self._fd)
@@ -136,13 +136,13 @@ class WeightFile:
     def above_limit(self, nbytes: int, limit: int, why: str = "its header claims {:,} bytes") -> ReadError:
         """Return the error for a header above the limit; max_header=`nbytes` would read it."""
         why = f"{why.format(nbytes)}, more than the limit of {limit:,}"
-        fix = f"zc.load({self.path!r}, max_header={nbytes}) reads it, if you trust the file"
+        fix = f"zc.open_weights({self.path!r}, max_header={nbytes}) reads it, if you trust the file"
         return self.error(why, fix, code="header-limit")
 
     @property
     def asked(self) -> str:
         """The call, for errors."""
-        return f"load({self.path!r})"
+        return f"open_weights({self.path!r})"
 
     def check(self) -> None:
         """Raise `ReadError` if the file was changed or cut off since it was opened.
@@ -152,11 +152,11 @@ class WeightFile:
         try:
             status = os.fstat(self._fd)
         except OSError as error:  # a network disk is gone, or the program has closed all descriptors
-            raise self.error(f"the open file raised {error}", "load it again", "changed-file") from error
+            raise self.error(f"the open file raised {error}", "open it again", "changed-file") from error
         if (status.st_size, status.st_mtime_ns) != (self.size, self._changed):
             why = f"the file was changed after it was opened: it had {self.size:,} bytes, and has "
             why += f"{status.st_size:,}"
-            fix = "load it again; replace a file by renaming another to its name, which keeps the old one"
+            fix = "open it again; replace a file by renaming another to its name, which keeps the old one"
             raise self.error(why, fix, "changed-file")
 
     def read_bytes(self, offset: int, count: int) -> bytes:
@@ -245,7 +245,7 @@ def element_type(name: str, path: str) -> np.dtype[Any]:
     dtype = to_numpy(by_name(name))
     if dtype is None:
         why = f"it has tensors of {name}, a type that NumPy has with ml_dtypes only"
-        raise FrameworkNotInstalledError(f"load({path!r})", why, "pip install ml_dtypes")
+        raise FrameworkNotInstalledError(f"open_weights({path!r})", why, "pip install ml_dtypes")
     return dtype.newbyteorder("<") if dtype.isbuiltin == 1 else dtype
 
 

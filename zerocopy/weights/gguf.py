@@ -72,7 +72,7 @@ def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
         header.order = ">"
         version = int.from_bytes(version.to_bytes(4, "little"), "big")
     if version not in (2, 3):
-        raise file.error(f"it has version {version} of the format; load reads versions 2 and 3")
+        raise file.error(f"it has version {version} of the format; open_weights reads versions 2 and 3")
     tensors, pairs = header.number("Q"), header.number("Q")
     metadata: dict[str, Any] = {}
     for _ in range(pairs):

@@ -1,4 +1,4 @@
-"""``Weights``: the lazy mapping that ``load`` returns."""
+"""``Weights``: the lazy mapping that ``open_weights`` returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAD = _ALIGN.replace("align {path}", "align --pad {path}")
 
 
 class Weights(Mapping[str, ResultT]):
-    """The tensors of files of weights by their names; :func:`zerocopy.load` returns it.
+    """The tensors of files of weights by their names; :func:`zerocopy.open_weights` returns it.
 
     A tensor is converted each time that it is taken: ``weights["name"]``. `read` converts several in one
     pass. Keys, `tensors` and `metadata` come from the headers of the files.
@@ -48,7 +48,7 @@ class Weights(Mapping[str, ResultT]):
     >>> import numpy as np, tempfile, zerocopy as zc
     >>> path = tempfile.mkdtemp() + "/model.npz"
     >>> np.savez(path, w=np.ones((2, 3), "float32"), b=np.zeros(3, "float32"))
-    >>> weights = zc.load(path, to="numpy")
+    >>> weights = zc.open_weights(path, to="numpy")
     >>> list(weights), weights.tensors["w"].shape, weights["b"]
     (['w', 'b'], (2, 3), array([0., 0., 0.], dtype=float32))
     """
@@ -216,7 +216,7 @@ class Weights(Mapping[str, ResultT]):
         path = self.tensors[name].file
         stored = f"{os.path.splitext(path)[0]}.stored.npz"
         fix = f"numpy.savez({stored!r}, **numpy.load({path!r})) writes a file without compression"
-        asked = f"load({path!r}, to={self.to!r})[{name!r}]"
+        asked = f"open_weights({path!r}, to={self.to!r})[{name!r}]"
         return CopyRequiredError(asked, f"copy=False, but {_COMPRESSED}", fix)
 
     def __zerocopy_check__(self, options: Mapping[str, Any], names: Iterable[str] | None = None) -> None:
@@ -258,11 +258,8 @@ class Weights(Mapping[str, ResultT]):
         return names
 
     def _arrays(self, names: Iterable[str]) -> dict[str, Array]:
-        arrays = {}
-        for name in names:
-            file, tensor = self._sources[name]
-            arrays[name] = file.array(tensor, self._writable)
-        return arrays
+        sources = ((name, *self._sources[name]) for name in names)
+        return {name: file.array(tensor, self._writable) for name, file, tensor in sources}
 
     def _convert(self, name: str, array: Array, options: Mapping[str, Any]) -> Any:
         try:
@@ -271,15 +268,16 @@ class Weights(Mapping[str, ResultT]):
             tensor = self.tensors[name]
             path = tensor.file
             if isinstance(error, CopyRequiredError):
-                remedy = f"zc.load({path!r}, to={self.to!r}) copies where a copy is needed"
+                remedy = f"zc.open_weights({path!r}, to={self.to!r}) copies where a copy is needed"
                 if path.endswith(_ALIGNED) and tensor.offset % ALIGNMENT:
                     remedy = f"{_align(tensor)}; or {remedy}"
                 error.with_context(remedy=remedy)
             elif error.calls:  # they name the array x
-                first = f"x = zc.load({path!r})[{name!r}]; "
+                first = f"x = zc.open_weights({path!r})[{name!r}]; "
                 error.calls = tuple(first + call for call in error.calls)
                 error.with_context(remedy=first + error.remedy)
-            raise error.with_context(asked=f"load({path!r}, to={self.to!r})[{name!r}]") from error.__cause__
+            asked = f"open_weights({path!r}, to={self.to!r})[{name!r}]"
+            raise error.with_context(asked=asked) from error.__cause__
 
     def _is_read(self, name: str, array: Array) -> bool:
         """Whether a tensor is read into a block, because the target would copy it from the mapping."""

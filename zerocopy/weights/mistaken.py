@@ -9,10 +9,10 @@ _TORCH = "zc.convert(torch.load({path!r}, mmap=True), to) reads a checkpoint of 
 _LFS = ("a pointer of git-lfs in place of the file", "run git lfs pull in its folder")
 _ZIP = (
     "a zip archive, as torch.save and numpy.savez write",
-    _TORCH + "; load reads arrays of NumPy under the name *.npz",
+    _TORCH + "; open_weights reads arrays of NumPy under the name *.npz",
 )
 _HTML = ("an HTML page", "download the file itself; the page may ask for a login or a licence")
-_RENAME = "rename it to *{suffix}, which load reads"
+_RENAME = "rename it to *{suffix}, which open_weights reads"
 
 #: The first bytes of formats, the format, and the fix.
 _FORMATS: tuple[tuple[bytes, str, str], ...] = (

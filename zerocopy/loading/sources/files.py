@@ -21,8 +21,8 @@ _FIX = 'pass an existing path, a glob such as "data/*.parquet", or a URL'
 
 #: Sources to pass for files that the loader does not open, by the ends of their names.
 _CALLS = {
-    "safetensors": "zc.load({path})",
-    "gguf": "zc.load({path})",
+    "safetensors": "zc.open_weights({path})",
+    "gguf": "zc.open_weights({path})",
     "pt": "torch.load({path}), a dict of tensors",
     "pth": "torch.load({path}), a dict of tensors",
     "tsv": 'pandas.read_csv({path}, sep="\\t")',

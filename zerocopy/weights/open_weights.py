@@ -1,4 +1,4 @@
-"""``load``: files of weights as a lazy mapping."""
+"""``open_weights``: files of weights as a lazy mapping."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _READERS: dict[str, Callable[[WeightFile], _Header]] = {
 
 
 @public
-def load(
+def open_weights(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
     to: Target = "numpy",
     *,
@@ -98,11 +98,11 @@ def load(
     >>> import numpy as np, tempfile, zerocopy as zc
     >>> path = tempfile.mkdtemp() + "/weights.npy"
     >>> np.save(path, np.arange(3.0))
-    >>> zc.load(path, to="numpy")["weights"]
+    >>> zc.open_weights(path, to="numpy")["weights"]
     array([0., 1., 2.])
     """
     options = {"device": device, "copy": copy, "stream": stream, "writable": writable, "dtype": dtype}
-    return load_paths(_paths(path), to, check_options("load", options), _limit(max_header))
+    return open_paths(_paths(path), to, check_options("open_weights", options), _limit(max_header))
 
 
 def _paths(given: Any) -> list[str]:
@@ -115,8 +115,8 @@ def _paths(given: Any) -> list[str]:
         if not isinstance(text, str):
             name = type_name(given)
             why = f"{name} is not a path" if text is given else f"{type_name(text)} in {name} is not a path"
-            fix = 'pass a path, or a list of paths: zc.load("model.safetensors")'
-            raise UnsupportedConversionError(f"load({name})", why, fix)
+            fix = 'pass a path, or a list of paths: zc.open_weights("model.safetensors")'
+            raise UnsupportedConversionError(f"open_weights({name})", why, fix)
     return texts
 
 
@@ -128,12 +128,12 @@ def _limit(max_header: Any) -> int | None:
     except TypeError:
         limit = -1
     if limit <= 0:
-        asked, fix = f"load(max_header={max_header!r})", "pass a number of bytes: max_header=1_000_000"
+        asked, fix = f"open_weights(max_header={max_header!r})", "pass a number, such as max_header=1_000_000"
         raise OptionError(asked, "it must be an int of at least 1", fix)
     return limit
 
 
-def load_paths(
+def open_paths(
     paths: Sequence[str], to: Any, options: dict[str, Any], max_header: int | None = None
 ) -> Weights[Any]:
     """Return the weights in files; pickles of `Weights` name this function."""
@@ -141,7 +141,7 @@ def load_paths(
     if isinstance(to, ModuleType):
         to = framework.name  # a pickle cannot have a module
     if not paths:
-        raise ReadError("load([])", "the list has no paths", "pass the path of a file", code="no-files")
+        raise ReadError("open_weights([])", "the list has no paths", "pass a path", code="no-files")
     sources: dict[str, tuple[WeightFile, Tensor]] = {}
     metadata: dict[str, Any] = {}
     for path in paths:
@@ -151,10 +151,10 @@ def load_paths(
             if tensor.name in sources:
                 first = sources[tensor.name][1].file
                 why = f"the tensor {tensor.name!r:.200} is also in {first}"
-                raise file.error(why, "load the files separately", "duplicate-names")
+                raise file.error(why, "open the files separately", "duplicate-names")
             sources[tensor.name] = (file, tensor)
         metadata.update(own)
-    reload = partial(load_paths, max_header=max_header)
+    reload = partial(open_paths, max_header=max_header)
     return Weights(sources, metadata, to, options, paths, reload)
 
 
@@ -166,12 +166,12 @@ def _read_file(path: str, max_header: int | None) -> _Sources:
     reader = _READERS.get(os.path.splitext(path)[1].lower())
     if reader is None:
         known = ", ".join([*_READERS, "*.index.json"])
-        fix = f"rename it: load reads {known}; for a checkpoint of torch, "
+        fix = f"rename it: open_weights reads {known}; for a checkpoint of torch, "
         fix += f"zc.convert(torch.load({path!r}, mmap=True), to)"
         if path.endswith((".parquet", ".pq")):
             fix = f"zc.loader({path!r}, to, batch=1024) reads it in batches; "
             fix += f"zc.convert(pyarrow.parquet.read_table({path!r}), to) reads all of it"
-        raise file.error("its name has no suffix that load knows", fix)
+        raise file.error("its name has no suffix that open_weights knows", fix)
     tensors, metadata = reader(file)
     return [(file, tensor) for tensor in tensors], metadata
 
