@@ -49,7 +49,8 @@ CORE_TESTS = ["tests/native", *PURE_TESTS[1:]]
 IN_SDIST = ("zerocopy/", "benchmarks/", "tests/", "docs/")
 FILES_IN_SDIST = (
     *("pyproject.toml", "hatch_build.py", ".gitignore", "LICENSE"),
-    *("README.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "SECURITY.md"),
+    *("README.md", "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md"),
+    *("GOVERNANCE.md", "SECURITY.md"),
 )
 IN_DIST_INFO = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
 PROGRAM = """

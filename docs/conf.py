@@ -108,6 +108,8 @@ INCLUDED = {
     "CONTRIBUTING.md": "project/contributing",
     "CHANGELOG.md": "project/changes",
     "SECURITY.md": "project/security",
+    "GOVERNANCE.md": "project/governance",
+    "CODE_OF_CONDUCT.md": "project/conduct",
 }
 
 

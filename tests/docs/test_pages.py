@@ -23,7 +23,8 @@ from zerocopy.errors.codes import CODES
 TOP = sorted((ROOT / "docs").glob("*.md"))
 #: The pages below another one are in a folder of its name.
 DOCS = [*TOP, *sorted(page for parent in TOP for page in parent.with_suffix("").glob("*.md"))]
-PAGES = [*(ROOT / f"{page}.md" for page in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")), *DOCS]
+PROJECT = ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY", "GOVERNANCE", "CODE_OF_CONDUCT")
+PAGES = [*(ROOT / f"{page}.md" for page in PROJECT), *DOCS]
 
 # The blocks of the first are separate files: test_registry runs three, and a test below the others.
 # The sections of the second need different packages: test_training_frameworks runs them.
