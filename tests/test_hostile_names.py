@@ -181,8 +181,8 @@ def representations() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "pool/stats.py Leak", lambda: str(Leak(1, 0, None, HOSTILE, HOSTILE))
     yield "tables/result.py Encoded", lambda: repr(Encoded(HOSTILE, Text()))
     yield (
-        "_engine/plan_for.py Converter",
-        lambda: repr(zc.plan_for(np.zeros(2), "numpy", dtype={HOSTILE: "f4"})),
+        "_engine/converter.py Converter",
+        lambda: repr(zc.converter(np.zeros(2), "numpy", dtype={HOSTILE: "f4"})),
     )
     yield "loading/loader.py Loader", loader
     yield "loading/dataset.py Group", lambda: str(Group(1, HOSTILE))

@@ -57,7 +57,7 @@ assert (zc.soa_to_aos(columns) == records).all()
 assert (zerocopy.pickling.loads(zerocopy.pickling.dumps(x)) == x).all()
 if pa is not None:
     assert zc.convert(pa.table({"x": [1.0, 2.0]}), "numpy")["x"].tolist() == [1.0, 2.0]
-zc.frameworks(), zc.plan_for(x, "numpy")(x), zc.view(x)
+zc.frameworks(), zc.converter(x, "numpy")(x), zc.view(x)
 """
     )
 

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     )
     from zerocopy.shared.objects import Shared as Shared
     from zerocopy.shared.share import share as share, shared_empty as shared_empty
-    from zerocopy.signatures import loader as loader, open_weights as open_weights, plan_for as plan_for
+    from zerocopy.signatures import converter as converter, loader as loader, open_weights as open_weights
     from zerocopy.source import Source as Source
     from zerocopy.strided_view import StridedView as StridedView
     from zerocopy.tables.column import Column as Column, Table as Table
@@ -85,7 +85,7 @@ _NAMES = {
     "_version": "__version__",
     "_engine.convert": "convert",
     "_engine.explain": "explain",
-    "_engine.plan_for": "plan_for",
+    "_engine.converter": "converter",
     "plan": "Plan",
     "_engine.memory": "view shares_memory",
     "protocols.own_dlpack": "StridedView",

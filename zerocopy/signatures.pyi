@@ -1,4 +1,4 @@
-"""Types of ``plan_for``, ``loader`` and ``open_weights`` for type checkers; nothing imports it at run time.
+"""Types of ``converter``, ``loader`` and ``open_weights`` for type checkers; nothing imports it at run time.
 
 As for ``convert``, a target's name, type or object gives its type, and options that change the kind of the
 result give ``Any``. tests/engine/test_typing.py compares the options with those of the functions.
@@ -18,7 +18,7 @@ import polars
 import tensorflow
 import torch
 
-from zerocopy._engine.plan_for import Converter
+from zerocopy._engine.converter import Converter
 from zerocopy._engine.signatures import (
     ColumnOptions,
     Jax,
@@ -45,63 +45,63 @@ _Path: TypeAlias = str | PathLike[str]
 _Paths: TypeAlias = _Path | Sequence[_Path]
 
 @overload
-def plan_for(
+def converter(
     schema: Any, to: NumPy, **options: Unpack[TableOptions]
 ) -> Converter[_NumPyArray, dict[Any, _NumPyArray]]:
-    """Return a function that converts objects to one target: see ``help(zerocopy.plan_for)``."""
+    """Return a function that converts objects to one target: see ``help(zerocopy.converter)``."""
 
 @overload
-def plan_for(
+def converter(
     schema: Any, to: Torch, **options: Unpack[TableOptions]
 ) -> Converter[torch.Tensor, dict[Any, torch.Tensor]]: ...
 @overload
-def plan_for(
+def converter(
     schema: Any, to: Jax, **options: Unpack[TableOptions]
 ) -> Converter[jax.Array, dict[Any, jax.Array]]: ...
 @overload
-def plan_for(
+def converter(
     schema: Any, to: TensorFlow, **options: Unpack[TableOptions]
 ) -> Converter[tensorflow.Tensor, dict[Any, tensorflow.Tensor]]: ...
 @overload
-def plan_for(
+def converter(
     schema: Any, to: NumPy, *, layout: MatrixLayout, **options: Unpack[TableOptions]
 ) -> Converter[_NumPyArray, _NumPyArray]: ...
 @overload
-def plan_for(
+def converter(
     schema: Any, to: Torch, *, layout: MatrixLayout, **options: Unpack[TableOptions]
 ) -> Converter[torch.Tensor, torch.Tensor]: ...
 @overload
-def plan_for(
+def converter(
     schema: Any, to: Jax, *, layout: MatrixLayout, **options: Unpack[TableOptions]
 ) -> Converter[jax.Array, jax.Array]: ...
 @overload
-def plan_for(
+def converter(
     schema: Any, to: TensorFlow, *, layout: MatrixLayout, **options: Unpack[TableOptions]
 ) -> Converter[tensorflow.Tensor, tensorflow.Tensor]: ...
 @overload
-def plan_for(
+def converter(
     schema: Any, to: _Pandas, **options: Unpack[ConvertOptions]
 ) -> Converter[Any, pandas.DataFrame]: ...
 @overload
-def plan_for(
+def converter(
     schema: Any, to: _Polars, **options: Unpack[ConvertOptions]
 ) -> Converter[Any, polars.DataFrame]: ...
 @overload
-def plan_for(
+def converter(
     schema: Any, to: Literal["duckdb"], **options: Unpack[ConvertOptions]
 ) -> Converter[Any, duckdb.DuckDBPyRelation]: ...
 @overload
-def plan_for(
+def converter(
     schema: Any, to: type[TableObject] | TableObject, **options: Unpack[ConvertOptions]
 ) -> Converter[TableObject, TableObject]: ...
 @overload
-def plan_for(
+def converter(
     schema: Any, to: type[TensorObject] | TensorObject, **options: Unpack[TableOptions]
 ) -> Converter[TensorObject, dict[Any, TensorObject]]: ...
 
 # The last overload of each function takes wrong calls too, as that of ``convert``.
 @overload
-def plan_for(
+def converter(
     schema: Any,
     to: Target | Like | Mismatch[Never],
     *,

@@ -42,7 +42,7 @@ class Row:
         ours = f"zc.convert(x, {self.arguments})"
         if rows == FEW:
             names["converter"], ours = (
-                Statement(f"zc.plan_for(x, {self.arguments})", names).value(),
+                Statement(f"zc.converter(x, {self.arguments})", names).value(),
                 "converter(x)",
             )
         expected = self.reads(Statement(self.by_hand[0], names).value())

@@ -148,7 +148,7 @@ def _autograph_works() -> bool:
     return True
 
 
-CONVERTER = zc.plan_for(np.zeros(1, "float32"), "numpy")
+CONVERTER = zc.converter(np.zeros(1, "float32"), "numpy")
 
 #: Refusals inside ``tf.function``, of functions in Python and in C.
 REFUSING = {

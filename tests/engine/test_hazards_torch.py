@@ -199,7 +199,7 @@ CALLS = {
     "convert_slowly": lambda x, to: convert_slowly(x, to, {}),
     "dict": lambda x, to: zc.convert({"a": x}, to),
     "list": lambda x, to: zc.convert([torch.ones(3), x], to),
-    "plan_for": lambda x, to: zc.plan_for(torch.ones(x.shape, dtype=x.dtype), to)(x),
+    "converter": lambda x, to: zc.converter(torch.ones(x.shape, dtype=x.dtype), to)(x),
     "view": lambda x, to: zc.view(x),
     "share": lambda x, to: zc.share(x),
     "accepts": lambda x, to: zc.accepts(to)(lambda y: y)(x),

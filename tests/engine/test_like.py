@@ -29,7 +29,7 @@ def test_every_framework_takes_its_objects(to, options):
     plan, named = zc.explain(X, like, **options), zc.explain(X, to, **options)
     assert (plan.possible, plan.zero_copy, plan.target) == (named.possible, named.zero_copy, named.target)
     for schema in (X, np.ndarray):
-        assert type(zc.plan_for(schema, like, **options)(X)) is type(expected)
+        assert type(zc.converter(schema, like, **options)(X)) is type(expected)
 
 
 TABLES = [
@@ -69,14 +69,14 @@ def test_objects_are_not_kept():
     del like
     gc.collect()
     assert kept() is None
-    assert zc.plan_for(X, torch.zeros(3)).to == "torch"
+    assert zc.converter(X, torch.zeros(3)).to == "torch"
 
 
 def test_an_object_gives_its_device():
     torch = pytest.importorskip("torch")
-    assert zc.plan_for(X, torch.zeros(3)).options == {"device": "cpu"}
-    assert zc.plan_for(X, torch.zeros(3), device="cuda_host").options == {"device": "cuda_host"}
-    assert zc.plan_for(X, X).options == {}  # NumPy has one device
+    assert zc.converter(X, torch.zeros(3)).options == {"device": "cpu"}
+    assert zc.converter(X, torch.zeros(3), device="cuda_host").options == {"device": "cuda_host"}
+    assert zc.converter(X, X).options == {}  # NumPy has one device
 
 
 def test_a_stub_of_a_device_gives_the_device():
@@ -105,7 +105,7 @@ class Refuses:
         raise ValueError("ambiguous")
 
 
-@pytest.mark.parametrize("function", [zc.convert, zc.explain, zc.plan_for])
+@pytest.mark.parametrize("function", [zc.convert, zc.explain, zc.converter])
 @pytest.mark.parametrize(
     "to", [Refuses(), [X], {}, 3, None, 2.5, memoryview(b"ab")], ids=lambda to: type(to).__name__
 )

@@ -42,7 +42,7 @@ def test_no_columns_are_an_empty_dict(kind: str, columns: Any) -> None:
     table = zc.convert({"a": np.arange(8.0), "b": np.arange(8.0)}, kind)
     for _ in range(3):
         assert zc.convert(table, "numpy", columns=columns) == {}
-        assert zc.plan_for(table, "numpy", columns=columns)(table) == {}
+        assert zc.converter(table, "numpy", columns=columns)(table) == {}
         assert zc.convert(table, "numpy", columns=columns, layout="matrix").shape[1] == 0
 
 
@@ -157,7 +157,7 @@ def test_threads_convert_and_share_converters_while_routes_are_dropped() -> None
     x, errors = sample("f4", (64,)), []
     options = [{"copy": False}, {"copy": True}, {"writable": False}, {"device": "cpu"}, {"dtype": "float32"}]
 
-    converters = {to: [zc.plan_for(np.ndarray, to, **each) for each in options] for to in HOST}
+    converters = {to: [zc.converter(np.ndarray, to, **each) for each in options] for to in HOST}
 
     def work() -> None:
         try:

@@ -57,7 +57,7 @@ def entry_points() -> dict[str, Callable[..., Any]]:
         "convert": lambda **options: zc.convert(x, "numpy", **options),
         "explain": refused,
         "convert a dict": lambda **options: zc.convert({"x": x[0]}, "numpy", **options),
-        "plan_for": lambda **options: zc.plan_for(x, "numpy", **options),
+        "converter": lambda **options: zc.converter(x, "numpy", **options),
         "accepts": lambda **options: zc.accepts("numpy", **options)(lambda x: x)(x),
     }
 

@@ -186,10 +186,10 @@ def test_arrays_on_a_device(to, monkeypatch):
 
 def test_functions_for_many_calls_do_not_take_it():
     out = np.zeros_like(X)
-    for call in (lambda: zc.plan_for(X, "numpy", out=out), lambda: zc.accepts("numpy", out=out)):
+    for call in (lambda: zc.converter(X, "numpy", out=out), lambda: zc.accepts("numpy", out=out)):
         with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
             call()
-    assert "out" not in inspect.signature(zc.plan_for).parameters
+    assert "out" not in inspect.signature(zc.converter).parameters
     assert "out" not in inspect.signature(zc.accepts).parameters
     assert "out" in inspect.signature(zc.convert).parameters
 

@@ -67,7 +67,7 @@ def test_targets_get_lists_of_numbers(target: str) -> None:
     numbers = [[1, 2], [3, 4]]
     result = zc.convert(numbers, target)
     assert zc.convert(result, "numpy").tolist() == numbers
-    assert zc.plan_for(numbers, target)(numbers).shape == result.shape
+    assert zc.converter(numbers, target)(numbers).shape == result.shape
 
 
 def test_jax_without_64_bits_names_the_switch_and_a_dtype() -> None:

@@ -120,9 +120,9 @@ def test_routes_that_are_dropped_while_conversions_are_recorded_stay_dropped() -
 def callers() -> dict[str, tuple[Callable[[Any], Any], Any, int, int]]:
     """Return functions that convert an array, an argument, and the calls and copied bytes of two calls."""
     buffer = memoryview(bytearray(64))
-    to_numpy, copying = zc.plan_for(buffer, "numpy"), zc.plan_for(buffer, "numpy", copy=True)
+    to_numpy, copying = zc.converter(buffer, "numpy"), zc.converter(buffer, "numpy", copy=True)
     with recording():
-        made_meanwhile = zc.plan_for(buffer, "numpy")
+        made_meanwhile = zc.converter(buffer, "numpy")
     accepting = zc.accepts("numpy")(lambda x, y: x)
     return {
         "convert": (lambda x: zc.convert(x, "numpy"), buffer, 2, 0),
@@ -165,7 +165,7 @@ def test_figures_are_equal_with_and_without_the_core(run_python: Any) -> None:
     program = """
     import numpy as np, zerocopy as zc
     buffer, array = memoryview(bytearray(64)), np.arange(8.0)
-    copying = zc.plan_for(buffer, "numpy", copy=True)
+    copying = zc.converter(buffer, "numpy", copy=True)
     accepting = zc.accepts("numpy")(lambda x, y: x)
     def calls():
         zc.convert(buffer, "numpy"), zc.convert(array, "numpy"), copying(buffer), accepting(buffer, y=array)

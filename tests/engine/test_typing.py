@@ -23,7 +23,7 @@ from helpers.paths import ROOT
 
 import zerocopy as zc
 from zerocopy import registry, request
-from zerocopy._engine.plan_for import Converter
+from zerocopy._engine.converter import Converter
 from zerocopy._engine.target import resolve
 from zerocopy.loading.loader import Loader
 
@@ -144,7 +144,7 @@ def overloads(stub: Path, name: str) -> list[ast.FunctionDef]:
     return [node for node in body if isinstance(node, ast.FunctionDef) and node.name == name]
 
 
-@pytest.mark.parametrize("name", ["convert", "plan_for", "loader", "open_weights"])
+@pytest.mark.parametrize("name", ["convert", "converter", "loader", "open_weights"])
 def test_the_overload_of_wrong_calls_has_every_option(name: str) -> None:
     *_, last = overloads(STUB if name == "convert" else OTHERS, name)
     parameters = inspect.signature(getattr(zc, name)).parameters.values()
@@ -157,7 +157,7 @@ def test_the_overload_of_wrong_calls_has_every_option(name: str) -> None:
     assert name != "convert" or tuple(names) == request.NAMES
 
 
-@pytest.mark.parametrize("name", ["plan_for", "loader", "open_weights"])
+@pytest.mark.parametrize("name", ["converter", "loader", "open_weights"])
 def test_other_overloads_take_options_of_the_function_alone(name: str) -> None:
     kinds = {
         node.name: {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}
@@ -187,7 +187,7 @@ def test_annotations_with_parameters_can_be_evaluated(cls: Any) -> None:
 
 
 def test_generic_classes_keep_slots_and_pickles() -> None:
-    converter = zc.plan_for(np.zeros(2), "numpy")
+    converter = zc.converter(np.zeros(2), "numpy")
     assert not hasattr(converter, "__dict__")
     assert pickle.loads(pickle.dumps(converter)).to == "numpy"
 

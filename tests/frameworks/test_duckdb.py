@@ -565,7 +565,7 @@ def test_a_connection_that_cannot_be_used_is_refused() -> None:
 def test_a_connection_is_not_kept_alive() -> None:
     connection = duckdb.connect()
     reference = weakref.ref(connection)
-    converter = zc.plan_for(pa.schema([("x", pa.int64())]), "duckdb", connection=connection)
+    converter = zc.converter(pa.schema([("x", pa.int64())]), "duckdb", connection=connection)
     assert converter({"x": np.arange(3)}).fetchall() == [(0,), (1,), (2,)]
     del converter, connection
     gc.collect()

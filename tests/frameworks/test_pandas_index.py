@@ -228,7 +228,7 @@ def test_any_tensor_gets_the_labels_of_a_frame(source: str, shape: tuple[int, ..
     assert plan.shares_memory in (None, zc.shares_memory(predicted, result))
     if shape == (4,):
         assert frame.assign(predicted=result)["predicted"].tolist() == [1.0] * 4
-    converter = zc.plan_for(predicted, "pandas", index=frame.index)
+    converter = zc.converter(predicted, "pandas", index=frame.index)
     assert_index_equal(converter(predicted).index, frame.index)
 
 

@@ -32,7 +32,7 @@ def planned(x: Any, to: str, **options: Any) -> Any:
 
 
 def by_converter(x: Any, to: str, **options: Any) -> Any:
-    return zc.plan_for(type(x), to, **options)(x)
+    return zc.converter(type(x), to, **options)(x)
 
 
 def recorded(x: Any, to: str, **options: Any) -> Any:
@@ -50,7 +50,7 @@ def by_accepts(x: Any, to: str, **options: Any) -> Any:
 
 CALLERS: dict[str, Callable[..., Any]] = {
     "convert": zc.convert,
-    "plan_for": by_converter,
+    "converter": by_converter,
     "accepts": by_accepts,
     "recorded": recorded,
     "pure Python": engine.convert_in_python,

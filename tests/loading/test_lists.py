@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
-from zerocopy._engine import plan_for
+from zerocopy._engine import converter
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -158,7 +158,7 @@ def test_a_column_of_lists_leaves_the_others_on_their_path(
     lists: str | None, shuffle: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[set[str]] = []
-    convert = plan_for.convert_slowly
+    convert = converter.convert_slowly
 
     def recorded(obj: Any, *args: Any) -> Any:
         calls.append(set(getattr(obj, "column_names", ())))
@@ -175,7 +175,7 @@ def test_a_column_of_lists_leaves_the_others_on_their_path(
         }
     )
     loader = zc.loader(table, "numpy", batch=10, shuffle=shuffle, nulls="mask", encode=True, lists=lists)
-    monkeypatch.setattr(plan_for, "convert_slowly", recorded)
+    monkeypatch.setattr(converter, "convert_slowly", recorded)
     delivered = []
     for batch in loader:
         assert list(batch) == table.column_names

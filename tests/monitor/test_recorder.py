@@ -54,7 +54,7 @@ def test_two_calls_in_one_line_are_one_row() -> None:
 
 
 def test_zerocopys_own_calls_belong_to_the_callers_line() -> None:
-    convert = zc.plan_for(memoryview(SOURCE), "numpy")
+    convert = zc.converter(memoryview(SOURCE), "numpy")
     with recording(sites=True) as recorder:
         for _ in range(3):
             convert(memoryview(SOURCE))
@@ -350,11 +350,11 @@ def test_an_opened_handle_counts_its_memory() -> None:
 @pytest.mark.parametrize("before", [True, False])
 def test_converters_are_counted_whenever_they_were_made(before: bool) -> None:
     array = memoryview(SOURCE)
-    convert = zc.plan_for(array, "numpy", copy=True) if before else None
+    convert = zc.converter(array, "numpy", copy=True) if before else None
     if convert is not None:
         convert(array)
     with recording() as recorder:
-        convert = convert or zc.plan_for(array, "numpy", copy=True)
+        convert = convert or zc.converter(array, "numpy", copy=True)
         for _ in range(4):
             convert(array)
     convert(array)

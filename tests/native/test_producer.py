@@ -178,7 +178,7 @@ class Fails(Producer):
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_refused_capsule_is_dropped_if_the_slow_path_fails(error: type[BaseException]) -> None:
     zc.convert(Fails(np.arange(3)), "numpy")
-    routes = {"convert": lambda x: zc.convert(x, "numpy"), "plan_for": zc.plan_for(Fails, "numpy")}
+    routes = {"convert": lambda x: zc.convert(x, "numpy"), "converter": zc.converter(Fails, "numpy")}
     routes["accepts"] = zc.accepts("numpy")(lambda x: x)
     for name, call in routes.items():
         obj = Fails(np.array([True, False]))

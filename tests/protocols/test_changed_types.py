@@ -103,7 +103,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 def outcomes(cls: type, to: str) -> list[Any]:
     """Return what each call makes of an object: `convert` twice, with options, in a list, and `explain`."""
-    obj, plan_for = new_object(cls), outcome(lambda: zc.plan_for(cls, to)(new_object(cls)))
+    obj, converted = new_object(cls), outcome(lambda: zc.converter(cls, to)(new_object(cls)))
     results = [outcome(lambda options=options: zc.convert(obj, to, **options)) for options in OPTIONS * 2]
     leaf = outcome(lambda: zc.convert([obj], to)[0])
     try:
@@ -111,7 +111,7 @@ def outcomes(cls: type, to: str) -> list[Any]:
         explained: Any = plan.zero_copy, plan.protocol
     except zc.ZeroCopyError as error:
         explained = error.code
-    return [*results, leaf, plan_for, explained]
+    return [*results, leaf, converted, explained]
 
 
 @pytest.mark.parametrize("to", ["numpy", "torch"])

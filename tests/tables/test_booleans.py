@@ -79,7 +79,7 @@ def values(array: Any) -> list[Any]:
 @pytest.mark.hazard("pyarrow#booleans-in-bytes")
 def test_arrays_of_booleans_become_bits(source: str, to: str) -> None:
     x = ARRAYS[source]()
-    converter = zc.plan_for(x, to)
+    converter = zc.converter(x, to)
     for result in (zc.convert(x, to), zc.convert(x, to), converter(x), zc.convert(x, to, dtype="bool")):
         assert column(result).type == pa.bool_()
         assert values(column(result)) == FLAGS

@@ -148,7 +148,7 @@ def test_labels_of_rows_lose_the_same_rows() -> None:
 def test_records_and_other_calls_leave_the_same_rows_out() -> None:
     table = pa.table({"a": [1, None, 3], "b": [1.0, 2.0, None]})
     assert zc.convert(table, "numpy", nulls="drop", layout="records").tolist() == [(1, 1.0)]
-    assert zc.plan_for(table.schema, "numpy", nulls="drop")(table)["a"].tolist() == [1]
+    assert zc.converter(table.schema, "numpy", nulls="drop")(table)["a"].tolist() == [1]
     assert zc.convert(table["a"], "numpy", nulls="drop").tolist() == [1, 3]
     assert zc.convert(table.to_reader(), "numpy", nulls="drop")["b"].tolist() == [1.0]
     assert zc.convert({"x": table}, "numpy", nulls="drop")["x"]["a"].tolist() == [1]

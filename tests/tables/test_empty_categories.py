@@ -53,7 +53,7 @@ def test_codes_are_all_null(name: str, to: str) -> None:
         assert plan.possible
         for _ in range(2):
             assert _rows(zc.convert(source, to, encode=True, nulls=nulls)) == [None, None]
-        converter = zc.plan_for(source, to, encode=True, nulls=nulls)
+        converter = zc.converter(source, to, encode=True, nulls=nulls)
         assert _rows(converter(COLUMNS[name]())) == [None, None]
     with pytest.raises(zc.LossyConversionError) as refusal:
         zc.convert(source, to, encode=True)

@@ -178,7 +178,7 @@ def test_decorated_functions_plans_and_streams_have_codes():
         return batch["city"].values.tolist()
 
     assert codes(x) == [2, 1]
-    converter = zc.plan_for(x.schema, "torch", encode={"city": WORDS})
+    converter = zc.converter(x.schema, "torch", encode={"city": WORDS})
     assert [converter(x)["city"].values.tolist() for _ in range(2)] == [[2, 1], [2, 1]]
     assert zc.convert(x.to_reader(), "torch", encode=True)["city"].values.tolist() == [1, 0]
 

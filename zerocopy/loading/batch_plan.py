@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from zerocopy._engine.plan_for import plan_for
+from zerocopy._engine.converter import converter
 from zerocopy._engine.target import resolve
 from zerocopy.errors import ZeroCopyError
 from zerocopy.layout.rows import write_rows
@@ -257,14 +257,14 @@ class BatchPlan:
         self.pitch: int = template.pitch if template is not None else 0
 
     def _prepare(self, content: Any, options: LoaderOptions) -> None:
-        self.to_target = self._convert = converter = plan_for(content, options.to, **options.conversion)
-        self.explain_batch: Callable[[Any], Plan] = converter.explain
-        empty = converter(content)
-        self._to_leaf = plan_for(np.ndarray, options.to, **options.placement)
+        self.to_target = self._convert = to_target = converter(content, options.to, **options.conversion)
+        self.explain_batch: Callable[[Any], Plan] = to_target.explain
+        empty = to_target(content)
+        self._to_leaf = converter(np.ndarray, options.to, **options.placement)
         self.explain_array: Callable[[Any], Plan] = self._to_leaf.explain
         if resolve(options.to).kind != "tensor":
             return
-        self._to_host = plan_for(content, "numpy", **options.decoding)
+        self._to_host = converter(content, "numpy", **options.decoding)
         self.explain_host: Callable[[Any], Plan] = self._to_host.explain
         tree = full_masks(self._to_host(content))
         # Nulls of a row that is left out are not decoded, so such batches are converted one by one.
@@ -439,11 +439,11 @@ class DecodedPlan(BatchPlan):
         """`content` is an Arrow table of the types, or `DecodedRows`; neither has rows."""
         if isinstance(content, DecodedRows):
             with opening(options, "source"):
-                converter = plan_for(content.table, options.to, **options.conversion)
-                converter(content.table)  # refuses a type that the target lacks
+                to_target = converter(content.table, options.to, **options.conversion)
+                to_target(content.table)  # refuses a type that the target lacks
         else:
-            converter = plan_for(content.schema, options.to, **options.conversion)
-        self.to_target: Callable[[Any], Any] = lambda rows: converter(rows.table)
+            to_target = converter(content.schema, options.to, **options.conversion)
+        self.to_target: Callable[[Any], Any] = lambda rows: to_target(rows.table)
 
 
 def plan_batches(content: Any, options: LoaderOptions) -> BatchPlan:

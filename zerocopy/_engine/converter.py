@@ -1,4 +1,4 @@
-"""``plan_for``: a conversion whose target and options are resolved once, for loops."""
+"""``converter``: a conversion whose target and options are resolved once, for loops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @public
-def plan_for(schema: Any, to: Target | Like, **options: Unpack[ConvertOptions]) -> Converter[Any, Any]:
+def converter(schema: Any, to: Target | Like, **options: Unpack[ConvertOptions]) -> Converter[Any, Any]:
     """Return a function that converts objects to one target with the same options, for loops.
 
     Parameters
@@ -72,19 +72,19 @@ def plan_for(schema: Any, to: Target | Like, **options: Unpack[ConvertOptions]) 
     --------
     >>> import pyarrow as pa, zerocopy as zc
     >>> batches = pa.table({"x": [0.0, 1.0], "y": [2, 3]}).to_batches(max_chunksize=1)
-    >>> to_numpy = zc.plan_for(batches[0].schema, "numpy", columns=["x"], copy=False)
+    >>> to_numpy = zc.converter(batches[0].schema, "numpy", columns=["x"], copy=False)
     >>> [to_numpy(batch) for batch in batches]
     [{'x': array([0.])}, {'x': array([1.])}]
     >>> to_numpy
     <converter to 'numpy', columns=['x'], copy=False>
     >>> print(to_numpy.explain(batches[0]).zero_copy)
     True
-    >>> zc.plan_for(pa.schema({"name": pa.string()}), "numpy")  # doctest: +ELLIPSIS
+    >>> zc.converter(pa.schema({"name": pa.string()}), "numpy")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
     zerocopy.errors.UnsupportedConversionError: convert(pyarrow.lib.Schema..., to='numpy'): ...
     """
-    checked = {name: _copy_of(value) for name, value in check_options("plan_for", options).items()}
+    checked = {name: _copy_of(value) for name, value in check_options("converter", options).items()}
     named: Any = to
     if not is_named(to):
         named, checked = of_object(to, None, checked)
@@ -95,13 +95,13 @@ def plan_for(schema: Any, to: Target | Like, **options: Unpack[ConvertOptions]) 
     parse_stream(checked.get("stream"))
     if "device" in checked:
         target.check_device(target.parse_device(checked["device"]))
-    converter: Converter[Any, Any] = Converter(named, checked)
+    made: Converter[Any, Any] = Converter(named, checked)
     if obj is not None and not _check_schema(call):
         _keep_route(call)
-    return converter
+    return made
 
 
-plan_for.__signature__ = SIGNATURE.replace(  # type: ignore[attr-defined]
+converter.__signature__ = SIGNATURE.replace(  # type: ignore[attr-defined]
     parameters=[
         Parameter("schema", Parameter.POSITIONAL_OR_KEYWORD, annotation=Any),
         *[each for name, each in SIGNATURE.parameters.items() if name != "obj" and name not in ONE_CALL],
@@ -112,7 +112,7 @@ plan_for.__signature__ = SIGNATURE.replace(  # type: ignore[attr-defined]
 
 @not_transformed
 class Converter(Generic[ResultT, TableT]):
-    """``convert`` with one target and checked options: the result of :func:`plan_for`."""
+    """``convert`` with one target and checked options: the result of :func:`converter`."""
 
     __slots__ = ("_options", "_routes", "_to")
 
