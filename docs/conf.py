@@ -1,4 +1,4 @@
-"""Configuration of the site: ``python -m sphinx -W -b html docs docs/_build`` (extra ``docs``).
+"""Configuration of the site: ``python -m sphinx -W -b html docs docs/_build`` (group ``docs``).
 
 ``index.md`` lists the pages; each of its sections with a table becomes a group of the sidebar, with the
 titles of the pages themselves. The pages that ``measurements.md`` lists are below it. The reference is

@@ -232,14 +232,19 @@ def test_the_table_of_versions_has_each_framework_with_its_oldest_version() -> N
 
 
 def test_pyproject_has_the_oldest_versions_of_the_table() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = pyproject["project"]
     table = versions()
     names = {registry.by_name(name).distribution: name for name in table["frameworks"]}
     names |= {"tensorflow-cpu": "tensorflow", "numba": "numba", "cupy-cuda12x": "cupy"}
-    parts = {"": project["dependencies"], **project["optional-dependencies"]}
+    parts = {
+        "": project["dependencies"],
+        **project["optional-dependencies"],
+        **pyproject["dependency-groups"],
+    }
     wrong = []
     for extra, lines in parts.items():
-        for line in lines:
+        for line in [line for line in lines if isinstance(line, str)]:  # a group may include another
             match = re.match(r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)", line)
             if match is None or match[1] not in names:
                 continue

@@ -58,7 +58,7 @@ def require() -> None:
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError(
             "cannot draw pictures: matplotlib is not installed. "
-            "To fix: pip install matplotlib (the 'bench' extra has it too)",
+            "To fix: pip install matplotlib (the dependency group 'bench' has it too)",
             name="matplotlib",
         )
 

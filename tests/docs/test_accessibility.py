@@ -1,6 +1,6 @@
 """Pages of the site in a browser: axe has no serious findings, and no page is wider than a phone.
 
-Needs the extras ``docs`` and ``test``, Chromium, and axe: ``npm install --no-save axe-core`` in the
+Needs the groups ``docs`` and ``test``, Chromium, and axe: ``npm install --no-save axe-core`` in the
 repository.
 """
 
@@ -15,8 +15,8 @@ from helpers.chromium import CHROMIUM, launched
 from helpers.paths import ROOT
 
 for module in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_copybutton"):
-    pytest.importorskip(module, reason="part of the extra docs")
-pytest.importorskip("playwright", reason="part of the extra test")
+    pytest.importorskip(module, reason="part of the group docs")
+pytest.importorskip("playwright", reason="part of the group test")
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 needs_axe = pytest.mark.skipif(

@@ -15,7 +15,7 @@ import zerocopy
 from zerocopy.loading import explain, loader, stats
 from zerocopy.pool.host import modes
 
-pytest.importorskip("numpydoc", reason="it is in the extra docs")
+pytest.importorskip("numpydoc", reason="it is in the group docs")
 
 from numpydoc.docscrape import ClassDoc, FunctionDoc
 from numpydoc.validate import validate

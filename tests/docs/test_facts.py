@@ -46,6 +46,17 @@ def test_quickstart_lists_every_extra() -> None:
     assert sorted(extras) == sorted(PROJECT["project"]["optional-dependencies"])
 
 
+def test_extras_are_features_without_pins_and_named_groups_exist() -> None:
+    extras, groups = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]
+    assert not [each for requirements in extras.values() for each in requirements if "==" in each]
+    assert not extras.keys() & groups.keys()
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+    named = {
+        group for page in pages for group in re.findall(r"--group ([\w-]+)", page.read_text(encoding="utf-8"))
+    }
+    assert {"test", "docs", "bench"} <= named <= groups.keys()
+
+
 def test_classifiers_name_the_tested_pythons() -> None:
     versions = tomllib.loads((ROOT / "zerocopy/_frameworks/versions.toml").read_text(encoding="utf-8"))
     tested = sorted({re.match(r"3\.\d+", run["python"])[0] for run in versions["runs"].values()})

@@ -18,7 +18,7 @@ from helpers.paths import ROOT
 import zerocopy
 
 for module in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_copybutton"):
-    pytest.importorskip(module, reason="part of the extra docs")
+    pytest.importorskip(module, reason="part of the group docs")
 
 
 class Page(HTMLParser):

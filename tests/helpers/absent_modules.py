@@ -1,7 +1,7 @@
 """A pytest plugin that skips a test which fails because a module is not installed.
 
 `.ci/pythons` uses it, because the newest versions of Python lack wheels of some frameworks. Elsewhere such a
-test fails: the extra `test` installs every module that the tests need.
+test fails: the group `test` installs every module that the tests need.
 """
 
 from __future__ import annotations
