@@ -28,7 +28,7 @@ LIMIT = 0.1
 #: Rows whose numbers are Python objects.
 PYTHON_ROWS = 2_000
 
-_OPTIONS = "batch=1024, shuffle=True"
+_OPTIONS = "batch_size=1024, shuffle=True"
 #: By case: the most that zerocopy may take, relative to the method that starts with this code.
 LIMITS = {
     "Arrow list": (1.2, "torch.from_numpy(c.cast"),

@@ -475,7 +475,7 @@ from zerocopy.shared.tickets import Tickets
 tickets, shared = Tickets(), zc.share(np.zeros(100_000))
 tickets.issue(shared)
 threads._pool()
-loader = zc.loader({"x": np.arange(8)}, "numpy", batch=2)
+loader = zc.loader({"x": np.arange(8)}, "numpy", batch_size=2)
 next(iter(loader))
 session = zc.monitor.start(directory=DIRECTORY)
 zc.convert(np.arange(3.0), "numpy", copy=True)

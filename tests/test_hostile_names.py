@@ -99,7 +99,7 @@ def reports() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "audit in a notebook", lambda: audit()._repr_html_()
     yield "pool", lambda: str(pool())
     yield "pool in a notebook", lambda: pool()._repr_html_()
-    yield "loader", lambda: str(zc.loader({HOSTILE: np.zeros(8)}, "numpy", batch=4).explain())
+    yield "loader", lambda: str(zc.loader({HOSTILE: np.zeros(8)}, "numpy", batch_size=4).explain())
     matrix = zc.matrix({HOSTILE: np.zeros(4)}, frameworks=["numpy"])
     yield "matrix", lambda: str(matrix)
     yield "matrix in a notebook", matrix._repr_html_
@@ -196,7 +196,7 @@ class Text:
 
 
 def loader() -> str:
-    made = zc.loader(np.zeros(8), "numpy", batch=4)
+    made = zc.loader(np.zeros(8), "numpy", batch_size=4)
     made._source.name = HOSTILE
     return repr(made)
 

@@ -66,7 +66,7 @@ def test_the_loader(run) -> None:
     pytest.importorskip("pyarrow")
     run(
         """
-batches = list(zc.loader({"x": np.arange(10)}, "numpy", batch=4))
+batches = list(zc.loader({"x": np.arange(10)}, "numpy", batch_size=4))
 assert [len(batch["x"]) for batch in batches] == [4, 4, 2]
 """
     )

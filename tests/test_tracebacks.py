@@ -87,7 +87,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "shared_empty": lambda: zc.shared_empty(1 << 60),
     "Shared": lambda: zc.Shared.from_bytes(b"text"),
     "open_weights": lambda: zc.open_weights("missing.safetensors"),
-    "loader option": lambda: zc.loader({"a": np.arange(3)}, "torch", batch=0),
+    "loader option": lambda: zc.loader({"a": np.arange(3)}, "torch", batch_size=0),
     "loader source": lambda: zc.loader(object(), "torch"),
     "loader batch": _next_batch,
     "loader state": _resumed,

@@ -131,7 +131,7 @@ class TorchLoader(Loader[ResultT], torch.utils.data.IterableDataset[ResultT]):  
 class _BatchOptions(ColumnOptions, total=False):
     """Options of ``loader`` with which each column remains one array."""
 
-    batch: int
+    batch_size: int
     dtype: Any
     shuffle: bool | int | Literal["full"]
     seed: int
@@ -206,7 +206,7 @@ def loader(
     source: Any,
     to: Target | Like | Mismatch[Never],
     *,
-    batch: int | Mismatch[Never] = ...,
+    batch_size: int | Mismatch[Never] = ...,
     columns: Sequence[Hashable] | Mismatch[Never] | None = ...,
     nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | Mismatch[Never] | None = ...,
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | Mismatch[Never] | None = ...,

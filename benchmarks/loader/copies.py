@@ -86,11 +86,11 @@ def _recorded() -> Iterator[_Record]:
         yield record
 
 
-def measure(name: str, file: File, batch: int = BATCH, **options: Any) -> Case:
+def measure(name: str, file: File, batch_size: int = BATCH, **options: Any) -> Case:
     """Return the bytes of an epoch by the memory that they are in."""
     totals = dict.fromkeys((DECODED, WINDOW, SPLIT, ELSEWHERE), 0)
     with _recorded() as record:
-        for each in zc.loader(str(file.path), to="torch", batch=batch, **options):
+        for each in zc.loader(str(file.path), to="torch", batch_size=batch_size, **options):
             for tensor in each.values() if isinstance(each, dict) else [each]:
                 array = np.asarray(tensor)
                 totals[record.place(array)] += array.nbytes

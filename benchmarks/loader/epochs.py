@@ -76,9 +76,9 @@ def matrix_shuffled() -> list[Rival]:
     ]
 
 
-def ours(path: Any, label: str = OURS, to: str = "torch", batch: int = BATCH, **options: Any) -> Way:
+def ours(path: Any, label: str = OURS, to: str = "torch", batch_size: int = BATCH, **options: Any) -> Way:
     """Return a loader that exists before the clock runs: each turn is its next epoch."""
-    loader = zc.loader(str(path), to=to, batch=batch, **options)
+    loader = zc.loader(str(path), to=to, batch_size=batch_size, **options)
     return Way(label, "ours", lambda: loader)
 
 
@@ -89,7 +89,7 @@ def _epochs(
     ways = [ours(file.path, **options)]
     if not slow:
         # Created within the clock: it reads the footer, plans and allocates.
-        created = partial(zc.loader, str(file.path), to="torch", batch=BATCH, **options)
+        created = partial(zc.loader, str(file.path), to="torch", batch_size=BATCH, **options)
         ways.append(Way(CREATED, "reference", created))
         ways.append(Way(UNBUFFERED, "reference", partial(row_groups, file.path, pre_buffer=False)))
         if options.get("shuffle"):
@@ -104,7 +104,7 @@ def _epochs(
 
 def window(file: File, **options: Any) -> int:
     """Return the rows of a loader's window."""
-    return int(zc.loader(str(file.path), to="torch", batch=BATCH, **options).state_dict()["window"])
+    return int(zc.loader(str(file.path), to="torch", batch_size=BATCH, **options).state_dict()["window"])
 
 
 def _tasks(

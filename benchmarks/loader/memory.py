@@ -59,12 +59,12 @@ def peaks(mode: str, path: str, window: int) -> list[int]:
     options = dict(MODES[mode])
     if options.get("shuffle"):
         options["shuffle"] = window
-    for _ in zc.loader(table(2 * BATCH), to="torch", batch=BATCH, **options):
+    for _ in zc.loader(table(2 * BATCH), to="torch", batch_size=BATCH, **options):
         pass  # imports, threads
     loaders: list[Any] = []
 
     def epoch() -> None:
-        loaders.append(zc.loader(path, to="torch", batch=BATCH, **options))
+        loaders.append(zc.loader(path, to="torch", batch_size=BATCH, **options))
         for _ in loaders[0]:
             time.sleep(_PAUSE)
 

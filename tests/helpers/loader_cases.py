@@ -59,9 +59,9 @@ class Tables(Stream):
         return self.groups.fingerprint()
 
 
-def loader_of(source: Dataset | Stream, to: str = "numpy", *, batch: int, **options: Any) -> Loader:
+def loader_of(source: Dataset | Stream, to: str = "numpy", *, batch_size: int, **options: Any) -> Loader:
     """Return a loader of a dataset or stream."""
-    return Loader(source, LoaderOptions(to, batch, **options), source.schema.empty_table())
+    return Loader(source, LoaderOptions(to, batch_size, **options), source.schema.empty_table())
 
 
 def ids(batch: Any) -> list[int]:

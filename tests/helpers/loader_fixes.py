@@ -16,10 +16,10 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"layout": "matrix"},
     {"encode": True},
     {"nulls": 0},
-    {"nulls": "mask", "shuffle": True, "batch": 1},
+    {"nulls": "mask", "shuffle": True, "batch_size": 1},
     {"dtype": "float32"},
     {"lists": "pad"},
-    {"columns": ["x"], "batch": 1},
+    {"columns": ["x"], "batch_size": 1},
 )
 #: Codes for which no call of the same source helps: a text says what a source is.
 NO_CALL = {

@@ -137,7 +137,7 @@ def options_of(rng: random.Random, names: list[str], to: str) -> tuple[dict[str,
         if rng.random() < (0.3 if kinds <= {"id", *_NUMBERS} else 0.03):
             conversion["layout"] = "matrix"
     own = {
-        "batch": rng.choice((1, 3, 8, 64)),
+        "batch_size": rng.choice((1, 3, 8, 64)),
         "shuffle": rng.choice((False, False, True, 7, "full")),
         "seed": rng.randrange(4),
         "drop_last": rng.random() < 0.2,
@@ -169,7 +169,7 @@ def check(seed: int) -> Counter[str]:
             batches = error
     what = (kind, to, conversion, own)
     if isinstance(batches, Exception) or isinstance(expected, Exception):
-        partial = own["drop_last"] and table.num_rows % own["batch"] > 0
+        partial = own["drop_last"] and table.num_rows % own["batch_size"] > 0
         return _refused(batches, expected, partial, what)
     _compare(batches, expected, conversion, own, what)
     return Counter({f"{to}: equal": 1})
@@ -264,8 +264,8 @@ def _compare(
     padded = conversion.get("lists") == "pad"
     whole, parts = columns_of(expected, padded), [columns_of(batch, padded) for batch in batches]
     count = len(next(iter(whole.values())))
-    sizes = [own["batch"]] * (count // own["batch"])
-    sizes += [count % own["batch"]] * (count % own["batch"] > 0 and not own["drop_last"])
+    sizes = [own["batch_size"]] * (count // own["batch_size"])
+    sizes += [count % own["batch_size"]] * (count % own["batch_size"] > 0 and not own["drop_last"])
     got = [len(next(iter(part.values()))) for part in parts]
     assert got == sizes, ("rows of batches", got, sizes, what)
     for batch, part in zip(batches, parts, strict=True):

@@ -39,7 +39,7 @@ def columns_of(batches: Any) -> dict[Any, list[Any]]:
 
 def read(source: Any, **options: Any) -> dict[Any, list[Any]]:
     """Return the values that a loader of NumPy batches of 4 rows returns, by column."""
-    return columns_of(zc.loader(source, to="numpy", batch=4, **options))
+    return columns_of(zc.loader(source, to="numpy", batch_size=4, **options))
 
 
 def open_files() -> list[str]:

@@ -94,7 +94,7 @@ def test_a_shuffled_table_has_the_rows_of_its_source(kind: str) -> None:
             {"shuffle": 8, "seed": 3},
             {"drop_last": True, "shuffle": True},
         ):
-            loader = zc.loader(table, to="pyarrow", batch=5, **options)
+            loader = zc.loader(table, to="pyarrow", batch_size=5, **options)
             batches = list(loader)
             for batch in batches:
                 batch.validate(full=True)
@@ -127,7 +127,7 @@ def test_frames_with_text_are_shuffled_for_each_table_framework(kind: str, to: s
     frame = pl.from_arrow(pa.table({"id": range(20), "c": column}))
     expected = dict(enumerate(column.to_pylist()))
     batches = []
-    for batch in zc.loader(frame, to=to, batch=6, shuffle=True):
+    for batch in zc.loader(frame, to=to, batch_size=6, shuffle=True):
         batches.append(zc.convert(batch, "pyarrow"))
     assert _rows(batches) == expected
 
@@ -143,7 +143,7 @@ def test_shuffled_tensors_of_text_have_the_values_of_the_whole(kind: str, encode
             list(zc.loader(table, to="numpy", encode=encode, nulls="mask", shuffle=True))
         return
     rows: dict[int, Any] = {}
-    for batch in zc.loader(table, to="numpy", encode=encode, nulls="mask", batch=7, shuffle=True):
+    for batch in zc.loader(table, to="numpy", encode=encode, nulls="mask", batch_size=7, shuffle=True):
         rows |= dict(zip(np.asarray(batch["id"].values).tolist(), batch["c"].to_pylist(), strict=True))
     assert [rows[row] for row in range(24)] == whole
 
@@ -152,7 +152,7 @@ def test_rows_of_short_runs_are_more_than_their_type_counts() -> None:
     ends = pa.array([20_000, 32_767], pa.int16())
     column = pa.chunked_array([pa.RunEndEncodedArray.from_arrays(ends, pa.array(["x", "y"]))] * 2)
     table = pa.table({"id": range(len(column)), "c": column})
-    batches = list(zc.loader(table, to="pyarrow", batch=40_000, shuffle="full"))
+    batches = list(zc.loader(table, to="pyarrow", batch_size=40_000, shuffle="full"))
     values = pa.concat_tables(batches)
     decoded = pa.chunked_array([pc.run_end_decode(chunk) for chunk in values["c"].chunks])
     order = np.argsort(values["id"].to_numpy())
@@ -168,7 +168,7 @@ def test_a_file_of_tensors_with_a_permutation_is_loaded(tmp_path: Any) -> None:
     for source in (path, pq.ParquetFile(path), pq.read_table(path), pa.dataset.dataset(path)):
         for to in ("numpy", "torch", "pyarrow"):
             for shuffle in (False, True):
-                batches = list(zc.loader(source, to=to, batch=3, shuffle=shuffle))
+                batches = list(zc.loader(source, to=to, batch_size=3, shuffle=shuffle))
                 parts = [zc.convert(batch, "numpy")["c"] for batch in batches]
                 whole = np.concatenate(parts)
                 assert np.array_equal(whole[np.argsort(whole[:, 0, 0])], array)
@@ -197,7 +197,7 @@ def test_an_encoded_batch_has_the_items_of_its_own_rows(encode: Any, shuffle: bo
     }
     table = pa.table(columns)
     for source in (table, pa.concat_tables([table.slice(0, 150), table.slice(150)])):
-        loader = zc.loader(source, to="torch", batch=32, encode=encode, shuffle=shuffle)
+        loader = zc.loader(source, to="torch", batch_size=32, encode=encode, shuffle=shuffle)
         for batch in loader:
             numbers = batch["id"].tolist()
             rows = len(numbers)

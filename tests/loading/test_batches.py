@@ -42,7 +42,7 @@ def test_small_cases(way: str, shuffle: Any) -> None:
         for rank in range(world):
             source = Groups(sizes)
             options = {"shuffle": shuffle, "shard": (rank, world), "drop_last": drop_last, "seed": 5}
-            loader = loader_of(source, batch=batch, **(options | WAYS[way]))
+            loader = loader_of(source, batch_size=batch, **(options | WAYS[way]))
             for epoch in range(2):
                 expected = expected_batches(
                     sizes, batch, window_of(loader), 5, epoch, (rank, world), drop_last
@@ -66,7 +66,7 @@ def test_any_case(
 ) -> None:
     """With groups that cannot be read and are skipped, too: no other batch changes."""
     options = {"shuffle": shuffle, "shard": (rank, 4), "drop_last": drop_last, "on_error": "skip"}
-    loader = loader_of(Groups(sizes, tuple(broken)), batch=batch, **(options | WAYS[way]))
+    loader = loader_of(Groups(sizes, tuple(broken)), batch_size=batch, **(options | WAYS[way]))
     expected = expected_batches(sizes, batch, window_of(loader), 0, 0, (rank, 4), drop_last, tuple(broken))
     assert [ids(batch) for batch in loader] == expected
 
@@ -82,7 +82,7 @@ def test_any_case(
 def test_streams(sizes: Any, batch: int, shuffle: Any, way: str, drop_last: bool) -> None:
     """A stream delivers each row once; unshuffled in its order."""
     options = {"shuffle": shuffle, "drop_last": drop_last} | WAYS[way]
-    loader = loader_of(Tables(sizes), batch=batch, **options)
+    loader = loader_of(Tables(sizes), batch_size=batch, **options)
     batches = [ids(batch) for batch in loader]
     rows, total = list(itertools.chain(*batches)), sum(sizes)
     kept = total - total % batch if drop_last else total
@@ -96,20 +96,20 @@ def test_streams(sizes: Any, batch: int, shuffle: Any, way: str, drop_last: bool
 def test_streams_refuse_options_that_need_their_length() -> None:
     for options, code in ({"shard": (0, 2)}, "stream-shard"), ({"shuffle": "full"}, "stream-shuffle"):
         with pytest.raises(zc.ZeroCopyError) as caught:
-            loader_of(Tables([3]), batch=2, **options)
+            loader_of(Tables([3]), batch_size=2, **options)
         assert caught.value.code == code
         assert isinstance(caught.value, ValueError)
 
 
 def test_windows_of_all_shards_have_one_size() -> None:
-    windows = {window_of(loader_of(Groups([10]), batch=1, shuffle="full", shard=(k, 3))) for k in range(3)}
-    assert windows == {4}
+    for k in range(3):
+        assert window_of(loader_of(Groups([10]), batch_size=1, shuffle="full", shard=(k, 3))) == 4
 
 
 def test_broken_group_is_read_once_in_an_epoch() -> None:
     """Several windows have rows of the group."""
     source = Groups([5, 20, 5], broken=[1])
-    loader = loader_of(source, batch=2, shuffle=4, on_error="skip")
+    loader = loader_of(source, batch_size=2, shuffle=4, on_error="skip")
     list(loader)
     assert source.reads.count(1) == 1
     assert len(loader._counters.skipped) == 1
@@ -119,7 +119,7 @@ def test_group_with_other_rows_is_refused() -> None:
     """A file that has changed has fewer rows than its row of the window."""
     for shuffle in (False, True):
         source = Groups([4, 4])
-        loader = loader_of(source, batch=2, shuffle=shuffle)
+        loader = loader_of(source, batch_size=2, shuffle=shuffle)
         source.starts[2] = 7
         with pytest.raises(ReadError) as caught:
             list(loader)
@@ -190,7 +190,7 @@ def test_batch_equals_conversion_of_its_rows(to: str, shuffle: Any) -> None:
         ]
     for rows, options in cases:
         seen = []
-        for batch in zc.loader(rows, to=to, batch=4, shuffle=shuffle, **options):
+        for batch in zc.loader(rows, to=to, batch_size=4, shuffle=shuffle, **options):
             host = zc.convert(batch, "numpy")[:, 0] if "layout" in options else batch["id"]
             numbers = np.asarray(host.values if isinstance(host, zc.Masked) else host).astype(int)
             seen += numbers.tolist()
@@ -210,7 +210,7 @@ def test_text_and_lists_are_taken_from_tables(shuffle: Any) -> None:
         }
     )
     seen = []
-    for batch in zc.loader(table, to="numpy", batch=4, shuffle=shuffle, encode=True):
+    for batch in zc.loader(table, to="numpy", batch_size=4, shuffle=shuffle, encode=True):
         numbers = batch["id"].tolist()
         seen += numbers
         assert batch["text"].to_pylist() == [f"row {k}" * (k % 3) for k in numbers]
@@ -222,7 +222,7 @@ def test_text_and_lists_are_taken_from_tables(shuffle: Any) -> None:
 @pytest.mark.parametrize("to", ["pandas", "pyarrow", "polars"])
 def test_arrays_to_tables(to: str, shuffle: Any) -> None:
     """A dict of arrays to a table framework has no template."""
-    batches = list(zc.loader({"id": NUMBERS, "x": NUMBERS / 2}, to=to, batch=4, shuffle=shuffle))
+    batches = list(zc.loader({"id": NUMBERS, "x": NUMBERS / 2}, to=to, batch_size=4, shuffle=shuffle))
     numbers = np.concatenate([np.asarray(batch["id"]) for batch in batches])
     assert sorted(numbers.tolist()) == list(range(ROWS))
     assert np.concatenate([np.asarray(batch["x"]) for batch in batches]).tolist() == (numbers / 2).tolist()

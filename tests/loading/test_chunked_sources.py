@@ -32,7 +32,7 @@ ARRAYS = pytest.mark.parametrize("make", [zarr_array, h5py_array])
 @ARRAYS
 @pytest.mark.parametrize("options", [{}, {"shuffle": "full"}, {"dtype": "float32"}, {"to": "pyarrow"}])
 def test_rows_of_an_array_in_chunks(make: Any, options: dict[str, Any], tmp_path: Path) -> None:
-    loader = zc.loader(make(tmp_path), **{"to": "numpy", "batch": 4} | options)
+    loader = zc.loader(make(tmp_path), **{"to": "numpy", "batch_size": 4} | options)
     assert len(loader) == 3
     for _ in range(2):
         batches = [zc.convert(batch, "numpy", lists="dense") for batch in loader]
@@ -43,14 +43,14 @@ def test_rows_of_an_array_in_chunks(make: Any, options: dict[str, Any], tmp_path
 
 @ARRAYS
 def test_an_array_in_chunks_is_a_matrix(make: Any, tmp_path: Path) -> None:
-    first, *_ = zc.loader(make(tmp_path), to="numpy", batch=4, layout="matrix")
+    first, *_ = zc.loader(make(tmp_path), to="numpy", batch_size=4, layout="matrix")
     np.testing.assert_array_equal(first, ROWS[:4])
 
 
 @ARRAYS
 def test_chunks_are_read_with_arrays_in_memory(make: Any, tmp_path: Path) -> None:
     labels = np.arange(10)
-    *_, last = zc.loader({"x": make(tmp_path), "y": labels}, to="numpy", batch=4)
+    *_, last = zc.loader({"x": make(tmp_path), "y": labels}, to="numpy", batch_size=4)
     np.testing.assert_array_equal(last["x"], ROWS[8:])
     assert zc.shares_memory(last["y"], labels)
 
@@ -69,14 +69,14 @@ def test_groups_are_whole_chunks_and_are_read_one_by_one(
         return original(self, key)
 
     monkeypatch.setattr(type(array), "__getitem__", getitem)
-    loader = zc.loader(array, to="numpy", batch=6, **options)
+    loader = zc.loader(array, to="numpy", batch_size=6, **options)
     assert not asked
     assert [len(batch["data"]) for batch in loader] == [6, 4]
     assert asked == [(0, 6), (6, 10)]
 
 
 def test_the_rows_of_a_shard_are_read_at_once(tmp_path: Path) -> None:
-    loader = zc.loader(zarr_array(tmp_path, shards=(6, 2)), to="numpy", batch=100)
+    loader = zc.loader(zarr_array(tmp_path, shards=(6, 2)), to="numpy", batch_size=100)
     assert len(list(loader)) == 1
     assert zarr_rows(tmp_path) == 6
 
@@ -92,18 +92,18 @@ def test_a_corrupt_chunk_is_named_or_skipped(tmp_path: Path, monkeypatch: pytest
     array = zarr_array(tmp_path)
     (tmp_path / "x.zarr" / "c" / "1" / "0").write_bytes(b"no chunk")
     with pytest.raises(zc.ReadError, match=r"row group 1: zarr.*'data' raised") as caught:
-        list(zc.loader(array, to="numpy", batch=3))
+        list(zc.loader(array, to="numpy", batch_size=3))
     assert caught.value.row_group == 1
-    loader = zc.loader(array, to="numpy", batch=3, on_error="skip")
+    loader = zc.loader(array, to="numpy", batch_size=3, on_error="skip")
     assert np.concatenate([batch["data"] for batch in loader])[:, 0].tolist() == [0, 2, 4, 12, 14, 16, 18]
     assert len(loader.stats().skipped) == 1
 
 
 def test_copies_of_a_loader(tmp_path: Path) -> None:
-    loader = zc.loader(zarr_array(tmp_path), to="numpy", batch=4)
+    loader = zc.loader(zarr_array(tmp_path), to="numpy", batch_size=4)
     assert len(list(pickle.loads(pickle.dumps(loader)))) == 3
     with pytest.raises(zc.LoaderUseError, match="open for writing"):
-        pickle.dumps(zc.loader(h5py_array(tmp_path), to="numpy", batch=4))
+        pickle.dumps(zc.loader(h5py_array(tmp_path), to="numpy", batch_size=4))
 
 
 @pytest.mark.parametrize("copied", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy])
@@ -118,7 +118,7 @@ def test_copies_of_a_loader_of_an_hdf5_file_open_it_again(
         file.create_dataset("data", data=np.arange(10.0), chunks=(3,))
     opened = {"path": lambda: str(path), "data set": lambda: h5py.File(path)["data"]}
     source = opened[form]() if form in opened else {"data": h5py.File(path)["data"], "y": np.arange(10.0)}
-    loader = zc.loader(source, "numpy", batch=4, **options)
+    loader = zc.loader(source, "numpy", batch_size=4, **options)
     copies, expected = (copied(loader), copied(copied(loader))), list(loader)
     for made in copies:
         for batch, right in zip(made, expected, strict=True):
@@ -159,10 +159,10 @@ def test_deleted_rows_of_lance_are_left_out(tmp_path: Path) -> None:
 def test_rows_of_lance_are_read_in_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = lance_rows(tmp_path)
     monkeypatch.setattr("zerocopy._frameworks.lance.loading.GROUP_ROWS", 3)
-    loader = zc.loader(data, to="numpy", batch=3)
+    loader = zc.loader(data, to="numpy", batch_size=3)
     assert loader.explain().groups == 5
     assert np.concatenate([batch["y"] for batch in loader]).tolist() == [*range(10)]
-    states = [zc.loader(data, to="numpy", batch=3, shard=(rank, 2)) for rank in range(2)]
+    states = [zc.loader(data, to="numpy", batch_size=3, shard=(rank, 2)) for rank in range(2)]
     assert sorted(row for each in states for batch in each for row in batch["y"].tolist()) == [*range(10)]
     assert len(list(pickle.loads(pickle.dumps(loader)))) == 4
 

@@ -32,7 +32,7 @@ WAYS: dict[str, Callable[[Loader], Loader]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
 }
-OPTIONS: dict[str, Any] = {"to": "numpy", "batch": 3, "epochs": 2}
+OPTIONS: dict[str, Any] = {"to": "numpy", "batch_size": 3, "epochs": 2}
 
 
 @pytest.fixture(autouse=True)
@@ -180,5 +180,5 @@ def test_arrays_of_any_strides_are_sources(kind: str, options: dict[str, Any]) -
         "no items": rows[:, :0],
         "swapped": rows.astype(">f8"),
     }[kind]
-    for batch in zc.loader({"x": array, "id": np.arange(6)}, **{"to": "numpy", "batch": 4} | options):
+    for batch in zc.loader({"x": array, "id": np.arange(6)}, **{"to": "numpy", "batch_size": 4} | options):
         assert np.array_equal(np.asarray(batch["x"]), array[np.asarray(batch["id"])])

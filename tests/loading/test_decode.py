@@ -37,7 +37,8 @@ def path(tmp_path: Path) -> str:
 
 
 def decoded(source: Any, **options: Any) -> Any:
-    return zc.loader(source, **{"to": "cupy", "batch": BATCH, "device": "cuda:1", "decode": "cudf"} | options)
+    own = {"to": "cupy", "batch_size": BATCH, "device": "cuda:1", "decode": "cudf"}
+    return zc.loader(source, **own | options)
 
 
 def on_host(batch: Any) -> Any:
@@ -52,27 +53,26 @@ def check(loader: Any, other: Any) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"columns": ["n"]}, {"shard": (1, 3)}, {"drop_last": True}, {"epochs": 2}, {"batch": 600}],
+    [{}, {"columns": ["n"]}, {"shard": (1, 3)}, {"drop_last": True}, {"epochs": 2}, {"batch_size": 600}],
     ids=str,
 )
 def test_batches_are_those_of_the_host(machine: Any, path: str, options: dict[str, Any]) -> None:
-    check(decoded(path, **options), zc.loader(path, to="numpy", **{"batch": BATCH} | options))
+    check(decoded(path, **options), zc.loader(path, to="numpy", **{"batch_size": BATCH} | options))
     reads = [entry for entry in machine.log if entry[0] == "read_parquet"]
     assert {entry[-1] for entry in reads} == {1}  # the device
     assert {tuple(entry[2]) for entry in reads} == {tuple(options.get("columns", ("x", "n")))}
 
 
 def test_columns_alias_the_decoded_row_group(machine: Any, path: str) -> None:
-    batches = iter(decoded(path, batch=50))
+    batches = iter(decoded(path, batch_size=50))
     first, second = next(batches), next(batches)
     assert second["x"].data.ptr - first["x"].data.ptr == 50 * 4
     assert not [entry for entry in machine.log if entry[0] == "fetch"]
 
 
 def test_matrix(path: str) -> None:
-    for batch, right in zip(
-        decoded(path, layout="matrix"), zc.loader(path, to="numpy", batch=BATCH, layout="matrix"), strict=True
-    ):
+    expected = zc.loader(path, "numpy", batch_size=BATCH, layout="matrix")
+    for batch, right in zip(decoded(path, layout="matrix"), expected, strict=True):
         np.testing.assert_equal(zc.convert(batch, "numpy"), right)
 
 
@@ -83,7 +83,7 @@ def test_state_is_that_of_the_host(path: str) -> None:
         next(batches)
     state = loader.state_dict()
     rest = [on_host(batch) for batch in batches]
-    for resumed in (decoded(path), zc.loader(path, to="numpy", batch=BATCH)):
+    for resumed in (decoded(path), zc.loader(path, to="numpy", batch_size=BATCH)):
         resumed.load_state_dict(state)
         assert len(resumed) == len(rest)
         for batch, right in zip(resumed, rest, strict=True):
@@ -93,10 +93,10 @@ def test_state_is_that_of_the_host(path: str) -> None:
 def test_nulls(tmp_path: Path) -> None:
     file = str(tmp_path / "nulls.parquet")
     pq.write_table(pa.table({"x": pa.array([1, None, 3, None], pa.int32())}), file)
-    values = [zc.convert(b["x"], "numpy").tolist() for b in decoded(file, batch=2, nulls=-1)]
+    values = [zc.convert(b["x"], "numpy").tolist() for b in decoded(file, batch_size=2, nulls=-1)]
     assert values == [[1, -1], [3, -1]]
     with pytest.raises(zc.ZeroCopyError, match="null"):
-        list(decoded(file, batch=2))
+        list(decoded(file, batch_size=2))
 
 
 @pytest.mark.parametrize("name", [None, "day"])
@@ -104,7 +104,7 @@ def test_an_index_of_pandas_is_a_column(tmp_path: Path, name: str | None) -> Non
     file = str(tmp_path / "frame.parquet")
     frame = TABLE.to_pandas().set_index(pd.Index(np.arange(ROWS)[::-1], name=name))
     frame.to_parquet(file)
-    check(decoded(file), zc.loader(file, to="numpy", batch=BATCH))
+    check(decoded(file), zc.loader(file, to="numpy", batch_size=BATCH))
 
 
 def test_explain_and_stats(path: str) -> None:
@@ -147,7 +147,7 @@ def test_other_sources_are_refused(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "year=2024" / "a.parquet")
     with pytest.raises(zc.OptionError, match="local Parquet files"):
         decoded(str(tmp_path))
-    assert len(list(decoded(str(tmp_path), columns=["x"], batch=ROWS))) == 1
+    assert len(list(decoded(str(tmp_path), columns=["x"], batch_size=ROWS))) == 1
 
 
 def test_types_that_the_target_lacks_are_refused_before_reading(machine: Any, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def consume(driver: QueueDriver, loader: Any, streams: tuple[int, ...] = (1,)) -
 
 
 def check(read: list[Any], source: Any, **options: Any) -> None:
-    expected = list(zc.loader(source, to="numpy", batch=BATCH, **options))
+    expected = list(zc.loader(source, to="numpy", batch_size=BATCH, **options))
     assert len(read) == len(expected)
     for batch, right in zip(read, expected, strict=True):
         np.testing.assert_equal(batch, right)
@@ -80,20 +80,20 @@ def check(read: list[Any], source: Any, **options: Any) -> None:
 @pytest.mark.hazard("robustness#batch-that-is-read", "robustness#legacy-default-stream")
 @pytest.mark.parametrize("options", FORMS, ids=str)
 def test_batches_have_the_values_of_the_host(driver: QueueDriver, options: dict[str, Any]) -> None:
-    check(consume(driver, zc.loader(TABLE, to="lanes", batch=BATCH, **options)), TABLE, **options)
+    check(consume(driver, zc.loader(TABLE, to="lanes", batch_size=BATCH, **options)), TABLE, **options)
 
 
 @pytest.mark.hazard("robustness#copy-that-is-not-done")
 @pytest.mark.parametrize("options", FORMS, ids=str)
 def test_matrices_have_the_values_of_the_host(driver: QueueDriver, options: dict[str, Any]) -> None:
     options = options | {"layout": "matrix"}
-    check(consume(driver, zc.loader(MATRIX, to="lanes", batch=BATCH, **options)), MATRIX, **options)
+    check(consume(driver, zc.loader(MATRIX, to="lanes", batch_size=BATCH, **options)), MATRIX, **options)
 
 
 @pytest.mark.hazard("robustness#host-memory-in-use")
 def test_epochs_reuse_the_memory(driver: QueueDriver) -> None:
     options = {"shuffle": True, "epochs": 5}
-    read = consume(driver, zc.loader(TABLE, to="lanes", batch=BATCH, **options))
+    read = consume(driver, zc.loader(TABLE, to="lanes", batch_size=BATCH, **options))
     check(read, TABLE, **options)
     held = sum(len(parts) for parts in lane_framework.unused.values())
     assert held <= 3 * 10, "memory of dropped batches was not used again"
@@ -101,15 +101,15 @@ def test_epochs_reuse_the_memory(driver: QueueDriver) -> None:
 
 @pytest.mark.hazard("robustness#batch-that-is-read")
 def test_kept_batches_are_not_overwritten(driver: QueueDriver) -> None:
-    kept = list(zc.loader(TABLE, to="lanes", batch=BATCH, shuffle=True))
+    kept = list(zc.loader(TABLE, to="lanes", batch_size=BATCH, shuffle=True))
     driver.synchronize(1)
     check([values(batch) for batch in kept], TABLE, shuffle=True)
 
 
 @pytest.mark.hazard("robustness#stream-that-changes")
 def test_consumer_that_changes_its_stream_gets_right_values(driver: QueueDriver) -> None:
-    read = consume(driver, zc.loader(TABLE, to="lanes", batch=BATCH, prefetch=3), streams=(1, 77, 78))
-    right = zc.loader(TABLE, to="numpy", batch=BATCH)
+    read = consume(driver, zc.loader(TABLE, to="lanes", batch_size=BATCH, prefetch=3), streams=(1, 77, 78))
+    right = zc.loader(TABLE, to="numpy", batch_size=BATCH)
     key = {float(batch["x"][0]): batch for batch in right}
     assert len(read) == len(key)
     for batch in read:
@@ -117,7 +117,7 @@ def test_consumer_that_changes_its_stream_gets_right_values(driver: QueueDriver)
 
 
 def test_copies_start_before_the_consumer_asks(driver: QueueDriver) -> None:
-    batches = iter(zc.loader(MATRIX, to="lanes", batch=BATCH, layout="matrix", shuffle="full", prefetch=3))
+    batches = iter(zc.loader(MATRIX, "lanes", batch_size=BATCH, layout="matrix", shuffle="full", prefetch=3))
     next(batches)
     assert driver.calls.count("cuMemcpyHtoDAsync_v2") == 1 + 3
     next(batches)
@@ -125,7 +125,7 @@ def test_copies_start_before_the_consumer_asks(driver: QueueDriver) -> None:
 
 
 def test_host_waits_for_no_work_of_the_consumer(driver: QueueDriver) -> None:
-    batches = iter(zc.loader(MATRIX, to="lanes", batch=BATCH, layout="matrix", shuffle="full", prefetch=2))
+    batches = iter(zc.loader(MATRIX, "lanes", batch_size=BATCH, layout="matrix", shuffle="full", prefetch=2))
     ran: list[int] = []
     first = next(batches)
     driver.launch(1, lambda: ran.append(1))
@@ -146,14 +146,14 @@ def test_copies_read_page_locked_memory(driver: QueueDriver, monkeypatch: pytest
 
     monkeypatch.setattr(driver, "cuMemcpyHtoDAsync_v2", spy, raising=False)
     for source, options in [(TABLE, {}), (TABLE, {"shuffle": True}), (MATRIX, {"layout": "matrix"})]:
-        consume(driver, zc.loader(source, to="lanes", batch=BATCH, **options))
+        consume(driver, zc.loader(source, to="lanes", batch_size=BATCH, **options))
     assert sources
     assert all(sources)
 
 
 @pytest.mark.hazard("robustness#host-memory-in-use")
 def test_page_locked_memory_is_bounded_and_freed(driver: QueueDriver) -> None:
-    loader = zc.loader(TABLE, to="lanes", batch=BATCH, epochs=10, prefetch=2)
+    loader = zc.loader(TABLE, to="lanes", batch_size=BATCH, epochs=10, prefetch=2)
     consume(driver, loader)
     assert len(driver.locked) <= 2 * 2 + 3
     del loader
@@ -164,7 +164,7 @@ def test_page_locked_memory_is_bounded_and_freed(driver: QueueDriver) -> None:
 @pytest.mark.hazard("robustness#pages-that-cannot-be-locked")
 def test_memory_that_cannot_be_locked_is_replaced_and_reported(driver: QueueDriver) -> None:
     driver.refuses_to_lock = True
-    loader = zc.loader(TABLE, to="lanes", batch=BATCH, shuffle=True)
+    loader = zc.loader(TABLE, to="lanes", batch_size=BATCH, shuffle=True)
     check(consume(driver, loader), TABLE, shuffle=True)
     assert "page-locked" in loader.explain().notes[-1]
     assert driver.calls.count("cuMemHostAlloc") == 1
@@ -172,7 +172,7 @@ def test_memory_that_cannot_be_locked_is_replaced_and_reported(driver: QueueDriv
 
 @pytest.mark.hazard("robustness#dropped-iterator")
 def test_dropped_iterator_keeps_memory_until_the_copies_are_done(driver: QueueDriver) -> None:
-    loader = zc.loader(TABLE, to="lanes", batch=BATCH, prefetch=3)
+    loader = zc.loader(TABLE, to="lanes", batch_size=BATCH, prefetch=3)
     batches = iter(loader)
     first = next(batches)
     before = sum(map(len, lane_framework.unused.values()))
@@ -189,7 +189,7 @@ def test_dropped_iterator_keeps_memory_until_the_copies_are_done(driver: QueueDr
 @pytest.mark.hazard("robustness#page-locked-source")
 def test_source_may_change_after_delivery(driver: QueueDriver) -> None:
     source = {"x": np.arange(128.0)}
-    batches = iter(zc.loader(source, to="lanes", batch=128))
+    batches = iter(zc.loader(source, to="lanes", batch_size=128))
     batch = next(batches)
     source["x"][:] = -1
     driver.synchronize(1)
@@ -197,20 +197,20 @@ def test_source_may_change_after_delivery(driver: QueueDriver) -> None:
 
 
 def test_state_counts_delivered_batches_only(driver: QueueDriver) -> None:
-    loader = zc.loader(TABLE, to="lanes", batch=BATCH, shuffle=True, prefetch=3)
+    loader = zc.loader(TABLE, to="lanes", batch_size=BATCH, shuffle=True, prefetch=3)
     batches = iter(loader)
     next(batches)
     state = loader.state_dict()
-    resumed = zc.loader(TABLE, to="lanes", batch=BATCH, shuffle=True, prefetch=3)
+    resumed = zc.loader(TABLE, to="lanes", batch_size=BATCH, shuffle=True, prefetch=3)
     resumed.load_state_dict(state)
     rest = consume(driver, resumed)
-    expected = list(zc.loader(TABLE, to="numpy", batch=BATCH, shuffle=True))[1:]
+    expected = list(zc.loader(TABLE, to="numpy", batch_size=BATCH, shuffle=True))[1:]
     for batch, right in zip(rest, expected, strict=True):
         np.testing.assert_equal(batch, right)
 
 
 def test_state_is_that_of_a_loader_on_the_host(driver: QueueDriver) -> None:
-    options: dict[str, Any] = {"batch": 300, "shuffle": True, "prefetch": 3, "epochs": 2}
+    options: dict[str, Any] = {"batch_size": 300, "shuffle": True, "prefetch": 3, "epochs": 2}
     loader, host = (zc.loader(TABLE, to=to, **options) for to in ("lanes", "numpy"))
     for _ in zip(loader, host, strict=True):
         assert loader.state_dict() == host.state_dict()
@@ -219,7 +219,7 @@ def test_state_is_that_of_a_loader_on_the_host(driver: QueueDriver) -> None:
 
 @pytest.mark.hazard("robustness#iterators-in-threads")
 def test_iterators_of_a_loader_alternate(driver: QueueDriver) -> None:
-    loader = zc.loader(TABLE, to="lanes", batch=BATCH, shuffle=True)
+    loader = zc.loader(TABLE, to="lanes", batch_size=BATCH, shuffle=True)
     kept: list[list[Any]] = [[], []]
     for pair in zip(loader, loader, strict=True):
         for batches, batch in zip(kept, pair, strict=True):
@@ -231,7 +231,7 @@ def test_iterators_of_a_loader_alternate(driver: QueueDriver) -> None:
 @pytest.mark.hazard("robustness#iterators-in-threads")
 def test_threads_drop_only_transfers_that_are_done(driver: QueueDriver) -> None:
     """While one thread waits for a transfer, another one drops those that are done."""
-    copies = zc.loader(TABLE, to="lanes", batch=BATCH)._plan.copies
+    copies = zc.loader(TABLE, to="lanes", batch_size=BATCH)._plan.copies
     assert copies is not None
     other = threading.Thread(target=copies._release, args=(9,))
 
@@ -258,12 +258,12 @@ def test_out_of_memory_is_a_memory_error(driver: QueueDriver, monkeypatch: pytes
 
     monkeypatch.setattr(lane_framework.Loading, "empty", empty)
     with pytest.raises(MemoryError, match="out of lanes"):
-        next(iter(zc.loader(TABLE, to="lanes", batch=BATCH)))
+        next(iter(zc.loader(TABLE, to="lanes", batch_size=BATCH)))
 
 
 def test_other_byte_orders_are_swapped(driver: QueueDriver) -> None:
     source = {"x": np.arange(200, dtype=">f8")}
-    read = consume(driver, zc.loader(source, to="lanes", batch=100))
+    read = consume(driver, zc.loader(source, to="lanes", batch_size=100))
     np.testing.assert_equal([part["x"].sum() for part in read], [4950.0, 14950.0])
 
 
@@ -272,7 +272,7 @@ def test_missing_device_is_refused_when_the_loader_is_created() -> None:
     if torch.cuda.is_available():
         pytest.skip("torch has a device")
     with pytest.raises(zc.DeviceError, match="CUDA"):
-        zc.loader(TABLE, to="torch", batch=BATCH, device="cuda")
+        zc.loader(TABLE, to="torch", batch_size=BATCH, device="cuda")
 
 
 @pytest.mark.hazard("robustness#batch-that-fails")
@@ -288,7 +288,7 @@ def test_errors_are_raised_after_the_batches_before_them(
         return empty(self, *arguments)
 
     monkeypatch.setattr(lane_framework.Loading, "empty", third_fails)
-    batches = iter(zc.loader({"x": np.arange(40.0)}, to="lanes", batch=10, prefetch=3))
+    batches = iter(zc.loader({"x": np.arange(40.0)}, to="lanes", batch_size=10, prefetch=3))
     next(batches)
     next(batches)
     with pytest.raises(ValueError, match="the third"):
@@ -304,7 +304,7 @@ def test_host_targets_have_no_copies(driver: QueueDriver) -> None:
     for to, device in [("numpy", None), ("torch", None), ("torch", "cpu")]:
         if to == "torch":
             pytest.importorskip("torch")
-        loader = zc.loader(TABLE, to=to, batch=BATCH, device=device)
+        loader = zc.loader(TABLE, to=to, batch_size=BATCH, device=device)
         assert loader._plan.copies is None
     assert not driver.calls
 
@@ -316,9 +316,9 @@ def test_cupy_arrays_belong_to_the_consumers_stream(monkeypatch: pytest.MonkeyPa
     cuda_stubs.forget()
     driver.eager.add(1)
     try:
-        batches = list(zc.loader(TABLE, to="cupy", batch=BATCH, shuffle=True))
+        batches = list(zc.loader(TABLE, to="cupy", batch_size=BATCH, shuffle=True))
         assert "cuMemcpyHtoDAsync_v2" in driver.calls
-        expected = zc.loader(TABLE, to="numpy", batch=BATCH, shuffle=True)
+        expected = zc.loader(TABLE, to="numpy", batch_size=BATCH, shuffle=True)
         for batch, right in zip(batches, expected, strict=True):
             np.testing.assert_equal({name: part.get() for name, part in batch.items()}, right)
     finally:
@@ -327,5 +327,5 @@ def test_cupy_arrays_belong_to_the_consumers_stream(monkeypatch: pytest.MonkeyPa
 
 
 def test_lanes_are_arrays_of_a_device(driver: QueueDriver) -> None:
-    batch = next(iter(zc.loader(TABLE, to="lanes", batch=BATCH, device="cuda:1")))
+    batch = next(iter(zc.loader(TABLE, to="lanes", batch_size=BATCH, device="cuda:1")))
     assert all(isinstance(part, Lane) for part in batch.values())

@@ -85,22 +85,22 @@ def test_batches_are_those_of_the_whole_source(case: str, order: dict[str, Any])
     options = {"nulls": "drop"} | CASES[case]
     want = plain(zc.convert(TABLE, "numpy", **options))
     assert 0 < len(want) < ROWS
-    loader = zc.loader(TABLE, "numpy", batch=4, **options, **order)
+    loader = zc.loader(TABLE, "numpy", batch_size=4, **options, **order)
     batches, states = [], [loader.state_dict()]
     for batch in loader:
         batches.append(plain(batch))
         states.append(json.loads(json.dumps(loader.state_dict())))
     result = list(itertools.chain.from_iterable(batches))
     assert repr(result if not order else sorted(result, key=lambda row: row[0])) == repr(want)
-    assert len(batches) == len(zc.loader(TABLE, "numpy", batch=4, **options, **order)) == ROWS // 4
+    assert len(batches) == len(zc.loader(TABLE, "numpy", batch_size=4, **options, **order)) == ROWS // 4
     assert order or case == "filled" or [] in batches
     assert max(map(len, batches)) <= 4
     for done in (1, 8):
-        again = zc.loader(TABLE, "numpy", batch=4, **options, **order)
+        again = zc.loader(TABLE, "numpy", batch_size=4, **options, **order)
         again.load_state_dict(states[done])
         assert len(again) == len(batches) - done
         assert repr([plain(batch) for batch in again]) == repr(batches[done:])
-    shards = [zc.loader(TABLE, "numpy", batch=4, shard=(k, 3), **options, **order) for k in range(3)]
+    shards = [zc.loader(TABLE, "numpy", batch_size=4, shard=(k, 3), **options, **order) for k in range(3)]
     parts = sorted(joined(itertools.chain.from_iterable(shards)), key=lambda row: row[0])
     assert repr(parts) == repr(want)
     assert repr(joined(pickle.loads(pickle.dumps(shards[0])))) != repr(want)
@@ -116,7 +116,7 @@ def test_sources_and_targets(kind: str, to: str, tmp_path: Path) -> None:
     for nulls, places in (("drop", (1, 2)), ({"a": "drop"} | filled, (1,))):
         expected = [row[0] for row in want if all(row[place] is not None for place in places)]
         for order in ({}, {"shuffle": True}):
-            batches = list(zc.loader(source, to, batch=7, nulls=nulls, **order))
+            batches = list(zc.loader(source, to, batch_size=7, nulls=nulls, **order))
             result = [i for batch in batches for i in np.asarray(batch["id"]).tolist()]
             assert (result if not order else sorted(result)) == expected
             assert len(batches) == 9
@@ -124,11 +124,11 @@ def test_sources_and_targets(kind: str, to: str, tmp_path: Path) -> None:
 
 def test_a_dict_of_series_and_arrays() -> None:
     data = {"x": pd.Series([1.0, np.nan, 3.0]), "n": np.arange(3)}
-    batches = list(zc.loader(data, "numpy", batch=2, nulls="drop"))
+    batches = list(zc.loader(data, "numpy", batch_size=2, nulls="drop"))
     assert [batch["n"].tolist() for batch in batches] == [[0], [2]]
-    assert next(iter(zc.loader(data, "numpy", batch=2, nulls={"n": "drop"})))["x"][0] == 1.0
+    assert next(iter(zc.loader(data, "numpy", batch_size=2, nulls={"n": "drop"})))["x"][0] == 1.0
     times = np.array(["2020", "NaT", "2022"], "M8[s]")
-    batches = list(zc.loader({"t": times, "n": np.arange(3)}, "numpy", batch=3, nulls="drop"))
+    batches = list(zc.loader({"t": times, "n": np.arange(3)}, "numpy", batch_size=3, nulls="drop"))
     assert batches[0]["n"].tolist() == [0, 2]
 
 
@@ -137,7 +137,7 @@ def test_nulls_of_other_columns_are_refused_in_rows_that_remain() -> None:
         options = {"encode": True} if column == "s" else {}
         data = TABLE.select(["id", "a", column])
         with pytest.raises(zc.LossyConversionError):
-            list(zc.loader(data, "numpy", batch=4, nulls={"a": "drop"}, **options))
+            list(zc.loader(data, "numpy", batch_size=4, nulls={"a": "drop"}, **options))
     data = pa.table({"a": [1, None, 3], "s": ["x", None, "y"]})
     for to in ("numpy", "torch"):
         (batch,) = zc.loader(data, to, nulls={"a": "drop"}, encode=True)
@@ -145,16 +145,16 @@ def test_nulls_of_other_columns_are_refused_in_rows_that_remain() -> None:
 
 
 def test_the_plan_says_that_rows_are_left_out() -> None:
-    plan = zc.loader(TABLE.select(NUMBERS), "numpy", batch=4, nulls="drop").explain()
+    plan = zc.loader(TABLE.select(NUMBERS), "numpy", batch_size=4, nulls="drop").explain()
     assert any(reason.code == "dropped-rows" for reason in plan.columns["id"].reasons)
-    whole = zc.loader(TABLE.select(["id"]), "numpy", batch=4, nulls="drop").explain()
+    whole = zc.loader(TABLE.select(["id"]), "numpy", batch_size=4, nulls="drop").explain()
     assert whole.columns["id"].aliased
 
 
 @pytest.mark.parametrize("order", [{}, {"shuffle": True}], ids=str)
 def test_workers_deliver_the_same_rows(order: dict[str, Any]) -> None:
     data = pytest.importorskip("torch.utils.data")
-    loader = zc.loader(TABLE.select(NUMBERS), "torch", batch=4, nulls="drop", **order)
+    loader = zc.loader(TABLE.select(NUMBERS), "torch", batch_size=4, nulls="drop", **order)
     batches = list(data.DataLoader(loader, batch_size=None, num_workers=2))
     assert len(batches) == ROWS // 4
     want = plain(zc.convert(TABLE.select(NUMBERS), "numpy", nulls="drop"))

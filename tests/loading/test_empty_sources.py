@@ -33,7 +33,7 @@ FILES = {"first": [0, 0, 4, 6], "middle": [4, 0, 6], "last": [4, 6, 0]}
 )
 def test_a_source_without_rows_has_no_batches_and_a_state(kind: str, tmp_path: Path) -> None:
     for options in OPTIONS:
-        loader = zc.loader(MAKERS[kind](tmp_path, EMPTY), **{"to": "numpy", "batch": 4} | options)
+        loader = zc.loader(MAKERS[kind](tmp_path, EMPTY), **{"to": "numpy", "batch_size": 4} | options)
         for _ in range(2):
             state = loader.state_dict()
             assert list(loader) == []
@@ -55,12 +55,12 @@ def test_files_without_rows_are_left_out(extension: str, place: str, tmp_path: P
             zc.loader(tmp_path, to="torch")
         return
     for options in OPTIONS:
-        loader = zc.loader(str(tmp_path), **{"to": "torch", "batch": 4} | options)
+        loader = zc.loader(str(tmp_path), **{"to": "torch", "batch_size": 4} | options)
         assert sum(map(len, (next(iter(b.values())) if isinstance(b, dict) else b for b in loader))) in (
             ROWS,
             4 * (ROWS // 4) * 2,
         )
-    assert columns_of(zc.loader(str(tmp_path), to="numpy", batch=4)) == small_table().to_pydict()
+    assert columns_of(zc.loader(str(tmp_path), to="numpy", batch_size=4)) == small_table().to_pydict()
 
 
 def test_batches_without_rows_of_a_reader_are_left_out() -> None:
@@ -69,7 +69,7 @@ def test_batches_without_rows_of_a_reader_are_left_out() -> None:
         batch for size in sizes for batch in (EMPTY if size == 0 else small_table(0, size)).to_batches()
     ]
     batches += [pa.RecordBatch.from_pylist([], EMPTY.schema)]
-    loader = zc.loader(pa.RecordBatchReader.from_batches(EMPTY.schema, batches), to="numpy", batch=4)
+    loader = zc.loader(pa.RecordBatchReader.from_batches(EMPTY.schema, batches), to="numpy", batch_size=4)
     assert [len(batch["x"]) for batch in loader] == [4, 4, 2]
 
 

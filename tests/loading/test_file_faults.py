@@ -33,7 +33,7 @@ from zerocopy.loading.sources.files import Files
 def refused(source: Any, **options: Any) -> ReadError:
     """Return the error of creating a loader."""
     with pytest.raises(ReadError) as raised:
-        zc.loader(source, to="numpy", batch=4, **options)
+        zc.loader(source, to="numpy", batch_size=4, **options)
     assert raised.value.remedy
     return raised.value
 
@@ -133,7 +133,7 @@ def test_files_without_rows_among_others(rows: int, tmp_path: Path) -> None:
         pass  # no row group
     for options in ({}, {"shuffle": True}):
         assert sorted(read(str(tmp_path), **options).get("y", [])) == [*range(rows)]
-    assert len(zc.loader(str(tmp_path), to="numpy", batch=4)) == -(-rows // 4)
+    assert len(zc.loader(str(tmp_path), to="numpy", batch_size=4)) == -(-rows // 4)
 
 
 # -- changes while reading ----------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_a_file_that_changes(
     change: Callable[[Any], None], why: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     paths = write_files(tmp_path, 3)
-    loader = zc.loader(paths, to="numpy", batch=4, **options)
+    loader = zc.loader(paths, to="numpy", batch_size=4, **options)
     change(Path(paths[1]))
     error = failed(loader)
     assert (error.code, error.file) == ("changed-file", paths[1])
@@ -200,7 +200,7 @@ def test_other_files_that_change(name: str, tmp_path: Path) -> None:
 def test_a_corrupt_row_group_is_named(options: dict[str, Any], tmp_path: Path) -> None:
     paths = write_files(tmp_path, 3)
     corrupt(paths[1], 1)
-    error = failed(zc.loader(paths, to="numpy", batch=4, **options))
+    error = failed(zc.loader(paths, to="numpy", batch_size=4, **options))
     assert (error.file, error.row_group, error.code) == (paths[1], 1, "unreadable-file")
     assert error.__cause__ is not None
     assert not open_files()
@@ -219,13 +219,13 @@ def test_small_row_groups_are_skipped_alone(as_data_set: bool, tmp_path: Path) -
     pq.write_table(pa.table({"x": np.arange(20_000)}), path, row_group_size=1000)
     corrupt(path, 7)
     source = pa.dataset.dataset(path) if as_data_set else path
-    loader = zc.loader(source, to="numpy", batch=4096, on_error="skip")
+    loader = zc.loader(source, to="numpy", batch_size=4096, on_error="skip")
     rows = np.concatenate([batch["x"] for batch in loader])
     assert rows.tolist() == [*range(7000), *range(8000, 20_000)]
     assert [(each.file, each.row_group, each.rows) for each in loader.stats().skipped] == [(path, 7, 1000)]
-    assert failed(zc.loader(source, to="numpy", batch=4096)).row_group == 7
+    assert failed(zc.loader(source, to="numpy", batch_size=4096)).row_group == 7
     with pytest.raises(LoaderStateError):
-        zc.loader(source, to="numpy", batch=4096).load_state_dict(loader.state_dict())
+        zc.loader(source, to="numpy", batch_size=4096).load_state_dict(loader.state_dict())
 
 
 def test_a_value_that_cannot_be_parsed_names_the_file(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def damaged(path: Path, old: bytes, new: bytes) -> str:
 _READ = """
 import sys, zerocopy as zc
 try:
-    print(list(zc.loader(sys.argv[1], to="numpy", batch=2, encode=True)))
+    print(list(zc.loader(sys.argv[1], to="numpy", batch_size=2, encode=True)))
 except zc.ReadError as error:
     print(error.code, error.row_group, error.file)
 """
@@ -386,7 +386,7 @@ def test_running_out_of_memory_is_not_a_fault_of_the_file(tmp_path: Path) -> Non
 def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
     paths = write_files(tmp_path, 30)
     most = 0
-    for _ in zc.loader(paths, to="numpy", batch=4, prefetch=1):
+    for _ in zc.loader(paths, to="numpy", batch_size=4, prefetch=1):
         most = max(most, len(open_files()))
     assert most <= 1
     assert not open_files()
@@ -437,7 +437,7 @@ def test_types_that_only_arrow_distinguishes(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": text}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": text.dictionary_encode()}), tmp_path / "b.parquet")
     assert "column 'x' is string in" in refused(str(tmp_path)).why
-    tables = zc.loader(str(tmp_path), to="pyarrow", batch=9, schema={"x": "string"})
+    tables = zc.loader(str(tmp_path), to="pyarrow", batch_size=9, schema={"x": "string"})
     assert pa.concat_tables(tables)["x"].to_pylist() == ["a", "b"] * 2
 
 
@@ -471,13 +471,13 @@ def test_the_loader_of_a_moved_folder_continues(tmp_path: Path) -> None:
     folder = tmp_path / "first"
     folder.mkdir()
     write_files(folder, 3)
-    loader = zc.loader(str(folder), to="numpy", batch=4)
+    loader = zc.loader(str(folder), to="numpy", batch_size=4)
     iterator = iter(loader)
     head = [next(iterator)["y"].tolist() for _ in range(3)]
     state = loader.state_dict()
     del iterator
     shutil.move(folder, tmp_path / "second")
-    other = zc.loader(str(tmp_path / "second"), to="numpy", batch=4)
+    other = zc.loader(str(tmp_path / "second"), to="numpy", batch_size=4)
     other.load_state_dict(state)
     rest = [batch["y"].tolist() for batch in other]
     assert [value for batch in (*head, *rest) for value in batch] == [*range(30)]

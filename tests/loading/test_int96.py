@@ -45,7 +45,7 @@ def times(loader: Any) -> list[Any]:
 def test_a_time_outside_the_range_of_nanoseconds_keeps_its_value(tmp_path: Path) -> None:
     path = written(tmp_path, TIMES)
     assert pq.read_table(path)["t"][0].as_py(), "pyarrow itself wraps"
-    loader = zc.loader(path, to="pyarrow", batch=3)
+    loader = zc.loader(path, to="pyarrow", batch_size=3)
     assert times(loader) == TIMES
     assert times(zc.loader([path], to="pyarrow", schema={"t": "timestamp[us]"})) == TIMES
     encoded = next(iter(zc.loader(path, to="numpy", encode=True, nulls="mask")))["t"]

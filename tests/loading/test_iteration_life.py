@@ -124,7 +124,7 @@ def test_end_leaves_nothing(end: Callable[[Any], None], tmp_path: Path) -> None:
     memory, references = pa.total_allocated_bytes(), []
     for options in WAYS:
         for prefetch in (1, 50):
-            loader = zc.loader(path, **({"to": "numpy", "batch": 10, "prefetch": prefetch} | options))
+            loader = zc.loader(path, **({"to": "numpy", "batch_size": 10, "prefetch": prefetch} | options))
             end(loader)
             assert not threads()
             assert open_files(path) == 0
@@ -145,7 +145,7 @@ def test_end_leaves_nothing(end: Callable[[Any], None], tmp_path: Path) -> None:
 
 def test_error_of_the_reader_follows_the_batches_before_it() -> None:
     for options in WAYS[:1] + WAYS[3:]:
-        iterator = iter(loader_of(Groups(SIZES, broken=(4,)), **({"batch": 4} | options)))
+        iterator = iter(loader_of(Groups(SIZES, broken=(4,)), **({"batch_size": 4} | options)))
         assert [ids(next(iterator)) for _ in range(5)][-1] == [16, 17, 18, 19]
         with pytest.raises(OSError, match="broken") as caught:
             next(iterator)
@@ -164,9 +164,9 @@ class Ending(Groups):
 def test_error_at_the_close_of_a_file_reaches_the_consumer() -> None:
     """The thread ends, and the consumer does not wait for it."""
     with pytest.raises(OSError, match="close"):
-        list(loader_of(Ending(SIZES), batch=4))
+        list(loader_of(Ending(SIZES), batch_size=4))
     assert not threads()
-    by_drop(loader_of(Ending([4] * 100), batch=4))
+    by_drop(loader_of(Ending([4] * 100), batch_size=4))
     assert not threads()
 
 
@@ -179,7 +179,7 @@ def test_any_exception_of_the_reader_reaches_the_consumer(kind: type[BaseExcepti
             return super().read(index)
 
     expected = RuntimeError if kind is StopIteration else kind
-    iterator = iter(loader_of(Raising([4, 4, 4]), batch=4))
+    iterator = iter(loader_of(Raising([4, 4, 4]), batch_size=4))
     assert [ids(next(iterator)) for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     with pytest.raises(expected):
         next(iterator)
@@ -195,8 +195,8 @@ def test_errors_leave_no_cycles() -> None:
         memory = pa.total_allocated_bytes()
         for _ in range(5):
             with contextlib.suppress(OSError):
-                list(loader_of(Groups([1000] * 5, broken=(4,)), batch=100))
-            by_drop_at_once(loader_of(Groups([1000] * 5, broken=(0,)), batch=100))
+                list(loader_of(Groups([1000] * 5, broken=(4,)), batch_size=100))
+            by_drop_at_once(loader_of(Groups([1000] * 5, broken=(0,)), batch_size=100))
         assert pa.total_allocated_bytes() == memory
     finally:
         gc.enable()
@@ -204,7 +204,7 @@ def test_errors_leave_no_cycles() -> None:
 
 def test_a_thread_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """The epoch is not counted."""
-    loader = loader_of(Groups(SIZES), batch=4)
+    loader = loader_of(Groups(SIZES), batch_size=4)
 
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -218,7 +218,7 @@ def test_a_thread_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_batch_that_cannot_be_made_is_tried_again() -> None:
-    loader = loader_of(Groups(SIZES), batch=4)
+    loader = loader_of(Groups(SIZES), batch_size=4)
     iterator = iter(loader)
     first = [ids(next(iterator)) for _ in range(2)]
     convert = loader._plan.from_arrays
@@ -243,9 +243,9 @@ def test_batch_that_cannot_be_made_is_tried_again() -> None:
 def test_iterators_at_once_are_epochs_of_their_own(options: dict[str, Any], tmp_path: Path) -> None:
     """The state is that of the last one."""
     path = parquet_file(tmp_path, 400, 25)
-    alone = zc.loader(path, to="numpy", batch=8, **options)
+    alone = zc.loader(path, to="numpy", batch_size=8, **options)
     expected = [[ids(batch) for batch in alone] for _ in range(2)]
-    loader = zc.loader(path, to="numpy", batch=8, **options)
+    loader = zc.loader(path, to="numpy", batch_size=8, **options)
     first, second = iter(loader), iter(loader)
     seen: list[list[list[int]]] = [[], []]
     for turn in range(50):
@@ -261,7 +261,7 @@ def test_iterators_at_once_are_epochs_of_their_own(options: dict[str, Any], tmp_
 
 def test_threads_share_an_iterator() -> None:
     """Each batch goes to one thread; the iterator was created in another one."""
-    loader = loader_of(Groups([7] * 60), batch=4, shuffle=20)
+    loader = loader_of(Groups([7] * 60), batch_size=4, shuffle=20)
     iterator = iter(loader)
     results: list[list[int]] = []
     workers = [
@@ -276,7 +276,7 @@ def test_threads_share_an_iterator() -> None:
 
 
 def test_loading_a_state_leaves_a_running_iterator_alone() -> None:
-    loader = loader_of(Groups(SIZES), batch=4)
+    loader = loader_of(Groups(SIZES), batch_size=4)
     state = loader.state_dict()
     iterator = iter(loader)
     next(iterator)
@@ -308,7 +308,7 @@ def test_dropping_does_not_wait_forever_for_a_blocked_reader(monkeypatch: pytest
     """The thread ends when its read returns."""
     monkeypatch.setattr(prefetcher, "PATIENCE", 0.05)
     stream = Blocking()
-    iterator = iter(loader_of(stream, batch=4))
+    iterator = iter(loader_of(stream, batch_size=4))
     next(iterator)
     assert stream.waits.wait(60)
     del iterator
@@ -330,7 +330,7 @@ class Blocking(Tables):
         started.set()
         time.sleep(600)
 started = threading.Event()
-loader = loader_of(Blocking([4]), batch=4)
+loader = loader_of(Blocking([4]), batch_size=4)
 iterator = iter(loader)  # a global variable, alive at the end of the interpreter
 print(ids(next(iterator)), flush=True)
 started.wait(60)
@@ -340,7 +340,7 @@ ALIVE = """
 import sys
 sys.path.insert(0, "tests")
 from helpers.loader_cases import Groups, loader_of, ids
-loader = loader_of(Groups([7] * 1000), batch=4, {options})
+loader = loader_of(Groups([7] * 1000), batch_size=4, {options})
 iterator = iter(loader)
 next(iterator)
 print("ends", flush=True)
@@ -374,7 +374,7 @@ class Slow(Groups):
             gone.wait(60)
         return super().read(index)
 waits, gone = threading.Event(), threading.Event()
-loader = loader_of(Slow([4] * 10), batch=4)
+loader = loader_of(Slow([4] * 10), batch_size=4)
 def interrupt(number):
     waits.wait(60)
     time.sleep(0.2)  # the consumer waits in next()
@@ -471,7 +471,7 @@ def check():
     assert sorted(rows + [row for batch in loader for row in ids(batch)]) == list(range(400))
     return not names()
 for options in ({}, {"shuffle": 16}, {"layout": "matrix", "dtype": "float64"}):
-    loader = zc.loader(path, to="numpy", batch=8, **options)
+    loader = zc.loader(path, to="numpy", batch_size=8, **options)
     iterator = iter(loader)
     rows = ids(next(iterator))
     statuses = [in_child(check) for _ in range(2)]
@@ -487,7 +487,7 @@ def test_child_exits_with_the_parents_iterator(run_python) -> None:
     completed = run_python(
         FORKS
         + """
-iterator = iter(zc.loader(path, to="numpy", batch=8))
+iterator = iter(zc.loader(path, to="numpy", batch_size=8))
 next(iterator)
 child = os.fork()
 if not child:
@@ -510,7 +510,7 @@ stop, batches, statuses = threading.Event(), 0, []
 def check():
     import zerocopy.pickling, wave
     options = {"layout": "matrix", "dtype": "float64", "shuffle": True}
-    return sum(map(len, zc.loader(path, to="numpy", batch=8, **options))) == 400
+    return sum(map(len, zc.loader(path, to="numpy", batch_size=8, **options))) == 400
 def fork():
     for _ in range(8): statuses.append(in_child(check))
     stop.set()
@@ -518,7 +518,7 @@ thread = threading.Thread(target=fork)
 thread.start()
 while not stop.is_set():
     for options in ({}, {"shuffle": True}, {"shuffle": 16, "layout": "matrix", "dtype": "float64"}):
-        batches += len(list(zc.loader(path, to="numpy", batch=8, **options)))
+        batches += len(list(zc.loader(path, to="numpy", batch_size=8, **options)))
 thread.join()
 print(statuses, batches % 50, names())
 """
@@ -544,7 +544,7 @@ sys.meta_path.insert(0, Finder())
 cases = [(path, {}), (path, matrix), (numbers, {}), (numbers, matrix),
          (table.select(["id", "n"]), {"nulls": "mask"}), (table, {"nulls": "nan", "encode": True})]
 def check():
-    return sum(1 for _ in zc.loader(source, to="numpy", batch=8, **options, **shuffle)) > 0
+    return sum(1 for _ in zc.loader(source, to="numpy", batch_size=8, **options, **shuffle)) > 0
 statuses = []
 for source, options in cases:
     for shuffle in ({}, {"shuffle": True}):
@@ -563,7 +563,7 @@ def test_the_thread_imports_nothing(run_python) -> None:
 
 def test_waiting_is_counted() -> None:
     """Both sides wait on a condition, not in a loop that polls."""
-    loader = loader_of(Groups([4] * 50), batch=4, prefetch=1)
+    loader = loader_of(Groups([4] * 50), batch_size=4, prefetch=1)
     iterator = iter(loader)
     next(iterator)
     for _ in range(1000):

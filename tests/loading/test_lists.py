@@ -36,7 +36,7 @@ def test_batches_of_lists(file: Path, to: str, options: dict[str, Any]) -> None:
     pytest.importorskip(to)
     columns = ["e"] if "layout" in options else None
     rows = []
-    for batch in zc.loader(file, to=to, batch=16, columns=columns, **options):
+    for batch in zc.loader(file, to=to, batch_size=16, columns=columns, **options):
         part = zc.convert(batch if "layout" in options else batch["e"], "numpy")
         if "layout" not in options:
             assert (part == VALUES[zc.convert(batch["id"], "numpy")]).all()
@@ -59,9 +59,9 @@ def test_a_list_of_another_length_is_refused_with_its_place(tmp_path: Path) -> N
     path = tmp_path / "e.parquet"
     pq.write_table(pa.table({"e": [two] * 7 + [None, three, two]}), path, row_group_size=3)
     other = "has length 3, and those before have 2"
-    refused(path, f"column 'e': the list in {path}, row group 2, row 2, {other}", batch=4, nulls=0)
+    refused(path, f"column 'e': the list in {path}, row group 2, row 2, {other}", batch_size=4, nulls=0)
     stream = dataset(pa.table({"e": [two] * 4 + [three] * 2}).to_batches(max_chunksize=4))
-    refused(stream, "record batch 1, row 0, has shape (3,), and those before have (2,)", batch=2)
+    refused(stream, "record batch 1, row 0, has shape (3,), and those before have (2,)", batch_size=2)
     inner = pa.table({"e": [[[1], [2]], [[3], [4, 5]]]})
     with pytest.raises(zc.UnsupportedConversionError, match="row 0, or a later one, has inner lists"):
         list(zc.loader(inner, to="numpy"))
@@ -72,7 +72,7 @@ def test_a_list_of_another_length_is_refused_with_its_place(tmp_path: Path) -> N
 def test_null_rows_and_kinds_of_lists(kind: Any, shuffle: Any) -> None:
     rows = [[1, 2], None, [3, None], *[[k, k] for k in range(7)]]
     table = pa.concat_tables([pa.table({"e": pa.array(part, kind)}) for part in (rows[:3], rows[3:])])
-    batches = zc.loader(table, to="numpy", batch=4, nulls=-1, shuffle=shuffle)
+    batches = zc.loader(table, to="numpy", batch_size=4, nulls=-1, shuffle=shuffle)
     made = sorted(row for batch in pickle.loads(pickle.dumps(batches)) for row in batch["e"].tolist())
     assert made == sorted(
         [[-1, -1] if row is None else [-1 if x is None else x for x in row] for row in rows]
@@ -81,20 +81,20 @@ def test_null_rows_and_kinds_of_lists(kind: Any, shuffle: Any) -> None:
 
 def test_padded_batches_have_the_length_of_their_longest_list() -> None:
     table = pa.table({"e": [[1], [1, 2], [1, 2, 3], [4]]})
-    shapes = [batch["e"].shape for batch in zc.loader(table, to="numpy", batch=2, lists="pad")]
+    shapes = [batch["e"].shape for batch in zc.loader(table, to="numpy", batch_size=2, lists="pad")]
     assert shapes == [(2, 2), (2, 3)]
-    shapes = [b["e"].shape for b in zc.loader(table, to="numpy", batch=2, lists="pad", max_length=2, pad=9)]
+    shapes = [b["e"].shape for b in zc.loader(table, "numpy", batch_size=2, lists="pad", max_length=2, pad=9)]
     assert shapes == [(2, 2), (2, 2)]
 
 
 def test_padded_batches_of_lists_of_lists() -> None:
     """The plan of a loader is made without rows."""
     table = pa.table({"e": [[[1, 2]], [[3, 4], [5, 6]], [[7, 8]]]})
-    made = [batch["e"].tolist() for batch in zc.loader(table, to="numpy", batch=2, lists="pad")]
+    made = [batch["e"].tolist() for batch in zc.loader(table, to="numpy", batch_size=2, lists="pad")]
     assert made == [[[[1, 2], [0, 0]], [[3, 4], [5, 6]]], [[[7, 8]]]]
     table = pa.table({"e": [[[1, 2]], [[3], [5, 6]]]})
     with pytest.raises(zc.UnsupportedConversionError, match="its lists have different lengths: inner list"):
-        list(zc.loader(table, to="numpy", batch=2, lists="pad"))
+        list(zc.loader(table, to="numpy", batch_size=2, lists="pad"))
 
 
 def test_invalid_lists_option() -> None:
@@ -145,7 +145,7 @@ def test_the_masks_of_a_column_of_lists_have_one_shape(
             mask.reshape(8, *[1] * (values.ndim - mask.ndim), *mask.shape[1:]), values.shape
         )
         for source in (table, path):
-            for batch in zc.loader(source, to=to, batch=3, shuffle=shuffle, **options):
+            for batch in zc.loader(source, to=to, batch_size=3, shuffle=shuffle, **options):
                 part, rows = batch["c"], np.asarray(batch["id"].values)
                 assert tuple(part.mask.shape) == tuple(part.values.shape) == (len(rows), *shape)
                 assert np.array_equal(np.asarray(part.mask), mask[rows])
@@ -174,7 +174,7 @@ def test_a_column_of_lists_leaves_the_others_on_their_path(
             "row": pa.array(rows),
         }
     )
-    loader = zc.loader(table, "numpy", batch=10, shuffle=shuffle, nulls="mask", encode=True, lists=lists)
+    loader = zc.loader(table, "numpy", batch_size=10, shuffle=shuffle, nulls="mask", encode=True, lists=lists)
     monkeypatch.setattr(converter, "convert_slowly", recorded)
     delivered = []
     for batch in loader:

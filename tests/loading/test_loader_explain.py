@@ -42,7 +42,7 @@ def arrow_table(rows=256):
 def test_aliased_columns_are_those_that_share_memory(to, shuffle):
     pytest.importorskip(to)
     table = arrow_table()
-    loader = zc.loader(table, to, batch=64, shuffle=shuffle)
+    loader = zc.loader(table, to, batch_size=64, shuffle=shuffle)
     plan = loader.explain()
     assert list(plan.columns) == table.column_names
     for batch in loader:
@@ -57,7 +57,7 @@ def test_aliased_columns_are_those_that_share_memory(to, shuffle):
 def test_copied_bytes_are_those_of_arrays_without_shared_memory(to, nulls):
     table = arrow_table().append_column("n", pa.array([None, 1.5] * 128))
     table = table if nulls is not None else table.drop_columns("n")
-    loader = zc.loader(table, to, batch=64, nulls=nulls, dtype={"i": "int64"})
+    loader = zc.loader(table, to, batch_size=64, nulls=nulls, dtype={"i": "int64"})
     plan = loader.explain()
     batch = next(iter(loader))
     for name, column in plan.columns.items():
@@ -75,7 +75,7 @@ def test_copied_bytes_are_those_of_arrays_without_shared_memory(to, nulls):
 def test_an_alias_that_depends_on_the_address_is_that_of_the_first_batch(batch, start, shard):
     pytest.importorskip("jax")
     table = pa.table({"f": aligned_empty((512 + start,), np.dtype(np.float32))[start:]})
-    loader = zc.loader(table, "jax", batch=batch, shard=shard)
+    loader = zc.loader(table, "jax", batch_size=batch, shard=shard)
     assert loader.explain().columns["f"].aliased is shares(table, next(iter(loader)), "f")
 
 
@@ -84,7 +84,7 @@ def test_a_first_batch_of_several_groups_is_copied(arrays, monkeypatch):
     monkeypatch.setattr("zerocopy.loading.sources.memory.GROUP_ROWS", 16)
     table = arrow_table().select(["f"])
     source = {"f": table["f"].to_numpy()} if arrays else table
-    loader = zc.loader(source, "numpy", batch=24)
+    loader = zc.loader(source, "numpy", batch_size=24)
     assert not shares(table, next(iter(loader)), "f")
     assert not loader.explain().columns["f"].aliased
     assert loader.explain().joined == 10
@@ -94,7 +94,7 @@ def test_a_first_batch_of_several_groups_is_copied(arrays, monkeypatch):
 def test_a_shuffled_matrix_is_copied_once(to):
     pytest.importorskip(to)
     table = arrow_table().select(["f"]).append_column("g", pa.array(np.zeros(256, np.float32)))
-    loader = zc.loader(table, to, batch=64, shuffle=True, layout="matrix")
+    loader = zc.loader(table, to, batch_size=64, shuffle=True, layout="matrix")
     plan = loader.explain()
     assert plan.copies == {"rows to their places in a window": 64 * 8}
     batches = list(loader)
@@ -106,12 +106,12 @@ def test_a_shuffled_matrix_is_copied_once(to):
 def test_unaligned_rows_of_a_window_are_copied_again():
     pytest.importorskip("jax")
     table = arrow_table().select(["f"])
-    copies = [zc.loader(table, "jax", batch=b, layout="matrix").explain().copied_bytes for b in (16, 10)]
+    copies = [zc.loader(table, "jax", batch_size=b, layout="matrix").explain().copied_bytes for b in (16, 10)]
     assert copies == [64, 80]
 
 
 def test_shuffled_columns_are_copied_twice():
-    plan = zc.loader(arrow_table(), "torch", batch=64, shuffle=True).explain()
+    plan = zc.loader(arrow_table(), "torch", batch_size=64, shuffle=True).explain()
     assert plan.batch_bytes == 64 * 9
     assert plan.copies == {
         "conversion of columns": 64,
@@ -122,7 +122,7 @@ def test_shuffled_columns_are_copied_twice():
 
 def test_shuffled_tables_are_taken():
     table = arrow_table().select(["f"])
-    plan = zc.loader(table, "polars", batch=64, shuffle=True).explain()
+    plan = zc.loader(table, "polars", batch_size=64, shuffle=True).explain()
     assert plan.copies == {"rows of a window, by Table.take": 64 * 4}
 
 
@@ -131,7 +131,7 @@ def test_shuffled_tables_are_taken():
 def test_joined_batches_are_those_without_shared_memory(drop_last, shard):
     parts = [arrow_table(rows).select(["f"]).combine_chunks() for rows in (100, 50, 7, 64, 35)]
     table = pa.concat_tables(parts)
-    loader = zc.loader(table, "numpy", batch=32, drop_last=drop_last, shard=shard)
+    loader = zc.loader(table, "numpy", batch_size=32, drop_last=drop_last, shard=shard)
     plan = loader.explain()
     batches = list(loader)
     assert plan.batches == len(batches) == len(loader)
@@ -140,7 +140,7 @@ def test_joined_batches_are_those_without_shared_memory(drop_last, shard):
 
 def test_memory_is_not_exceeded():
     table = arrow_table(4096).select(["f"])
-    loader = zc.loader(table, "numpy", batch=64, shuffle=512)
+    loader = zc.loader(table, "numpy", batch_size=64, shuffle=512)
     for batch in loader:
         del batch
     assert loader.stats().buffers * 512 * 4 <= loader.explain().memory_bytes
@@ -149,8 +149,8 @@ def test_memory_is_not_exceeded():
 def test_a_file_is_not_read_and_its_plan_is_that_of_its_rows(tmp_path, monkeypatch):
     path = str(tmp_path / "x.parquet")
     pq.write_table(arrow_table(), path, row_group_size=64)
-    loader = zc.loader(path, "torch", batch=64)
-    in_memory = zc.loader(arrow_table(), "torch", batch=64).explain()
+    loader = zc.loader(path, "torch", batch_size=64)
+    in_memory = zc.loader(arrow_table(), "torch", batch_size=64).explain()
     with monkeypatch.context() as patch:
         patch.setattr("zerocopy.loading.sources.columnar.ParquetFiles.read", None)
         plan = loader.explain()
@@ -180,7 +180,7 @@ def test_every_type_of_a_file_is_explained(name, shuffle, to, tmp_path):
     path = str(tmp_path / "x.parquet")
     pq.write_table(EVERY_TYPE.empty_table().select([name]), path)
     encode = True if to == "numpy" else None
-    plan = zc.loader(path, to, batch=4, encode=encode, shuffle=shuffle).explain()
+    plan = zc.loader(path, to, batch_size=4, encode=encode, shuffle=shuffle).explain()
     assert list(plan.columns) == [name]
     assert str(plan)
 
@@ -189,7 +189,7 @@ def test_every_type_of_a_file_is_explained(name, shuffle, to, tmp_path):
 @pytest.mark.parametrize("nulls", [None, "mask"])
 def test_any_name_is_explained(names, nulls):
     table = pa.table({name: np.arange(8.0) for name in names})
-    loader = zc.loader(table, "numpy", batch=4, nulls=nulls)
+    loader = zc.loader(table, "numpy", batch_size=4, nulls=nulls)
     assert list(loader.explain().columns) == names
     assert all(column.aliased for column in loader.explain().columns.values())
     assert list(next(iter(loader))) == names
@@ -198,7 +198,7 @@ def test_any_name_is_explained(names, nulls):
 def test_the_text_fits_80_columns_and_has_reasons_and_fixes():
     table = arrow_table().append_column("city", pa.array(["Bern", "Oslo"] * 128))
     for options in ({}, {"shuffle": True}, {"shuffle": 128, "epochs": 2}, {"shard": (1, 2)}):
-        text = str(zc.loader(table, "torch", batch=50, encode=True, **options).explain())
+        text = str(zc.loader(table, "torch", batch_size=50, encode=True, **options).explain())
         assert max(map(len, text.splitlines())) <= 80
         assert "why: Arrow packs booleans into bits" in text
         assert "fix: x['b'].cast(pyarrow.bool8())" in text
@@ -207,7 +207,7 @@ def test_the_text_fits_80_columns_and_has_reasons_and_fixes():
 
 def test_text_in_codes_is_noted():
     table = pa.table({"city": ["Bern", "Oslo"], "x": [1.0, 2.0]})
-    plan = zc.loader(table, "torch", batch=2, encode=True).explain()
+    plan = zc.loader(table, "torch", batch_size=2, encode=True).explain()
     assert plan.columns["city"].aliased
     assert plan.columns["city"].nbytes == 8
     assert plan.notes == ("text is read as codes: city",)
@@ -215,7 +215,7 @@ def test_text_in_codes_is_noted():
 
 def test_arrays_are_explained():
     arrays = {"x": np.arange(64.0), "y": np.arange(64, dtype=">i4")}
-    loader = zc.loader(arrays, "torch", batch=16)
+    loader = zc.loader(arrays, "torch", batch_size=16)
     plan = loader.explain()
     for batch in loader:
         for name in arrays:
@@ -231,7 +231,7 @@ def test_a_source_without_rows_aliases_nothing(to, tmp_path):
     table = arrow_table(0)
     pq.write_table(table, tmp_path / "x.parquet")
     for source in (table, tmp_path / "x.parquet"):
-        plan = zc.loader(source, to, batch=4).explain()
+        plan = zc.loader(source, to, batch_size=4).explain()
         assert [column.aliased for column in plan.columns.values()] == [False] * 3
         assert "no rows" in str(plan)
         assert "aliased" not in str(plan)

@@ -35,8 +35,8 @@ def test_kept_batches_stay_valid(to: str, options: dict[str, Any], tmp_path: Pat
         return
     path = parquet_file(tmp_path, 3000, 25)
     extra = {"dtype": "float64"} if "layout" in options else {}
-    loader = zc.loader(path, to=to, batch=8, epochs=2, **options, **extra)
-    expected = zc.loader(path, to="numpy", batch=8, epochs=2, **options, **extra)
+    loader = zc.loader(path, to=to, batch_size=8, epochs=2, **options, **extra)
+    expected = zc.loader(path, to="numpy", batch_size=8, epochs=2, **options, **extra)
     assert [ids(batch) for batch in list(loader)] == [ids(batch) for batch in expected]
 
 
@@ -44,7 +44,7 @@ def test_kept_batches_stay_valid(to: str, options: dict[str, Any], tmp_path: Pat
 @pytest.mark.parametrize("to", sorted({"numpy", "torch", "jax"} & set(HOST)))
 def test_buffers_are_used_again(to: str, options: dict[str, Any]) -> None:
     """Twenty windows need three buffers: of the thread, of the queue and of the consumer."""
-    loader = loader_of(Groups([40] * 32), to, batch=8, shuffle=64, **options)
+    loader = loader_of(Groups([40] * 32), to, batch_size=8, shuffle=64, **options)
     for _ in loader:
         pass
     gc.collect()
@@ -84,7 +84,7 @@ def test_memory_of_an_epoch_is_constant(options: dict[str, Any], tmp_path: Path)
     path = parquet_file(tmp_path, 1_280_000, 40_000)
     gc.collect()
     before = pa.total_allocated_bytes()
-    loader = zc.loader(path, **({"to": "numpy", "batch": 4000} | options))
+    loader = zc.loader(path, **({"to": "numpy", "batch_size": 4000} | options))
     assert most_bytes(loader) < 1_280_000 * 16 / 4
     end = time.monotonic() + 60
     while pa.total_allocated_bytes() != before and time.monotonic() < end:
@@ -102,10 +102,10 @@ def test_columns_in_order_alias_the_source() -> None:
     table = pa.table({"id": np.arange(64), "x": np.arange(64) / 2})
     starts = [address(table["id"].chunk(0)), address(table["x"].chunk(0))]
     for to in sorted({"numpy", "torch"} & set(HOST)):
-        for k, batch in enumerate(zc.loader(table, to=to, batch=8)):
+        for k, batch in enumerate(zc.loader(table, to=to, batch_size=8)):
             assert [address(batch["id"]), address(batch["x"])] == [start + 64 * k for start in starts]
     arrays = {"id": np.arange(64), "x": np.arange(64) / 2}
-    for batch in zc.loader(arrays, to="numpy", batch=8):
+    for batch in zc.loader(arrays, to="numpy", batch_size=8):
         assert all(np.shares_memory(batch[name], arrays[name]) for name in arrays)
 
 
@@ -113,7 +113,7 @@ def test_columns_in_order_alias_the_source() -> None:
 @pytest.mark.parametrize("to", sorted({"numpy", "torch", "jax"} & set(HOST)))
 def test_matrix_batches_alias_their_window(to: str) -> None:
     """The batches of a window follow each other in memory."""
-    loader = loader_of(Groups([32, 32]), to, batch=8, shuffle=32, layout="matrix", dtype="float64")
+    loader = loader_of(Groups([32, 32]), to, batch_size=8, shuffle=32, layout="matrix", dtype="float64")
     batches = list(loader)
     places = [address(batch) for batch in batches]
     for window in (places[:4], places[4:]):
@@ -153,7 +153,7 @@ def test_groups_ahead_that_are_not_needed_are_dropped() -> None:
 def test_buffers_of_a_matrix_in_order_are_used_again() -> None:
     """A buffer has two batches of 1 MiB; the reader has at most 16 batches ready."""
     loader = loader_of(
-        Groups([1 << 20] * 2), batch=1 << 16, layout="matrix", dtype="float64", prefetch=16, epochs=3
+        Groups([1 << 20] * 2), batch_size=1 << 16, layout="matrix", dtype="float64", prefetch=16, epochs=3
     )
     for _ in loader:
         pass

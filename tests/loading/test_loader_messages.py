@@ -48,10 +48,10 @@ def test_fixes_are_calls_of_the_loader(to: str, options: dict[str, Any]) -> None
     [
         (
             "torch",
-            {"layout": "matrix", "columns": ["x", "k"], "batch": 2, "shard": (0, 2), "drop_last": True},
+            {"layout": "matrix", "columns": ["x", "k"], "batch_size": 2, "shard": (0, 2), "drop_last": True},
         ),
-        ("jax", {"columns": ["k"], "batch": 2, "prefetch": 3}),
-        ("torch", {"columns": ["x", "when"], "batch": 2, "shuffle": 4, "seed": 1}),
+        ("jax", {"columns": ["k"], "batch_size": 2, "prefetch": 3}),
+        ("torch", {"columns": ["x", "when"], "batch_size": 2, "shuffle": 4, "seed": 1}),
     ],
 )
 def test_fixes_keep_the_options_of_the_caller(to: str, options: dict[str, Any]) -> None:

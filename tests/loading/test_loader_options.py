@@ -22,8 +22,8 @@ NUMBERS = TABLE.select(["x", "n"])
         {"columns": "xn"},
         {"columns": iter(["x"])},
         {"progress": "x"},
-        {"batch": 0},
-        {"batch": 2.0},
+        {"batch_size": 0},
+        {"batch_size": 2.0},
         {"shuffle": "yes"},
         {"shuffle": -1},
         {"seed": -1},
@@ -76,12 +76,12 @@ def test_the_message_for_a_misspelled_name_has_the_option(option: str) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "option"),
-    [("batch_size", "batch"), ("num_epochs", "epochs"), ("shards", "shard"), ("prefetch_factor", "prefetch")],
+    [("batch", "batch_size"), ("num_epochs", "epochs"), ("shards", "shard"), ("prefetch_factor", "prefetch")],
 )
 def test_the_message_for_a_wrong_name_has_the_right_one(wrong: str, option: str) -> None:
     with pytest.raises(TypeError, match=rf"'{wrong}'; did you mean '{option}'") as caught:
         zc.loader(NUMBERS, "numpy", **{wrong: 4})  # type: ignore[arg-type]
-    assert "It takes 'source', 'to', 'batch', 'columns'" in str(caught.value)
+    assert "It takes 'source', 'to', 'batch_size', 'columns'" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_message_for_a_wrong_name_has_the_right_one(wrong: str, option: str)
 @pytest.mark.parametrize("batch", [10**8, 2**62])
 def test_batches_larger_than_the_data(batch: int, options: dict[str, Any]) -> None:
     """No buffer is larger than the data."""
-    loader = zc.loader(NUMBERS, to="numpy", batch=batch, **options)
+    loader = zc.loader(NUMBERS, to="numpy", batch_size=batch, **options)
     assert len(loader) == 1
     (only,) = loader
     assert len(only["x"] if isinstance(only, dict) else only) == 5
@@ -112,7 +112,7 @@ def test_a_matrix_of_codes_says_why_it_is_refused() -> None:
 
 def test_shards_stay_equal_after_unequal_ones() -> None:
     """With ``drop_last``, the states of all shards continue with equally many batches in each."""
-    options: dict[str, Any] = {"to": "numpy", "batch": 3, "drop_last": True}
+    options: dict[str, Any] = {"to": "numpy", "batch_size": 3, "drop_last": True}
     data, states, taken = {"x": np.arange(51)}, [], []
     for rank, count in ((0, 0), (1, 5)):
         loader = zc.loader(data, shard=(rank, 2), **options)
@@ -135,7 +135,7 @@ def test_exit_with_a_batch_alive_is_silent(run_python) -> None:
     """Buffers are freed after the globals of their module."""
     completed = run_python(
         "import numpy as np, zerocopy as zc\n"
-        "iterator = iter(zc.loader({'x': np.arange(2000)}, to='numpy', batch=32, shuffle=300))\n"
+        "iterator = iter(zc.loader({'x': np.arange(2000)}, to='numpy', batch_size=32, shuffle=300))\n"
         "import zerocopy.loading.buffers as buffers\n"
         "batch = next(iterator)\n"
         "vars(buffers).update(dict.fromkeys([name for name in vars(buffers) if name[:2] != '__']))\n"

@@ -34,7 +34,7 @@ def _small_groups(monkeypatch):
 @pytest.mark.parametrize("layout", [None, "matrix"])
 def test_rows_and_bytes_are_those_of_the_batches(shuffle, layout):
     table = TABLE.select(["x"]) if layout else TABLE
-    loader = zc.loader(table, "numpy", batch=8, shuffle=shuffle, layout=layout)
+    loader = zc.loader(table, "numpy", batch_size=8, shuffle=shuffle, layout=layout)
     batches = list(loader)
     stats = loader.stats()
     arrays = [array for b in batches for array in (b.values() if isinstance(b, dict) else [b])]
@@ -46,7 +46,7 @@ def test_rows_and_bytes_are_those_of_the_batches(shuffle, layout):
 
 def test_bytes_of_text_add_up():
     table = pa.table({"t": ["a", "bcd", "", "ef"] * 8, "c": pa.array(["x", "y"] * 16).dictionary_encode()})
-    loader = zc.loader(table, "pandas", batch=8)
+    loader = zc.loader(table, "pandas", batch_size=8)
     list(loader)
     text_bytes = 33 * 4 + 6 * 8
     assert loader.stats().nbytes == pytest.approx(text_bytes + 32 * 4, abs=8)
@@ -54,7 +54,7 @@ def test_bytes_of_text_add_up():
 
 def test_counts_of_all_iterators_add_up(tmp_path):
     pq.write_table(TABLE, tmp_path / "x.parquet", row_group_size=25)
-    loader = zc.loader(str(tmp_path / "x.parquet"), "numpy", batch=25)
+    loader = zc.loader(str(tmp_path / "x.parquet"), "numpy", batch_size=25)
     for epoch in range(1, 6):
         list(loader)
         stats = loader.stats()
@@ -66,7 +66,7 @@ def test_counts_of_all_iterators_add_up(tmp_path):
 
 
 def test_an_iterator_that_was_dropped_is_counted():
-    loader = zc.loader(TABLE, "numpy", batch=10)
+    loader = zc.loader(TABLE, "numpy", batch_size=10)
     batches = iter(loader)
     next(batches)
     next(batches)
@@ -78,7 +78,7 @@ def test_an_iterator_that_was_dropped_is_counted():
 
 
 def test_buffers_are_counted():
-    loader = zc.loader(TABLE, "numpy", batch=10, shuffle=20)
+    loader = zc.loader(TABLE, "numpy", batch_size=10, shuffle=20)
     for batch in loader:
         del batch
     assert 1 <= loader.stats().buffers <= 5
@@ -113,7 +113,7 @@ def test_skipped_groups_are_listed(shuffle):
 
 
 def test_the_reader_waits_when_the_consumer_is_slow():
-    loader = zc.loader(TABLE, "numpy", batch=1, layout="matrix", columns=["x"], prefetch=1, shuffle=2)
+    loader = zc.loader(TABLE, "numpy", batch_size=1, layout="matrix", columns=["x"], prefetch=1, shuffle=2)
     batches = iter(loader)
     next(batches)
     gate = threading.Event()
@@ -126,7 +126,7 @@ def test_the_reader_waits_when_the_consumer_is_slow():
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_assembling_waits_while_a_group_is_read(is_stream):
     stream = pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches(20))
-    loader = zc.loader(stream if is_stream else TABLE, "numpy", batch=10)
+    loader = zc.loader(stream if is_stream else TABLE, "numpy", batch_size=10)
     list(loader)
     assert loader.stats().assembly_waited >= loader.stats().read_seconds > 0
 
@@ -170,16 +170,16 @@ def test_a_pickle_of_counters_is_empty():
 
 
 def test_repr_is_one_line():
-    assert repr(zc.loader(TABLE, "torch", batch=8)) == "<Loader: pyarrow.lib.Table -> 'torch', batch=8>"
-    shuffled = zc.loader(TABLE, "torch", batch=8, shuffle=True, seed=3, shard=(1, 4))
+    assert repr(zc.loader(TABLE, "torch")) == "<Loader: pyarrow.lib.Table -> 'torch', batch_size=8192>"
+    shuffled = zc.loader(TABLE, "torch", batch_size=8, shuffle=True, seed=3, shard=(1, 4))
     assert (
         repr(shuffled)
-        == "<Loader: pyarrow.lib.Table -> 'torch', batch=8, shuffle=True, seed=3, shard=(1, 4)>"
+        == "<Loader: pyarrow.lib.Table -> 'torch', batch_size=8, shuffle=True, seed=3, shard=(1, 4)>"
     )
 
 
 def test_tqdm_shows_the_number_of_batches(capsys):
     tqdm = pytest.importorskip("tqdm")
-    with tqdm.tqdm(zc.loader(TABLE, "numpy", batch=8)) as bar:
+    with tqdm.tqdm(zc.loader(TABLE, "numpy", batch_size=8)) as bar:
         assert bar.total == 13
         assert sum(1 for _ in bar) == 13

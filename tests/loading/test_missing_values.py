@@ -52,9 +52,9 @@ def test_batches_have_the_values_of_convert(kind: str, nulls: Any, options: dict
         whole = zc.convert(source, "numpy", nulls=nulls, **conversion)
     except zc.ZeroCopyError:
         with pytest.raises(zc.ZeroCopyError):
-            list(zc.loader(source, to="numpy", batch=2, nulls=nulls, **options))
+            list(zc.loader(source, to="numpy", batch_size=2, nulls=nulls, **options))
         return
-    batches = list(zc.loader(source, to="numpy", batch=2, nulls=nulls, **options))
+    batches = list(zc.loader(source, to="numpy", batch_size=2, nulls=nulls, **options))
     joined = [np.concatenate(parts) for parts in zip(*map(arrays, batches), strict=True)]
     expected = arrays(whole)
     if options.get("shuffle"):

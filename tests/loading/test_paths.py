@@ -16,7 +16,7 @@ VALUES = np.arange(10.0)
 
 
 def rows(path: Any, **options: Any) -> dict[str, list[Any]]:
-    batches = list(zc.loader(path, to="numpy", batch=4, **options))
+    batches = list(zc.loader(path, to="numpy", batch_size=4, **options))
     return {name: np.concatenate([batch[name] for batch in batches]).tolist() for name in batches[0]}
 
 

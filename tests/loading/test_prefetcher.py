@@ -77,8 +77,8 @@ def test_interrupts_lose_no_rows(run_python) -> None:
     completed = run_python(
         SIGNALS
         + """
-expected = [ids(batch) for batch in loader_of(Groups([3] * 3000), batch=4, shuffle=8)]
-iterator, seen = iter(loader_of(Groups([3] * 3000), batch=4, shuffle=8)), []
+expected = [ids(batch) for batch in loader_of(Groups([3] * 3000), batch_size=4, shuffle=8)]
+iterator, seen = iter(loader_of(Groups([3] * 3000), batch_size=4, shuffle=8)), []
 signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0007)
 while True:
     try:

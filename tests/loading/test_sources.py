@@ -29,7 +29,7 @@ EXPECTED = small_table().to_pydict()
 @pytest.mark.hazard("robustness#indices-in-a-loader")
 @pytest.mark.parametrize("kind", SOURCES)
 def test_rows_of_a_source(kind: str, tmp_path: Path) -> None:
-    loader = zc.loader(SOURCES[kind](tmp_path), to="numpy", batch=4)
+    loader = zc.loader(SOURCES[kind](tmp_path), to="numpy", batch_size=4)
     assert columns_of(loader) == EXPECTED
     assert columns_of(loader) == EXPECTED, "in the second epoch"
 
@@ -63,7 +63,7 @@ def test_an_unknown_column_is_refused_with_the_names(kind: str, tmp_path: Path) 
 def test_a_schema_casts_a_source(kind: str, tmp_path: Path) -> None:
     schema = {"y": "int32", "z": np.float32, "x": pa.float32()}
     table = pa.concat_tables(
-        zc.loader(SOURCES[kind](tmp_path), to="pyarrow", batch=4, schema=schema), promote_options="none"
+        zc.loader(SOURCES[kind](tmp_path), to="pyarrow", batch_size=4, schema=schema), promote_options="none"
     )
     assert table.schema.types == [pa.int32(), pa.float32(), pa.float32()]
     assert table["z"].null_count == ROWS
@@ -120,7 +120,7 @@ def test_partitions_become_columns(tmp_path: Path) -> None:
 
 def test_small_row_groups_are_read_together(tmp_path: Path) -> None:
     pq.write_table(small_table(0, 10_000), tmp_path / "a.parquet", row_group_size=10)
-    loader = zc.loader(str(tmp_path), to="numpy", batch=10_000)
+    loader = zc.loader(str(tmp_path), to="numpy", batch_size=10_000)
     (batch,) = loader
     assert batch["y"].tolist() == [*range(10_000)]
     assert len(loader._source.groups) == 1
@@ -149,7 +149,7 @@ def test_an_array_of_npy_has_the_name_of_its_file(tmp_path: Path) -> None:
     images = np.arange(60, dtype="u1").reshape(10, 2, 3)
     for order in "CF":
         np.save(tmp_path / "images.npy", np.asarray(images, order=order))
-        batches = list(zc.loader(tmp_path / "images.npy", to="numpy", batch=4))
+        batches = list(zc.loader(tmp_path / "images.npy", to="numpy", batch_size=4))
         assert [batch["images"].shape for batch in batches] == [(4, 2, 3), (4, 2, 3), (2, 2, 3)]
         assert np.array_equal(np.concatenate([batch["images"] for batch in batches]), images)
 
@@ -233,7 +233,7 @@ def test_objects_that_are_not_sources_are_refused(source: Any, code: str) -> Non
 
 
 def test_a_reader_is_read_once() -> None:
-    loader = zc.loader(small_table().to_reader(), to="numpy", batch=4)
+    loader = zc.loader(small_table().to_reader(), to="numpy", batch_size=4)
     assert columns_of(loader) == EXPECTED
     with pytest.raises(zc.ZeroCopyError, match="can be read only once") as raised:
         iter(loader)
@@ -249,7 +249,7 @@ def test_an_object_that_exports_once_is_refused_in_the_second_epoch() -> None:
                 raise RuntimeError("the stream is released")
             return table.__arrow_c_stream__(requested_schema)
 
-    loader = zc.loader(Once(small_table()), to="numpy", batch=4)
+    loader = zc.loader(Once(small_table()), to="numpy", batch_size=4)
     assert columns_of(loader) == EXPECTED
     with pytest.raises(zc.ZeroCopyError, match="exports none the second time") as raised:
         list(loader)
@@ -262,7 +262,7 @@ def test_an_exception_of_a_reader_is_the_cause() -> None:
         raise KeyError("producer")
 
     loader = zc.loader(
-        pa.RecordBatchReader.from_batches(small_table().schema, batches()), to="numpy", batch=4
+        pa.RecordBatchReader.from_batches(small_table().schema, batches()), to="numpy", batch_size=4
     )
     with pytest.raises(ReadError, match="producer raised KeyError") as raised:
         list(loader)
@@ -295,7 +295,7 @@ def test_a_query_that_fails(tmp_path: Path) -> None:
 def test_a_connection_can_be_used_after_a_part_of_a_relation_was_read() -> None:
     connection = pytest.importorskip("duckdb").connect()
     relation = connection.sql("select i as x from range(500000) t(i)")
-    iterator = iter(zc.loader(relation, to="numpy", batch=10_000))
+    iterator = iter(zc.loader(relation, to="numpy", batch_size=10_000))
     assert next(iterator)["x"][-1] == 9_999
     del iterator
     assert connection.sql("select 42").fetchall() == [(42,)]

@@ -36,7 +36,7 @@ def rows(batches: Any) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("make", [sparse.csr_array, sparse.csr_matrix])
 def test_batches_are_the_rows_in_order(format: str, make: Any) -> None:
     source = make(DENSE).asformat(format)
-    loader = zc.loader(source, to="scipy", batch=BATCH)
+    loader = zc.loader(source, to="scipy", batch_size=BATCH)
     for _ in range(2):
         batches = list(loader)
         assert {batch.format for batch in batches} == {"coo" if format == "coo" else "csr"}
@@ -51,14 +51,14 @@ def test_batches_are_what_convert_gives(to: str) -> None:
     pytest.importorskip(to)
     source = sparse.coo_array(DENSE) if to == "tensorflow" else sparse.csr_array(DENSE)
     expected = type(zc.convert(source, to))
-    batches = list(zc.loader(source, to=to, batch=BATCH))
+    batches = list(zc.loader(source, to=to, batch_size=BATCH))
     assert {type(batch) for batch in batches} == {expected}
     assert np.array_equal(rows(batches), DENSE)
 
 
 def test_batches_of_csr_alias_the_values() -> None:
     source = sparse.csr_array(DENSE)
-    for batch in zc.loader(source, to="scipy", batch=BATCH):
+    for batch in zc.loader(source, to="scipy", batch_size=BATCH):
         assert batch.nnz == 0 or np.shares_memory(batch.data, source.data)
         assert batch.nnz == 0 or np.shares_memory(batch.indices, source.indices)
 
@@ -68,7 +68,7 @@ def test_unsorted_and_repeated_elements_stay_as_they_are() -> None:
         source = sparse.csr_array(
             (np.arange(1, 5.0), np.array(indices, "i4"), np.array([0, 3, 4], "i4")), shape=(2, 3)
         )
-        (first, second) = zc.loader(source, to="scipy", batch=1)
+        (first, second) = zc.loader(source, to="scipy", batch_size=1)
         assert not first.has_canonical_format
         assert np.array_equal(np.concatenate([first.toarray(), second.toarray()]), source.toarray())
 
@@ -76,7 +76,7 @@ def test_unsorted_and_repeated_elements_stay_as_they_are() -> None:
 @pytest.mark.parametrize("shuffle", [True, "full", 8])
 def test_shuffled_batches_have_each_row_once(shuffle: Any) -> None:
     source = sparse.csr_array(np.arange(1, ROWS + 1, dtype="f8")[:, None] * np.ones(3))
-    loader = zc.loader(source, to="scipy", batch=BATCH, shuffle=shuffle)
+    loader = zc.loader(source, to="scipy", batch_size=BATCH, shuffle=shuffle)
     delivered = rows(loader)[:, 0].tolist()
     assert sorted(delivered) == list(range(1, ROWS + 1)) != delivered
 
@@ -84,19 +84,19 @@ def test_shuffled_batches_have_each_row_once(shuffle: Any) -> None:
 def test_groups_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("zerocopy.loading.sources.memory", "zerocopy._frameworks.scipy.loading"):
         monkeypatch.setattr(f"{module}.GROUP_ROWS", 5)
-    loader = zc.loader(sparse.csr_array(DENSE), to="scipy", batch=BATCH)
+    loader = zc.loader(sparse.csr_array(DENSE), to="scipy", batch_size=BATCH)
     assert loader.explain().groups == 5
     assert np.array_equal(rows(loader), DENSE)
 
 
 def test_options_that_apply() -> None:
     source = sparse.csr_array(DENSE)
-    (batch, *_) = zc.loader(source, to="scipy", batch=BATCH, dtype="float64")
+    (batch, *_) = zc.loader(source, to="scipy", batch_size=BATCH, dtype="float64")
     assert batch.dtype == np.float64
     assert np.array_equal(batch.toarray(), DENSE[:BATCH])
-    halves = [rows(zc.loader(source, to="scipy", batch=BATCH, shard=(rank, 2))) for rank in range(2)]
+    halves = [rows(zc.loader(source, to="scipy", batch_size=BATCH, shard=(rank, 2))) for rank in range(2)]
     assert np.array_equal(np.concatenate(halves), DENSE)
-    assert len(list(zc.loader(source, to="scipy", batch=BATCH, drop_last=True))) == 5
+    assert len(list(zc.loader(source, to="scipy", batch_size=BATCH, drop_last=True))) == 5
 
 
 @pytest.mark.parametrize(
@@ -111,20 +111,20 @@ def test_options_of_columns_are_refused(options: dict[str, Any]) -> None:
 
 def test_states_and_copies() -> None:
     source = sparse.csr_array(DENSE)
-    loader = zc.loader(source, to="scipy", batch=BATCH, shuffle=True)
+    loader = zc.loader(source, to="scipy", batch_size=BATCH, shuffle=True)
     batches = iter(loader)
     next(batches)
     others = [
         copy.copy(loader),
         pickle.loads(pickle.dumps(loader)),
-        zc.loader(source, "scipy", batch=BATCH, shuffle=True),
+        zc.loader(source, "scipy", batch_size=BATCH, shuffle=True),
     ]
     others[-1].load_state_dict(loader.state_dict())
     left = rows(batches)
     assert all(np.array_equal(rows(other), left) for other in others)
     changed = sparse.csr_array(DENSE * 2)
     with pytest.raises(zc.LoaderStateError):
-        zc.loader(changed, "scipy", batch=BATCH, shuffle=True).load_state_dict(loader.state_dict())
+        zc.loader(changed, "scipy", batch_size=BATCH, shuffle=True).load_state_dict(loader.state_dict())
 
 
 def test_an_array_without_rows_has_no_batches() -> None:

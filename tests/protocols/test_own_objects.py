@@ -32,7 +32,7 @@ OBJECTS: dict[str, tuple[Callable[[], Any], list[Any]]] = {
         pa.array([1, 2], pa.timestamp("s")).to_pylist(),
     ),
     "shared table": (lambda: zc.share(TABLE), DICTS),
-    "loader": (lambda: zc.loader(TABLE, to="torch", batch=2, encode=True, nulls="mask"), DICTS),
+    "loader": (lambda: zc.loader(TABLE, to="torch", batch_size=2, encode=True, nulls="mask"), DICTS),
 }
 
 
@@ -270,7 +270,7 @@ def test_predictions_that_have_no_word_are_refused() -> None:
 
 
 def test_a_stream_casts_to_the_requested_schema() -> None:
-    loader = zc.loader(TABLE.select(["a"]), to="torch", batch=2)
+    loader = zc.loader(TABLE.select(["a"]), to="torch", batch_size=2)
     schema = pa.schema({"a": pa.float64()})
     assert pa.RecordBatchReader.from_stream(loader, schema=schema).read_all().schema == schema
     with pytest.raises(ValueError, match="field names"):
@@ -278,7 +278,7 @@ def test_a_stream_casts_to_the_requested_schema() -> None:
 
 
 def test_a_stream_leaves_the_position_of_the_loader() -> None:
-    loader = zc.loader(TABLE.select(["a"]), to="numpy", batch=2, shuffle=True)
+    loader = zc.loader(TABLE.select(["a"]), to="numpy", batch_size=2, shuffle=True)
     for _ in range(2):
         exported = pa.table(loader)["a"].to_pylist()
         assert loader.epoch == 0
@@ -286,11 +286,11 @@ def test_a_stream_leaves_the_position_of_the_loader() -> None:
 
 
 def test_batches_without_names_are_refused_as_a_stream() -> None:
-    loader = zc.loader({"x": np.arange(4.0), "y": np.arange(4.0)}, "torch", batch=2, layout="matrix")
+    loader = zc.loader({"x": np.arange(4.0), "y": np.arange(4.0)}, "torch", batch_size=2, layout="matrix")
     with pytest.raises(zc.LoaderUseError, match="leave out layout="):
         pa.table(loader)
     with pytest.raises(zc.LoaderUseError, match="it has no batches"):
-        pa.table(zc.loader(TABLE.slice(0, 0), to="polars", batch=2))
+        pa.table(zc.loader(TABLE.slice(0, 0), to="polars", batch_size=2))
 
 
 def test_masked_columns_are_collated_pinned_and_moved() -> None:

@@ -230,9 +230,9 @@ def test_functions_and_loaders_get_bits() -> None:
         return x.type
 
     assert kind(flags()) == pa.bool_()
-    (batch,) = zc.loader({"flag": flags()}, "pyarrow", batch=len(FLAGS))
+    (batch,) = zc.loader({"flag": flags()}, "pyarrow", batch_size=len(FLAGS))
     assert batch["flag"].type == pa.bool_()
-    (batch,) = zc.loader({"flag": flags()}, "pyarrow", batch=len(FLAGS), dtype={"flag": "bool8"})
+    (batch,) = zc.loader({"flag": flags()}, "pyarrow", batch_size=len(FLAGS), dtype={"flag": "bool8"})
     assert batch["flag"].type == pa.bool8()
     with zc.share(pd.DataFrame({"flag": FLAGS})) as shared:
         assert zc.convert(shared, "pyarrow.Table")["flag"].type == pa.bool_()

@@ -199,7 +199,7 @@ def test_rows_of_slices_of_nested_fixed_size_lists(start: int, place: str) -> No
     table, values, valid = table.slice(start), values[start:], valid[start:]
     remaining = [value for value, is_valid in zip(values, valid, strict=True) if is_valid]
     assert zc.convert(table, "pyarrow", nulls="drop")["x"].to_pylist() == remaining
-    batches = zc.loader(table.drop(["y"]), "pyarrow", batch=2, shuffle=True)
+    batches = zc.loader(table.drop(["y"]), "pyarrow", batch_size=2, shuffle=True)
     shuffled = [value for batch in batches for value in batch["x"].to_pylist()]
     assert shuffled != values
     assert sorted(map(str, shuffled)) == sorted(map(str, values))

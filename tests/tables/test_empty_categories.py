@@ -69,7 +69,7 @@ def test_rows_without_values_need_no_option(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pandas frame", "Arrow table", "polars Enum"])
 def test_the_loader_gives_null_codes(name: str) -> None:
-    for batch in zc.loader(COLUMNS[name](), "numpy", batch=1, encode=True, nulls="mask"):
+    for batch in zc.loader(COLUMNS[name](), "numpy", batch_size=1, encode=True, nulls="mask"):
         assert _rows(batch) == [None]
 
 

@@ -98,7 +98,7 @@ def test_the_default_functions_of_torch_take_a_batch(batch: Any, monkeypatch: py
 
 def test_a_loader_s_batches_reach_workers_and_lightning_s_walk() -> None:
     torch = pytest.importorskip("torch")
-    loader = zc.loader(TABLE, to="torch", batch=1, encode=True, nulls="mask")
+    loader = zc.loader(TABLE, to="torch", batch_size=1, encode=True, nulls="mask")
     batches = list(torch.utils.data.DataLoader(loader, batch_size=None))
     texts = [walked(batch, lambda tensor: tensor.clone())["text"].values.to_pylist() for batch in batches]
     assert texts == [["a"], [None]]

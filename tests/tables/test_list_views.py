@@ -141,7 +141,7 @@ def test_tables_share_and_loader_keep_the_rows(name: str, to: str) -> None:
     assert zc.convert(zc.share(table), "pyarrow")["e"].to_pylist() == rows
     for shuffle in (False, True):
         seen = {}
-        for batch in zc.loader(table, "numpy", batch=3, shuffle=shuffle):
+        for batch in zc.loader(table, "numpy", batch_size=3, shuffle=shuffle):
             seen |= dict(zip(batch["i"].tolist(), batch["e"].tolist(), strict=True))
         assert [seen[i] for i in range(len(rows))] == rows
 

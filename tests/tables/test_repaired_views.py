@@ -184,12 +184,12 @@ def test_the_loader_and_codes_ignore_lengths_of_null_views(length: int) -> None:
     assert made[0].values.tolist() == made[1].values.tolist()
     schema = pa.schema([("x", pa.large_string())])
     (made_batch,), (plain_batch,) = (
-        list(zc.loader(x, "pyarrow", batch=100, schema=schema)) for x in (table, plain)
+        list(zc.loader(x, "pyarrow", batch_size=100, schema=schema)) for x in (table, plain)
     )
     assert made_batch.equals(plain_batch)
     for encode in (True, {"x": given}):
         (made_batch,), (plain_batch,) = (
-            list(zc.loader(x, "numpy", batch=100, encode=encode, nulls=-1)) for x in (table, plain)
+            list(zc.loader(x, "numpy", batch_size=100, encode=encode, nulls=-1)) for x in (table, plain)
         )
         assert made_batch["x"].values.tolist() == plain_batch["x"].values.tolist()
 

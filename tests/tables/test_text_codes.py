@@ -49,7 +49,7 @@ def _values(tensor):
 def test_codes_are_those_of_the_loader(source):
     result = zc.convert(source, "numpy", encode=True, nulls=-1)["city"]
     table = pa.table(source) if isinstance(source, dict) else source
-    (batch,) = zc.loader(table, "numpy", batch=64, encode=True, nulls=-1)
+    (batch,) = zc.loader(table, "numpy", batch_size=64, encode=True, nulls=-1)
     assert type(result) is type(batch["city"])
     assert type(result.categories) is type(batch["city"].categories)
     assert result.values.dtype == batch["city"].values.dtype == np.int32
@@ -216,8 +216,8 @@ def test_codes_outside_the_dictionary_are_refused_as_invalid_content(codes):
     column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(["a", "b"]), safe=False)
     for call in (
         lambda: zc.convert(pa.table({"c": column}), "numpy", encode={"c": ["a", "b"]}),
-        lambda: list(zc.loader(pa.table({"c": column}), "numpy", batch=2, encode={"c": ["a", "b"]})),
-        lambda: list(zc.loader(pa.table({"c": column}), "numpy", batch=2, encode=True)),
+        lambda: list(zc.loader(pa.table({"c": column}), "numpy", batch_size=2, encode={"c": ["a", "b"]})),
+        lambda: list(zc.loader(pa.table({"c": column}), "numpy", batch_size=2, encode=True)),
     ):
         with pytest.raises(zc.ZeroCopyError, match="invalid") as caught:
             call()

@@ -49,7 +49,7 @@ def test_a_mask_is_honoured(name: str, to: str) -> None:
     column = _with_null(COLUMNS[name])
     results = [zc.convert(column, to, encode=True, nulls="mask")]
     if name != "map" and "list" not in name:
-        (batch,) = zc.loader(pa.table({"x": column}), to, batch=8, encode=True, nulls="mask")
+        (batch,) = zc.loader(pa.table({"x": column}), to, batch_size=8, encode=True, nulls="mask")
         results.append(batch["x"])
     for result in results:
         assert result.to_pylist() == column.to_pylist()
@@ -60,5 +60,5 @@ def test_a_mask_is_honoured(name: str, to: str) -> None:
 
 def test_batches_of_a_loader_have_their_own_mask() -> None:
     text = ["a", None, "b", "a", None]
-    batches = list(zc.loader(pa.table({"x": text}), "numpy", batch=2, encode=True, nulls="mask"))
+    batches = list(zc.loader(pa.table({"x": text}), "numpy", batch_size=2, encode=True, nulls="mask"))
     assert [row for batch in batches for row in batch["x"].values.to_pylist()] == text

@@ -86,7 +86,7 @@ assert_type(zc.converter(x, zc.FrameworkName(name))(x), Any)
 assert_type([zc.converter(x, "torch")(each) for each in (x, x)], list[torch.Tensor])
 
 # batches
-assert_type([*zc.loader(frame, to="torch", batch=2, shuffle=True)], list[dict[Any, torch.Tensor]])
+assert_type([*zc.loader(frame, to="torch", batch_size=2, shuffle=True)], list[dict[Any, torch.Tensor]])
 assert_type(next(iter(zc.loader("a.parquet", "torch", layout="matrix", seed=1))), torch.Tensor)
 assert_type([*zc.loader(x, "numpy", layout="columns")], list[dict[Any, np.ndarray[Any, Any]]])
 assert_type([*zc.loader(x, "jax", columns=["a"], nulls=0.0, lists="pad")], list[dict[Any, jax.Array]])

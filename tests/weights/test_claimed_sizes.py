@@ -221,9 +221,9 @@ def test_the_error_of_a_shard_loads_the_index(tmp_path: Path) -> None:
 def test_the_loader_reads_what_load_was_allowed_to_read(tmp_path: Path) -> None:
     path = large_header(tmp_path, ".npy")
     with pytest.raises(zc.ReadError, match="max_header") as caught:
-        zc.loader(str(path), "numpy", batch=2)
+        zc.loader(str(path), "numpy", batch_size=2)
     weights = eval(caught.value.remedy.partition(" reads it")[0], {"zc": zc})
-    (batch,) = zc.loader(weights["x"], "numpy", batch=2)
+    (batch,) = zc.loader(weights["x"], "numpy", batch_size=2)
     assert len(batch) == 600
 
 

@@ -52,7 +52,7 @@ def test_objects_that_are_not_paths_are_type_errors(tmp_path: Path) -> None:
         ("x.npz", b"\x93NUMPY" + bytes(60), r"rename it to \*\.npy"),
         ("x.npz", b"PK\x03\x04" + bytes(60), "a zip archive without its end"),
         ("x.npz", b"\0" * 60, "it is not a zip archive"),
-        ("x.parquet", b"PAR1", r"zc\.loader\('.*x\.parquet', to, batch=1024\)"),
+        ("x.parquet", b"PAR1", r"zc\.loader\('.*x\.parquet', to, batch_size=1024\)"),
     ],
 )
 def test_a_file_of_another_format_is_named(tmp_path: Path, name: str, content: bytes, match: str) -> None:

@@ -364,10 +364,10 @@ def test_the_loader_reads_the_chosen_members(tmp_path: Path, member: str) -> Non
     pytest.importorskip("pyarrow")
     path = tmp_path / "x.npz"
     name = _archive(path, member)
-    (batch,) = zc.loader(str(path), "numpy", batch=3, columns=["a", "b"])
+    (batch,) = zc.loader(str(path), "numpy", batch_size=3, columns=["a", "b"])
     assert {key: value.tolist() for key, value in batch.items()} == {"a": [0, 1, 2], "b": [1, 2, 3]}
     with pytest.raises(zc.ReadError, match=name.removesuffix(".txt")):
-        zc.loader(str(path), "numpy", batch=3)
+        zc.loader(str(path), "numpy", batch_size=3)
 
 
 def test_an_object_array_names_the_call_that_runs_its_code(tmp_path: Path) -> None:

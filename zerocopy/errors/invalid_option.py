@@ -16,8 +16,8 @@ def unknown_option(function: str, name: str, options: Iterable[str]) -> str:
 
     Examples
     --------
-    >>> unknown_option("loader", "batch_size", ["to", "batch"])
-    "loader() got an unexpected keyword argument 'batch_size'; did you mean 'batch'? It takes 'to', 'batch'"
+    >>> unknown_option("loader", "batch", ["batch_size"])
+    "loader() got an unexpected keyword argument 'batch'; did you mean 'batch_size'? It takes 'batch_size'"
     """
     from difflib import get_close_matches
 

@@ -107,32 +107,31 @@ class RowChunk(Chunk):
 
 
 class Grid:
-    """The batches of one run: `batch` rows each, counted from the start of the run.
+    """The batches of one run: `batch_size` rows each, counted from the start of the run.
 
     `before` is the number of batches that the shard delivers before this run. With `drop_last`, a batch with
     fewer rows is left out.
     """
 
-    def __init__(self, run: Run, before: int, batch: int, drop_last: bool) -> None:
+    def __init__(self, run: Run, before: int, batch_size: int, drop_last: bool) -> None:
         self.run = run
         self._before = before
-        self.batch = batch
+        self.batch_size = batch_size
         #: The least rows of a batch.
-        self.least: int = batch if drop_last else 1
+        self.least: int = batch_size if drop_last else 1
 
     def done(self, row: int) -> int:
         """Return the number of batches that the shard has delivered after the one that ends at a row."""
-        return self._before + -(-(row - self.run.first) // self.batch)
+        return self._before + -(-(row - self.run.first) // self.batch_size)
 
     def cuts(self, begin: int, low: int, high: int) -> list[Cut]:
         """Return the batches from row `low` to `high` of the run, in a chunk that starts at row `begin`.
 
         `low` is the first row of a batch.
         """
-        cuts = [
-            Cut(row - begin, min(row + self.batch, high) - begin, self.done(min(row + self.batch, high)))
-            for row in range(low, high, self.batch)
-        ]
+        rows = range(low, high, self.batch_size)
+        ends = (*rows[1:], high)
+        cuts = [Cut(row - begin, end - begin, self.done(end)) for row, end in zip(rows, ends, strict=False)]
         if cuts and cuts[-1].high - cuts[-1].low < self.least:
             cuts.pop()
         return cuts
@@ -149,7 +148,7 @@ def in_order(plan: BatchPlan, read: Reader, grid: Grid, buffers: BufferCache | N
     Only the rows of a batch that several groups hold are copied together. With `buffers`, each of which has
     rows of whole batches, the rows are written to them as a matrix.
     """
-    run, batch = grid.run, grid.batch
+    run, batch = grid.run, grid.batch_size
     step = sys.maxsize if buffers is None else buffers.nbytes // plan.pitch
     pending: list[Any] = []  # the rows of a batch whose other rows are in the next parts
     end = run.first

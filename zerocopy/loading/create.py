@@ -24,7 +24,7 @@ def loader(
     source: Any,
     to: Target | Like,
     *,
-    batch: int = 8192,
+    batch_size: int = 8192,
     columns: Sequence[Hashable] | None = None,
     nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | None = None,
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None = None,
@@ -58,14 +58,14 @@ def loader(
     to : str, module, type or object
         The framework of the batches, as in `convert`: ``"torch"``, or a tensor, whose device is then the
         default of `device`.
-    batch : int, default 8192
+    batch_size : int, default 8192
         Rows of a batch. The last batch of an epoch may have fewer.
     columns : sequence of labels, optional
         Columns of the batches, in this order. None gives all columns. Parquet files, polars and DuckDB read
         only these columns.
     nulls : str, number, bool or dict, optional
         Replacement of nulls, as in `convert`: ``"mask"``, ``"nan"``, a value, or a dict by column.
-        ``"drop"`` leaves rows out: a batch has those of its `batch` rows that remain, which can be none.
+        ``"drop"`` leaves rows out: a batch has those of its `batch_size` rows that remain, which can be none.
     encode : bool, "bytes" or dict, optional
         Represent dates, categories and text as numbers, as in `convert`. The code of a word is the same in
         all batches. True collects the words in one pass over the source. A dict gives the words of a column
@@ -93,7 +93,7 @@ def loader(
     device : str, optional
         The device of the batches, as in `convert`: ``"cuda:0"``.
     drop_last : bool, default False
-        Leave out a last batch with fewer than `batch` rows, and rows that would make shards unequal. All
+        Leave out a last batch with fewer than `batch_size` rows, and rows that would make shards unequal. All
         shards then have the same number of batches.
     shard : (int, int), default (0, 1)
         Rank and number of processes; each process delivers a different part of the rows.
@@ -144,11 +144,11 @@ def loader(
     --------
     >>> import numpy as np, zerocopy as zc
     >>> data = {"x": np.arange(5.0), "y": np.arange(5)}
-    >>> for batch in zc.loader(data, to="numpy", batch=3):
+    >>> for batch in zc.loader(data, to="numpy", batch_size=3):
     ...     print(batch)
     {'x': array([0., 1., 2.]), 'y': array([0, 1, 2])}
     {'x': array([3., 4.]), 'y': array([3, 4])}
-    >>> loader = zc.loader(data, to="numpy", batch=2, layout="matrix", dtype="float32", drop_last=True)
+    >>> loader = zc.loader(data, to="numpy", batch_size=2, layout="matrix", dtype="float32", drop_last=True)
     >>> len(loader), [batch.shape for batch in loader]
     (2, [(2, 2), (2, 2)])
     """
@@ -156,9 +156,9 @@ def loader(
         to, placement = of_object(to, source, {"device": device})
         device = placement["device"]
     options = LoaderOptions(
-        to, batch=batch, columns=columns, nulls=nulls, encode=encode, layout=layout, lists=lists, pad=pad,
-        max_length=max_length, dtype=dtype, shuffle=shuffle,
-        seed=seed, prefetch=prefetch, device=device, drop_last=drop_last, shard=shard,
+        to, batch_size=batch_size, columns=columns, nulls=nulls, encode=encode, layout=layout, lists=lists,
+        pad=pad, max_length=max_length, dtype=dtype, shuffle=shuffle, seed=seed,
+        prefetch=prefetch, device=device, drop_last=drop_last, shard=shard,
         epochs=epochs, on_error=on_error, schema=schema, progress=progress, decode=decode,
     )  # fmt: skip
     # Creation imports modules. A child forked during an import would inherit its held lock.

@@ -206,7 +206,7 @@ def device_copies(options: LoaderOptions, row_bytes: int, fields: int) -> Device
         return None
     if device.kind != "cuda":
         return None
-    batch_bytes = options.batch * row_bytes + ALIGNMENT * (fields + 1)  # each array starts at a multiple
+    batch_bytes = options.batch_size * row_bytes + ALIGNMENT * (fields + 1)  # each array starts at a multiple
     return DeviceCopies(framework, device.id, options, batch_bytes)
 
 

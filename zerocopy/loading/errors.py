@@ -32,7 +32,7 @@ class ReadError(ZeroCopyError, OSError):
     Examples
     --------
     >>> import zerocopy as zc
-    >>> zc.loader("missing.parquet", to="numpy", batch=2)
+    >>> zc.loader("missing.parquet", to="numpy", batch_size=2)
     Traceback (most recent call last):
         ...
     zerocopy.loading.errors.MissingFileError: loader('missing.parquet'): the file does not exist.
@@ -99,11 +99,11 @@ class LoaderStateError(ZeroCopyError, ValueError):
     Examples
     --------
     >>> import numpy as np, zerocopy as zc
-    >>> loader = zc.loader({"x": np.arange(9)}, to="numpy", batch=2)
-    >>> loader.load_state_dict(zc.loader({"x": np.arange(9)}, to="numpy", batch=3).state_dict())
+    >>> loader = zc.loader({"x": np.arange(9)}, to="numpy", batch_size=2)
+    >>> loader.load_state_dict(zc.loader({"x": np.arange(9)}, to="numpy", batch_size=3).state_dict())
     Traceback (most recent call last):
         ...
-    zerocopy.loading.errors.LoaderStateError: load_state_dict(state): the state has batch=3, and this...
+    zerocopy.loading.errors.LoaderStateError: load_state_dict(state): the state has batch_size=3, and this...
       To fix: create the loader with the source and the options of the one that made the state
     """
 
@@ -119,7 +119,7 @@ class LoaderUseError(ZeroCopyError, RuntimeError, TypeError):
     --------
     >>> import pyarrow as pa, zerocopy as zc
     >>> table = pa.table({"x": [1, 2]})
-    >>> loader = zc.loader(table.to_reader(), to="numpy", batch=2)
+    >>> loader = zc.loader(table.to_reader(), to="numpy", batch_size=2)
     >>> list(loader)
     [{'x': array([1, 2])}]
     >>> list(loader)

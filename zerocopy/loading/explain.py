@@ -47,7 +47,7 @@ class ColumnPlan:
     Examples
     --------
     >>> import pyarrow as pa, zerocopy as zc
-    >>> plan = zc.loader(pa.table({"late": [True, False]}), to="numpy", batch=2).explain()
+    >>> plan = zc.loader(pa.table({"late": [True, False]}), to="numpy", batch_size=2).explain()
     >>> plan.columns["late"].copied_bytes, plan.columns["late"].reasons[0].why
     (2, 'Arrow packs booleans into bits')
     """
@@ -70,7 +70,7 @@ class LoaderPlan:
         Rows and batches of one epoch of this shard; -1 for a stream, whose rows are unknown in advance.
     groups, files : int
         Groups of rows that are read at once, and files; 0 for a stream.
-    batch : int
+    batch_size : int
         Rows of a batch.
     order : str
         The order of the rows.
@@ -92,7 +92,7 @@ class LoaderPlan:
     Examples
     --------
     >>> import numpy as np, zerocopy as zc
-    >>> plan = zc.loader({"x": np.arange(8.0)}, to="numpy", batch=4, shuffle=True).explain()
+    >>> plan = zc.loader({"x": np.arange(8.0)}, to="numpy", batch_size=4, shuffle=True).explain()
     >>> plan.copies
     {'rows to their places in a window': 32, 'rows of a window to columns': 32}
     """
@@ -103,7 +103,7 @@ class LoaderPlan:
     batches: int
     groups: int
     files: int
-    batch: int
+    batch_size: int
     order: str
     columns: dict[str, ColumnPlan]
     batch_bytes: int
@@ -140,7 +140,7 @@ class LoaderPlan:
             yield "rows", f"{self.rows:,} in {format_count(self.groups, 'group')}{files}"
         number = f"{self.batches:,} of" if self.batches >= 0 else "of"
         size = f", {self.batch_bytes:,} bytes each" if self.batch_bytes >= 0 else ""
-        yield "batches", f"{number} {self.batch:,} rows{size}"
+        yield "batches", f"{number} {self.batch_size:,} rows{size}"
         yield "order", self.order
         if self.batch_bytes >= 0:
             yield "copied", f"{self.copied_bytes:,} bytes for a batch" + ":" * bool(self.copies)
@@ -208,7 +208,7 @@ def explain(
     run = (portion.runs() or [Run(0, 0)])[0]
     groups = () if isinstance(source, Stream) else source.groups
     is_stream, is_shuffled = isinstance(source, Stream), options.is_shuffled
-    count = options.batch if is_stream else min(options.batch, run.rows)
+    count = options.batch_size if is_stream else min(options.batch_size, run.rows)
     row_bytes = plan.pitch
     uses_windows = plan.template is not None and (is_shuffled or plan.is_matrix)
     is_assembled = uses_windows or is_shuffled
@@ -226,7 +226,7 @@ def explain(
     group_bytes = max((group.rows for group in groups), default=0) * row_bytes
     if uses_windows:
         # The consumer holds one, others are ready, and the thread fills one from a group; groups are read.
-        windows = 3 + options.prefetch * options.batch // window_rows
+        windows = 3 + options.prefetch * options.batch_size // window_rows
         memory_bytes = windows * window_rows * row_bytes + (1 + groups_ahead(group_bytes)) * group_bytes
     else:
         memory_bytes = -1 if is_stream or not row_bytes else (2 + groups_ahead(group_bytes)) * group_bytes
@@ -239,7 +239,7 @@ def explain(
         batches=portion.batches(),
         groups=len(groups),
         files=len({group.file for group in groups if group.file}),
-        batch=options.batch,
+        batch_size=options.batch_size,
         order=order if is_shuffled else "that of the source",
         columns=columns,
         batch_bytes=-1 if plan.is_decoded else batch_bytes,
@@ -367,9 +367,9 @@ def _codes(type_: Any, words: Any, rows: int) -> Any:
 def _joined(groups: Any, run: Run, options: LoaderOptions) -> int:
     """Return the number of batches with rows of several groups."""
     ends = np.cumsum([group.rows for group in groups], dtype=np.int64) - run.start
-    ends = ends[(ends > 0) & (ends < run.stop - run.start) & (ends % options.batch != 0)]
-    whole = run.rows // options.batch
-    return sum(bool(number < whole or not options.drop_last) for number in np.unique(ends // options.batch))
+    ends = ends[(ends > 0) & (ends < run.stop - run.start) & (ends % options.batch_size != 0)]
+    numbers = np.unique(ends // options.batch_size)
+    return int(np.sum(numbers < run.rows // options.batch_size)) if options.drop_last else len(numbers)
 
 
 def _notes(source: Dataset | Stream, options: LoaderOptions, plan: BatchPlan) -> tuple[str, ...]:

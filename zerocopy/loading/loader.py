@@ -47,7 +47,7 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
     Examples
     --------
     >>> import numpy as np, zerocopy as zc
-    >>> loader = zc.loader({"x": np.arange(5)}, to="numpy", batch=2)
+    >>> loader = zc.loader({"x": np.arange(5)}, to="numpy", batch_size=2)
     >>> len(loader), loader.epoch
     (3, 0)
     >>> batches = iter(loader)
@@ -74,7 +74,7 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
         shard_rows = -(-rows // options.shard[1])
         largest = max(sizes, default=0)
         window = options.window_rows(shard_rows, largest, self._pitch) if options.is_shuffled else 0
-        layout = Layout(rows, options.batch, options.drop_last)
+        layout = Layout(rows, options.batch_size, options.drop_last)
         self._fresh = Portion(layout, 0, window, options.shard, None)
         self._buffers: BufferCache | None = None
         self._is_begun = False
@@ -229,7 +229,7 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
         reader = self._reader(key)
         try:
             for before, run in portion.rest(done):
-                grid = assembly.Grid(run, before, options.batch, options.drop_last)
+                grid = assembly.Grid(run, before, options.batch_size, options.drop_last)
                 if key is None:
                     is_written = plan.is_matrix and plan.pitch
                     buffers = self._buffers_of(self._in_order_rows()) if is_written else None
@@ -254,8 +254,8 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
 
     def _in_order_rows(self) -> int:
         """Return the rows of a buffer of a matrix in the order of the source."""
-        batch = self._options.batch
-        return max(1, _IN_ORDER_BYTES // max(1, self._pitch * batch)) * batch
+        rows = self._options.batch_size
+        return max(1, _IN_ORDER_BYTES // max(1, self._pitch * rows)) * rows
 
     def _buffers_of(self, rows: int) -> BufferCache:
         """Return the buffers of windows of `rows` rows, or of all rows if they are fewer."""
@@ -263,7 +263,7 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
         nbytes, copies = (min(rows, total) if total >= 0 else rows) * self._pitch, self._plan.copies
         if self._buffers is None or self._buffers.nbytes != nbytes:
             # Batches that are ready, and those whose copies to a device have begun, may be in many buffers.
-            keep = 2 + 2 * options.prefetch * options.batch // rows
+            keep = 2 + 2 * options.prefetch * options.batch_size // rows
             if copies is not None and self._plan.is_matrix:
                 self._buffers = copies.window_cache(nbytes, keep)  # its rows are copied to the device
             else:
@@ -308,8 +308,8 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
         options = self._options
         order = "" if not options.is_shuffled else f", shuffle={options.shuffle!r}, seed={options.seed}"
         shard = "" if options.shard == (0, 1) else f", shard={options.shard}"
-        target = text(options.to)
-        return printable(f"<Loader: {self._source.name} -> {target}, batch={options.batch}{order}{shard}>")
+        route = f"{self._source.name} -> {text(options.to)}"
+        return printable(f"<Loader: {route}, batch_size={options.batch_size}{order}{shard}>")
 
     # -- state ----------------------------------------------------------------------------
 
@@ -366,7 +366,7 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
             "dictionaries": self._digest,
             "rows": self._fresh.layout.rows,
             "seed": options.seed,
-            "batch": options.batch,
+            "batch_size": options.batch_size,
             "shuffle": options.shuffle or False,
             "drop_last": bool(options.drop_last),
         }

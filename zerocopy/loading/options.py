@@ -30,7 +30,7 @@ class LoaderOptions:
     """The options of ``loader``; their meaning is documented there."""
 
     to: Any
-    batch: int = 8192
+    batch_size: int = 8192
     columns: Sequence[Hashable] | None = None
     nulls: Any = None
     encode: Any = None
@@ -130,7 +130,7 @@ class LoaderOptions:
         return {name: value for name, (value, default) in own.items() if repr(value) != repr(default)}
 
     def window_rows(self, rows: int, largest_group: int, row_bytes: int) -> int:
-        """Return the rows of a window, a multiple of `batch`.
+        """Return the rows of a window, a multiple of `batch_size`.
 
         `rows` is the number of rows of the shard, or -1; `largest_group` that of the largest group.
         """
@@ -138,12 +138,12 @@ class LoaderOptions:
             wanted = max(rows, 1)
         elif self.shuffle is True:
             limit = max(_WINDOW_BYTES // max(row_bytes, 1), 1)
-            wanted = min(max(_WINDOW_BATCHES * self.batch, _WINDOW_GROUPS * largest_group), limit)
+            wanted = min(max(_WINDOW_BATCHES * self.batch_size, _WINDOW_GROUPS * largest_group), limit)
         else:
             wanted = int(self.shuffle)
         if rows >= 0:
             wanted = min(wanted, max(rows, 1))
-        return -(-wanted // self.batch) * self.batch
+        return -(-wanted // self.batch_size) * self.batch_size
 
     def check_stream(self) -> None:
         """Refuse options that need the number of rows, which a stream does not have before it is read."""
@@ -200,7 +200,7 @@ _NAMES = {
 }
 #: By option: whether a value is valid, the reason if it is not, and a value to pass.
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
-    "batch": (_at_least(1), "it must be an int of at least 1", "the number of rows in a batch: batch=8192"),
+    "batch_size": (_at_least(1), "it must be an int of at least 1", "the rows of a batch: batch_size=8192"),
     "shuffle": (_is_shuffle, 'it must be True, False, "full", or the rows of a window', "shuffle=True"),
     "seed": (_at_least(0), "it must be an int of at least 0", "an int: seed=0"),
     "prefetch": (_at_least(1), "the number of batches must be an int of at least 1", "prefetch=2"),

@@ -121,12 +121,12 @@ class Layout(NamedTuple):
     """
 
     rows: int
-    batch: int
+    batch_size: int
     drop_last: bool
 
     def batches(self, run: Run) -> int:
         """Return the number of batches of a run that is not a stream."""
-        return run.rows // self.batch if self.drop_last else -(-run.rows // self.batch)
+        return run.rows // self.batch_size if self.drop_last else -(-run.rows // self.batch_size)
 
 
 class Portion(NamedTuple):
@@ -184,7 +184,7 @@ class Portion(NamedTuple):
             skipped = max(done - before, 0)
             count = skipped + 1 if run.stop < 0 else self.layout.batches(run)
             if skipped < count:
-                yield before + skipped, run._replace(first=run.first + skipped * self.layout.batch)
+                yield before + skipped, run._replace(first=run.first + skipped * self.layout.batch_size)
             before += count
 
 
@@ -210,7 +210,7 @@ def deal(runs: Sequence[Run], rank: int, world: int, layout: Layout, even: bool 
     for run, count in zip(runs, counts, strict=True):
         first, last = max(low - before, 0), min(high - before, count)
         if first < last:
-            ends = run.first + first * layout.batch, min(run.first + last * layout.batch, run.end)
+            ends = run.first + first * layout.batch_size, min(run.first + last * layout.batch_size, run.end)
             parts.append(run._replace(first=ends[0], last=ends[1]))
         before += count
     return parts

@@ -102,13 +102,13 @@ def _parse(state: Any, identity: Mapping[str, Any], fresh: Portion, epochs: int)
     worker, window = (number, workers, skipped), _window(state, fresh)
     portion = Portion(layout, epoch, window, (rank, world), _dealt(state, layout), worker)
     batches = portion.batches()
-    done = _integer(state, "done", 0, _LARGEST // layout.batch if batches < 0 else batches)
+    done = _integer(state, "done", 0, _LARGEST // layout.batch_size if batches < 0 else batches)
     return Progress(portion, done, until)
 
 
 def _window(state: Mapping[str, Any], fresh: Portion) -> int:
     """Return the rows of a window, which may be those of other shards."""
-    batch, rows = fresh.layout.batch, fresh.layout.rows
+    batch, rows = fresh.layout.batch_size, fresh.layout.rows
     if fresh.window == 0 or rows < 0:
         return _integer(state, "window", fresh.window, fresh.window)
     window = _integer(state, "window", batch, max(fresh.window, -(-rows // batch) * batch))
@@ -127,8 +127,8 @@ def _dealt(state: Mapping[str, Any], layout: Layout) -> tuple[Run, ...] | None:
     for run in runs:
         rows = run.stop - run.start
         _require(0 <= run.start < run.stop <= layout.rows and run.last >= -1, state, "dealt")
-        _require(0 <= run.first < run.end <= rows and run.first % layout.batch == 0, state, "dealt")
-        _require(run.end % layout.batch == 0 or run.end == rows, state, "dealt")
+        _require(0 <= run.first < run.end <= rows and run.first % layout.batch_size == 0, state, "dealt")
+        _require(run.end % layout.batch_size == 0 or run.end == rows, state, "dealt")
     for run, later in pairwise(runs):
         is_same = (run.start, run.stop) == (later.start, later.stop) and run.end <= later.first
         _require(is_same or run.stop <= later.start, state, "dealt")

@@ -81,7 +81,7 @@ class LoaderStats(NamedTuple):
     Examples
     --------
     >>> import numpy as np, zerocopy as zc
-    >>> loader = zc.loader({"x": np.arange(10.0)}, to="numpy", batch=4)
+    >>> loader = zc.loader({"x": np.arange(10.0)}, to="numpy", batch_size=4)
     >>> print(loader.stats())
     No batch has been delivered.
     >>> batches = list(loader)

@@ -24,7 +24,7 @@ _FORMATS: tuple[tuple[bytes, str, str], ...] = (
     (b"gguf", "a GGUF file", _RENAME.format(suffix=".gguf")),
     (b"\x93numpy", "a .npy file", _RENAME.format(suffix=".npy")),
     (b"\x89hdf\r\n", "an HDF5 file", "read it with h5py, and pass its arrays to zc.convert"),
-    (b"par1", "a Parquet file", "zc.loader({path!r}, to, batch=1024) reads it in batches"),
+    (b"par1", "a Parquet file", "zc.loader({path!r}, to, batch_size=1024) reads it in batches"),
 )
 _HEAD = 64
 

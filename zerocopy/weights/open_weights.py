@@ -169,7 +169,7 @@ def _read_file(path: str, max_header: int | None) -> _Sources:
         fix = f"rename it: open_weights reads {known}; for a checkpoint of torch, "
         fix += f"zc.convert(torch.load({path!r}, mmap=True), to)"
         if path.endswith((".parquet", ".pq")):
-            fix = f"zc.loader({path!r}, to, batch=1024) reads it in batches; "
+            fix = f"zc.loader({path!r}, to, batch_size=1024) reads it in batches; "
             fix += f"zc.convert(pyarrow.parquet.read_table({path!r}), to) reads all of it"
         raise file.error("its name has no suffix that open_weights knows", fix)
     tensors, metadata = reader(file)
