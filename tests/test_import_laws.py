@@ -117,8 +117,9 @@ LAYERS: dict[str, set[str]] = {
         "tables",
         "weights",
     },
-    # Files of weights: a lazy mapping of their tensors.
-    "weights": NOUNS | {"_engine", "forks", "formatting", "loading", "protocols", "registry"},
+    # Files of weights: a lazy mapping of their tensors, and the writer.
+    "weights": NOUNS
+    | {"_engine", "describe", "forks", "formatting", "loading", "pool", "protocols", "registry"},
     # What was copied, and what the memory does. It asks the pool, shared memory and the loader for figures.
     "monitor": NOUNS
     | {

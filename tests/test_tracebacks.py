@@ -86,6 +86,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "share": lambda: zc.share("text"),
     "shared_empty": lambda: zc.shared_empty(1 << 60),
     "Shared": lambda: zc.Shared.from_bytes(b"text"),
+    "save": lambda: zc.save({"x": "text"}, "m.safetensors"),
     "open_weights": lambda: zc.open_weights("missing.safetensors"),
     "loader option": lambda: zc.loader({"a": np.arange(3)}, "torch", batch_size=0),
     "loader source": lambda: zc.loader(object(), "torch"),

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from zerocopy.tables.column import Column as Column, Table as Table
     from zerocopy.tables.result import Encoded as Encoded, Masked as Masked
     from zerocopy.weights.mapping import Weights as Weights
+    from zerocopy.weights.save import save as save
 
 #: The public names by module.
 _NAMES = {
@@ -117,6 +118,7 @@ _NAMES = {
     "loading.create": "loader",
     "weights.open_weights": "open_weights",
     "weights.mapping": "Weights",
+    "weights.save": "save",
     "loading.errors": "MissingFileError ReadError LoaderStateError LoaderUseError",
     "monitor.errors": "MonitorFileError MonitorStateError",
     "pool.pool": "Pool",

@@ -11,10 +11,12 @@ import numpy as np
 
 from zerocopy.device import HOST
 from zerocopy.dtype import DType
+from zerocopy.errors import OptionError
 from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 
 ALIGNMENT = 64  # bytes: required by JAX and TensorFlow, recommended by Arrow
+_MOST_ALIGN = 1 << 30  # a huge page of x86-64
 
 _base = np.ndarray.base.__get__  # type: ignore[attr-defined]  # a subclass may override the attribute
 
@@ -180,19 +182,27 @@ def tidy_strides(array: Array) -> Array:
     return np.lib.stride_tricks.as_strided(array, strides=strides, writeable=array.flags.writeable)
 
 
-def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return a row-major array of uninitialised memory, aligned to 64 bytes (NumPy's own to 16)."""
+def checked_align(asked: str, align: Any, least: int = 1) -> int:
+    """Return an option `align=`: a power of 2 of at least `least`, in bytes."""
+    if type(align) is not int or align < least or align & (align - 1) or align > _MOST_ALIGN:
+        why = f"align={align!r} is not a power of 2 from {least} to {_MOST_ALIGN}"
+        raise OptionError(asked, why, "pass a number of bytes: align=64")
+    return align
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], align: int = ALIGNMENT) -> Array:
+    """Return a row-major array of uninitialised memory, aligned to `align` bytes (NumPy's own to 16)."""
     count = dtype.itemsize
     for extent in shape:
         count *= extent
-    raw = np.empty(count + ALIGNMENT, np.uint8)
-    start = -address(raw) % ALIGNMENT
+    raw = np.empty(count + align, np.uint8)
+    start = -address(raw) % align
     return raw[start : start + count].view(dtype).reshape(shape)
 
 
-def aligned_copy(array: Array) -> Array:
-    """Return a row-major copy, aligned to 64 bytes."""
-    fresh = aligned_empty(array.shape, array.dtype)
+def aligned_copy(array: Array, align: int = ALIGNMENT) -> Array:
+    """Return a row-major copy, aligned to `align` bytes."""
+    fresh = aligned_empty(array.shape, array.dtype, align)
     np.copyto(fresh, array)
     return fresh
 

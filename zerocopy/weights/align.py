@@ -1,23 +1,19 @@
-"""``align``: a copy of a safetensors file in which tensors start at multiples of 64 bytes.
-
-The format allows spaces after the header, and no gaps between tensors. So spaces align the first tensor, and
-the order aligns others: those whose size is a multiple of 64 bytes come first.
-"""
+"""``align``: a copy of a safetensors file in which tensors start at multiples of 64 bytes."""
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from functools import partial
+from typing import Any
 
 from zerocopy.loading.errors import ReadError
 from zerocopy.protocols.array_interface import ALIGNMENT
 from zerocopy.weights import safetensors
 from zerocopy.weights.file import MAX_HEADER, Tensor, WeightFile
+from zerocopy.weights.new_file import NewFile
+from zerocopy.weights.safetensors import Entry
 
 _CHUNK = 16 << 20
 
@@ -65,76 +61,26 @@ def align(path: str, output: str, pad: bool = False) -> Alignment:
     """
     original = WeightFile(path)
     tensors, metadata = safetensors.read(original)
-    ordered = sorted(tensors, key=_order)
-    entries = _entries(original, ordered, pad)
-    folder, name = os.path.split(output)
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder or ".")
-    except OSError as error:  # its text has the temporary name
-        why = f"{error.strerror}; pass -o with an existing folder that you can write to"
-        raise OSError(error.errno, why, output) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            _write(file, original, ordered, entries, metadata)
-        shutil.copymode(path, temporary)
-        report = _verify(original, tensors, metadata, temporary)
-        os.replace(temporary, output)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    entries = [_entry(original, tensor) for tensor in tensors]
+    header, placed = safetensors.header_of(entries, metadata, ALIGNMENT, pad)
+    if len(header) - 8 > MAX_HEADER:
+        raise original.error(f"its aligned header has {len(header):,} bytes, more than the format allows")
+    with NewFile(output, "pass -o with an existing folder that you can write to") as file:
+        with file.named_errors():
+            safetensors.write(file.stream, header, placed)
+        file.sync()
+        shutil.copymode(path, file.readable)
+        report = _verify(original, tensors, metadata, file.readable)
+        file.publish()
     return report
 
 
-def _order(tensor: Tensor) -> tuple[int, int, str]:
-    """Return a sort key: the largest power of 2 that divides the size, at most 64, then the size.
-
-    Each tensor then starts at a multiple of that power, which its element's size divides.
-    """
-    power = min(tensor.nbytes & -tensor.nbytes, ALIGNMENT) or ALIGNMENT
-    return -power, -tensor.nbytes, tensor.name
-
-
-def _entries(original: WeightFile, ordered: list[Tensor], pad: bool) -> dict[str, Any]:
-    """Return the entries of the new header, whose types and shapes are those of the original."""
-    length = int.from_bytes(original.read_bytes(0, 8), "little")
-    header = safetensors.parse_json(original, original.read_bytes(8, length))
-    entries: dict[str, Any] = {}
-    place = 0
-    for tensor in ordered:
-        gap = -place % ALIGNMENT
-        if pad and gap:
-            name = f"{safetensors.PADDING}{len(entries)}"
-            entries[name] = {"dtype": "U8", "shape": [gap], "data_offsets": [place, place + gap]}
-            place += gap
-        kind, shape = header[tensor.name]["dtype"], header[tensor.name]["shape"]
-        offsets = [place, place + tensor.nbytes]
-        entries[tensor.name] = {"dtype": kind, "shape": shape, "data_offsets": offsets}
-        place += tensor.nbytes
-    return entries
-
-
-def _write(
-    file: BinaryIO,
-    original: WeightFile,
-    ordered: list[Tensor],
-    entries: dict[str, Any],
-    metadata: dict[str, Any],
-) -> None:
-    header = ({"__metadata__": metadata} if metadata else {}) | entries
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-(8 + len(text)) % ALIGNMENT)
-    if len(text) > MAX_HEADER:
-        raise original.error(f"its aligned header has {len(text):,} bytes, more than the format allows")
-    file.write(len(text).to_bytes(8, "little") + text)
-    place = 0
-    for tensor in ordered:
-        first = entries[tensor.name]["data_offsets"][0]
-        file.write(bytes(first - place))  # padding
-        for part in _parts(original, tensor):
-            file.write(part)
-        place = first + tensor.nbytes
-    file.flush()
-    os.fsync(file.fileno())
+def _entry(file: WeightFile, tensor: Tensor) -> Entry:
+    parts = partial(_parts, file, tensor)
+    if tensor.packed:
+        return Entry(tensor.name, tensor.packed, tensor.packed_shape, tensor.nbytes, parts)
+    kind = safetensors.KINDS[tensor.dtype.name]
+    return Entry(tensor.name, kind, tensor.shape, tensor.nbytes, parts)
 
 
 def _parts(file: WeightFile, tensor: Tensor) -> Iterator[bytes]:

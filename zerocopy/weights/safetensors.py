@@ -1,4 +1,4 @@
-"""The header of a safetensors file: 8 bytes of length, JSON, then the bytes of the tensors without gaps.
+"""Reads and writes safetensors files: 8 bytes of length, a header in JSON, the tensors without gaps.
 
 The checks are those of the format (github.com/huggingface/safetensors, "Format"), because the files come
 from the internet: a header that fails one raises `ReadError`.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -46,10 +47,67 @@ _NAMES = {
 _ELEMENTS = {kind: _Element(name, by_name(name).bits) for kind, name in _NAMES.items()}
 #: Types smaller than a byte, which are packed.
 _ELEMENTS |= {"F4": _Element("", 4, 2), "F6_E2M3": _Element("", 6, 4), "F6_E3M2": _Element("", 6, 4)}
+PACKED = frozenset(kind for kind, element in _ELEMENTS.items() if element.group)
 _PLACE = itemgetter(0, 1)
+#: The types of the format by their standard names; torch's pairs of float4 are its packed type.
+KINDS = {name: kind for kind, name in _NAMES.items()} | {"float4_e2m1fn_x2": "F4"}
 
-#: Tensors that `align` adds to fill gaps; they are not among those of the model.
+#: Tensors that are added to fill gaps; they are not among those of the model.
 PADDING = "zerocopy.padding."
+METADATA = "__metadata__"
+
+
+class Entry(NamedTuple):
+    """A tensor to write: its name, the format's type and shape, and a function that yields its bytes."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    nbytes: int
+    parts: Callable[[], Iterable[bytes | memoryview]]
+
+
+def header_of(
+    entries: Sequence[Entry], metadata: Mapping[str, Any], align: int, pad: bool
+) -> tuple[bytes, list[tuple[int, Entry]]]:
+    """Return a file's bytes before its tensors, and each tensor with the number of zeros before it.
+
+    The format allows spaces after the header, and no gaps between tensors. So spaces align the first tensor,
+    and the order aligns others: those whose size is a multiple of `align` bytes come first. The zeros before
+    others are tensors themselves, and are added with `pad` only.
+    """
+    header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
+    placed, place = [], 0
+    for entry in sorted(entries, key=lambda entry: -_power(entry.nbytes, align)):
+        gap = -place % align if pad else 0
+        if gap:
+            offsets = [place, place + gap]
+            header[f"{PADDING}{len(header)}"] = {"dtype": "U8", "shape": [gap], "data_offsets": offsets}
+        place += gap
+        offsets = [place, place + entry.nbytes]
+        header[entry.name] = {"dtype": entry.kind, "shape": entry.shape, "data_offsets": offsets}
+        placed.append((gap, entry))
+        place += entry.nbytes
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % align)
+    return len(text).to_bytes(8, "little") + text, placed
+
+
+def _power(nbytes: int, align: int) -> int:
+    """Return the largest power of 2 up to `align` that divides a size.
+
+    In falling order of it, each tensor starts at a multiple of that power, which its element's size divides.
+    """
+    return min(nbytes & -nbytes, align) or align
+
+
+def write(file: BinaryIO, header: bytes, placed: Iterable[tuple[int, Entry]]) -> None:
+    """Write the result of `header_of`."""
+    file.write(header)
+    for gap, entry in placed:
+        file.write(bytes(gap))
+        for part in entry.parts():
+            file.write(part)
 
 
 def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
@@ -69,7 +127,7 @@ def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
         why = f"its header claims {length:,} bytes, more than the limit of {limit:,}"
         raise not_of_format(file, "a safetensors file", why)
     header = parse_json(file, file.read_bytes(8, length))
-    metadata = header.pop("__metadata__", None) or {}
+    metadata = header.pop(METADATA, None) or {}
     if type(metadata) is not dict or not all(type(value) is str for value in metadata.values()):
         raise file.error("the __metadata__ of its header is not a mapping of text to text")
     start = 8 + length

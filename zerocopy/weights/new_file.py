@@ -1,0 +1,113 @@
+"""``NewFile``: a file that replaces another when it is complete, and leaves nothing behind otherwise."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import BinaryIO, Self
+
+#: Small tensors are collected up to this size; larger ones are written from their own memory.
+_BUFFER = 1 << 20
+
+
+class NewFile:
+    """A file without a name (Linux), or else with a temporary one in the same folder, until `publish`.
+
+    The system frees a file without a name when its process ends, so a process that is killed leaves none.
+
+    Parameters
+    ----------
+    path : str
+        The name for the complete file. The file that has it keeps its permissions.
+    fix : str
+        The end of the message of an OSError.
+
+    Attributes
+    ----------
+    stream : BinaryIO
+    readable : str
+        A path from which the file can be read before it has its name.
+    """
+
+    def __init__(self, path: str, fix: str) -> None:
+        self.path = path
+        self._fix = fix
+        folder, name = os.path.split(os.path.abspath(path))
+        self._temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+        with self.named_errors():
+            descriptor, self._is_named = _open(folder, self._temporary)
+            self.stream: BinaryIO = open(descriptor, "wb", _BUFFER)  # noqa: SIM115 -- closed by __exit__
+        self.readable = self._temporary if self._is_named else _link(descriptor)
+
+    @contextmanager
+    def named_errors(self) -> Iterator[None]:
+        """Add the path and the fix to an OSError of the system."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno is None or error.filename == self.path:
+                raise
+            raise OSError(error.errno, f"{os.strerror(error.errno)}; {self._fix}", self.path) from error
+
+    def sync(self) -> None:
+        """Wait until the disk has the bytes."""
+        with self.named_errors():
+            self.stream.flush()
+            if os.path.exists(self.path):
+                os.chmod(self.readable, stat.S_IMODE(os.stat(self.path).st_mode))
+            os.fsync(self.stream.fileno())
+
+    def publish(self) -> None:
+        """Give the file its name; a reader sees the old file or the new one, and never a part."""
+        with self.named_errors():
+            if not self._is_named:
+                folder = os.open(os.path.dirname(self._temporary), os.O_RDONLY)
+                try:  # with a descriptor Python calls linkat, which follows the link of /proc
+                    os.link(self.readable, self._temporary, src_dir_fd=folder, follow_symlinks=True)
+                finally:
+                    os.close(folder)
+                self._is_named = True
+            self.stream.close()
+            os.replace(self._temporary, self.path)
+            self._is_named = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        raw = getattr(self.stream, "raw", self.stream)
+        raw.close()  # without the bytes in the buffer, which a full disk has no room for
+        if self._is_named:
+            os.unlink(self._temporary)
+
+
+def _open(folder: str, temporary: str) -> tuple[int, bool]:
+    """Return the descriptor of a new file, and whether it has a name."""
+    if hasattr(os, "O_TMPFILE") and os.path.isdir(_link("")):
+        try:
+            return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666), False
+        except OSError:
+            pass  # the file system lacks such files, or the next call has the same error
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    return os.open(temporary, flags, 0o666), True
+
+
+def _link(descriptor: int | str) -> str:
+    """Return the path of an open file in /proc."""
+    return f"/proc/self/fd/{descriptor}"
+
+
+def sync_folder(path: str) -> None:
+    """Wait until the disk has the names in the folder of a file; Windows cannot."""
+    if os.name == "posix":
+        folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
