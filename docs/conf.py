@@ -37,6 +37,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "numpydoc",
     "sphinx_copybutton",
+    "sphinx_llms_txt",
     "docs.pages",
 ]
 root_doc = "index"
@@ -73,7 +74,11 @@ html_favicon = "_static/logo.svg"
 html_search_scorer = str(ROOT / "docs" / "search_scores.js")
 html_sidebars = {"**": ["all-pages.html"]}
 html_show_sourcelink = False
-html_copy_source = False
+html_copy_source = True  # llms.txt lists the Markdown of the pages
+html_sourcelink_suffix = ""
+llms_txt_full_file = False
+llms_txt_uri_template = "_sources/{docname}{suffix}"
+llms_txt_exclude = ["api/generated/*", "project/*"]  # files that only name what the page shows
 html_context = {"default_mode": "auto"}
 html_theme_options = {
     "logo": {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import json
+import posixpath
+import re
 import subprocess
 import tomllib
 from html.parser import HTMLParser
@@ -17,7 +19,8 @@ from helpers.paths import ROOT
 
 import zerocopy
 
-for module in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_copybutton"):
+PLUGINS = ("myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_copybutton", "sphinx_llms_txt")
+for module in ("sphinx", *PLUGINS):
     pytest.importorskip(module, reason="part of the group docs")
 
 
@@ -44,10 +47,13 @@ def pages(site: Path) -> dict[Path, Page]:
     return {file: Page(file) for file in files}
 
 
+#: The first function of each public module.
+FIRST_FUNCTIONS = {"monitor": "monitor.record", "shared": "shared.start_broker"}
+
+
 @pytest.mark.parametrize("name", zerocopy.__all__)
 def test_reference_has_every_public_name(name: str, site: Path, pages: dict[Path, Page]) -> None:
-    # Of a module: its first function.
-    name = {"monitor": "monitor.record", "shared": "shared.start_broker"}.get(name, name)
+    name = FIRST_FUNCTIONS.get(name, name)
     page = "index" if name == "__version__" else f"generated/zerocopy.{name}"
     assert f"zerocopy.{name}" in pages[site / "api" / f"{page}.html"].ids
 
@@ -184,6 +190,28 @@ def test_words_of_the_search_are_those_of_existing_pages() -> None:
     assert not set(words) - pages
     every = [word for line in words.values() for word in line.split(", ")]
     assert len(every) == len(set(every))
+
+
+def test_other_sites_can_link_every_public_name(site: Path) -> None:
+    """With intersphinx, which reads objects.inv."""
+    from sphinx.util.inventory import InventoryFile
+
+    with (site / "objects.inv").open("rb") as file:
+        inventory = InventoryFile.load(file, ".", posixpath.join)
+    linked = {name for kind in inventory if kind.startswith("py:") for name in inventory[kind]}
+    assert {f"zerocopy.{FIRST_FUNCTIONS.get(name, name)}" for name in zerocopy.__all__} <= linked
+
+
+def test_llms_txt_lists_the_markdown_of_each_page(site: Path) -> None:
+    text = (site / "llms.txt").read_text(encoding="utf-8")
+    assert text.startswith("# zerocopy\n\n> ")
+    listed = re.findall(r"^- \[(.+)\]\((.+)\)$", text, re.MULTILINE)
+    pages = {f"_sources/{page.relative_to(ROOT / 'docs')}": page for page in (ROOT / "docs").glob("*.md")}
+    assert pages.keys() <= {address for _, address in listed}
+    for title, address in listed:
+        source = (site / address).read_bytes()
+        assert title
+        assert address not in pages or source == pages[address].read_bytes()
 
 
 def test_notebooks_can_be_downloaded(site: Path, pages: dict[Path, Page]) -> None:
