@@ -126,6 +126,7 @@ QUERIES = {
     "multiprocessing": "processes",
     "Dask": "processes/dask-ray-flight",
     "slurm": "clusters",
+    "ResourceClaim": "clusters",
     "Docker": "clusters",
     "out of memory": "pool",
     "migration": "replacements",
