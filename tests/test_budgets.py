@@ -24,9 +24,9 @@ BUDGETS = {
     "lines of Python in zerocopy/": 74430,
     "files of Python in zerocopy/": 376,
     "lines of C in zerocopy/": 9876,
-    "lines of Python in tests/": 100904,  # tests of these, and of planted faults that no test found
+    "lines of Python in tests/": 101028,  # tests of these, and of planted faults that no test found
     "lines of Python in benchmarks/": 16005,  # tables with options, a recommender's table, the age of results
-    "lines of Markdown in docs/": 16701,
+    "lines of Markdown in docs/": 16808,
     "words in docs/how-it-works.md": 3296,
     # Copies to and from a device are two, and NumPy's text, dates and objects are one, for the same users.
     "forms in which memory passes": 12,

@@ -310,7 +310,7 @@ def test_ci_runs_existing_tests() -> None:
 def test_pre_commit_and_tests_use_the_same_tool_versions() -> None:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
-    assert set(re.findall(r'"((?:ruff|mypy)[^"]*)"', hooks)) == set(groups["lint"])
+    assert set(re.findall(r'"((?:ruff|mypy|zizmor)[^"]*)"', hooks)) == set(groups["lint"])
 
 
 def test_files_name_no_foreign_repository_or_distribution() -> None:
