@@ -100,7 +100,7 @@ def reports() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "pool", lambda: str(pool())
     yield "pool in a notebook", lambda: pool()._repr_html_()
     yield "loader", lambda: str(zc.loader({HOSTILE: np.zeros(8)}, "numpy", batch_size=4).explain())
-    matrix = zc.matrix({HOSTILE: np.zeros(4)}, frameworks=["numpy"])
+    matrix = zc.check_pairs({HOSTILE: np.zeros(4)}, frameworks=["numpy"])
     yield "matrix", lambda: str(matrix)
     yield "matrix in a notebook", matrix._repr_html_
 
@@ -211,7 +211,7 @@ WITHOUT_NAMES = {
     "_engine/planner.py Call",
     "audit/report.py Audit",
     "audit/wrapper.py Wrapper",
-    "pairs/matrix.py Matrix",
+    "pairs/check.py Matrix",
     "device.py Device",
     "dtype.py DType",
     "errors/__init__.py Fix",

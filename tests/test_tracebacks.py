@@ -77,7 +77,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "shares_memory": lambda: zc.shares_memory("text", "text2"),
     "aos_to_soa": lambda: zc.aos_to_soa(np.arange(3)),
     "soa_to_aos": lambda: zc.soa_to_aos({"a": np.array([300])}, [("a", "u1")]),
-    "matrix": lambda: zc.matrix("text"),
+    "check_pairs": lambda: zc.check_pairs("text"),
     "accepts name": lambda: zc.accepts("troch"),
     "accepts call": lambda: _accepted(REVERSED),
     "accepts result": _returned,

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         MonitorFileError as MonitorFileError,
         MonitorStateError as MonitorStateError,
     )
-    from zerocopy.pairs.matrix import matrix as matrix
+    from zerocopy.pairs.check import check_pairs as check_pairs
     from zerocopy.plan import Plan as Plan
     from zerocopy.pool.install import install_pool as install_pool, installed_pool as installed_pool
     from zerocopy.pool.pool import Pool as Pool
@@ -98,7 +98,7 @@ _NAMES = {
     "_engine.decode": "decode",
     "layout.aos_to_soa": "aos_to_soa",
     "_engine.soa_to_aos": "soa_to_aos",
-    "pairs.matrix": "matrix",
+    "pairs.check": "check_pairs",
     "functions.accepts": "accepts",
     "functions.namespace": "namespace",
     "device": "Device",

@@ -1,4 +1,4 @@
-"""The summary of ``zerocopy matrix``, and ``zc.matrix`` with its tables for notebooks."""
+"""The summary of ``zerocopy matrix``, and ``zc.check_pairs`` with its tables for notebooks."""
 
 from __future__ import annotations
 
@@ -74,25 +74,25 @@ def test_summary_names_columns_that_were_left_out() -> None:
 
 def test_matrix_of_an_array() -> None:
     array = np.arange(6, dtype="i2").reshape(2, 3)
-    result = zc.matrix(array, frameworks=["numpy"])
+    result = zc.check_pairs(array, frameworks=["numpy"])
     assert [(c.array, c.outcome, c.median_ns) for c in result.arrays.cells] == [("x", "zero-copy", None)]
     assert result.broken == []
     assert "Every promise held in 1 conversion" in str(result)
     assert "x: 2 x 3, int16" in repr(result)
-    timed = zc.matrix(array, frameworks=["numpy"], repeat=2).arrays.cells[0]
+    timed = zc.check_pairs(array, frameworks=["numpy"], repeat=2).arrays.cells[0]
     assert timed.median_ns > 0
     assert timed.samples == 2
 
 
 def test_matrix_of_a_container() -> None:
-    result = zc.matrix({"a": np.ones(2), "b": [np.ones(3)]}, frameworks=["numpy"])
+    result = zc.check_pairs({"a": np.ones(2), "b": [np.ones(3)]}, frameworks=["numpy"])
     assert [cell.array for cell in result.arrays.cells] == ["['a']", "['b'][0]"]
 
 
 def test_matrix_of_a_table() -> None:
     pa = pytest.importorskip("pyarrow")
     table = pa.table({"a": [1, None], "b": ["x", "y"]})
-    result = zc.matrix(table, frameworks=["numpy", "pyarrow"])
+    result = zc.check_pairs(table, frameworks=["numpy", "pyarrow"])
     assert [(c.column, c.target, c.outcome) for c in result.columns.cells] == [
         ("a", "numpy", "masked"),
         ("a", "pyarrow", "zero-copy"),
@@ -104,11 +104,11 @@ def test_matrix_of_a_table() -> None:
 
 def test_matrix_refuses_frameworks_that_it_cannot_use() -> None:
     with pytest.raises(zc.UnknownFrameworkError):
-        zc.matrix(np.ones(2), frameworks=["nunpy"])
+        zc.check_pairs(np.ones(2), frameworks=["nunpy"])
     with pytest.raises(zc.UnknownFrameworkError):
-        zc.matrix(np.ones(2), sources=["nunpy"])
+        zc.check_pairs(np.ones(2), sources=["nunpy"])
     with pytest.raises(zc.ZeroCopyError):
-        zc.matrix("text", frameworks=["numpy"])
+        zc.check_pairs("text", frameworks=["numpy"])
 
 
 def test_matrix_works_without_rich(run_python: Callable[..., Any]) -> None:
@@ -117,7 +117,7 @@ def test_matrix_works_without_rich(run_python: Callable[..., Any]) -> None:
         import sys
         sys.modules["rich"] = sys.modules["click"] = None
         import numpy as np, zerocopy as zc
-        result = zc.matrix(np.ones(3), frameworks=["numpy"])
+        result = zc.check_pairs(np.ones(3), frameworks=["numpy"])
         print(result)
         assert "zero-copy" in result._repr_html_()
         """
@@ -132,7 +132,7 @@ def test_public_name_imports_no_command(run_python: Callable[..., Any]) -> None:
     process = run_python(
         """
         import sys, zerocopy as zc
-        zc.matrix
+        zc.check_pairs
         assert not {"rich", "click", "zerocopy.cli"} & set(sys.modules)
         """
     )

@@ -14,7 +14,7 @@ import zerocopy as zc
 from zerocopy.formatting import html
 from zerocopy.loading.explain import LoaderPlan
 from zerocopy.loading.stats import Skipped
-from zerocopy.pairs.matrix import Matrix
+from zerocopy.pairs.check import Matrix
 from zerocopy.pool.host import HostFigures, HostStats
 from zerocopy.pool.stats import Stats
 from zerocopy.registry import Frameworks
@@ -73,7 +73,7 @@ def objects() -> Iterator[tuple[str, Any, str]]:
     yield "loader's stats before a batch", loader.stats(), "No batch has been delivered."
     list(loader)
     yield "loader's stats", loader.stats()._replace(skipped=(Skipped(EVIL, 1, 2, EVIL),)), "row group"
-    yield "matrix", zc.matrix({EVIL: x}, frameworks=["numpy"]), "Every promise held"
+    yield "matrix", zc.check_pairs({EVIL: x}, frameworks=["numpy"]), "Every promise held"
 
 
 @pytest.mark.parametrize(("obj", "text"), [pytest.param(o, t, id=n) for n, o, t in objects()])

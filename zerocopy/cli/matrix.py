@@ -24,8 +24,8 @@ from zerocopy.formatting.lines import Line, grid, labelled, paragraph, shorten
 from zerocopy.pairs import samples
 from zerocopy.pairs.arrays import ArrayCell, ArrayMatrix
 from zerocopy.pairs.cells import HEADINGS, OUTCOMES, TYPE, Cell, Footnotes, join_names
+from zerocopy.pairs.check import Matrix, measure
 from zerocopy.pairs.columns import LABEL, ColumnCell, ColumnMatrix
-from zerocopy.pairs.matrix import Matrix, measure
 from zerocopy.pairs.summary import corner_text, format_shape, reason_lines
 
 _HINT = "--full prints the times, all reasons, the warnings and the types of columns."

@@ -1,4 +1,4 @@
-"""`matrix`: the conversions of ``zerocopy matrix``, from Python, and `Matrix`, their result."""
+"""`check_pairs`: the conversions of ``zerocopy matrix``, from Python, and `Matrix`, their result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zerocopy.tables.hub import hub
 
 
 @public
-def matrix(
+def check_pairs(
     obj: Any = None,
     *,
     frameworks: Sequence[str] | None = None,
@@ -67,7 +67,7 @@ def matrix(
     Examples
     --------
     >>> import numpy as np, zerocopy as zc
-    >>> result = zc.matrix(np.zeros((2, 3), np.float32), frameworks=["numpy"])
+    >>> result = zc.check_pairs(np.zeros((2, 3), np.float32), frameworks=["numpy"])
     >>> [(cell.source, cell.target, cell.outcome) for cell in result.arrays.cells]
     [('numpy', 'numpy', 'zero-copy')]
     >>> result.broken
@@ -94,7 +94,7 @@ def _data(obj: Any) -> Data:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Matrix:
-    """Conversions between every pair of frameworks, from :func:`zerocopy.matrix`.
+    """Conversions between every pair of frameworks, from :func:`zerocopy.check_pairs`.
 
     Attributes
     ----------
