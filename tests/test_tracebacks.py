@@ -81,7 +81,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "accepts name": lambda: zc.accepts("troch"),
     "accepts call": lambda: _accepted(REVERSED),
     "accepts result": _returned,
-    "namespace": lambda: zc.namespace("text"),
+    "array_namespace": lambda: zc.array_namespace("text"),
     "bridge": lambda: zc.bridge(len, "torch"),
     "share": lambda: zc.share("text"),
     "shared_empty": lambda: zc.shared_empty(1 << 60),

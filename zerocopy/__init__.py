@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     )
     from zerocopy.framework import Framework as Framework, FrameworkName as FrameworkName
     from zerocopy.functions.accepts import accepts as accepts
+    from zerocopy.functions.array_namespace import array_namespace as array_namespace
     from zerocopy.functions.bridge import bridge as bridge
-    from zerocopy.functions.namespace import namespace as namespace
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
     from zerocopy.loading.errors import (
         LoaderStateError as LoaderStateError,
@@ -100,7 +100,7 @@ _NAMES = {
     "_engine.soa_to_aos": "soa_to_aos",
     "pairs.check": "check_pairs",
     "functions.accepts": "accepts",
-    "functions.namespace": "namespace",
+    "functions.array_namespace": "array_namespace",
     "device": "Device",
     "dtype": "DType",
     "errors": (

@@ -1,4 +1,4 @@
-"""``namespace``: the array API namespace of arrays, through array-api-compat."""
+"""``array_namespace``: the array API namespace of arrays, through array-api-compat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zerocopy.source import type_name
 
 
 @public
-def namespace(x: Any, *others: Any) -> Any:
+def array_namespace(x: Any, *others: Any) -> Any:
     """Return the array API namespace of arrays: the module whose functions take them.
 
     It is that of `array-api-compat <https://data-apis.org/array-api-compat/>`_, which adds to NumPy, CuPy,
@@ -45,22 +45,22 @@ def namespace(x: Any, *others: Any) -> Any:
     --------
     >>> import numpy as np, zerocopy as zc
     >>> def softmax(x):
-    ...     xp = zc.namespace(x)
+    ...     xp = zc.array_namespace(x)
     ...     e = xp.exp(x - xp.max(x))
     ...     return e / xp.sum(e)
     >>> softmax(zc.convert(np.zeros(2), "torch"))
     tensor([0.5000, 0.5000], dtype=torch.float64)
-    >>> zc.namespace([1.0, 2.0])  # doctest: +ELLIPSIS
+    >>> zc.array_namespace([1.0, 2.0])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    zerocopy.errors.UnsupportedConversionError: namespace(list): a list has no array API namespace.
+    zerocopy.errors.UnsupportedConversionError: array_namespace(list): a list has no array API namespace.
       To fix: numpy.asarray(x)
     """
     try:
         compat = while_forks_wait(lambda: import_module("array_api_compat"))
     except ImportError as error:
         raise FrameworkNotInstalledError(
-            "namespace()", "array-api-compat is not installed", "pip install array-api-compat"
+            "array_namespace()", "array-api-compat is not installed", "pip install array-api-compat"
         ) from error
     first = _namespace_of(compat, x)
     for other in others:
@@ -69,7 +69,7 @@ def namespace(x: Any, *others: Any) -> Any:
         another = _namespace_of(compat, other)
         if another is not first:
             raise UnsupportedConversionError(
-                f"namespace({type_name(x)}, {type_name(other)})",
+                f"array_namespace({type_name(x)}, {type_name(other)})",
                 f"the first has the namespace {first.__name__}, and the second {another.__name__}",
                 f"convert all arrays to one framework: {_conversion(x)}",
                 code="several-namespaces",
@@ -87,12 +87,12 @@ def _namespace_of(compat: Any, x: Any) -> Any:
             remedy = "convert it to a framework of sparse arrays with one: zc.convert(x, 'sparse')"
             why = f"a {name} has no array API namespace"
             raise UnsupportedConversionError(
-                f"namespace({name})", why, remedy, code="no-namespace"
+                f"array_namespace({name})", why, remedy, code="no-namespace"
             ) from error
         owned = framework is not None or exports_arrays(x)
-        code = 'zc.namespace(zc.convert({x}, "numpy"))' if owned else "numpy.asarray({x})"
+        code = 'zc.array_namespace(zc.convert({x}, "numpy"))' if owned else "numpy.asarray({x})"
         raise UnsupportedConversionError(
-            f"namespace({name})",
+            f"array_namespace({name})",
             f"a {name} has no array API namespace",
             fixes=[Fix(code, alone=True)],
             code="no-namespace",
