@@ -138,7 +138,8 @@ class _BatchOptions(ColumnOptions, total=False):
     prefetch: int
     device: Any
     drop_last: bool
-    shard: tuple[int, int]
+    rank: int | None
+    world_size: int | None
     epochs: int
     on_error: Literal["raise", "skip"]
     schema: Any
@@ -220,7 +221,8 @@ def loader(
     prefetch: int | Mismatch[Never] = ...,
     device: Any = ...,
     drop_last: bool | Mismatch[Never] = ...,
-    shard: tuple[int, int] | Mismatch[Never] = ...,
+    rank: int | Mismatch[Never] | None = ...,
+    world_size: int | Mismatch[Never] | None = ...,
     epochs: int | Mismatch[Never] = ...,
     on_error: Literal["raise", "skip"] | Mismatch[Never] = ...,
     schema: Any = ...,

@@ -19,10 +19,8 @@ def main(path: str, store: str, rank: int, world: int) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=world, timeout=timedelta(seconds=60)
     )
-    shard = (dist.get_rank(), dist.get_world_size())
-    loader = zc.loader(
-        path, "torch", batch_size=8, shuffle=True, shard=shard, drop_last=True, dtype="float32"
-    )
+    ranks = {"rank": dist.get_rank(), "world_size": dist.get_world_size()}
+    loader = zc.loader(path, "torch", batch_size=8, shuffle=True, **ranks, drop_last=True, dtype="float32")
     torch.manual_seed(rank)  # DistributedDataParallel sends the parameters of rank 0
     model = DistributedDataParallel(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

@@ -41,8 +41,8 @@ def test_small_cases(way: str, shuffle: Any) -> None:
     for sizes, batch, world, drop_last in sampled(3, all_sizes, (1, 3), (1, 3), (False, True), first=first):
         for rank in range(world):
             source = Groups(sizes)
-            options = {"shuffle": shuffle, "shard": (rank, world), "drop_last": drop_last, "seed": 5}
-            loader = loader_of(source, batch_size=batch, **(options | WAYS[way]))
+            options = {"shuffle": shuffle, "drop_last": drop_last, "seed": 5} | WAYS[way]
+            loader = loader_of(source, batch_size=batch, rank=rank, world_size=world, **options)
             for epoch in range(2):
                 expected = expected_batches(
                     sizes, batch, window_of(loader), 5, epoch, (rank, world), drop_last
@@ -65,7 +65,7 @@ def test_any_case(
     sizes: Any, batch: int, shuffle: Any, way: str, drop_last: bool, rank: int, broken: Any
 ) -> None:
     """With groups that cannot be read and are skipped, too: no other batch changes."""
-    options = {"shuffle": shuffle, "shard": (rank, 4), "drop_last": drop_last, "on_error": "skip"}
+    options = {"shuffle": shuffle, "rank": rank, "world_size": 4, "drop_last": drop_last, "on_error": "skip"}
     loader = loader_of(Groups(sizes, tuple(broken)), batch_size=batch, **(options | WAYS[way]))
     expected = expected_batches(sizes, batch, window_of(loader), 0, 0, (rank, 4), drop_last, tuple(broken))
     assert [ids(batch) for batch in loader] == expected
@@ -94,7 +94,8 @@ def test_streams(sizes: Any, batch: int, shuffle: Any, way: str, drop_last: bool
 
 
 def test_streams_refuse_options_that_need_their_length() -> None:
-    for options, code in ({"shard": (0, 2)}, "stream-shard"), ({"shuffle": "full"}, "stream-shuffle"):
+    cases = {"stream-shard": {"rank": 0, "world_size": 2}, "stream-shuffle": {"shuffle": "full"}}
+    for code, options in cases.items():
         with pytest.raises(zc.ZeroCopyError) as caught:
             loader_of(Tables([3]), batch_size=2, **options)
         assert caught.value.code == code
@@ -103,7 +104,7 @@ def test_streams_refuse_options_that_need_their_length() -> None:
 
 def test_windows_of_all_shards_have_one_size() -> None:
     for k in range(3):
-        assert window_of(loader_of(Groups([10]), batch_size=1, shuffle="full", shard=(k, 3))) == 4
+        assert window_of(loader_of(Groups([10]), batch_size=1, shuffle="full", rank=k, world_size=3)) == 4
 
 
 def test_broken_group_is_read_once_in_an_epoch() -> None:

@@ -162,7 +162,7 @@ def test_rows_of_lance_are_read_in_ranges(tmp_path: Path, monkeypatch: pytest.Mo
     loader = zc.loader(data, to="numpy", batch_size=3)
     assert loader.explain().groups == 5
     assert np.concatenate([batch["y"] for batch in loader]).tolist() == [*range(10)]
-    states = [zc.loader(data, to="numpy", batch_size=3, shard=(rank, 2)) for rank in range(2)]
+    states = [zc.loader(data, to="numpy", batch_size=3, rank=rank, world_size=2) for rank in range(2)]
     assert sorted(row for each in states for batch in each for row in batch["y"].tolist()) == [*range(10)]
     assert len(list(pickle.loads(pickle.dumps(loader)))) == 4
 

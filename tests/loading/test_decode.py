@@ -51,9 +51,12 @@ def check(loader: Any, other: Any) -> None:
         np.testing.assert_equal(on_host(batch), right)
 
 
+PART = {"rank": 1, "world_size": 3}
+
+
 @pytest.mark.parametrize(
     "options",
-    [{}, {"columns": ["n"]}, {"shard": (1, 3)}, {"drop_last": True}, {"epochs": 2}, {"batch_size": 600}],
+    [{}, {"columns": ["n"]}, PART, {"drop_last": True}, {"epochs": 2}, {"batch_size": 600}],
     ids=str,
 )
 def test_batches_are_those_of_the_host(machine: Any, path: str, options: dict[str, Any]) -> None:

@@ -100,7 +100,8 @@ def test_batches_are_those_of_the_whole_source(case: str, order: dict[str, Any])
         again.load_state_dict(states[done])
         assert len(again) == len(batches) - done
         assert repr([plain(batch) for batch in again]) == repr(batches[done:])
-    shards = [zc.loader(TABLE, "numpy", batch_size=4, shard=(k, 3), **options, **order) for k in range(3)]
+    own = {**options, **order, "world_size": 3}
+    shards = [zc.loader(TABLE, "numpy", batch_size=4, rank=k, **own) for k in range(3)]
     parts = sorted(joined(itertools.chain.from_iterable(shards)), key=lambda row: row[0])
     assert repr(parts) == repr(want)
     assert repr(joined(pickle.loads(pickle.dumps(shards[0])))) != repr(want)

@@ -71,11 +71,11 @@ def test_copied_bytes_are_those_of_arrays_without_shared_memory(to, nulls):
 
 @pytest.mark.parametrize("batch", [10, 16, 33])
 @pytest.mark.parametrize("start", [0, 1, 16])
-@pytest.mark.parametrize("shard", [(0, 1), (1, 3)])
-def test_an_alias_that_depends_on_the_address_is_that_of_the_first_batch(batch, start, shard):
+@pytest.mark.parametrize("ranks", [{}, {"rank": 1, "world_size": 3}])
+def test_an_alias_that_depends_on_the_address_is_that_of_the_first_batch(batch, start, ranks):
     pytest.importorskip("jax")
     table = pa.table({"f": aligned_empty((512 + start,), np.dtype(np.float32))[start:]})
-    loader = zc.loader(table, "jax", batch_size=batch, shard=shard)
+    loader = zc.loader(table, "jax", batch_size=batch, **ranks)
     assert loader.explain().columns["f"].aliased is shares(table, next(iter(loader)), "f")
 
 
@@ -127,11 +127,11 @@ def test_shuffled_tables_are_taken():
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("shard", [(0, 1), (1, 3)])
-def test_joined_batches_are_those_without_shared_memory(drop_last, shard):
+@pytest.mark.parametrize("ranks", [{}, {"rank": 1, "world_size": 3}])
+def test_joined_batches_are_those_without_shared_memory(drop_last, ranks):
     parts = [arrow_table(rows).select(["f"]).combine_chunks() for rows in (100, 50, 7, 64, 35)]
     table = pa.concat_tables(parts)
-    loader = zc.loader(table, "numpy", batch_size=32, drop_last=drop_last, shard=shard)
+    loader = zc.loader(table, "numpy", batch_size=32, drop_last=drop_last, **ranks)
     plan = loader.explain()
     batches = list(loader)
     assert plan.batches == len(batches) == len(loader)
@@ -197,7 +197,7 @@ def test_any_name_is_explained(names, nulls):
 
 def test_the_text_fits_80_columns_and_has_reasons_and_fixes():
     table = arrow_table().append_column("city", pa.array(["Bern", "Oslo"] * 128))
-    for options in ({}, {"shuffle": True}, {"shuffle": 128, "epochs": 2}, {"shard": (1, 2)}):
+    for options in ({}, {"shuffle": True}, {"shuffle": 128, "epochs": 2}, {"rank": 1, "world_size": 2}):
         text = str(zc.loader(table, "torch", batch_size=50, encode=True, **options).explain())
         assert max(map(len, text.splitlines())) <= 80
         assert "why: Arrow packs booleans into bits" in text

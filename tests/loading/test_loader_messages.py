@@ -46,11 +46,8 @@ def test_fixes_are_calls_of_the_loader(to: str, options: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("to", "options"),
     [
-        (
-            "torch",
-            {"layout": "matrix", "columns": ["x", "k"], "batch_size": 2, "shard": (0, 2), "drop_last": True},
-        ),
-        ("jax", {"columns": ["k"], "batch_size": 2, "prefetch": 3}),
+        ("torch", {"layout": "matrix", "columns": ["x", "k"], "batch_size": 2, "rank": 0, "world_size": 2}),
+        ("jax", {"columns": ["k"], "batch_size": 2, "prefetch": 3, "drop_last": True}),
         ("torch", {"columns": ["x", "when"], "batch_size": 2, "shuffle": 4, "seed": 1}),
     ],
 )
@@ -125,7 +122,8 @@ def test_the_value_that_a_message_names_is_valid(name: str, value: Any) -> None:
     with pytest.raises(OptionError) as caught:
         LoaderOptions("numpy", **{name: value})
     (option,) = re.findall(rf"{name}=(\([^)]*\)|\[[^]]*\]|{{.*}}|[\w\"]+)", caught.value.remedy)[:1]
-    LoaderOptions("numpy", **{name: ast.literal_eval(option)})
+    others = {"rank": 0, "world_size": 1} if name in ("rank", "world_size") else {}
+    LoaderOptions("numpy", **others | {name: ast.literal_eval(option)})
 
 
 @contextmanager

@@ -29,7 +29,9 @@ NUMBERS = TABLE.select(["x", "n"])
         {"seed": -1},
         {"prefetch": 0},
         {"epochs": 0},
-        {"shard": (1, 1)},
+        {"rank": -1},
+        {"world_size": 0},
+        {"rank": 1, "world_size": 1},
         {"layout": "rows"},
         {"on_error": "ignore"},
         {"encode": 0},
@@ -39,7 +41,7 @@ NUMBERS = TABLE.select(["x", "n"])
     ids=lambda options: next(iter(options)),
 )
 def test_wrong_values_are_refused(options: dict[str, Any]) -> None:
-    (name,) = options
+    name, *_ = options
     with pytest.raises(zc.OptionError, match=rf"loader\({name}=") as caught:
         zc.loader(NUMBERS, to="numpy", **options)
     assert caught.value.remedy
@@ -76,7 +78,7 @@ def test_the_message_for_a_misspelled_name_has_the_option(option: str) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "option"),
-    [("batch", "batch_size"), ("num_epochs", "epochs"), ("shards", "shard"), ("prefetch_factor", "prefetch")],
+    [("batch", "batch_size"), ("num_epochs", "epochs"), ("ranks", "rank"), ("prefetch_factor", "prefetch")],
 )
 def test_the_message_for_a_wrong_name_has_the_right_one(wrong: str, option: str) -> None:
     with pytest.raises(TypeError, match=rf"'{wrong}'; did you mean '{option}'") as caught:
@@ -110,18 +112,24 @@ def test_a_matrix_of_codes_says_why_it_is_refused() -> None:
     assert "nulls=0)" not in "".join(caught.value.calls)
 
 
+def test_a_rank_requires_the_number_of_processes() -> None:
+    for options, why in ({"rank": 0}, "world_size= is missing"), ({"world_size": 2}, "rank= is missing"):
+        with pytest.raises(zc.errors.OptionError, match=why):
+            zc.loader(NUMBERS, "numpy", **options)
+
+
 def test_shards_stay_equal_after_unequal_ones() -> None:
     """With ``drop_last``, the states of all shards continue with equally many batches in each."""
     options: dict[str, Any] = {"to": "numpy", "batch_size": 3, "drop_last": True}
     data, states, taken = {"x": np.arange(51)}, [], []
     for rank, count in ((0, 0), (1, 5)):
-        loader = zc.loader(data, shard=(rank, 2), **options)
+        loader = zc.loader(data, rank=rank, world_size=2, **options)
         iterator = iter(loader)
         taken += [next(iterator)["x"].tolist() for _ in range(count)]
         states.append(loader.state_dict())
     lengths = []
     for rank in range(2):
-        loader = zc.loader(data, shard=(rank, 2), **options)
+        loader = zc.loader(data, rank=rank, world_size=2, **options)
         loader.load_state_dict(states)
         lengths.append(len(loader))
         taken += [batch["x"].tolist() for batch in loader]

@@ -94,7 +94,7 @@ def test_options_that_apply() -> None:
     (batch, *_) = zc.loader(source, to="scipy", batch_size=BATCH, dtype="float64")
     assert batch.dtype == np.float64
     assert np.array_equal(batch.toarray(), DENSE[:BATCH])
-    halves = [rows(zc.loader(source, to="scipy", batch_size=BATCH, shard=(rank, 2))) for rank in range(2)]
+    halves = [rows(zc.loader(source, "scipy", batch_size=BATCH, rank=k, world_size=2)) for k in range(2)]
     assert np.array_equal(np.concatenate(halves), DENSE)
     assert len(list(zc.loader(source, to="scipy", batch_size=BATCH, drop_last=True))) == 5
 

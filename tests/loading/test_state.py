@@ -28,9 +28,9 @@ WAYS: list[dict[str, Any]] = [
     {"shuffle": True, "layout": "matrix", "dtype": "float64"},
     {"shuffle": "full", "drop_last": True},
     {"shuffle": 9, "to": "pyarrow"},
-    {"shuffle": 8, "shard": (1, 3)},
+    {"shuffle": 8, "rank": 1, "world_size": 3},
     {"shuffle": 6, "on_error": "skip"},
-    {"to": "pyarrow", "on_error": "skip", "shard": (0, 2)},
+    {"to": "pyarrow", "on_error": "skip", "rank": 0, "world_size": 2},
     {"on_error": "skip", "drop_last": True},
 ]
 SIZES = [7, 0, 13, 1, 21, 6, 11]
@@ -145,7 +145,7 @@ def test_resume_in_another_process(tmp_path: Path) -> None:
 
 
 def shards(world: int, **options: Any) -> list[Loader]:
-    return [loader_of(Groups(SIZES), batch_size=4, shard=(rank, world), **options) for rank in range(world)]
+    return [loader_of(Groups(SIZES), batch_size=4, rank=k, world_size=world, **options) for k in range(world)]
 
 
 def advance(loader: Loader, count: int) -> list[list[int]]:
@@ -245,7 +245,7 @@ HOSTILE: list[Any] = [
     *[
         changed(**{name: value})
         for name in ("version", "source", "rows", "seed", "batch_size", "shuffle", "drop_last", "epoch",
-                     "until", "window", "shard", "done")
+                     "until", "window", "rank", "world_size", "done")
         for value in (KeyError, None, -1, 10**30, 1.5, "1", [1], {}, True, float("nan"))
     ],
     *[changed(dealt=value) for value in (
@@ -254,7 +254,7 @@ HOSTILE: list[Any] = [
         [[0, 9, 0, -2]], [[0, 9, 0, -1], [0, 9, 0, -1]], [[0, 9, 0, -1], [8, 20, 0, -1]],
         [[0, 20, 0, 8], [0, 20, 4, -1]], [[20, 30, 0, -1], [0, 20, 0, -1]], [[0, True, 0, -1]],
     )],
-    *[changed(shard=value) for value in ([0, 0], [1, 1], [-1, 2], [0, 2**40], [0, 1, 2], ["0", 1])],
+    *[changed(rank=k, world_size=n) for k, n in ((0, 0), (1, 1), (-1, 2), (0, 2**40), ([0], 2), ("0", 1))],
     changed(window=10), changed(window=16 * 10**9), changed(done=16), changed(until=3), changed(until=0),
 ]  # fmt: skip
 
@@ -284,9 +284,9 @@ def test_bits_of_types_are_not_confused() -> None:
 def test_a_state_is_independent_of_the_loader() -> None:
     loader = loader_of(Groups(SIZES), batch_size=4)
     state = loader.state_dict()
-    state["shard"].append(7)
+    state["worker"].append(7)
     state["done"] = 3
-    assert loader.state_dict()["shard"] == [0, 1]
+    assert loader.state_dict()["worker"] == [0, 1, 0]
     assert loader.state_dict()["done"] == 0
 
 

@@ -93,7 +93,7 @@ def test_the_parts_of_workers_are_the_batches_of_one_process() -> None:
 def test_each_batch_is_delivered_by_one_worker(
     path: str, monkeypatch: pytest.MonkeyPatch, shuffle: Any, drop_last: bool
 ) -> None:
-    options = {"batch_size": BATCH, "shuffle": shuffle, "drop_last": drop_last, "shard": (1, 2)}
+    options = {"batch_size": BATCH, "shuffle": shuffle, "drop_last": drop_last, "rank": 1, "world_size": 2}
     plain = zc.loader(path, to="torch", **options)
     workers = [zc.loader(path, to="torch", **options) for _ in range(3)]
     for _ in range(3):  # workers that persist go on to the next epoch
@@ -108,7 +108,7 @@ def test_each_batch_is_delivered_by_one_worker(
 @pytest.mark.hazard("training#shards-of-a-worker")
 def test_a_loader_that_a_worker_creates_is_its_own(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     as_worker(monkeypatch, 1, 2)
-    loader = zc.loader(path, to="torch", batch_size=BATCH, shard=(1, 2))
+    loader = zc.loader(path, to="torch", batch_size=BATCH, rank=1, world_size=2)
     assert sum(map(len, rows(loader))) == ROWS // 2
 
 

@@ -38,7 +38,8 @@ def loader(
     prefetch: int = 2,
     device: Any = None,
     drop_last: bool = False,
-    shard: tuple[int, int] = (0, 1),
+    rank: int | None = None,
+    world_size: int | None = None,
     epochs: int = 1,
     on_error: Literal["raise", "skip"] = "raise",
     schema: Any = None,
@@ -95,8 +96,8 @@ def loader(
     drop_last : bool, default False
         Leave out a last batch with fewer than `batch_size` rows, and rows that would make shards unequal. All
         shards then have the same number of batches.
-    shard : (int, int), default (0, 1)
-        Rank and number of processes; each process delivers a different part of the rows.
+    rank, world_size : int, optional
+        Number of this process, from 0, and of all: each delivers a different part of the rows. Pass both.
     epochs : int, default 1
         Number of epochs of one iteration. The thread begins to read the next epoch before the consumer has
         finished the current one.
@@ -157,9 +158,9 @@ def loader(
         device = placement["device"]
     options = LoaderOptions(
         to, batch_size=batch_size, columns=columns, nulls=nulls, encode=encode, layout=layout, lists=lists,
-        pad=pad, max_length=max_length, dtype=dtype, shuffle=shuffle, seed=seed,
-        prefetch=prefetch, device=device, drop_last=drop_last, shard=shard,
-        epochs=epochs, on_error=on_error, schema=schema, progress=progress, decode=decode,
+        pad=pad, max_length=max_length, dtype=dtype, shuffle=shuffle, seed=seed, prefetch=prefetch,
+        device=device, drop_last=drop_last, rank=rank, world_size=world_size, epochs=epochs,
+        on_error=on_error, schema=schema, progress=progress, decode=decode,
     )  # fmt: skip
     # Creation imports modules. A child forked during an import would inherit its held lock.
     created: Loader[Any] = while_forks_wait(partial(_create, source, options))

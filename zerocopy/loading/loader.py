@@ -71,8 +71,7 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
         sizes = [-1] if isinstance(source, Stream) else [group.rows for group in source.groups]
         rows, self._pitch = int(sum(sizes)), self._plan.pitch
         # All shards have windows of the same size, so that they can continue each other's states.
-        shard_rows = -(-rows // options.shard[1])
-        largest = max(sizes, default=0)
+        shard_rows, largest = -(-rows // options.shard[1]), max(sizes, default=0)
         window = options.window_rows(shard_rows, largest, self._pitch) if options.is_shuffled else 0
         layout = Layout(rows, options.batch_size, options.drop_last)
         self._fresh = Portion(layout, 0, window, options.shard, None)
@@ -307,7 +306,7 @@ class Loader(Iterable[ResultT]):  # mypy infers the types of [*loader] only from
     def __repr__(self) -> str:
         options = self._options
         order = "" if not options.is_shuffled else f", shuffle={options.shuffle!r}, seed={options.seed}"
-        shard = "" if options.shard == (0, 1) else f", shard={options.shard}"
+        shard = "" if options.rank is None else f", rank={options.rank}, world_size={options.world_size}"
         route = f"{self._source.name} -> {text(options.to)}"
         return printable(f"<Loader: {route}, batch_size={options.batch_size}{order}{shard}>")
 

@@ -44,7 +44,8 @@ class LoaderOptions:
     prefetch: int = 2
     device: Any = None
     drop_last: bool = False
-    shard: tuple[int, int] = (0, 1)
+    rank: int | None = None
+    world_size: int | None = None
     epochs: int = 1
     on_error: str = "raise"
     schema: Any = None
@@ -62,6 +63,12 @@ class LoaderOptions:
                     why,
                     f'did you mean {name}="{near}"?' if near else f"pass {fix}",
                 )
+        is_alone = (self.rank is None) != (self.world_size is None)
+        if is_alone or self.shard[0] >= self.shard[1]:
+            missing = "rank" if self.rank is None else "world_size"
+            why = f"{missing}= is missing" if is_alone else "ranks are numbered from 0 to world_size - 1"
+            asked = f"loader(rank={self.rank}, world_size={self.world_size})"
+            raise OptionError(asked, why, "pass the number of this process and of all: rank=0, world_size=4")
 
     def of_columns(self, names: Sequence[str]) -> LoaderOptions:
         """Return the options of the conversion of some columns alone."""
@@ -70,6 +77,11 @@ class LoaderOptions:
             name: {key: value[key] for key in names if key in value} for name, value in given.items()
         }
         return replace(self, **own)
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """Number of this process, and of all."""
+        return self.rank or 0, self.world_size or 1
 
     @property
     def is_shuffled(self) -> bool:
@@ -149,7 +161,7 @@ class LoaderOptions:
         """Refuse options that need the number of rows, which a stream does not have before it is read."""
         if self.shard[1] > 1:
             raise OptionError(
-                f"loader(shard={self.shard!r})",
+                f"loader(rank={self.rank}, world_size={self.world_size})",
                 "the source is a stream, whose rows cannot be divided before they are read",
                 "pass a source in files or in memory, or a part of the stream to each process",
                 code="stream-shard",
@@ -163,8 +175,12 @@ class LoaderOptions:
             )
 
 
-def _at_least(least: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _at_least(least: int, or_none: bool = False) -> Callable[[Any], bool]:
+    def is_valid(value: Any) -> bool:
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        return value >= least if is_number else or_none and value is None
+
+    return is_valid
 
 
 def _one_of(*values: Any) -> Callable[[Any], bool]:
@@ -178,11 +194,6 @@ def _is_bool(value: Any) -> bool:
 def _is_shuffle(value: Any) -> bool:
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return value > 0 if is_number else value in (False, True, None, "full")
-
-
-def _is_shard(value: Any) -> bool:
-    is_pair = isinstance(value, tuple) and len(value) == 2
-    return is_pair and _at_least(0)(value[0]) and _at_least(1)(value[1]) and bool(value[0] < value[1])
 
 
 def _is_list(value: Any) -> bool:
@@ -209,11 +220,8 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
         "the number of epochs must be an int of at least 1",
         "epochs=1, and iterate again for the next epoch",
     ),
-    "shard": (
-        _is_shard,
-        "it must be (rank, world) with 0 <= rank < world",
-        "the number of this process and of all: shard=(0, 4)",
-    ),
+    "rank": (_at_least(0, or_none=True), "it must be an int of at least 0", "rank=0, world_size=4"),
+    "world_size": (_at_least(1, or_none=True), "it must be an int of at least 1", "rank=0, world_size=4"),
     "on_error": (_one_of(*_NAMES["on_error"]), 'it must be "raise" or "skip"', 'on_error="skip"'),
     "encode": (
         is_encoding,

@@ -39,7 +39,8 @@ def dump(progress: Progress, identity: Mapping[str, Any]) -> dict[str, Any]:
         "epoch": portion.epoch,
         "until": progress.until,
         "window": portion.window,
-        "shard": list(portion.shard),
+        "rank": portion.shard[0],
+        "world_size": portion.shard[1],
         "dealt": None if portion.dealt is None else [list(run) for run in portion.dealt],
         "worker": list(portion.worker),
         "done": progress.done,
@@ -61,9 +62,8 @@ def load(given: Any, identity: Mapping[str, Any], fresh: Portion, epochs: int) -
         if first.portion.shard == (rank, world):
             return first
         # Each shard has delivered as many batches as this one.
-        shards = [
-            first.portion._replace(shard=(k, first.portion.shard[1])) for k in range(first.portion.shard[1])
-        ]
+        count = first.portion.shard[1]
+        shards = [first.portion._replace(shard=(k, count)) for k in range(count)]
         saved = [Progress(each, min(first.done, each.batches()), first.until) for each in shards]
     saved.sort(key=lambda progress: progress.portion.shard)
     if [progress.portion.shard for progress in saved] != [(k, len(saved)) for k in range(len(saved))]:
@@ -95,9 +95,10 @@ def _parse(state: Any, identity: Mapping[str, Any], fresh: Portion, epochs: int)
     epoch = _integer(state, "epoch", 0, _LARGEST)
     until = _integer(state, "until", epoch + 1, epoch + epochs)
     most = 1 if layout.rows < 0 else _MOST_SHARDS  # a stream is not divided
-    rank, world = _integers(state, "shard", 2)
-    _require(0 <= rank < world <= most, state, "shard")
-    number, workers, skipped = _integers(state, "worker", 3)
+    world = _integer(state, "world_size", 1, most)
+    rank = _integer(state, "rank", 0, world - 1)
+    _require(_are_integers(state.get("worker"), 3), state, "worker")
+    number, workers, skipped = state["worker"]
     _require(0 <= number < workers <= most and 0 <= skipped <= _LARGEST, state, "worker")
     worker, window = (number, workers, skipped), _window(state, fresh)
     portion = Portion(layout, epoch, window, (rank, world), _dealt(state, layout), worker)
@@ -138,11 +139,6 @@ def _dealt(state: Mapping[str, Any], layout: Layout) -> tuple[Run, ...] | None:
 def _are_integers(value: Any, count: int) -> bool:
     is_list = isinstance(value, (list, tuple)) and len(value) == count
     return is_list and all(type(part) is int for part in value)
-
-
-def _integers(state: Mapping[str, Any], name: str, count: int) -> tuple[int, ...]:
-    _require(_are_integers(state.get(name), count), state, name)
-    return tuple(state[name])
 
 
 def _integer(state: Mapping[str, Any], name: str, least: int, most: int) -> int:
