@@ -6,12 +6,14 @@ import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import zerocopy as zc
 from zerocopy import pickling
+from zerocopy.pool.host import aligned_numpy, c_library
 
 pd, torch = pytest.importorskip("pandas"), pytest.importorskip("torch")
 
@@ -56,6 +58,12 @@ def _returned() -> Any:
     return zc.accepts("torch")(lambda x: {1, 2})(np.arange(3))
 
 
+def _refused_scope() -> Any:
+    aligned_numpy._capsule.cache_clear()  # the handler that exists stays valid
+    with mock.patch.object(c_library, "refusal", return_value=zc.Reason("no glibc", "use Linux")):
+        zc.aligned_numpy()
+
+
 #: Calls that are refused, by the public function; the name before a space is that of `zerocopy`.
 REFUSALS: dict[str, Callable[[], Any]] = {
     "convert copy": lambda: zc.convert(REVERSED, "torch", copy=False),
@@ -86,6 +94,9 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "share": lambda: zc.share("text"),
     "shared_empty": lambda: zc.shared_empty(1 << 60),
     "Shared": lambda: zc.Shared.from_bytes(b"text"),
+    "empty": lambda: zc.empty(-1),
+    "aligned": lambda: zc.aligned("text"),
+    "aligned_numpy": _refused_scope,
     "save": lambda: zc.save({"x": "text"}, "m.safetensors"),
     "open_weights": lambda: zc.open_weights("missing.safetensors"),
     "loader option": lambda: zc.loader({"a": np.arange(3)}, "torch", batch_size=0),

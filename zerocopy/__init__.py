@@ -16,6 +16,7 @@ from zerocopy.interpreter import lazy_names as _lazy_names
 TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
 if TYPE_CHECKING:
     from zerocopy import monitor as monitor, shared as shared
+    from zerocopy._engine.aligned import aligned as aligned, empty as empty
     from zerocopy._engine.explain import explain as explain
     from zerocopy._engine.memory import shares_memory as shares_memory, view as view
     from zerocopy._engine.signatures import convert as convert
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     )
     from zerocopy.pairs.check import check_pairs as check_pairs
     from zerocopy.plan import Plan as Plan
+    from zerocopy.pool.host.aligned_numpy import aligned_numpy as aligned_numpy
     from zerocopy.pool.install import install_pool as install_pool, installed_pool as installed_pool
     from zerocopy.pool.pool import Pool as Pool
     from zerocopy.registry import (
@@ -89,6 +91,7 @@ _NAMES = {
     "_engine.converter": "converter",
     "plan": "Plan",
     "_engine.memory": "view shares_memory",
+    "_engine.aligned": "empty aligned",
     "protocols.own_dlpack": "StridedView",
     "registry": "frameworks register FrameworkInfo",
     "framework": "Framework FrameworkName",
@@ -122,6 +125,7 @@ _NAMES = {
     "loading.errors": "MissingFileError ReadError LoaderStateError LoaderUseError",
     "monitor.errors": "MonitorFileError MonitorStateError",
     "pool.pool": "Pool",
+    "pool.host.aligned_numpy": "aligned_numpy",
     "pool.install": "install_pool installed_pool",
 }
 

@@ -196,8 +196,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any], align: int = ALI
     for extent in shape:
         count *= extent
     raw = np.empty(count + align, np.uint8)
-    start = -address(raw) % align
-    return raw[start : start + count].view(dtype).reshape(shape)
+    return np.ndarray(shape, dtype, raw, -address(raw) % align)
 
 
 def aligned_copy(array: Array, align: int = ALIGNMENT) -> Array:

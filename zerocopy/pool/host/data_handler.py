@@ -29,8 +29,9 @@ from typing import Any
 from zerocopy.errors import Reason
 from zerocopy.pool.host import c_library
 
-# multiarray_api.h: the slot of PyDataMem_DefaultHandler, since NumPy 1.22.
-_DEFAULT_HANDLER = 306
+# multiarray_api.h: the slots of PyDataMem_SetHandler and PyDataMem_DefaultHandler, since NumPy 1.22.
+_SET_HANDLER, _DEFAULT_HANDLER = 304, 306
+_CAPSULE = b"mem_handler"
 _VERSION = 1
 _NAME = b"default_allocator"
 
@@ -122,7 +123,7 @@ def _needs_core() -> Reason | None:
 
 
 def enable(feature: str) -> None:
-    """Make arrays ``"aligned"``, or large zeros ``"lazy"``; the caller holds `mode.CHANGING`."""
+    """Make arrays ``"aligned"``, or large zeros ``"lazy"``; the caller holds `modes.CHANGING`."""
     _enabled.add(feature)
     _apply()
 
@@ -131,6 +132,29 @@ def disable(feature: str) -> str:
     """Undo `enable`; return the changes that remain."""
     _enabled.discard(feature)
     return _apply()
+
+
+def new_handler(name: bytes) -> Any:
+    """Return a handler of aligned arrays that no context uses yet; the caller holds `modes.CHANGING`."""
+    global _state
+    state = _state
+    if state is None:
+        _state = state = _prepare()
+    ctx, changed = _aligned(state)
+    functions = state.originals | changed
+    raw = ctypes.pythonapi.PyMem_RawMalloc
+    raw.restype, raw.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+    handler = _Handler.from_address(raw(ctypes.sizeof(_Handler)))
+    handler.name, handler.version = name, _VERSION
+    handler.allocator = _Allocator(ctx, **functions)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    return new(ctypes.addressof(handler), _CAPSULE, None)
+
+
+def set_handler(handler: Any) -> Any:
+    """Set the handler of the current context; return the previous one."""
+    return ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_entry(_SET_HANDLER))(handler)
 
 
 def why_not_compiled() -> str:
@@ -178,15 +202,19 @@ def _is_foreign(state: _State) -> bool:
 
 def _replacements(state: _State) -> tuple[int | None, dict[str, int]]:
     """Return the ctx and the functions that differ from NumPy's own."""
-    core = state.compiled
-    if "aligned" in _enabled and core:
-        return None, {"malloc": core["fresh"], "calloc": core["zeroed"], "realloc": core["resized"]}
     if "aligned" in _enabled:
-        # ctx becomes the first argument, the alignment. NumPy's own functions ignore it.
-        return 64, {"malloc": c_library.address("aligned_alloc")}
-    if "lazy" in _enabled and core:
-        return None, {"calloc": core["sparse"]}
+        return _aligned(state)
+    if "lazy" in _enabled and state.compiled:
+        return None, {"calloc": state.compiled["sparse"]}
     return None, {}
+
+
+def _aligned(state: _State) -> tuple[int | None, dict[str, int]]:
+    core = state.compiled
+    if core:
+        return None, {"malloc": core["fresh"], "calloc": core["zeroed"], "realloc": core["resized"]}
+    # ctx becomes the first argument, the alignment. NumPy's own functions ignore it.
+    return 64, {"malloc": c_library.address("aligned_alloc")}
 
 
 def _prepare() -> _State:
@@ -222,12 +250,21 @@ def _module() -> Any:
 
 def _handler() -> Any:
     """Return the default handler in NumPy's memory; raises ValueError for another capsule."""
+    capsule = ctypes.py_object.from_address(_entry(_DEFAULT_HANDLER))
+    return _Handler.from_address(_pointer(capsule.value, _CAPSULE))
+
+
+def _entry(number: int) -> int:
+    """Return an entry of the table of NumPy's C API: the address of a function or a variable."""
+    table = _pointer(_module()._ARRAY_API, None)
+    return ctypes.c_void_p.from_address(table + number * ctypes.sizeof(ctypes.c_void_p)).value or 0
+
+
+def _pointer(capsule: Any, name: bytes | None) -> int:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    table = pointer(_module()._ARRAY_API, None)
-    variable = ctypes.c_void_p.from_address(table + _DEFAULT_HANDLER * ctypes.sizeof(ctypes.c_void_p))
-    capsule = ctypes.py_object.from_address(variable.value or 0)
-    return _Handler.from_address(pointer(capsule.value, b"mem_handler"))
+    address: int = pointer(capsule, name)
+    return address
 
 
 #: From this size on glibc's calloc always maps new pages, which it does not write

@@ -28,7 +28,7 @@ from zerocopy.pool.host.page_locked import CudaHostMemory, PinnedPool
 from zerocopy.pool.sizes import suggest
 
 #: Held while modes are installed and restored, because they change the whole process.
-_CHANGING = forks.lock()
+CHANGING = forks.lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Mode(ABC):
 
     def install(self) -> None:
         """Put the mode into effect unless it already is."""
-        with _CHANGING:
+        with CHANGING:
             if self.installed:
                 return
             reason = self.check()
@@ -107,7 +107,7 @@ class Mode(ABC):
 
         Memory that was allocated in the mode stays valid, and is freed as usual.
         """
-        with _CHANGING:
+        with CHANGING:
             if not self.installed:
                 return ""
             self.installed = False
