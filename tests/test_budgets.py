@@ -21,13 +21,13 @@ BUDGETS = {
     # of polars, nanoarrow and DuckDB). Then for results that other libraries read (users of `Masked`,
     # `Encoded`, loaders and shared tables), for series of nanoarrow and tensors to tables, and for the
     # variable EAGER_IMPORT (tests of programs that depend on zerocopy).
-    "lines of Python in zerocopy/": 74706,
-    "files of Python in zerocopy/": 378,
+    "lines of Python in zerocopy/": 74998,
+    "files of Python in zerocopy/": 379,
     "lines of C in zerocopy/": 9876,
-    "lines of Python in tests/": 101354,  # tests of these, and of planted faults that no test found
+    "lines of Python in tests/": 101734,  # tests of these, and of planted faults that no test found
     "lines of Python in benchmarks/": 16005,  # tables with options, a recommender's table, the age of results
-    "lines of Markdown in docs/": 16835,
-    "words in docs/how-it-works.md": 3296,
+    "lines of Markdown in docs/": 16875,
+    "words in docs/how-it-works.md": 3294,
     # Copies to and from a device are two, and NumPy's text, dates and objects are one, for the same users.
     "forms in which memory passes": 12,
     "private names of other packages": 29,  # the schema of nanoarrow: users of its wide tables

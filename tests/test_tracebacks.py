@@ -22,6 +22,8 @@ MOST = 6
 REVERSED = np.arange(6)[::-1]
 TEXT = pd.DataFrame({"a": ["x"], "b": [1]})
 NO_HANDLE = pickle.dumps(zc.share(np.arange(3))).replace(b"ZCSH", b"ZCSX")
+CLOSED = zc.share(TEXT)
+CLOSED.close()
 
 
 class Raises:
@@ -90,6 +92,10 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "accepts call": lambda: _accepted(REVERSED),
     "accepts result": _returned,
     "array_namespace": lambda: zc.array_namespace("text"),
+    "kind": lambda: zc.kind(CLOSED),
+    "is_array": lambda: zc.is_array(CLOSED),
+    "is_column": lambda: zc.is_column(CLOSED),
+    "is_table": lambda: zc.is_table(CLOSED),
     "bridge": lambda: zc.bridge(len, "torch"),
     "share": lambda: zc.share("text"),
     "shared_empty": lambda: zc.shared_empty(1 << 60),

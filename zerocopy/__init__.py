@@ -45,6 +45,13 @@ if TYPE_CHECKING:
     from zerocopy.functions.accepts import accepts as accepts
     from zerocopy.functions.array_namespace import array_namespace as array_namespace
     from zerocopy.functions.bridge import bridge as bridge
+    from zerocopy.functions.kind import (
+        Kind as Kind,
+        is_array as is_array,
+        is_column as is_column,
+        is_table as is_table,
+        kind as kind,
+    )
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
     from zerocopy.loading.errors import (
         LoaderStateError as LoaderStateError,
@@ -104,6 +111,7 @@ _NAMES = {
     "pairs.check": "check_pairs",
     "functions.accepts": "accepts",
     "functions.array_namespace": "array_namespace",
+    "functions.kind": "kind Kind is_array is_column is_table",
     "device": "Device",
     "dtype": "DType",
     "errors": (

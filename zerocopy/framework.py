@@ -73,6 +73,8 @@ class Framework:
     kind : str
         ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays,
         ``"source"`` for objects that are converted, of a library that is neither a target nor listed.
+    kinds : mapping of str
+        By class: what `zerocopy.kind` returns, None, or a function of the object. Others follow `kind`.
     types, forms : tuple of str
         Attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
         Classes of its module that ``to="name.Class"`` chooses; the framework for one has it as its `form`.
@@ -116,6 +118,7 @@ class Framework:
     name: str = ""
     aliases: tuple[str, ...] = ()
     kind: str = "tensor"
+    kinds: Mapping[str, Any] = {}
     types: tuple[str, ...] = ()
     forms: tuple[str, ...] = ()
     form: str | None = None
@@ -145,7 +148,6 @@ class Framework:
     options: tuple[str, ...] = ()
     actions: Mapping[str, Fix] = {}
     unwrap: str = ""
-
     _module: ModuleType | None = None
 
     @property
@@ -321,10 +323,8 @@ class Framework:
         if device.is_host and _implements(self, "of_ndarray"):
             array, dtype = self.as_ndarray(obj)
             return self.of_ndarray(aligned_copy(array), dtype)
-        asked, why = (
-            f"to={self.name!r}, device={str(device)!r}",
-            f"{self.name} cannot copy arrays to {device}",
-        )
+        asked = f"to={self.name!r}, device={str(device)!r}"
+        why = f"{self.name} cannot copy arrays to {device}"
         remedy = f"pass one of its devices: {', '.join(self.device_kinds)}"
         raise UnsupportedConversionError(asked, why, remedy, code="other-device")
 

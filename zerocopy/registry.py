@@ -307,7 +307,7 @@ def by_type(cls: type) -> Framework | None:
         owners = (_owner(cls, _root(base)) for base in cls.__mro__)
         framework = next((owner for owner in owners if owner is not None), None)
     if framework is not None:
-        (_by_lasting_type if _lasts(cls) else _by_type)[cls] = framework
+        (_by_lasting_type if lasts(cls) else _by_type)[cls] = framework
     return framework
 
 
@@ -317,7 +317,7 @@ def target_of(cls: type) -> Framework | None:
     return None if framework is None or framework.kind == "source" else framework
 
 
-def _lasts(cls: type) -> bool:
+def lasts(cls: type) -> bool:
     """Whether the module of a type has it under its name; reads no attribute of a lazy module."""
     module = sys.modules.get(getattr(cls, "__module__", None) or "")
     return type(module) is type(sys) and vars(module).get(cls.__name__) is cls

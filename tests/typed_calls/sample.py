@@ -85,6 +85,16 @@ assert_type(zc.converter(x, torch)(x), Any)
 assert_type(zc.converter(x, zc.FrameworkName(name))(x), Any)
 assert_type([zc.converter(x, "torch")(each) for each in (x, x)], list[torch.Tensor])
 
+
+# kinds
+def check_kinds(obj: object) -> None:
+    assert_type(zc.kind(obj), zc.Kind | None)
+    if zc.is_table(obj):
+        assert_type(zc.convert(obj, "polars"), pl.DataFrame)
+    elif zc.is_array(obj) or zc.is_column(obj):
+        assert_type(obj, Any)
+
+
 # batches
 assert_type([*zc.loader(frame, to="torch", batch_size=2, shuffle=True)], list[dict[Any, torch.Tensor]])
 assert_type(next(iter(zc.loader("a.parquet", "torch", layout="matrix", seed=1))), torch.Tensor)

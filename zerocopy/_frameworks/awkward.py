@@ -68,6 +68,7 @@ class Awkward(Framework):
     name = "awkward"
     aliases = ("ak",)
     types = ("Array",)
+    kinds: Mapping[str, Any] = {"Array": "ragged", "Content": "ragged", "Record": None, "ArrayBuilder": None}
     root_modules = ("awkward",)
     distribution = "awkward"
     min_version = "2.4"

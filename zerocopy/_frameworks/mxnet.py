@@ -9,6 +9,7 @@ import atexit
 import ctypes
 import functools
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
@@ -125,6 +126,7 @@ class MXNet(Framework):
     name = "mxnet"
     aliases = ("mx",)
     types = ("nd.NDArray", "nd", "NDArray")
+    kinds: Mapping[str, Any] = {"BaseSparseNDArray": "sparse"}
     root_modules = ("mxnet",)
     distribution = _DISTRIBUTION
     max_ndim = 32  # NumPy's before 2.0, which passes the memory on; MXNet itself has no limit

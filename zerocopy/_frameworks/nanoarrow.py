@@ -32,10 +32,15 @@ _VIEWS = ("string_view", "binary_view")
 _ASK_FOR_STREAM = 'pass to="nanoarrow.ArrayStream", which exports it unchanged'
 
 
+def _kind(obj: Any) -> str:
+    return "column" if _field(obj, _name(obj)).is_series else "table"
+
+
 class Nanoarrow(Framework):
     """``nanoarrow.Array``, an array of structs for a table; ``nanoarrow.ArrayStream``, which is read once."""
 
     name = "nanoarrow"
+    kinds: Mapping[str, Any] = dict.fromkeys(("Array", "ArrayStream", "CArray"), _kind)
     actions: Mapping[str, Fix] = {
         "cast": Fix("pyarrow.chunked_array({x}).cast('{type}')"),
         "cast:bool8": Fix("pyarrow.chunked_array({x}).cast(pyarrow.bool8())"),

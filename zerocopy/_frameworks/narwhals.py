@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from zerocopy.framework import Framework
@@ -15,6 +16,7 @@ class Narwhals(Framework):
 
     name = "narwhals"
     kind = "source"
+    kinds: Mapping[str, Any] = {"DataFrame": "table", "LazyFrame": "table", "Series": "column"}
     root_modules = ("narwhals",)
     classes = ("narwhals.dataframe.DataFrame", "narwhals.dataframe.LazyFrame", "narwhals.series.Series")
     distribution = "narwhals"

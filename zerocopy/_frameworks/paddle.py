@@ -36,6 +36,9 @@ class Paddle(Framework):
     name = "paddle"
     aliases = ("paddlepaddle", "pp")
     types = ("Tensor",)
+    kinds: Mapping[str, Any] = {
+        "Tensor": lambda x: "sparse" if x.is_sparse() or x.is_sparse_csr() else "array"
+    }
     root_modules = ("paddle",)
     distribution = "paddlepaddle"
     min_version = "3.0"

@@ -184,6 +184,11 @@ class Field:
         return replace(self, metadata={})
 
     @property
+    def is_series(self) -> bool:
+        """Whether it is one column; a plain struct is a table."""
+        return self.kind != "struct" or bool(self.extension)
+
+    @property
     def dtype(self) -> str:
         """The standard dtype of the value buffer, or "" if its elements are not numbers."""
         kind = self.kind

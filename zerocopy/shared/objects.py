@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -255,6 +256,7 @@ class SharedFramework(Framework):
 
     name = "zerocopy"
     kind = "source"
+    kinds: Mapping[str, Any] = {"SharedTable": lambda x: _kind_of_table(x)}
     root_modules: tuple[str, ...] = ("zerocopy",)
 
     def owns(self, cls: type) -> bool:
@@ -276,6 +278,11 @@ class SharedFramework(Framework):
 
     def fast_exporters(self, cls: type) -> dict[str, Any]:
         return {"handle": cls.__zerocopy_open__}  # type: ignore[attr-defined]
+
+
+def _kind_of_table(shared: Any) -> str:
+    table = SharedFramework().table(shared)
+    return "column" if table is not None and table.single else "table"
 
 
 registry.add(SharedFramework())

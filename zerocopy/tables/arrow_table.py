@@ -104,14 +104,9 @@ def _open(obj: object, name: str, for_table: bool) -> Table:
     return unread_table(obj, name, stream.field, read)
 
 
-def is_series(field: Field) -> bool:
-    """Whether a type is one column; a plain struct is a table."""
-    return field.kind != "struct" or bool(field.extension)
-
-
 def unread_table(obj: object, name: str, field: Field | None, read: Callable[[], Table]) -> Table:
     """Return a stream that is read once as a table, or as one column unless its type is a struct."""
-    single = field is not None and is_series(field)
+    single = field is not None and field.is_series
     parts = () if field is None else (field,) if single else field.children
     columns = [UnreadColumn(name, part) for part in parts]
     labels = [part.name for part in parts]
@@ -138,7 +133,7 @@ def table_of_chunks(
     arrow = arrow or (lambda: hub().read_all(obj))
     device = chunks[0].device if chunks else HOST
     whole = ArrowColumn(name, field, lambda: chunks, sum(c.length for c in chunks), arrow, device=device)
-    if is_series(field):
+    if field.is_series:
         return Table(name, [field.name], [whole], whole.length, single=True, obj=obj)
     if whole.null_count:
         why = f"{whole.null_count:,} of its rows are null, and a table has no null rows"

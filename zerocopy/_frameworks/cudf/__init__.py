@@ -8,7 +8,7 @@ used. The memory layout of columns is in pylibcudf's folder, reached through the
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,7 @@ class CuDF(Framework):
 
     name = "cudf"
     kind = "table"
+    kinds: Mapping[str, Any] = {"MultiIndex": "table", "Series": "column", "Index": "column"}
     root_modules = ("cudf",)
     distribution = "cudf-cu13"  # "pip install cudf" finds a placeholder
     install_hint = _INSTALL

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,6 +52,7 @@ class CuPy(Framework):
     name = "cupy"
     aliases = ("cp",)
     types = ("ndarray",)
+    kinds: Mapping[str, Any] = {"spmatrix": "sparse"}
     root_modules = ("cupy", "cupyx")
     distribution = "cupy-cuda13x"  # "pip install cupy" builds from source
     install_hint = _INSTALL

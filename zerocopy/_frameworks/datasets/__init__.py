@@ -79,6 +79,7 @@ class Datasets(Framework):
     aliases = ("huggingface", "hf")
     types = ("Dataset",)
     kind = "table"
+    kinds: Mapping[str, Any] = {"Column": "column"}
     root_modules = ("datasets",)
     distribution = "datasets"
     min_version = "4.0"  # older versions have other features of lists, and no columns

@@ -65,6 +65,7 @@ class DuckDB(Framework):
     name = "duckdb"
     types = ("DuckDBPyRelation",)
     kind = "table"
+    kinds: Mapping[str, Any] = {"DuckDBPyConnection": None}
     # Older versions fail the tests, and some give wrong values.
     min_version = "2.0"
     root_modules = ("duckdb", "_duckdb")

@@ -40,6 +40,7 @@ class Jax(Framework):
     name = "jax"
     aliases = ("jnp",)
     types = ("Array", "ArrayImpl", "numpy")
+    kinds: Mapping[str, Any] = {"JAXSparse": "sparse"}
     root_modules = ("jax", "jaxlib")
     distribution = "jax"
     max_ndim = MAX_NDIM  # NumPy's, which passes host memory on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
@@ -17,6 +18,7 @@ class Lance(Framework):
 
     name = "lance"
     kind = "source"
+    kinds: Mapping[str, Any] = {"LanceDataset": "table"}
     root_modules = ("lance",)
     classes = ("lance.dataset.LanceDataset",)
     distribution = "pylance"

@@ -42,6 +42,7 @@ class NumPy(Framework):
     name = "numpy"
     aliases = ("np",)
     types = ("ndarray",)
+    kinds: Mapping[str, Any] = {"generic": None}
     root_modules = ("numpy",)
     distribution = "numpy"
     slow_reads = "gaps"

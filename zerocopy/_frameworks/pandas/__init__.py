@@ -71,6 +71,10 @@ class Pandas(Framework):
     name = "pandas"
     aliases = ("pd",)
     kind = "table"
+    kinds: Mapping[str, Any] = {
+        "MultiIndex": "table",
+        **dict.fromkeys(("Series", "Index", "ExtensionArray"), "column"),
+    }
     # Older versions fail the tests, and some give wrong values.
     min_version = "3.0"
     root_modules = ("pandas",)

@@ -62,6 +62,7 @@ class Polars(Framework):
     name = "polars"
     aliases = ("pl",)
     kind = "table"
+    kinds: Mapping[str, Any] = {"Series": "column"}
     # Older versions fail the tests, and some give wrong values.
     min_version = "2.0"
     root_modules = ("polars",)

@@ -64,6 +64,11 @@ class PyArrow(ArrowExchange):
 
     name = "pyarrow"
     aliases = ("pa", "arrow")
+    kinds: Mapping[str, Any] = {
+        **dict.fromkeys(("Table", "RecordBatch", "RecordBatchReader"), "table"),
+        **dict.fromkeys(("Array", "ChunkedArray"), "column"),
+        "Scalar": None,
+    }
     root_modules = ("pyarrow",)
     distribution = "pyarrow"
     max_ndim = MAX_NDIM  # NumPy's, which passes the memory on

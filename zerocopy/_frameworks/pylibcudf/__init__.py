@@ -7,7 +7,7 @@ device memory, which drops the mask if its nulls are not counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
@@ -45,6 +45,7 @@ class PyLibCuDF(Framework):
     aliases = ("plc",)
     types = ("Table", "Column")
     kind = "table"
+    kinds: Mapping[str, Any] = {"Column": "column"}
     root_modules = ("pylibcudf",)
     distribution = "pylibcudf-cu13"
     install_hint = _INSTALL

@@ -46,6 +46,7 @@ class TensorFlow(Framework):
     name = "tensorflow"
     aliases = ("tf",)
     types = ("Tensor", "EagerTensor")
+    kinds: Mapping[str, Any] = {"RaggedTensor": "ragged", "SparseTensor": "sparse", "IndexedSlices": "sparse"}
     root_modules = ("tensorflow",)
     distribution = "tensorflow"
     max_ndim = MAX_NDIM  # NumPy's, which passes host memory on

@@ -55,12 +55,20 @@ _NEGATED = Reason(
 )
 
 
+def _kind(tensor: Any) -> str:
+    if tensor.is_nested:
+        return "ragged"
+    layout = tensor.layout
+    return "array" if layout is sys.modules["torch"].strided or "sparse" not in str(layout) else "sparse"
+
+
 class Torch(Framework):
     """``torch.Tensor``, parameters and other subclasses that hold plain memory."""
 
     name = "torch"
     aliases = ("pytorch",)
     types = ("Tensor",)
+    kinds: Mapping[str, Any] = {"Tensor": _kind}
     root_modules = ("torch",)
     distribution = "torch"
     device_kinds = ("cpu", "cuda")

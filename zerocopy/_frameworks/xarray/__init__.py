@@ -34,6 +34,7 @@ class XArray(Framework):
 
     name = "xarray"
     aliases = ("xr",)
+    kinds: Mapping[str, Any] = {"Dataset": "table"}
     # Older versions convert dates to nanoseconds, with a copy and without an error for far ones.
     min_version = "2025.4"
     root_modules = ("xarray",)
