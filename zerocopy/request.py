@@ -39,7 +39,7 @@ class ConvertOptions(ArrayOptions, total=False):
     nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | None
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None
     lists: Literal["dense", "ragged", "pad", "variable"] | None
-    pad: Any
+    pad_value: Any
     max_length: int | None
     names: Sequence[str] | None
     index: Any
@@ -95,7 +95,7 @@ class Request:
     nulls: Any = None
     encode: bool | str | Mapping[Hashable, Any] | None = None
     lists: str | None = None
-    pad: Any = None
+    pad_value: Any = None
     max_length: int | None = None
     names: Sequence[str] | None = None
     index: Any = None

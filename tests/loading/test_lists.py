@@ -81,10 +81,9 @@ def test_null_rows_and_kinds_of_lists(kind: Any, shuffle: Any) -> None:
 
 def test_padded_batches_have_the_length_of_their_longest_list() -> None:
     table = pa.table({"e": [[1], [1, 2], [1, 2, 3], [4]]})
-    shapes = [batch["e"].shape for batch in zc.loader(table, to="numpy", batch_size=2, lists="pad")]
-    assert shapes == [(2, 2), (2, 3)]
-    shapes = [b["e"].shape for b in zc.loader(table, "numpy", batch_size=2, lists="pad", max_length=2, pad=9)]
-    assert shapes == [(2, 2), (2, 2)]
+    for options, longest in ({}, 3), ({"max_length": 2, "pad_value": 9}, 2):
+        batches = zc.loader(table, to="numpy", batch_size=2, lists="pad", **options)
+        assert [batch["e"].shape for batch in batches] == [(2, 2), (2, longest)]
 
 
 def test_padded_batches_of_lists_of_lists() -> None:

@@ -45,7 +45,7 @@ def _result(call: Any) -> Any:
 @pytest.mark.parametrize("target", ["numpy", "torch"])
 def test_casts_change_the_type_of_lists_alone(target: str, kind: str, lists: str, nulls: Any) -> None:
     pytest.importorskip(target)
-    options = {"lists": lists, "nulls": nulls, **({"pad": -1} if lists == "pad" else {})}
+    options = {"lists": lists, "nulls": nulls, **({"pad_value": -1} if lists == "pad" else {})}
     x = pa.table({"a": LISTS[kind]})
     plain = _result(lambda: zc.convert(x, target, **options)["a"])
     cast = _result(lambda: zc.convert(x, target, dtype="int16", **options)["a"])
@@ -67,7 +67,7 @@ def test_casts_change_the_type_of_lists_alone(target: str, kind: str, lists: str
 
 def test_padding_keeps_its_value_in_a_cast_with_masks() -> None:
     x = pa.table({"a": LISTS["different lengths"]})
-    values, mask = zc.convert(x, "numpy", lists="pad", pad=-1, nulls="mask", dtype="float64")["a"]
+    values, mask = zc.convert(x, "numpy", lists="pad", pad_value=-1, nulls="mask", dtype="float64")["a"]
     assert values.tolist() == [[1, 2, -1], [-1, -1, -1], [3, 4, 5]]
     assert mask.tolist() == [[False, False, True], [True, True, True], [False, False, False]]
 

@@ -139,7 +139,7 @@ def test_the_first_row_that_differs_is_named(make: Callable[..., Any], cells: An
 @pytest.mark.parametrize("cells", [[VECTOR, VECTOR[:2], None], [[0.0, 1, 2], [0.0, 1], None]], ids=str)
 def test_cells_of_different_lengths_are_padded_or_ragged(make: Callable[..., Any], cells: Any) -> None:
     column = make(*cells)
-    padded = zc.convert(column, "torch", lists="pad", pad=9, nulls=7)
+    padded = zc.convert(column, "torch", lists="pad", pad_value=9, nulls=7)
     assert padded.tolist() == [[0, 1, 2], [0, 1, 9], [7, 7, 7]]
     values, mask = zc.convert(column, "numpy", lists="pad", max_length=2, nulls="mask")
     assert (values[:2].tolist(), mask.tolist()) == ([[0, 1]] * 2, [[False] * 2] * 2 + [[True] * 2])

@@ -116,7 +116,7 @@ def test_nulls_and_several_lengths(name: str, seed: int | None) -> None:
             padded = [[*(row or []), *[None] * (longest - len(row or []))] for row in rows]
             masked = zc.convert(x, "numpy", lists="pad", nulls="mask")
             assert masked.to_pylist() == padded
-            filled = zc.convert(x, "numpy", lists="pad", pad=-1, nulls=-2).tolist()
+            filled = zc.convert(x, "numpy", lists="pad", pad_value=-1, nulls=-2).tolist()
             assert filled == [
                 [-2] * longest if row is None else [-1 if v is None else v for v in pads]
                 for row, pads in zip(rows, padded, strict=True)

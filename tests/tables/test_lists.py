@@ -163,7 +163,7 @@ def test_other_lengths_are_refused_and_the_fixes_work(rows: Any) -> None:
 def test_padding(rows: Any, limit: int | None, start: int) -> None:
     table = pa.table({"e": pa.array(rows, pa.list_(pa.int64()))}).slice(start)
     rows = rows[start:]
-    values, mask = zc.convert(table, "numpy", lists="pad", pad=77, max_length=limit, nulls="mask")["e"]
+    values, mask = zc.convert(table, "numpy", lists="pad", pad_value=77, max_length=limit, nulls="mask")["e"]
     cut = [[] if row is None else row[:limit] for row in rows]
     longest = max(map(len, cut), default=0)
     assert values.shape == mask.shape == (len(rows), longest)
@@ -173,7 +173,7 @@ def test_padding(rows: Any, limit: int | None, start: int) -> None:
         assert [v for v, h in zip(value, hidden, strict=True) if not h] == [
             x for x in padded if x is not None
         ]
-    filled = zc.convert(table, "numpy", lists="pad", pad=77, max_length=limit, nulls=88)["e"]
+    filled = zc.convert(table, "numpy", lists="pad", pad_value=77, max_length=limit, nulls=88)["e"]
     for row, original, value in zip(cut, rows, filled.tolist(), strict=True):
         items = [88 if item is None else item for item in row]
         assert value == ([88] * longest if original is None else [*items, *[77] * (longest - len(row))])
@@ -297,20 +297,20 @@ def test_explain_of_a_wide_matrix_names_the_column_of_vectors(to: str) -> None:
     "options",
     [
         {"lists": "dens"},
-        {"pad": 1},
+        {"pad_value": 1},
         {"max_length": 2},
         {"lists": "pad", "max_length": -1},
-        {"lists": "pad", "pad": "x"},
+        {"lists": "pad", "pad_value": "x"},
     ],
 )
 def test_invalid_options(options: Any) -> None:
-    with pytest.raises(ValueError, match=r"lists|pad|max_length"):
+    with pytest.raises(ValueError, match=r"lists|pad_value|max_length"):
         zc.convert(arrow(), "numpy", **options)
 
 
 def test_a_value_that_the_elements_cannot_hold_is_refused() -> None:
-    with pytest.raises(zc.LossyConversionError, match=r"cannot hold pad=1\.5"):
-        zc.convert(pa.table({"e": [[1], [2, 3]]}), "numpy", lists="pad", pad=1.5)
+    with pytest.raises(zc.LossyConversionError, match=r"cannot hold pad_value=1\.5"):
+        zc.convert(pa.table({"e": [[1], [2, 3]]}), "numpy", lists="pad", pad_value=1.5)
 
 
 def test_offsets_that_go_down_are_refused() -> None:
@@ -417,7 +417,7 @@ REFUSED = {
 @pytest.mark.parametrize("encode", [None, True])
 @pytest.mark.parametrize(
     "lists",
-    [{"lists": m} for m in ("dense", "ragged", "pad")] + [{"lists": "pad", "pad": 1, "max_length": 2}],
+    [{"lists": m} for m in ("dense", "ragged", "pad")] + [{"lists": "pad", "pad_value": 1, "max_length": 2}],
 )
 @pytest.mark.parametrize("case", REFUSED)
 def test_fixes_of_refused_lists_do_not_repeat_the_call(case: str, lists: Any, encode: Any) -> None:

@@ -95,7 +95,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         dense, but a single list column of Arrow becomes a ragged array where the target has these, and
         ``encode=`` gives elements and offsets. ``"variable"``, for table frameworks: the rows of a 2-D tensor
         become lists of variable length instead of a fixed one.
-    pad : number or bool, optional
+    pad_value : number or bool, optional
         With ``lists="pad"``: the value after the last element of a shorter list. None: 0.
     max_length : int, optional
         With ``lists="pad"``: elements after these are left out.

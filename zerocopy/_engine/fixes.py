@@ -191,7 +191,7 @@ class _Composer:
     def _with(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Return the call's options with `changes`, but without None and options that need another one."""
         given = self.options | changes
-        needless = () if given.get("lists") == "pad" else ("pad", "max_length")
+        needless = () if given.get("lists") == "pad" else ("pad_value", "max_length")
         return {name: value for name, value in given.items() if value is not None and name not in needless}
 
     # -- which fixes apply ----------------------------------------------------
@@ -387,7 +387,7 @@ class _Composer:
         chosen = [(label, fix) for label, fix in chosen if label not in places or fix.alone]
         for label, fix in chosen:
             place = places.get(label) or self._column(label)
-            names = ("nulls", "lists", "pad", "max_length") if label else ("dtype", *TABLE_NAMES)
+            names = ("nulls", "lists", "pad_value", "max_length") if label else ("dtype", *TABLE_NAMES)
             given = {name: self.options[name] for name in names if name in self.options}
             if given.get("nulls") == "mask":
                 given["nulls"] = 0  # one array has no mask

@@ -112,7 +112,7 @@ class ColumnOptions(TypedDict, total=False):
     columns: Sequence[Hashable] | None
     nulls: Fill | Mapping[Hashable, Fill | None] | None
     lists: Literal["dense", "pad"] | None
-    pad: Any
+    pad_value: Any
     max_length: int | None
 
 class TableOptions(ArrayOptions, ColumnOptions, total=False): ...
@@ -229,7 +229,7 @@ def convert(
     nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | Mismatch[Never] | None = ...,
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | Mismatch[Never] | None = ...,
     lists: Literal["dense", "ragged", "pad", "variable"] | Mismatch[Never] | None = ...,
-    pad: Any = ...,
+    pad_value: Any = ...,
     max_length: int | Mismatch[Never] | None = ...,
     names: Sequence[str] | Mismatch[Never] | None = ...,
     index: Any = ...,

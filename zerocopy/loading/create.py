@@ -30,7 +30,7 @@ def loader(
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None = None,
     layout: Literal["columns", "matrix"] | None = None,
     lists: Literal["dense", "ragged", "pad"] | None = None,
-    pad: Any = None,
+    pad_value: Any = None,
     max_length: int | None = None,
     dtype: Any = None,
     shuffle: bool | int | Literal["full"] = False,
@@ -79,7 +79,7 @@ def loader(
         Columns of lists of numbers, as in `convert`. None and ``"dense"``: one more dimension; all lists of
         all batches must have the length of the first one. ``"pad"``: each batch has the length of its longest
         list.
-    pad, max_length : optional
+    pad_value, max_length : optional
         With ``lists="pad"``, as in `convert`.
     dtype : str or dtype, optional
         Cast the columns to this dtype.
@@ -158,9 +158,9 @@ def loader(
         device = placement["device"]
     options = LoaderOptions(
         to, batch_size=batch_size, columns=columns, nulls=nulls, encode=encode, layout=layout, lists=lists,
-        pad=pad, max_length=max_length, dtype=dtype, shuffle=shuffle, seed=seed, prefetch=prefetch,
-        device=device, drop_last=drop_last, rank=rank, world_size=world_size, epochs=epochs,
-        on_error=on_error, schema=schema, progress=progress, decode=decode,
+        pad_value=pad_value, max_length=max_length, dtype=dtype, shuffle=shuffle, seed=seed,
+        prefetch=prefetch, device=device, drop_last=drop_last, rank=rank, world_size=world_size,
+        epochs=epochs, on_error=on_error, schema=schema, progress=progress, decode=decode,
     )  # fmt: skip
     # Creation imports modules. A child forked during an import would inherit its held lock.
     created: Loader[Any] = while_forks_wait(partial(_create, source, options))

@@ -21,7 +21,7 @@ from zerocopy.tables.options import is_encoding
 _WINDOW_BATCHES = 16
 #: Least number of row groups in such a window, and its largest size in bytes.
 _WINDOW_GROUPS, _WINDOW_BYTES = 4, 256 << 20
-_OF_COLUMNS = "(?:encode|nulls|lists|pad|max_length)"
+_OF_COLUMNS = "(?:encode|nulls|lists|pad_value|max_length)"
 _CALL, _LOADER = "zc.convert(x, ", "zc.loader(source, "
 
 
@@ -36,7 +36,7 @@ class LoaderOptions:
     encode: Any = None
     layout: str | None = None
     lists: str | None = None
-    pad: Any = None
+    pad_value: Any = None
     max_length: int | None = None
     dtype: Any = None
     shuffle: bool | int | str = False
@@ -119,7 +119,7 @@ class LoaderOptions:
         if isinstance(encode, Mapping):  # the source has the codes; text of other columns stays bytes
             encode = {name: False for name, choice in encode.items() if choice is False} or True
         options = {"nulls": self.nulls, "encode": encode, "dtype": self.dtype}
-        options |= {"lists": self.lists, "pad": self.pad, "max_length": self.max_length}
+        options |= {"lists": self.lists, "pad_value": self.pad_value, "max_length": self.max_length}
         return {name: value for name, value in options.items() if value is not None}
 
     @property

@@ -31,7 +31,7 @@ _LONG = 64
 
 _OBJECTS = Reason("Python numbers are objects, and an array stores their values", code="python-objects")
 #: Options of columns of lists, which single arrays refuse.
-_OF_LISTS = {"lists": None, "pad": None, "max_length": None}
+_OF_LISTS = {"lists": None, "pad_value": None, "max_length": None}
 _ROWS = Fix("[numpy.asarray(row) for row in {x}]", "gives one array for each item", _OF_LISTS)
 _LISTS_OF_ARROW = Fix("pyarrow.array({x})", "gives a column of lists")
 _KEEP = Fix(options={"leaves": "keep"}, effect="keeps it unchanged")

@@ -46,14 +46,14 @@ class Lists:
     mode : str
         ``"dense"``: one more dimension. ``"pad"``: the same, with the length of the longest list.
         ``"ragged"``: elements and offsets. ``"refuse"``: none of them.
-    pad : number or bool
+    pad_value : number or bool
         The value after the last element of a shorter list.
     max_length : int, optional
         With ``"pad"``: elements after these are left out.
     """
 
     mode: str = "refuse"
-    pad: Any = 0
+    pad_value: Any = 0
     max_length: int | None = None
 
 
@@ -256,11 +256,11 @@ class Padded:
 
     def values(self, flat: Source) -> Source:
         """Return the elements as one tensor, with the padding after the last of each list."""
-        pad, storage = self._policy.pad, flat.view.dtype.storage
+        pad, storage = self._policy.pad_value, flat.view.dtype.storage
         if not fits(pad, storage):
-            why = f"its elements are {flat.view.dtype}, which cannot hold pad={pad!r}"
+            why = f"its elements are {flat.view.dtype}, which cannot hold pad_value={pad!r}"
             raise LossyConversionError(
-                "", why, code="lossy", fixes=[Fix(options={"pad": None}, effect="pads with 0")]
+                "", why, code="lossy", fixes=[Fix(options={"pad_value": None}, effect="pads with 0")]
             )
         return self._spread(flat, pad)
 

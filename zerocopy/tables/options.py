@@ -38,7 +38,7 @@ def check(options: Mapping[str, Any]) -> dict[str, Any]:
         checked[name] = tuple(value)
     if "encode" in options:
         _check_encode(options["encode"])
-    if not options.keys().isdisjoint(("lists", "pad", "max_length")):
+    if not options.keys().isdisjoint(("lists", "pad_value", "max_length")):
         _check_lists(options)
     index = options.get("index")
     if not (index is None or isinstance(index, bool) or _is_list(index)):
@@ -71,7 +71,7 @@ def list_policy(request: Request) -> Lists:
 
     if request.lists is None:
         return Lists("refuse" if is_encoded(request) else "dense")
-    pad = request.pad.item() if isinstance(request.pad, np.generic) else request.pad
+    pad = request.pad_value.item() if isinstance(request.pad_value, np.generic) else request.pad_value
     return Lists(request.lists, 0 if pad is None else pad, request.max_length)
 
 
@@ -87,10 +87,10 @@ def _check_encode(encode: object) -> None:
 
 
 def _check_lists(options: Mapping[str, Any]) -> None:
-    lists, pad, length = (options.get(name) for name in ("lists", "pad", "max_length"))
+    lists, pad, length = (options.get(name) for name in ("lists", "pad_value", "max_length"))
     if lists is not None and not (isinstance(lists, str) and lists in _LISTS):
         raise _not_one_of("lists", lists, _LISTS)
-    for name, value in (("pad", pad), ("max_length", length)):
+    for name, value in (("pad_value", pad), ("max_length", length)):
         if value is not None and lists != "pad":
             why = f'{name} applies only to lists="pad"; pass both'
             raise invalid_value(name, value, why, f'pass lists="pad", or leave {name}= out')
@@ -98,7 +98,7 @@ def _check_lists(options: Mapping[str, Any]) -> None:
         why = "max_length must be an int of at least 0"
         raise invalid_value("max_length", length, why, "pass an int, such as max_length=512")
     if pad is not None and not isinstance(pad, (int, float, complex, np.generic)):
-        raise invalid_value("pad", pad, "pad must be a number or a bool", "pass a number, such as pad=0")
+        raise invalid_value("pad_value", pad, "pad_value must be a number or a bool", "pass pad_value=0")
 
 
 def _not_one_of(name: str, value: object, choices: Sequence[str]) -> OptionError:

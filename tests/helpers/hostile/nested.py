@@ -246,7 +246,7 @@ def build(rng: Random) -> Built:
         options["encode"] = rng.choice([None, True, True])
         options["nulls"] = rng.choice([None, "mask", "mask", 0, "nan"])
         if options["lists"] == "pad":
-            options["pad"] = rng.choice([None, 0, 1])
+            options["pad_value"] = rng.choice([None, 0, 1])
             options["max_length"] = rng.choice([None, 0, 2])
     options["copy"] = rng.choice([None, None, None, True, False])
     options = {name: value for name, value in options.items() if value is not None}
@@ -303,7 +303,7 @@ def _tensor_difference(result: Any, rows: list[Any], kind: Any, options: dict[st
     if len(shape) > 1 and not own and options.get("lists") != "pad":
         expected = rows
     if options.get("lists") == "pad" and (not own or len(shape) > 1):
-        fill = None if own else options.get("pad", 0)
+        fill = None if own else options.get("pad_value", 0)
         expected = [_padded(row, shape[1:], fill) for row in rows]
     elif len(shape) > 1 and own:
         expected = [_padded(row, shape[1:], None) for row in rows]
