@@ -144,7 +144,7 @@ class _BatchOptions(ColumnOptions, total=False):
     on_error: Literal["raise", "skip"]
     schema: Any
     progress: bool | None
-    decode: Literal["cudf"] | None
+    engine: Literal["cudf"] | None
 
 _Columns: TypeAlias = Literal["columns"] | None
 
@@ -227,7 +227,7 @@ def loader(
     on_error: Literal["raise", "skip"] | Mismatch[Never] = ...,
     schema: Any = ...,
     progress: bool | Mismatch[Never] | None = ...,
-    decode: Literal["cudf"] | Mismatch[Never] | None = ...,
+    engine: Literal["cudf"] | Mismatch[Never] | None = ...,
     **unknown: NotAnOption[Never],
 ) -> Loader[Any]: ...
 

@@ -155,12 +155,12 @@ def test_loader_rows_that_cudf_decodes(name: str, tmp_path: Path) -> None:
     pq.write_table(pa.table(MATRIX | {"nulls": nulls}), path)
     numbers = {"columns": ["a", "b"]}
     for options in (numbers, numbers | {"layout": "matrix"}, {"nulls": -1}):
-        decoded, right = loader(name, path, decode="cudf", **options), on_host(path, **options)
+        decoded, right = loader(name, path, engine="cudf", **options), on_host(path, **options)
         np.testing.assert_equal(values(name, next(iter(decoded))), right[0])
         decoded.load_state_dict(decoded.state_dict())
         for batch, expected in zip(decoded, right[1:], strict=True):
             np.testing.assert_equal(values(name, batch), expected)
-    first, second = list(loader(name, path, decode="cudf", columns=["a"]))[:2]
+    first, second = list(loader(name, path, engine="cudf", columns=["a"]))[:2]
     assert side(name).pointer(second["a"]) - side(name).pointer(first["a"]) == BATCH * 4
 
 

@@ -1,4 +1,4 @@
-"""``decode="cudf"``: row groups that cuDF decodes, over stubs that present host memory as device memory."""
+"""``engine="cudf"``: row groups that cuDF decodes, over stubs that present host memory as device memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def path(tmp_path: Path) -> str:
 
 
 def decoded(source: Any, **options: Any) -> Any:
-    own = {"to": "cupy", "batch_size": BATCH, "device": "cuda:1", "decode": "cudf"}
+    own = {"to": "cupy", "batch_size": BATCH, "device": "cuda:1", "engine": "cudf"}
     return zc.loader(source, **own | options)
 
 
@@ -123,9 +123,9 @@ def test_explain_and_stats(path: str) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"decode": "torch"}, "'cudf'"),
-        ({"decode": "nothing"}, "'cudf'"),
-        ({"decode": True}, "'cudf'"),
+        ({"engine": "torch"}, "'cudf'"),
+        ({"engine": "nothing"}, "'cudf'"),
+        ({"engine": True}, "'cudf'"),
         ({"device": None}, "CUDA device"),
         ({"to": "numpy", "device": "cpu"}, "CUDA device"),
         ({"encode": True}, "encode="),
@@ -137,7 +137,7 @@ def test_explain_and_stats(path: str) -> None:
     ids=str,
 )
 def test_refused_options(path: str, options: dict[str, Any], why: str) -> None:
-    with pytest.raises(zc.OptionError, match=r"loader\(decode=") as caught:
+    with pytest.raises(zc.OptionError, match=r"loader\(engine=") as caught:
         decoded(path, **options)
     assert why in caught.value.why
     assert caught.value.remedy

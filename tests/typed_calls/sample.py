@@ -145,7 +145,7 @@ for null in (0, 0.5, 1j, True, np.float32(0), np.int8(0)):
     zc.convert(frame, "torch", nulls=null)
 zc.convert(frame, "torch", nulls={"a": "mask", "b": 0, "c": None})
 zc.explain(frame, "torch", nulls="drop", lists="pad", pad_value=0, encode={"a": ["x", "y"]})
-zc.loader(frame, "torch", nulls={"a": np.nan}, shuffle="full", on_error="skip", decode="cudf")
+zc.loader(frame, "torch", nulls={"a": np.nan}, shuffle="full", on_error="skip", engine="cudf")
 
 # explain
 assert_type(zc.explain(x, "torch", dtype="float32"), zc.Plan)

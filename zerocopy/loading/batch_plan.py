@@ -448,5 +448,5 @@ class DecodedPlan(BatchPlan):
 
 def plan_batches(content: Any, options: LoaderOptions) -> BatchPlan:
     """Return the plan of a source's batches; `content` has its columns without rows."""
-    is_decoded = options.decode is not None or isinstance(content, DecodedRows)
+    is_decoded = options.engine is not None or isinstance(content, DecodedRows)
     return DecodedPlan(content, options) if is_decoded else BatchPlan(content, options)

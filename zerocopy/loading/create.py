@@ -44,7 +44,7 @@ def loader(
     on_error: Literal["raise", "skip"] = "raise",
     schema: Any = None,
     progress: bool | None = None,
-    decode: Literal["cudf"] | None = None,
+    engine: Literal["cudf"] | None = None,
 ) -> Loader[Any]:
     """Return an iterable of the batches of files, tables, queries, streams or arrays.
 
@@ -109,7 +109,7 @@ def loader(
     progress : bool, optional
         Whether to show a bar while the words of text are collected. None shows it in a terminal, if the pass
         takes longer than half a second.
-    decode : {"cudf"}, optional
+    engine : {"cudf"}, optional
         ``"cudf"`` decodes local Parquet files on the GPU of `device`, in the order of the source. None
         decodes files on the host.
 
@@ -160,7 +160,7 @@ def loader(
         to, batch_size=batch_size, columns=columns, nulls=nulls, encode=encode, layout=layout, lists=lists,
         pad_value=pad_value, max_length=max_length, dtype=dtype, shuffle=shuffle, seed=seed,
         prefetch=prefetch, device=device, drop_last=drop_last, rank=rank, world_size=world_size,
-        epochs=epochs, on_error=on_error, schema=schema, progress=progress, decode=decode,
+        epochs=epochs, on_error=on_error, schema=schema, progress=progress, engine=engine,
     )  # fmt: skip
     # Creation imports modules. A child forked during an import would inherit its held lock.
     created: Loader[Any] = while_forks_wait(partial(_create, source, options))

@@ -15,7 +15,7 @@ class LoadingHook:
 
     #: Whether `empty` and `current_stream` exist, so that the loader can copy batches in advance.
     can_allocate = False
-    #: Whether it has `decoder`, for ``decode=``.
+    #: Whether it has `decoder`, for ``engine=``.
     can_decode = False
     #: Whether the framework has worker processes; remedies for states and for epochs that new workers repeat.
     has_workers = False

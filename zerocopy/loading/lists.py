@@ -28,7 +28,7 @@ def has_lists(content: Any) -> bool:
 def with_one_length(source: Dataset | Stream, options: LoaderOptions) -> Dataset | Stream:
     """Return a source whose columns of lists have one length, if the target's batches need that."""
     are_dense = options.lists == "dense" or (options.lists is None and not options.is_encoded)
-    is_read = source.schema is not None and options.decode is None
+    is_read = source.schema is not None and options.engine is None
     if not (are_dense and is_read and resolve(options.to).kind == "tensor" and has_lists(source.empty())):
         return source
     return derived(source, source.schema, OneLength(options))

@@ -50,7 +50,7 @@ class LoaderOptions:
     on_error: str = "raise"
     schema: Any = None
     progress: bool | None = None
-    decode: str | None = None
+    engine: str | None = None
 
     def __post_init__(self) -> None:
         """Check the values that need no data."""

@@ -307,7 +307,7 @@ class DecodedFiles(Dataset):
         group = self.groups[index]
         self._files.check(index)
         why = f"{self._library} raised {type(error).__name__}: {error}"
-        fix = "replace the file; or leave out decode=: the host then decodes the files"
+        fix = "replace the file; or leave out engine=: the host then decodes the files"
         return ReadError(f"reading {group}", why, fix, file=group.file, row_group=group.number)
 
     def fingerprint(self) -> str:

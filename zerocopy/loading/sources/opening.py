@@ -43,12 +43,12 @@ _FORMATS = {
 }  # fmt: skip
 #: Options of the host's reader, with the values that ask for nothing.
 _OF_THE_HOST = {"encode": (None, False), "schema": (None,), "on_error": ("raise",), "shuffle": (False, None)}
-_HOST = "leave out decode=: the host then decodes the files"
+_HOST = "leave out engine=: the host then decodes the files"
 
 
 def open_source(source: Any, options: LoaderOptions) -> Dataset | Stream:
     """Return a source as a dataset or a stream."""
-    if options.decode is not None:
+    if options.engine is not None:
         _check_decode(options)
         return _decoded(_opened(source, options), options)
     return _opened(source, options)
@@ -226,12 +226,12 @@ def _refuse_columns(opened: Dataset | Stream, options: LoaderOptions) -> None:
 
 def _check_decode(options: LoaderOptions) -> None:
     """Refuse an unknown decoder, and options that only the host's reader has, before a file is opened."""
-    framework = registry.find(options.decode) if isinstance(options.decode, str) else None
+    framework = registry.find(options.engine) if isinstance(options.engine, str) else None
     if not hook_of(framework, LoadingHook).can_decode:
         names = sorted(f.name for f in registry.known() if hook_of(f, LoadingHook).can_decode)
         known = " or ".join(map(repr, names))
         why = f"it must be None, or a framework that decodes Parquet files: {known}"
-        raise _decode_error(options, why, f"pass decode={known}; or {_HOST}")
+        raise _decode_error(options, why, f"pass engine={known}; or {_HOST}")
     for name, defaults in _OF_THE_HOST.items():
         value = getattr(options, name)
         if not any(value is default or value == default for default in defaults):
@@ -247,10 +247,10 @@ def _decoded(source: Dataset | Stream, options: LoaderOptions) -> Dataset:
     if not isinstance(source, ParquetFiles) or not source.is_plain:
         why = f"the source is {source.name}, and only the columns of local Parquet files are decoded"
         raise _decode_error(options, why, f"pass paths of Parquet files; or {_HOST}")
-    decoder = hook_of(registry.by_name(options.decode or ""), LoadingHook).decoder(source, device.id)
+    decoder = hook_of(registry.by_name(options.engine or ""), LoadingHook).decoder(source, device.id)
     assert decoder is not None  # `_check_decode` has refused other frameworks
     return decoder
 
 
 def _decode_error(options: LoaderOptions, why: str, fix: str) -> OptionError:
-    return OptionError(f"loader(decode={options.decode!r})", why, fix)
+    return OptionError(f"loader(engine={options.engine!r})", why, fix)
