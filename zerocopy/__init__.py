@@ -15,8 +15,9 @@ from zerocopy.interpreter import lazy_names as _lazy_names
 
 TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
 if TYPE_CHECKING:
-    from zerocopy import monitor as monitor, shared as shared
+    from zerocopy import errors as errors, monitor as monitor, shared as shared
     from zerocopy._engine.aligned import aligned as aligned, empty as empty
+    from zerocopy._engine.decode import decode as decode
     from zerocopy._engine.explain import explain as explain
     from zerocopy._engine.memory import shares_memory as shares_memory, view as view
     from zerocopy._engine.signatures import convert as convert
@@ -27,17 +28,9 @@ if TYPE_CHECKING:
     from zerocopy.errors import (
         CopyRequiredError as CopyRequiredError,
         DeviceError as DeviceError,
-        DeviceOptionError as DeviceOptionError,
         FrameworkNotInstalledError as FrameworkNotInstalledError,
         LossyConversionError as LossyConversionError,
-        OptionError as OptionError,
-        PoolClosedError as PoolClosedError,
-        PoolInstalledError as PoolInstalledError,
-        PoolLimitError as PoolLimitError,
-        PoolTooLateError as PoolTooLateError,
-        PoolUnavailableError as PoolUnavailableError,
         Reason as Reason,
-        UnknownFrameworkError as UnknownFrameworkError,
         UnsupportedConversionError as UnsupportedConversionError,
         ZeroCopyError as ZeroCopyError,
     )
@@ -53,16 +46,6 @@ if TYPE_CHECKING:
         kind as kind,
     )
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
-    from zerocopy.loading.errors import (
-        LoaderStateError as LoaderStateError,
-        LoaderUseError as LoaderUseError,
-        MissingFileError as MissingFileError,
-        ReadError as ReadError,
-    )
-    from zerocopy.monitor.errors import (
-        MonitorFileError as MonitorFileError,
-        MonitorStateError as MonitorStateError,
-    )
     from zerocopy.pairs.check import check_pairs as check_pairs
     from zerocopy.plan import Plan as Plan
     from zerocopy.pool.host.aligned_numpy import aligned_numpy as aligned_numpy
@@ -72,13 +55,6 @@ if TYPE_CHECKING:
         FrameworkInfo as FrameworkInfo,
         frameworks as frameworks,
         register as register,
-    )
-    from zerocopy.shared.errors import (
-        HandleAccessError as HandleAccessError,
-        HandleFormatError as HandleFormatError,
-        OtherHostError as OtherHostError,
-        SharedMemoryError as SharedMemoryError,
-        StaleHandleError as StaleHandleError,
     )
     from zerocopy.shared.objects import Shared as Shared
     from zerocopy.shared.share import share as share, shared_empty as shared_empty
@@ -115,30 +91,23 @@ _NAMES = {
     "device": "Device",
     "dtype": "DType",
     "errors": (
-        "Reason ZeroCopyError UnknownFrameworkError FrameworkNotInstalledError "
-        "UnsupportedConversionError CopyRequiredError LossyConversionError DeviceError PoolLimitError "
-        "OptionError DeviceOptionError PoolClosedError PoolUnavailableError PoolTooLateError "
-        "PoolInstalledError"
+        "Reason ZeroCopyError FrameworkNotInstalledError UnsupportedConversionError CopyRequiredError "
+        "LossyConversionError DeviceError"
     ),
     "shared.share": "share shared_empty",
     "shared.objects": "Shared",
-    "shared.errors": (
-        "StaleHandleError OtherHostError HandleFormatError HandleAccessError SharedMemoryError"
-    ),
     "functions.bridge": "bridge",
     "loading.create": "loader",
     "weights.open_weights": "open_weights",
     "weights.mapping": "Weights",
     "weights.save": "save",
-    "loading.errors": "MissingFileError ReadError LoaderStateError LoaderUseError",
-    "monitor.errors": "MonitorFileError MonitorStateError",
     "pool.pool": "Pool",
     "pool.host.aligned_numpy": "aligned_numpy",
     "pool.install": "install_pool installed_pool",
 }
 
 
-def _raise_deferred_error() -> None:
+def _raise_deferred() -> None:
     if os.environ.get("ZEROCOPY_POOL"):
         from zerocopy.pool.install import raise_deferred_error
 
@@ -146,7 +115,7 @@ def _raise_deferred_error() -> None:
 
 
 if not TYPE_CHECKING:  # with it, a type checker accepts any name
-    __getattr__, __dir__, __all__ = _lazy_names(__name__, _NAMES, "monitor shared", _raise_deferred_error)
+    __getattr__, __dir__, __all__ = _lazy_names(__name__, _NAMES, "errors monitor shared", _raise_deferred)
 
 if os.environ.get("ZEROCOPY_POOL"):  # installed before frameworks are imported
     from zerocopy.pool.install import install_from_environment as _install_from_environment

@@ -169,7 +169,7 @@ def test_failing_and_absent_frameworks_are_listed(add: Callable[[Framework], Non
     result = grid("numpy", "boxes", "absent")
     assert result.not_usable["boxes"].why == "importing it failed: no libgomp"
     assert result.not_installed == {"absent": "pip install boxes-for-arrays"}
-    with pytest.raises(zc.UnknownFrameworkError, match="did you mean 'numpy'"):
+    with pytest.raises(zc.errors.UnknownFrameworkError, match="did you mean 'numpy'"):
         grid("nunpy")
 
 

@@ -103,9 +103,9 @@ def test_matrix_of_a_table() -> None:
 
 
 def test_matrix_refuses_frameworks_that_it_cannot_use() -> None:
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         zc.check_pairs(np.ones(2), frameworks=["nunpy"])
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         zc.check_pairs(np.ones(2), sources=["nunpy"])
     with pytest.raises(zc.ZeroCopyError):
         zc.check_pairs("text", frameworks=["numpy"])

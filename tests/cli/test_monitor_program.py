@@ -27,7 +27,7 @@ from helpers.monitor_program import (
 )
 
 from zerocopy.cli.monitor.program import OptionError, _is_for_group, command_of, private_directory
-from zerocopy.monitor.errors import MonitorFileError
+from zerocopy.errors import MonitorFileError
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="the system has no sigtimedwait")
 

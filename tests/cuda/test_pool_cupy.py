@@ -140,7 +140,7 @@ def test_limit_applies_to_cupy(device_queries, restored, monkeypatch) -> None:
 
     monkeypatch.setattr(theirs, "rmm_cupy_allocator", refuse)
     pool = zc.install_pool(allocator=HostAllocator(), limit="1MiB")
-    with pytest.raises(zc.PoolLimitError, match="would exceed the limit") as caught:
+    with pytest.raises(zc.errors.PoolLimitError, match="would exceed the limit") as caught:
         cupy.cuda.get_allocator()(2 << 20)
     assert (caught.value.requested, caught.value.limit) == (2 << 20, 1 << 20)
     assert str(caught.value.__cause__) == "Exceeded memory limit"

@@ -44,6 +44,7 @@ RESULTS = ("Return", "Whether", "Describe", "Import", "Check")
 def public() -> Iterator[tuple[str, Any]]:
     """Yield each public object, and each public method and property of the classes among them."""
     names = {name: getattr(zerocopy, name) for name in zerocopy.__all__ if name != "__version__"}
+    names |= {name: obj for name, obj in vars(zerocopy.errors).items() if name.endswith("Error")}
     for name, obj in {**names, **RESULT_CLASSES}.items():
         yield name, obj
         if inspect.isclass(obj):
@@ -135,7 +136,7 @@ def test_docstring_lists_the_errors_that_are_raised(name: str) -> None:
     sections = FunctionDoc(PUBLIC[name])["Raises"]
     documented = {error.strip() for entry in sections for error in (entry.name or entry.type).split(",")}
     if "ZeroCopyError" in documented:
-        documented |= {error for error in zerocopy.__all__ if error.endswith("Error")}
+        documented |= {error for error in vars(zerocopy.errors) if error.endswith("Error")}
     assert raised(PUBLIC[name]) <= documented
 
 

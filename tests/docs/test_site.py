@@ -48,10 +48,10 @@ def pages(site: Path) -> dict[Path, Page]:
 
 
 #: The first function of each public module.
-FIRST_FUNCTIONS = {"monitor": "monitor.record", "shared": "shared.start_broker"}
+FIRST_FUNCTIONS = {"errors": "errors.ReadError", "monitor": "monitor.record", "shared": "shared.start_broker"}
 
 
-@pytest.mark.parametrize("name", zerocopy.__all__)
+@pytest.mark.parametrize("name", [*zerocopy.__all__, "errors.OptionError"])
 def test_reference_has_every_public_name(name: str, site: Path, pages: dict[Path, Page]) -> None:
     name = FIRST_FUNCTIONS.get(name, name)
     page = "index" if name == "__version__" else f"generated/zerocopy.{name}"

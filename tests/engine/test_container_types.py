@@ -414,7 +414,7 @@ def test_plan_without_arrays_is_kept() -> None:
     assert plan.kept
     assert not plan.zero_copy
     assert not zc.explain([], "numpy", leaves="keep").kept
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         zc.convert({"epoch": 3}, to="nonsense", leaves="keep")
 
 

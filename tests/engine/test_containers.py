@@ -124,9 +124,9 @@ def test_counter_keeps_its_values() -> None:
 
 def test_unknown_targets_are_refused_for_empty_containers() -> None:
     for empty in ([], (), {}):
-        with pytest.raises(zc.UnknownFrameworkError):
+        with pytest.raises(zc.errors.UnknownFrameworkError):
             zc.convert(empty, to="nonsense")
-        with pytest.raises(zc.UnknownFrameworkError):
+        with pytest.raises(zc.errors.UnknownFrameworkError):
             zc.explain(empty, to="nonsense")
 
 

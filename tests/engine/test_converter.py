@@ -76,7 +76,7 @@ def test_a_schema_names_missing_columns() -> None:
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"to": "numpyy"}, zc.UnknownFrameworkError),
+        ({"to": "numpyy"}, zc.errors.UnknownFrameworkError),
         ({"to": "numpy", "copy": 1}, ValueError),
         ({"to": "numpy", "colour": 1}, TypeError),
         ({"to": "numpy", "dtype": "floot"}, ValueError),

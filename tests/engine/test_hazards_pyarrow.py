@@ -112,7 +112,7 @@ def test_arrow_targets_select_the_type_of_the_result() -> None:
     assert isinstance(zc.convert(x[0], to="pyarrow.Tensor"), pa.Tensor)
     with pytest.raises(zc.UnsupportedConversionError, match="dimensions"):
         zc.convert(x, to="pyarrow.Array")
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         zc.convert(x, to="pyarrow.Nonsense")
 
 

@@ -47,7 +47,7 @@ def test_a_loader_takes_an_object_of_its_target(to):
     like = zc.convert(X, to)
     (named,), (batch,) = zc.loader({"x": X}, to), zc.loader({"x": X}, like)
     assert type(batch["x"]) is type(named["x"])
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         zc.loader({"x": X}, object())
 
 
@@ -142,5 +142,5 @@ def test_objects_whose_class_raises_are_refused() -> None:
             raise KeyError("class")
 
     for call in (zc.convert, zc.explain):
-        with pytest.raises(zc.UnknownFrameworkError):
+        with pytest.raises(zc.errors.UnknownFrameworkError):
             call(np.arange(3), Raises())

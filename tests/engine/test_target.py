@@ -60,7 +60,7 @@ def test_types_and_their_names_are_targets(name: str, path: str) -> None:
         assert len({(plan.possible, plan.zero_copy, plan.target) for plan in plans if plan.possible}) <= 1
         for to, plan in zip(targets, plans, strict=True):
             if not plan.possible:
-                assert not isinstance(plan.error, zc.UnknownFrameworkError), plan
+                assert not isinstance(plan.error, zc.errors.UnknownFrameworkError), plan
                 continue
             result = zc.convert(x, to)
             result = result["a"] if isinstance(result, dict) else result
@@ -109,7 +109,7 @@ def test_types_and_modules_have_routes(target: str) -> None:
 )  # fmt: skip
 def test_aliases_get_a_hint(alias: str, name: str) -> None:
     for function in (zc.convert, zc.explain):
-        with pytest.raises(zc.UnknownFrameworkError) as error:
+        with pytest.raises(zc.errors.UnknownFrameworkError) as error:
             function(X, alias)
         assert error.value.remedy.startswith(f"did you mean '{name}'? choose from awkward, cuda.core, "), (
             error.value
@@ -127,7 +127,7 @@ def test_every_framework_has_distinct_aliases() -> None:
 )
 def test_other_objects_are_refused_with_the_names(to: object) -> None:
     for function in (zc.convert, zc.explain):
-        with pytest.raises(zc.UnknownFrameworkError, match="To fix: choose from awkward, ") as error:
+        with pytest.raises(zc.errors.UnknownFrameworkError, match="To fix: choose from awkward, ") as error:
             function(X, to)
         assert error.value.__cause__ is None
         assert error.value.__suppress_context__ or error.value.__context__ is None
@@ -135,14 +135,14 @@ def test_other_objects_are_refused_with_the_names(to: object) -> None:
 
 @pytest.mark.parametrize("cls", [np.float32, np.matrix, np.generic, int, ModuleType, zc.Plan])
 def test_types_that_convert_does_not_make_are_refused(cls: type) -> None:
-    with pytest.raises(zc.UnknownFrameworkError, match="it is not a type that convert makes"):
+    with pytest.raises(zc.errors.UnknownFrameworkError, match="it is not a type that convert makes"):
         zc.convert(X, cls)
 
 
 def test_subclasses_are_refused_with_the_framework() -> None:
     torch, pa = pytest.importorskip("torch"), pytest.importorskip("pyarrow")
     for cls, name in ((torch.nn.Parameter, "torch"), (pa.FloatArray, "pyarrow")):
-        with pytest.raises(zc.UnknownFrameworkError, match=f"To fix: pass to='{name}'"):
+        with pytest.raises(zc.errors.UnknownFrameworkError, match=f"To fix: pass to='{name}'"):
             zc.convert(X, cls)
 
 
@@ -150,7 +150,7 @@ def test_subclasses_are_refused_with_the_framework() -> None:
 @pytest.mark.parametrize("x", [X, [X], {"a": X}, 3], ids=["array", "list", "dict", "number"])
 def test_swapped_arguments_get_the_right_call(to: Any, x: Any) -> None:
     for function in (zc.convert, zc.explain):
-        with pytest.raises(zc.UnknownFrameworkError, match="the arguments are swapped") as error:
+        with pytest.raises(zc.errors.UnknownFrameworkError, match="the arguments are swapped") as error:
             function(to, x)
     call = error.value.remedy.partition(": ")[2]
     if x is X:

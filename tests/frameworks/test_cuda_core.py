@@ -33,7 +33,7 @@ def test_each_name_of_the_target() -> None:
         for _ in range(2):
             assert zc.convert(x, to).ptr == x.ctypes.data
     for to in ("cuda", "cuda_core", "cuda.core.utils", "cuda.core.Buffer", cuda_core.utils):
-        with pytest.raises(zc.UnknownFrameworkError, match=r"did you mean 'cuda\.core'"):
+        with pytest.raises(zc.errors.UnknownFrameworkError, match=r"did you mean 'cuda\.core'"):
             zc.convert(x, to)
 
 

@@ -160,7 +160,7 @@ def test_containers_hold_datasets_and_h5py_is_not_a_target(file: Any) -> None:
     result = zc.convert({"x": [file["matrix"]]}, "numpy")
     np.testing.assert_array_equal(result["x"][0], ALIASED["matrix"])
     for target in ("h5py", h5py, file["matrix"]):
-        with pytest.raises(zc.UnknownFrameworkError):
+        with pytest.raises(zc.errors.UnknownFrameworkError):
             zc.convert(np.zeros(2), target)
 
 

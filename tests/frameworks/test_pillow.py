@@ -204,7 +204,7 @@ def test_older_versions_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pillow_is_not_a_target() -> None:
     assert "PIL" not in zc.frameworks()
     for target in ("PIL", Image, Image.Image, image_of("L")):
-        with pytest.raises(zc.UnknownFrameworkError):
+        with pytest.raises(zc.errors.UnknownFrameworkError):
             zc.convert(np.zeros((2, 2), "u1"), target)
 
 

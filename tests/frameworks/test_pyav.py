@@ -193,5 +193,5 @@ def test_decoded_frames_outlive_the_decoder() -> None:
 
 def test_pyav_is_not_a_target() -> None:
     assert "av" not in zc.frameworks()
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         zc.convert(np.zeros((2, 2), "u1"), "av")

@@ -249,9 +249,9 @@ def test_options_of_convert_apply_to_arguments() -> None:
         strict(reversed_array)
     with pytest.raises(TypeError, match="unexpected keyword argument 'coyp'"):
         zc.accepts("torch", coyp=True)
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         zc.accepts("troch")
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         zc.accepts("torch", returns="nunpy")
 
 

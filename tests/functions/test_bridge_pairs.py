@@ -117,7 +117,7 @@ def test_refusals() -> None:
         with pytest.raises(zc.UnsupportedConversionError) as caught:
             zc.bridge(polynomial, **options)
         assert caught.value.code == "no-gradients"
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         zc.bridge(polynomial, to="tourch", source="jax")
 
 

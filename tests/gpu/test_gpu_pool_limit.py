@@ -21,7 +21,7 @@ def test_limit_of_a_custom_allocator_changes_while_arrays_are_alive(run, name: s
         pool = begin("custom", limit="32MiB")
         allocate = pool.allocate if name == "allocate()" else side(name).allocate
         x = allocate(24 * MIB)
-        kind = MemoryError if name == "rmm" else zc.PoolLimitError  # direct users of RMM get RMM's error
+        kind = MemoryError if name == "rmm" else zc.errors.PoolLimitError  # users of RMM get RMM's error
         refused(kind, lambda: allocate(24 * MIB))
         pool.set_limit("64MiB")
         y = allocate(24 * MIB)
@@ -53,7 +53,7 @@ def test_idle_pool_is_replaced(run, kind: str) -> None:
             before = free()
             pool.set_limit("64MiB")
             print(each.name, free() - before)
-            kind_of_error = MemoryError if each.name == "rmm" else zc.PoolLimitError
+            kind_of_error = MemoryError if each.name == "rmm" else zc.errors.PoolLimitError
             refused(kind_of_error, lambda: each.allocate(128 * MIB))
             x = each.allocate(32 * MIB, 7)
             assert in_use(pool) >= 32 * MIB

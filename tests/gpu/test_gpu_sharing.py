@@ -15,9 +15,9 @@ from helpers.gpu_arrays import MARKS, NAMES, have, side
 from helpers.paths import ROOT
 
 import zerocopy as zc
+from zerocopy.errors import StaleHandleError
 from zerocopy.protocols import cuda_driver, cuda_ipc
 from zerocopy.shared.cuda.releases import releases
-from zerocopy.shared.errors import StaleHandleError
 
 pytestmark = MARKS
 

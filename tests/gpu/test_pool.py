@@ -201,7 +201,7 @@ def test_late_installation_is_reported(run, name: str) -> None:
             ]
         before = state()
         error = refused(
-            zc.PoolTooLateError,
+            zc.errors.PoolTooLateError,
             lambda: zc.install_pool("driver", frameworks=[*others, name], strict=True),
         )
         print(error)

@@ -56,7 +56,7 @@ def test_close_keeps_live_arrays_valid(run, kind: str) -> None:
             assert report["torch"].status == "installed"
             assert "keeps its first allocator" in report["torch"].detail
             assert (side("torch").values(side("torch").allocate(MIB, 7)) == 7).all()
-        refused(zc.PoolClosedError, lambda: pool.allocate(1))
+        refused(zc.errors.PoolClosedError, lambda: pool.allocate(1))
         for i, (each, x) in enumerate(held): assert (each.values(x) == 3 + i).all(), each.name
         held.clear(); each = x = None
         assert until(lambda: in_use(pool) < MIB), in_use(pool)

@@ -27,10 +27,10 @@ def test_allocation_past_the_limit_is_refused(run, name: str) -> None:
         if name != "allocate()": side(name).values(allocate(MIB))
         settle()
         held = pool.allocate(16 * MIB)
-        kind = MemoryError if name == "rmm" else zc.PoolLimitError  # direct users of RMM get RMM's error
+        kind = MemoryError if name == "rmm" else zc.errors.PoolLimitError  # users of RMM get RMM's error
         error = refused(kind, lambda: allocate(128 * MIB))
         print(error)
-        if kind is zc.PoolLimitError:
+        if kind is zc.errors.PoolLimitError:
             figures = (error.requested, error.in_use, error.limit, error.source)
             assert figures == (128 * MIB, 16 * MIB, 64 * MIB, "limit="), figures
         x = allocate(16 * MIB)
@@ -78,11 +78,11 @@ def test_limit_is_the_smallest_of_all_sources(run) -> None:
             assert cap.source.startswith(source) and abs(cap.nbytes - 96 * MIB) <= 1, cap
             assert source in str(pool.report())
             ptr = pool.allocate(64 * MIB)
-            error = refused(zc.PoolLimitError, lambda: pool.allocate(64 * MIB))
+            error = refused(zc.errors.PoolLimitError, lambda: pool.allocate(64 * MIB))
             assert (error.in_use, error.limit) == (64 * MIB, cap.nbytes)
             pool.deallocate(ptr, 64 * MIB)
             pool.close()
-        refused(zc.OptionError, lambda: zc.install_pool("rmm", limit=2 * total))
+        refused(zc.errors.OptionError, lambda: zc.install_pool("rmm", limit=2 * total))
         """
     )
     run(
@@ -91,7 +91,7 @@ def test_limit_is_the_smallest_of_all_sources(run) -> None:
         pool = zc.install_pool("rmm", frameworks=(), limit="1GiB")
         assert pool.limits[0].nbytes == 64 * MIB
         assert pool.limits[0].source == "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-        assert refused(zc.PoolLimitError, lambda: pool.allocate(65 * MIB)).limit == 64 * MIB
+        assert refused(zc.errors.PoolLimitError, lambda: pool.allocate(65 * MIB)).limit == 64 * MIB
         """,
         CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=64M",
     )
@@ -305,7 +305,7 @@ def test_managed_memory_unsupported_is_an_error(run) -> None:
         """
         if pages_managed_memory(): skip("it has concurrent managed access")
         need("rmm")
-        error = refused(zc.PoolUnavailableError, lambda: zc.install_pool("managed"))
+        error = refused(zc.errors.PoolUnavailableError, lambda: zc.install_pool("managed"))
         assert "concurrent managed access" in str(error)
         """
     )

@@ -284,7 +284,7 @@ def begin(kind: str, **options: Any) -> zc.Pool:
         return zc.install_pool(allocator=DriverAllocator(), **options)
     try:
         return zc.install_pool(kind, **options)
-    except zc.PoolUnavailableError as error:
+    except zc.errors.PoolUnavailableError as error:
         if "concurrent managed access" not in str(error):
             raise
         skip(str(error))

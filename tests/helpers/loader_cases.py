@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zerocopy as zc
+from zerocopy.errors import ReadError
 from zerocopy.loading.dataset import Dataset, Group, Stream
-from zerocopy.loading.errors import ReadError
 from zerocopy.loading.loader import Loader
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Order, window_positions

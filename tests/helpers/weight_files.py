@@ -131,7 +131,7 @@ def check(path: Path) -> bool:
     try:
         weights = zc.open_weights(path, to="numpy")
         read = weights.read()
-    except zc.ReadError as error:
+    except zc.errors.ReadError as error:
         return not str(error)
     for name, array in read.items():
         tensor = weights.tensors[name]

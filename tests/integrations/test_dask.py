@@ -195,8 +195,8 @@ def test_a_receiver_that_cannot_open_handles_gets_bytes(client) -> None:
     receiver = addresses(client)[1]
 
     def forbid() -> None:
+        from zerocopy.errors import HandleAccessError
         from zerocopy.integrations.dask import serializers
-        from zerocopy.shared.errors import HandleAccessError
 
         def refuse(handle: Any) -> Any:
             raise HandleAccessError("", "not permitted", "")

@@ -343,7 +343,7 @@ def test_a_handle_that_is_stale_is_an_error_after_which_dask_asks_again() -> Non
 @pytest.mark.hazard("robustness#no-memory-in-dask")
 def test_without_memory_objects_are_sent_as_bytes(monkeypatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise zc.SharedMemoryError("", "no room", "")
+        raise zc.errors.SharedMemoryError("", "no room", "")
 
     monkeypatch.setattr(serializers, "share_buffers", refuse)
     context, handles = near_reader()

@@ -90,7 +90,7 @@ def test_other_targets() -> None:
     batch = next(iter(loader(Rows(8), to="numpy")))
     assert type(batch["x"]) is np.ndarray
     assert batch["x"][7, 0, 0] == 7
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         shared_collate("trch")
 
 
@@ -127,7 +127,7 @@ def test_a_killed_worker_whose_end_is_not_yet_reported() -> None:
         while Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
             time.sleep(0.01)
         assert worker.is_alive()
-        with pytest.raises(zc.StaleHandleError, match=f"process {worker.pid}, which sent it, has ended"):
+        with pytest.raises(zc.errors.StaleHandleError, match=f"process {worker.pid}, which .* has ended"):
             next(batches)
     finally:
         os.kill(server, signal.SIGCONT)

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import zerocopy.integrations.multiprocessing as zmp
+from zerocopy.errors import SharedMemoryError
 from zerocopy.integrations.multiprocessing import reducing
 from zerocopy.shared import descriptors
-from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.reading import Mapping
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*")
@@ -324,7 +324,7 @@ assert not held & segments(pids())
 assert not [name for name in set(os.listdir("/dev/shm")) - names if "zerocopy" in name]
 if len(ORDER) == 1:
     try: receiver.recv()
-    except zc.StaleHandleError: pass
+    except zc.errors.StaleHandleError: pass
     else: raise SystemExit("an object of a dead process was received")
     processes[1].kill(); processes[1].join(60)
 """

@@ -20,8 +20,8 @@ from helpers.free_threaded import with_gil
 from helpers.paths import ROOT
 
 import zerocopy as zc
+from zerocopy.errors import HandleFormatError, SharedMemoryError
 from zerocopy.integrations import flight as exchange
-from zerocopy.shared.errors import HandleFormatError, SharedMemoryError
 
 pa = pytest.importorskip("pyarrow")
 flight = pytest.importorskip("pyarrow.flight")
@@ -162,10 +162,10 @@ def test_a_client_of_another_user_gets_the_stream(client: Any, monkeypatch: pyte
 def test_a_client_that_cannot_open_the_handle_gets_the_stream(
     client: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from zerocopy.shared import errors, reading
+    from zerocopy.shared import reading
 
     def refuse(*arguments: Any) -> Any:
-        raise getattr(errors, name)("", "the test refuses it")
+        raise getattr(zc.errors, name)("", "the test refuses it")
 
     monkeypatch.setattr(reading, "open_segment", refuse)
     assert get(client, "polars").num_rows == table().num_rows

@@ -20,9 +20,9 @@ from helpers.mp_workers import IGNORE_FORK, MEBI, METHODS, checksum, context
 
 import zerocopy as zc
 import zerocopy.integrations.multiprocessing as zmp
+from zerocopy.errors import SharedMemoryError
 from zerocopy.integrations.multiprocessing import reducing
 from zerocopy.shared.blocks import large_blocks
-from zerocopy.shared.errors import SharedMemoryError
 
 pytestmark = pytest.mark.filterwarnings(IGNORE_FORK)
 PATIENCE = 60
@@ -207,7 +207,7 @@ def test_only_the_given_frameworks() -> None:
     assert len(dumps(np.zeros(MEBI))) > 8 * MEBI
     zmp.install(["numpy"])
     assert len(dumps(np.zeros(MEBI))) < 512
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         zmp.install(["nunpy"])
 
 
@@ -361,7 +361,7 @@ def test_bytes_that_are_loaded_twice() -> None:
     assert np.array_equal(first, second)
     assert not np.shares_memory(first, second)
     received(np.zeros(MEBI))
-    with pytest.raises(zc.StaleHandleError, match="received before"):
+    with pytest.raises(zc.errors.StaleHandleError, match="received before"):
         pickle.loads(data)
     assert first[-1] == MEBI - 1
 
@@ -370,7 +370,7 @@ def test_a_released_object_is_stale() -> None:
     data = dumps(np.arange(MEBI))
     zmp.release()
     assert zmp.in_flight() == (0, 0)
-    with pytest.raises(zc.StaleHandleError, match="released"):
+    with pytest.raises(zc.errors.StaleHandleError, match="released"):
         pickle.loads(data)
 
 
@@ -383,7 +383,7 @@ def test_a_killed_sender(pipe: Any) -> None:
     first = receiver.recv()
     process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL
-    with pytest.raises(zc.StaleHandleError, match=rf"process {process.pid}.* ended.*\n.*keep process"):
+    with pytest.raises(zc.errors.StaleHandleError, match=rf"process {process.pid}.* ended.*\n.*keep process"):
         receiver.recv()
     assert first.sum() == MEBI
     with pytest.raises(EOFError):

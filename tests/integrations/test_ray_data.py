@@ -148,7 +148,7 @@ def test_it_can_be_pickled() -> None:
 
 
 def test_an_unknown_framework_is_refused_at_once() -> None:
-    with pytest.raises(zc.UnknownFrameworkError, match="torch"):
+    with pytest.raises(zc.errors.UnknownFrameworkError, match="torch"):
         batch(lambda columns: columns, to="troch")
 
 

@@ -96,7 +96,7 @@ def test_bad_data_is_refused() -> None:
         MoveTo("numpy").fit(torch.zeros(3))
     with pytest.raises(ValueError, match="is expecting 2 features"):
         MoveTo("numpy").fit(X).transform(torch.zeros(3, 5))
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         MoveTo("troch").fit(X).transform(X)
 
 

@@ -15,7 +15,7 @@ from helpers.tiers import sampled
 from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
-from zerocopy.loading.errors import ReadError
+from zerocopy.errors import ReadError
 
 #: Options of each way in which batches are assembled.
 WAYS: dict[str, dict[str, Any]] = {

@@ -91,7 +91,7 @@ def test_a_corrupt_chunk_is_named_or_skipped(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("zerocopy.loading.sources.chunked._ROWS", 3)
     array = zarr_array(tmp_path)
     (tmp_path / "x.zarr" / "c" / "1" / "0").write_bytes(b"no chunk")
-    with pytest.raises(zc.ReadError, match=r"row group 1: zarr.*'data' raised") as caught:
+    with pytest.raises(zc.errors.ReadError, match=r"row group 1: zarr.*'data' raised") as caught:
         list(zc.loader(array, to="numpy", batch_size=3))
     assert caught.value.row_group == 1
     loader = zc.loader(array, to="numpy", batch_size=3, on_error="skip")
@@ -102,7 +102,7 @@ def test_a_corrupt_chunk_is_named_or_skipped(tmp_path: Path, monkeypatch: pytest
 def test_copies_of_a_loader(tmp_path: Path) -> None:
     loader = zc.loader(zarr_array(tmp_path), to="numpy", batch_size=4)
     assert len(list(pickle.loads(pickle.dumps(loader)))) == 3
-    with pytest.raises(zc.LoaderUseError, match="open for writing"):
+    with pytest.raises(zc.errors.LoaderUseError, match="open for writing"):
         pickle.dumps(zc.loader(h5py_array(tmp_path), to="numpy", batch_size=4))
 
 

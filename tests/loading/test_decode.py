@@ -137,18 +137,18 @@ def test_explain_and_stats(path: str) -> None:
     ids=str,
 )
 def test_refused_options(path: str, options: dict[str, Any], why: str) -> None:
-    with pytest.raises(zc.OptionError, match=r"loader\(engine=") as caught:
+    with pytest.raises(zc.errors.OptionError, match=r"loader\(engine=") as caught:
         decoded(path, **options)
     assert why in caught.value.why
     assert caught.value.remedy
 
 
 def test_other_sources_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(zc.OptionError, match="local Parquet files"):
+    with pytest.raises(zc.errors.OptionError, match="local Parquet files"):
         decoded(TABLE)
     (tmp_path / "year=2024").mkdir()
     pq.write_table(TABLE, tmp_path / "year=2024" / "a.parquet")
-    with pytest.raises(zc.OptionError, match="local Parquet files"):
+    with pytest.raises(zc.errors.OptionError, match="local Parquet files"):
         decoded(str(tmp_path))
     assert len(list(decoded(str(tmp_path), columns=["x"], batch_size=ROWS))) == 1
 

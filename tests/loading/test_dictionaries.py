@@ -10,10 +10,9 @@ import pytest
 from pyarrow import fs
 
 import zerocopy as zc
-from zerocopy.errors import LossyConversionError, OptionError, UnsupportedConversionError
+from zerocopy.errors import LoaderStateError, LossyConversionError, OptionError, UnsupportedConversionError
 from zerocopy.loading.dataset import Stream
 from zerocopy.loading.dictionaries import Codes, encode_source
-from zerocopy.loading.errors import LoaderStateError
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.columnar import ParquetFiles
 from zerocopy.loading.sources.files import Files

@@ -51,7 +51,7 @@ def test_files_without_rows_are_left_out(extension: str, place: str, tmp_path: P
         WRITERS[extension](small_table(first, rows), str(tmp_path / f"{number}.{extension}"))
         first += rows
     if extension == "jsonl":
-        with pytest.raises(zc.ReadError, match="0 bytes"):
+        with pytest.raises(zc.errors.ReadError, match="0 bytes"):
             zc.loader(tmp_path, to="torch")
         return
     for options in OPTIONS:
@@ -100,7 +100,7 @@ def test_a_file_of_no_bytes_is_refused_at_creation(extension: str, place: int, t
         WRITERS[extension](small_table(), str(tmp_path / f"{number}.{extension}"))
     empty = tmp_path / f"{place}.{extension}"
     empty.write_bytes(b"")
-    with pytest.raises(zc.ReadError, match="0 bytes") as caught:
+    with pytest.raises(zc.errors.ReadError, match="0 bytes") as caught:
         zc.loader(tmp_path, to="numpy")
     assert (caught.value.code, caught.value.file) == ("unreadable-file", str(empty))
     # A thread of Arrow may hold the file for a moment after its footer is read.

@@ -23,7 +23,7 @@ from helpers.failing_filesystem import FailingHandler
 from helpers.source_data import open_files, read, small_table, write_files
 
 import zerocopy as zc
-from zerocopy.loading.errors import LoaderStateError, ReadError
+from zerocopy.errors import LoaderStateError, ReadError
 from zerocopy.loading.loader import Loader
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.columnar import ParquetFiles
@@ -248,7 +248,7 @@ _READ = """
 import sys, zerocopy as zc
 try:
     print(list(zc.loader(sys.argv[1], to="numpy", batch_size=2, encode=True)))
-except zc.ReadError as error:
+except zc.errors.ReadError as error:
     print(error.code, error.row_group, error.file)
 """
 

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import zerocopy as zc
-from zerocopy.errors import LossyConversionError
-from zerocopy.loading.errors import ReadError
+from zerocopy.errors import LossyConversionError, ReadError
 
 #: Spark's "no end", a day before the first nanosecond of int64, and an ordinary time.
 TIMES = [

@@ -97,7 +97,7 @@ def test_padded_batches_of_lists_of_lists() -> None:
 
 
 def test_invalid_lists_option() -> None:
-    with pytest.raises(zc.OptionError, match="lists"):
+    with pytest.raises(zc.errors.OptionError, match="lists"):
         zc.loader({"x": np.arange(3)}, to="numpy", lists="dens")
 
 

@@ -42,7 +42,7 @@ NUMBERS = TABLE.select(["x", "n"])
 )
 def test_wrong_values_are_refused(options: dict[str, Any]) -> None:
     name, *_ = options
-    with pytest.raises(zc.OptionError, match=rf"loader\({name}=") as caught:
+    with pytest.raises(zc.errors.OptionError, match=rf"loader\({name}=") as caught:
         zc.loader(NUMBERS, to="numpy", **options)
     assert caught.value.remedy
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import zerocopy as zc
+from zerocopy.errors import ReadError
 from zerocopy.loading.dataset import Dataset, Group
-from zerocopy.loading.errors import ReadError
 from zerocopy.loading.loader import Loader
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.stats import Counters, LoaderStats, Skipped

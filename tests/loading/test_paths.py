@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
-from zerocopy.loading.errors import MissingFileError, ReadError
+from zerocopy.errors import MissingFileError, ReadError
 
 VALUES = np.arange(10.0)
 

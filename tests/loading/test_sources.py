@@ -21,7 +21,7 @@ from helpers.loader_sources import SOURCES, Exporter, arrays
 from helpers.source_data import ROWS, columns_of, read, small_table, write_files
 
 import zerocopy as zc
-from zerocopy.loading.errors import ReadError
+from zerocopy.errors import ReadError
 
 EXPECTED = small_table().to_pydict()
 

@@ -105,7 +105,7 @@ def test_options_that_apply() -> None:
     ids=lambda options: next(iter(options)),
 )
 def test_options_of_columns_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(zc.OptionError, match="has no columns"):
+    with pytest.raises(zc.errors.OptionError, match="has no columns"):
         zc.loader(sparse.csr_array(DENSE), to="scipy", **options)
 
 
@@ -123,7 +123,7 @@ def test_states_and_copies() -> None:
     left = rows(batches)
     assert all(np.array_equal(rows(other), left) for other in others)
     changed = sparse.csr_array(DENSE * 2)
-    with pytest.raises(zc.LoaderStateError):
+    with pytest.raises(zc.errors.LoaderStateError):
         zc.loader(changed, "scipy", batch_size=BATCH, shuffle=True).load_state_dict(loader.state_dict())
 
 

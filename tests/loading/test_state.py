@@ -18,7 +18,7 @@ from helpers.paths import ROOT
 from helpers.tiers import sample_size
 
 import zerocopy as zc
-from zerocopy.loading.errors import LoaderStateError
+from zerocopy.errors import LoaderStateError
 from zerocopy.loading.loader import Loader
 
 WAYS: list[dict[str, Any]] = [

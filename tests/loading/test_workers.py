@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
-from zerocopy.loading.errors import LoaderStateError
+from zerocopy.errors import LoaderStateError
 
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402
@@ -136,7 +136,7 @@ from torch.utils.data import DataLoader
 def check_state(loader):
     try:
         loader.state_dict()
-    except zc.LoaderStateError as error:
+    except zc.errors.LoaderStateError as error:
         assert error.code == "state-in-workers", error
     else:
         raise AssertionError("the position is in the workers")

@@ -19,9 +19,8 @@ from helpers.monitor_samples import (
     unreadable_card,
 )
 
-from zerocopy.errors import OptionError
+from zerocopy.errors import MonitorFileError, OptionError
 from zerocopy.monitor.csv_file import FIELDS, CsvFile, select
-from zerocopy.monitor.errors import MonitorFileError
 
 
 def written(path: Path, *samples: object, fields: str | None = None) -> Path:

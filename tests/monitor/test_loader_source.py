@@ -140,7 +140,7 @@ def test_name_has_no_directories(records, tmp_path, count: int, name: str) -> No
 def test_loader_with_an_error_is_not_running(records) -> None:
     source = Groups([5, 5], broken=[1])
     loader = Loader(source, LoaderOptions("numpy", 5), source.schema.empty_table())
-    with pytest.raises(zc.ReadError):
+    with pytest.raises(zc.errors.ReadError):
         list(loader)
     (record,) = records()
     assert (record["batches"], record["running"]) == (1, False)

@@ -9,7 +9,7 @@ import pytest
 from helpers.monitor_samples import ChangingObserver
 
 pytest.importorskip("prometheus_client")
-from zerocopy.monitor.errors import MonitorFileError
+from zerocopy.errors import MonitorFileError
 from zerocopy.monitor.prometheus import PrometheusFile, exposition
 
 

@@ -9,9 +9,8 @@ import pytest
 from helpers.monitor_recorders import recorder_of, row
 
 import zerocopy as zc
-from zerocopy.errors import OptionError
+from zerocopy.errors import MonitorStateError, OptionError
 from zerocopy.monitor.conversion import COUNT_FIELDS, limited, sum_rows
-from zerocopy.monitor.errors import MonitorStateError
 from zerocopy.monitor.report import Recording, text_table
 
 COPIED = row(

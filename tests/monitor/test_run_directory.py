@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from helpers.monitor_recorders import no_sources, row
 
-from zerocopy.monitor.errors import MonitorFileError
+from zerocopy.errors import MonitorFileError
 from zerocopy.monitor.process_record import make_record
 from zerocopy.monitor.run_directory import (
     KEPT,

@@ -19,9 +19,8 @@ from helpers.forked_child import in_child
 from helpers.monitor_recorders import no_sources, recorder_of, row
 from helpers.paths import ROOT
 
-from zerocopy.errors import OptionError
+from zerocopy.errors import MonitorStateError, OptionError
 from zerocopy.monitor import session as sessions
-from zerocopy.monitor.errors import MonitorStateError
 from zerocopy.monitor.process_record import MOST_SITES, no_pool
 from zerocopy.monitor.run_directory import RunFiles
 from zerocopy.monitor.session import Session

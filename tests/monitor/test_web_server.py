@@ -16,9 +16,8 @@ from helpers.monitor_samples import HOSTILE, ROWS, SAMPLES, ChangingObserver, pr
 
 pytest.importorskip("bokeh")
 
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import MonitorFileError, ZeroCopyError
 from zerocopy.monitor.conversion import as_dict
-from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web import contents
 from zerocopy.monitor.web.access import HEADERS

@@ -151,7 +151,7 @@ def main() -> int:
     try:
         pool = zc.install_pool(host=options.host)
         mode = str(pool.host_stats())
-    except zc.PoolUnavailableError as error:
+    except zc.errors.PoolUnavailableError as error:
         mode = str(error)
     print("host memory:", mode, flush=True)
     zc.monitor.start()

@@ -130,7 +130,7 @@ def test_a_shared_array_is_opened(consumer: Any) -> None:
         view = consumer.passed(shared)
         assert view.readonly
         assert zc.shares_memory(view, zc.convert(shared, "numpy"))
-    with pytest.raises(zc.StaleHandleError):
+    with pytest.raises(zc.errors.StaleHandleError):
         consumer.total(shared)
     np.testing.assert_array_equal(view.numpy(), array)  # the view keeps the memory
 

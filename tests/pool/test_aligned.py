@@ -62,13 +62,13 @@ def test_empty_takes_the_dtypes_of_frameworks() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((-1,), zc.OptionError, "a dimension is negative"),
+        ((-1,), zc.errors.OptionError, "a dimension is negative"),
         (("text",), TypeError, "integer"),
-        ((3, "flaot32"), zc.OptionError, "did you mean 'float32'"),
+        ((3, "flaot32"), zc.errors.OptionError, "did you mean 'float32'"),
         ((3, object), zc.UnsupportedConversionError, "with zc.aligned_numpy"),
-        ((3, "f4", 48), zc.OptionError, "align=48 is not a power of 2"),
-        ((3, "f4", 0), zc.OptionError, "align=0"),
-        ((3, "f4", 64.0), zc.OptionError, "align=64.0"),
+        ((3, "f4", 48), zc.errors.OptionError, "align=48 is not a power of 2"),
+        ((3, "f4", 0), zc.errors.OptionError, "align=0"),
+        ((3, "f4", 64.0), zc.errors.OptionError, "align=64.0"),
         ((1 << 55,), MemoryError, "Unable to allocate"),
     ],
 )

@@ -97,7 +97,7 @@ def test_initial_size_is_reserved_at_install(driver) -> None:
     assert (driver.reserved, driver.used) == (MIB, 0)
     new_pool.close()
     driver.capacity, driver.threshold = 10, 7
-    with pytest.raises(zc.PoolUnavailableError, match="initial=1048576"):
+    with pytest.raises(zc.errors.PoolUnavailableError, match="initial=1048576"):
         zc.install_pool("driver", frameworks=(), initial=MIB)
     assert driver.threshold == 7
     assert install.installed_pool() is None
@@ -117,7 +117,7 @@ def test_device_out_of_memory_raises_memory_error(driver, pool) -> None:
     driver.capacity = MIB
     with pytest.raises(MemoryError, match="the device is out of memory") as caught:
         pool.allocate(2 * MIB)
-    assert not isinstance(caught.value, zc.PoolLimitError)
+    assert not isinstance(caught.value, zc.errors.PoolLimitError)
     pool.deallocate(pool.allocate(MIB), MIB)
 
 
@@ -149,7 +149,7 @@ def test_leaks_name_their_requester(driver) -> None:
 
 
 def test_limit_is_refused() -> None:
-    with pytest.raises(zc.OptionError, match="CUDA's default memory pool has no limit"):
+    with pytest.raises(zc.errors.OptionError, match="CUDA's default memory pool has no limit"):
         zc.install_pool("driver", limit="1GiB")
 
 

@@ -108,7 +108,7 @@ def test_jax_reads_variables_at_client_creation(run) -> None:
         jax.numpy.zeros(3)
         before = dict(os.environ)
         try: zc.install_pool("driver", frameworks=["jax", "torch"], strict=True)
-        except zc.PoolTooLateError as error: print(error)
+        except zc.errors.PoolTooLateError as error: print(error)
         else: raise SystemExit("not refused")
         assert dict(os.environ) == before and install.installed_pool() is None
         pool = zc.install_pool("driver", frameworks="jax")
@@ -203,7 +203,7 @@ def test_user_variables_are_not_overridden(run) -> None:
     run(
         """
         try: zc.install_pool("driver", frameworks=["jax"], strict=True)
-        except zc.PoolUnavailableError as error: assert "XLA_PYTHON_CLIENT_ALLOCATOR='platform'" in str(error)
+        except zc.errors.PoolUnavailableError as e: assert "XLA_PYTHON_CLIENT_ALLOCATOR='platform'" in str(e)
         pool = zc.install_pool("driver")
         assert os.environ[JAX] == "platform" and os.environ[TF] == "bfc"
         for name in ("jax", "tensorflow", "torch"):
@@ -267,9 +267,9 @@ def test_numba_after_first_context_is_too_late(run) -> None:
         assert row(pool, "numba").status == "too_late"
         assert "before the first array or kernel" in row(pool, "numba").remedy
         try: zc.install_pool("driver", frameworks="numba", strict=True)
-        except zc.PoolInstalledError: pool.close()
+        except zc.errors.PoolInstalledError: pool.close()
         try: zc.install_pool("driver", frameworks="numba", strict=True)
-        except zc.PoolTooLateError: pass
+        except zc.errors.PoolTooLateError: pass
         else: raise SystemExit("not refused")
         """
     )
@@ -407,7 +407,7 @@ def test_variable_installs_pool_on_import(run_python) -> None:
     # Attached at their import; none is imported by zerocopy.
     assert not {"torch", "jax", "tensorflow", "cupy", "numba", "cudf", "rmm"} & set(sys.modules)
     try: zc.install_pool(track=True)
-    except zc.OptionError as error: print(error)
+    except zc.errors.OptionError as error: print(error)
     """
     completed = run_python(code, ZEROCOPY_POOL="auto,host=recycle")
     assert completed.returncode == 0, completed.stderr

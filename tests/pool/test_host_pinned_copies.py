@@ -81,7 +81,7 @@ def test_the_pool_waits_for_copies_before_an_allocation_fails(pool, driver) -> N
     there = copy(x)
     del x
     driver.refuses_to_lock = True
-    with pytest.raises(zc.PoolLimitError):
+    with pytest.raises(zc.errors.PoolLimitError):
         pool.empty(SIZE * 2, "u1")
     assert (there == 1).all()
     assert not driver.locked

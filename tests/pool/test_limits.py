@@ -64,7 +64,7 @@ def test_mps_limit_is_parsed_or_noted(text: str, limit, unread) -> None:
 
 
 def test_reserve_of_all_memory_is_refused() -> None:
-    with pytest.raises(zc.OptionError, match="pass a smaller size"):
+    with pytest.raises(zc.errors.OptionError, match="pass a smaller size"):
         _limit(reserve="80GiB")
 
 
@@ -74,7 +74,7 @@ def test_fraction_refers_to_the_slice() -> None:
 
 @pytest.mark.parametrize("option", ["limit", "initial", "reserve"])
 def test_size_above_the_gpu_is_refused(option: str) -> None:
-    with pytest.raises(zc.OptionError, match=r"A100 \(device 0\) has 80 GiB"):
+    with pytest.raises(zc.errors.OptionError, match=r"A100 \(device 0\) has 80 GiB"):
         _limit(**{option: "81GiB"})
 
 
@@ -84,13 +84,13 @@ def test_managed_memory_may_exceed_the_gpu() -> None:
 
 
 def test_initial_above_limit_is_refused() -> None:
-    with pytest.raises(zc.OptionError, match="exceeds the limit of the pool"):
+    with pytest.raises(zc.errors.OptionError, match="exceeds the limit of the pool"):
         _limit(initial="3GiB", environ={limits.MPS: "0=2G"})
 
 
 def test_fraction_without_gpu_is_refused() -> None:
     allocator = type("A", (), {"allocate": print, "deallocate": print})()
-    with pytest.raises(zc.OptionError, match="the machine has no GPU"):
+    with pytest.raises(zc.errors.OptionError, match="the machine has no GPU"):
         limits.device_limit(Settings.read(allocator=allocator, fraction=0.5), None, {})
 
 
@@ -194,7 +194,7 @@ def test_a_gpu_whose_memory_is_not_reported_takes_limits_in_bytes(nvml) -> None:
     assert _limit(gpu, limit="4GiB").nbytes == 4 * GIB
     assert _limit(gpu) is None
     for options in ({"fraction": 0.5}, {"reserve": "1GiB"}):
-        with pytest.raises(zc.OptionError, match=r"NVML does not report the memory of GB10 \(device 0\)"):
+        with pytest.raises(zc.errors.OptionError, match=r"NVML does not report .* of GB10 \(device 0\)"):
             _limit(gpu, **options)
 
 

@@ -67,7 +67,7 @@ def test_stream_objects_are_accepted(install, host) -> None:
 
 @pytest.mark.parametrize("nbytes", [-1, 1.5, "8", None, True])
 def test_invalid_number_of_bytes_is_refused(install, nbytes) -> None:
-    with pytest.raises(zc.OptionError):
+    with pytest.raises(zc.errors.OptionError):
         install().allocate(nbytes)
 
 
@@ -79,7 +79,7 @@ def test_another_device_is_refused(install) -> None:
 def test_allocation_past_the_limit_is_refused(install) -> None:
     pool = install(limit="1MiB")
     ptr = pool.allocate(MIB // 2)
-    with pytest.raises(zc.PoolLimitError, match=r"1 MiB on top of the 512 KiB in use.*limit=") as caught:
+    with pytest.raises(zc.errors.PoolLimitError, match=r"on top of the 512 KiB in use.*limit=") as caught:
         pool.allocate(MIB)
     error = caught.value
     assert isinstance(error, MemoryError)
@@ -88,7 +88,7 @@ def test_allocation_past_the_limit_is_refused(install) -> None:
     assert (again.requested, again.limit, again.source, str(again)) == (MIB, MIB, "limit=", str(error))
     # The pool stays usable up to the limit.
     rest = pool.allocate(MIB // 2)
-    with pytest.raises(zc.PoolLimitError):
+    with pytest.raises(zc.errors.PoolLimitError):
         pool.allocate(1)
     pool.deallocate(rest, MIB // 2)
     pool.deallocate(ptr, MIB // 2)
@@ -208,7 +208,7 @@ def test_reused_address_is_a_new_leak(install) -> None:
 
 
 def test_exit_without_enter_is_refused(install) -> None:
-    with pytest.raises(zc.OptionError, match="with pool"):
+    with pytest.raises(zc.errors.OptionError, match="with pool"):
         install().__exit__(None, None, None)
 
 
@@ -230,7 +230,7 @@ def test_naming_torch_attaches_rmm(install, host) -> None:
 
 @pytest.mark.parametrize("nbytes", [2**63, 2**64 - 1, 2**64 + 5])
 def test_size_above_any_memory_is_refused(install, nbytes: int) -> None:
-    with pytest.raises(zc.OptionError, match="exceeds the address space"):
+    with pytest.raises(zc.errors.OptionError, match="exceeds the address space"):
         install(limit="1MiB").allocate(nbytes)
 
 
@@ -243,7 +243,7 @@ def test_zero_bytes_have_address_zero(install, host) -> None:
 
 def test_limit_that_is_not_a_multiple_of_the_alignment(install) -> None:
     with pytest.raises(
-        zc.PoolLimitError, match="1000 B on top of the 0 B in use would exceed the limit of 1000 B"
+        zc.errors.PoolLimitError, match="1000 B on top of the 0 B in use would exceed the limit of 1000 B"
     ):
         install(limit=1000).allocate(1000)
 
@@ -341,7 +341,7 @@ def test_failed_scope_does_not_warn(install) -> None:
 def test_second_install_returns_the_pool_or_raises(install, host) -> None:
     pool = install(limit=MIB)
     assert zc.install_pool(allocator=host, limit="1MiB") is pool
-    with pytest.raises(zc.PoolInstalledError, match="limit=1048576"):
+    with pytest.raises(zc.errors.PoolInstalledError, match="limit=1048576"):
         zc.install_pool(allocator=host, limit="2MiB")
     assert zc.install_pool() is zc.installed_pool() is pool
 
@@ -356,7 +356,7 @@ def test_close_restores_and_refuses(install, host) -> None:
     pool.close()
     assert rmm.mr.get_per_device_resource(0) is before
     for call in (lambda: pool.allocate(8), pool.refresh, pool.__enter__):
-        with pytest.raises(zc.PoolClosedError, match=r"zc.install_pool\(\)"):
+        with pytest.raises(zc.errors.PoolClosedError, match=r"zc.install_pool\(\)"):
             call()
     # Outstanding memory stays valid, and is freed to its allocator.
     assert set(host.out) == {kept.ptr, ptr}
@@ -463,7 +463,7 @@ def test_default_pool_without_gpu() -> None:
     assert 0 < pool.stats().current_bytes <= pool.stats().peak_bytes
     with pytest.raises(zc.DeviceError):
         pool.stats(0)
-    with pytest.raises(zc.OptionError, match="pinned"):
+    with pytest.raises(zc.errors.OptionError, match="pinned"):
         pool.pinned(3)
     assert (pool.check_leaks(), pool.trim(), pool.refresh()) == ([], 0, [])
     with pool:
@@ -478,9 +478,9 @@ def test_named_kind_without_gpu_is_refused(kind: str) -> None:
 
     if visible_gpus()[0]:
         pytest.skip("there is a GPU")
-    with pytest.raises(zc.PoolUnavailableError, match=r'host="aligned" works without'):
+    with pytest.raises(zc.errors.PoolUnavailableError, match=r'host="aligned" works without'):
         zc.install_pool(kind)
-    with pytest.raises(zc.PoolUnavailableError):
+    with pytest.raises(zc.errors.PoolUnavailableError):
         zc.install_pool(strict=True)
     assert installed_pool() is None
 
@@ -494,7 +494,7 @@ def test_missing_rmm_is_an_error(run_python) -> None:
         from tests.helpers.pool_stand_ins import HostAllocator
         try:
             zc.install_pool(allocator=HostAllocator())
-        except zc.PoolUnavailableError as error:
+        except zc.errors.PoolUnavailableError as error:
             print(error)
         """
     )
@@ -524,7 +524,7 @@ def test_resource_of_rmm(host, form: str) -> None:
         assert [leak.nbytes for leak in pool.check_leaks()] == [100]
         buffer = rmm.DeviceBuffer(size=200, mr=rmm.mr.get_per_device_resource(0))
         assert pool.stats().current_bytes == 300
-        with pytest.raises(zc.PoolLimitError):
+        with pytest.raises(zc.errors.PoolLimitError):
             pool.allocate(1000)
         del buffer
         pool.deallocate(ptr, 100)
@@ -537,7 +537,7 @@ def test_resource_of_rmm(host, form: str) -> None:
 
 def test_resource_that_is_not_of_rmm_is_refused(host) -> None:
     for resource in (host, lambda device: host, lambda device: None):
-        with pytest.raises(zc.OptionError, match="not a memory resource of RMM"):
+        with pytest.raises(zc.errors.OptionError, match="not a memory resource of RMM"):
             zc.install_pool(resource=resource)
     assert installed_pool() is None
 
@@ -547,7 +547,7 @@ def test_resource_of_one_device_is_refused_for_two(host, monkeypatch) -> None:
     from zerocopy.pool.gpus import GPU
 
     monkeypatch.setattr(install, "visible_gpus", lambda: ([GPU(n, "stand-in", MIB) for n in range(2)], None))
-    with pytest.raises(zc.OptionError, match="a function that returns the resource of a device"):
+    with pytest.raises(zc.errors.OptionError, match="a function that returns the resource of a device"):
         zc.install_pool(resource=resource_over(host))
 
 
@@ -570,11 +570,11 @@ def test_pinned_arrays_come_from_the_pool(host, monkeypatch) -> None:
     assert again.ctypes.data == address
     pool.close()
     again[:] = 1  # existing arrays stay valid
-    with pytest.raises(zc.PoolClosedError):
+    with pytest.raises(zc.errors.PoolClosedError):
         pool.pinned(3)
 
 
-@pytest.mark.parametrize("error", [zc.PoolUnavailableError("host", "no"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [zc.errors.PoolUnavailableError("host", "no"), KeyboardInterrupt()])
 def test_failed_install_is_undone(host, monkeypatch, error) -> None:
     """A failure undoes the previous steps."""
     import os
@@ -657,7 +657,7 @@ def test_strict_raises_if_attach_fails(host, monkeypatch) -> None:
     monkeypatch.setattr(RMMHook, "attach", fail)
     with (
         pytest.warns(RuntimeWarning, match="it will not") as caught,
-        pytest.raises(zc.PoolUnavailableError, match="it will not"),
+        pytest.raises(zc.errors.PoolUnavailableError, match="it will not"),
     ):
         zc.install_pool(allocator=host, frameworks="rmm", strict=True)
     assert {warning.filename for warning in caught} == {__file__}
@@ -671,7 +671,7 @@ def test_allocate_during_close(host) -> None:
         try:
             for _ in range(2000):
                 pool.deallocate(pool.allocate(64), 64)
-        except zc.PoolClosedError:
+        except zc.errors.PoolClosedError:
             pass
         except Exception as error:
             failed.append(error)
@@ -691,10 +691,10 @@ def test_allocate_during_close(host) -> None:
 def test_deallocate_is_checked_when_tracked(install) -> None:
     pool = install(track=True)
     ptr = pool.allocate(7000)
-    with pytest.raises(zc.OptionError, match="it has 7000 bytes"):
+    with pytest.raises(zc.errors.OptionError, match="it has 7000 bytes"):
         pool.deallocate(ptr, 70)
     pool.deallocate(ptr, 7000)
-    with pytest.raises(zc.OptionError, match="no allocation at that address is outstanding"):
+    with pytest.raises(zc.errors.OptionError, match="no allocation at that address is outstanding"):
         pool.deallocate(ptr, 7000)
 
 

@@ -71,7 +71,7 @@ def test_calls_of_messages_work_two_steps_deep(name: str) -> None:
 def test_the_value_that_a_message_names_is_valid(name: str, value: Any) -> None:
     from zerocopy.pool.settings import Settings
 
-    with pytest.raises(zc.OptionError) as caught:
+    with pytest.raises(zc.errors.OptionError) as caught:
         Settings.read(**{name: value})
     first = re.search(r"[\"']([^\"']+)[\"']|\b(True|\d[\d.]*|auto|rmm)\b", caught.value.remedy)
     assert first is not None

@@ -143,7 +143,7 @@ def test_unavailable_without_driver() -> None:
         pytest.skip("there is a GPU")
     for kind in ("rmm", "rmm:async", "managed"):
         # on_device() raises first; RMM itself raises MemoryError (rmm, prototypes).
-        with pytest.raises((zc.PoolUnavailableError, zc.DeviceError), match="NVIDIA driver"):
+        with pytest.raises((zc.errors.PoolUnavailableError, zc.DeviceError), match="NVIDIA driver"):
             RMMPool(0, Settings.read(kind), None)
 
 
@@ -188,5 +188,5 @@ def test_full_device_is_not_a_limit_error(host) -> None:
     pool = zc.install_pool(allocator=Full(), limit="64MiB")
     with pytest.raises(MemoryError, match="the device has no more") as caught:
         pool.allocate(2 * MIB)
-    assert not isinstance(caught.value, zc.PoolLimitError)
+    assert not isinstance(caught.value, zc.errors.PoolLimitError)
     pool.close()

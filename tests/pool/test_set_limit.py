@@ -44,12 +44,12 @@ def install(host):
 def test_limit_changes_while_memory_is_in_use(install) -> None:
     pool = install(limit="1MiB")
     ptr = pool.allocate(MIB)
-    with pytest.raises(zc.PoolLimitError, match="limit="):
+    with pytest.raises(zc.errors.PoolLimitError, match="limit="):
         pool.allocate(1)
     pool.set_limit("2 MiB")
     assert pool.limits == {0: Limit(2 * MIB, "set_limit()")}
     other = pool.allocate(MIB)
-    with pytest.raises(zc.PoolLimitError, match=r"2 MiB \(from set_limit\(\)\)") as caught:
+    with pytest.raises(zc.errors.PoolLimitError, match=r"2 MiB \(from set_limit\(\)\)") as caught:
         pool.allocate(1)
     assert (caught.value.limit, caught.value.source) == (2 * MIB, "set_limit()")
     assert pool.stats().current_bytes == 2 * MIB
@@ -64,11 +64,11 @@ def test_limit_below_the_memory_in_use(install) -> None:
     pool.set_limit(2 * MIB)
     assert pool.stats().current_bytes == 4 * MIB
     for _ in range(3):
-        with pytest.raises(zc.PoolLimitError):
+        with pytest.raises(zc.errors.PoolLimitError):
             pool.allocate(256)
         pool.deallocate(blocks.pop(), MIB)
     blocks.append(pool.allocate(MIB))  # 2 MiB with it
-    with pytest.raises(zc.PoolLimitError):
+    with pytest.raises(zc.errors.PoolLimitError):
         pool.allocate(1)
     for block in blocks:
         pool.deallocate(block, MIB)
@@ -80,7 +80,7 @@ def test_limit_is_removed_and_set_again(install) -> None:
     assert pool.limits == {}
     pool.deallocate(pool.allocate(MIB), MIB)
     pool.set_limit(512)
-    with pytest.raises(zc.PoolLimitError):
+    with pytest.raises(zc.errors.PoolLimitError):
         pool.allocate(MIB)
     pool.set_limit(None, device=0)
     pool.deallocate(pool.allocate(MIB), MIB)
@@ -102,7 +102,7 @@ def test_limit_applies_to_users_of_rmm(install) -> None:
 
 def test_refused_request_leaves_no_stale_error(install, host, monkeypatch) -> None:
     pool = install(limit=1024)
-    with pytest.raises(zc.PoolLimitError):
+    with pytest.raises(zc.errors.PoolLimitError):
         pool.allocate(4096)
     pool.set_limit(None)
 
@@ -123,7 +123,7 @@ def test_allocations_in_threads_obey_each_limit(install) -> None:
             while not done.is_set():
                 try:
                     ptr = pool.allocate(8 << 10)
-                except zc.PoolLimitError:
+                except zc.errors.PoolLimitError:
                     continue
                 except MemoryError:  # the limit was raised after the refusal
                     continue
@@ -162,7 +162,7 @@ def test_allocations_in_threads_obey_each_limit(install) -> None:
 )
 def test_invalid_limits_change_nothing(install, limit, why: str) -> None:
     pool = install(limit=1 << 20)
-    with pytest.raises(zc.OptionError, match=why):
+    with pytest.raises(zc.errors.OptionError, match=why):
         pool.set_limit(limit)
     assert pool.limits == {0: Limit(1 << 20, "limit=")}
 
@@ -171,10 +171,10 @@ def test_devices_and_closed_pools(install) -> None:
     pool = install()
     with pytest.raises(zc.DeviceError):
         pool.set_limit("1MiB", device=3)
-    with pytest.raises(zc.OptionError, match="no host memory"):
+    with pytest.raises(zc.errors.OptionError, match="no host memory"):
         pool.set_limit("1MiB", device="host")
     pool.close()
-    with pytest.raises(zc.PoolClosedError):
+    with pytest.raises(zc.errors.PoolClosedError):
         pool.set_limit("1MiB")
 
 
@@ -201,7 +201,7 @@ def driver(monkeypatch):
 def test_driver_pool_has_no_limit(driver) -> None:
     pool = zc.install_pool("driver", frameworks=())
     try:
-        with pytest.raises(zc.OptionError, match="has no limit") as caught:
+        with pytest.raises(zc.errors.OptionError, match="has no limit") as caught:
             pool.set_limit("1GiB")
         assert caught.value.code == "no-limit"
         assert "set_per_process_memory_fraction" in caught.value.remedy
@@ -246,7 +246,7 @@ def test_idle_rmm_pool_is_replaced(rmm_pool, host, before: str | None) -> None:
     assert pool.limits == {0: Limit(48 * MIB, "set_limit()")}
     ptr = pool.allocate(8 * MIB)
     assert sum(host.out.values()) <= 48 * MIB
-    with pytest.raises(zc.PoolLimitError):
+    with pytest.raises(zc.errors.PoolLimitError):
         pool.allocate(48 * MIB)
     pool.deallocate(ptr, 8 * MIB)
     pool.set_limit(None)
@@ -267,14 +267,14 @@ def test_rmm_pool_in_use_keeps_its_limit(rmm_pool) -> None:
     pool.deallocate(ptr, MIB)
     pool.deallocate(other, MIB)
     pool.set_limit("1MiB")
-    with pytest.raises(zc.PoolLimitError):
+    with pytest.raises(zc.errors.PoolLimitError):
         pool.allocate(2 * MIB)
 
 
 def test_pool_that_serves_torch_is_not_replaced(rmm_pool, monkeypatch) -> None:
     pool = rmm_pool(limit="2MiB")
     monkeypatch.setattr(pool._memory, "frameworks_freeing_via", lambda name: ["torch"])
-    with pytest.raises(zc.OptionError, match="torch must free") as caught:
+    with pytest.raises(zc.errors.OptionError, match="torch must free") as caught:
         pool.set_limit("1MiB")
     assert caught.value.code == "pool-fixed"
     assert pool.limits == {0: Limit(2 * MIB, "limit=")}
@@ -298,9 +298,9 @@ def test_limit_of_mps_stays(rmm_pool, monkeypatch) -> None:
 
 def test_limit_beyond_the_gpu_or_below_the_initial_size(rmm_pool) -> None:
     pool = rmm_pool(initial="1MiB")
-    with pytest.raises(zc.OptionError, match="has 1 GiB"):
+    with pytest.raises(zc.errors.OptionError, match="has 1 GiB"):
         pool.set_limit("2GiB")
-    with pytest.raises(zc.OptionError, match="exceeds the limit"):
+    with pytest.raises(zc.errors.OptionError, match="exceeds the limit"):
         pool.set_limit("512KiB")
     assert pool.limits == {}
 
@@ -312,7 +312,7 @@ def test_no_memory_for_a_second_pool(rmm_pool, host, monkeypatch) -> None:
         raise MemoryError
 
     monkeypatch.setattr(host, "allocate", refuse)
-    with pytest.raises(zc.PoolUnavailableError, match="set_limit"):
+    with pytest.raises(zc.errors.PoolUnavailableError, match="set_limit"):
         pool.set_limit("2MiB")
     monkeypatch.undo()
     assert pool.limits == {0: Limit(4 * MIB, "limit=")}
@@ -357,7 +357,7 @@ def test_limit_of_the_heap(run_python, mode: str) -> None:
         print(kept() > 240 * M, "until trim()" in str(pool.report()))
         for limit in ("50%", "4GiB"):
             try: pool.set_limit(limit, device="host")
-            except zc.OptionError as error: print(error.code)
+            except zc.errors.OptionError as error: print(error.code)
         if not pool.devices: pool.set_limit("1MiB")
         pool.close()
         zc.install_pool(host={mode!r}, frameworks=())

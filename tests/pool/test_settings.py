@@ -41,7 +41,7 @@ def test_sizes_are_parsed(text, size) -> None:
     "text", ["", "GiB", "8 GiB free", "-1", "1e9", "8Gb/s", "1,5GiB", "nan", "inf", "٨GiB"]
 )
 def test_invalid_size_text_is_refused(text: str) -> None:
-    with pytest.raises(zc.OptionError, match=r"limit=.*\n  To fix: write it as"):
+    with pytest.raises(zc.errors.OptionError, match=r"limit=.*\n  To fix: write it as"):
         parse_size(text, "limit")
 
 
@@ -62,13 +62,13 @@ def test_invalid_size_text_is_refused(text: str) -> None:
     ],
 )
 def test_invalid_size_value_is_refused(value) -> None:
-    with pytest.raises(zc.OptionError):
+    with pytest.raises(zc.errors.OptionError):
         parse_size(value)
 
 
 def test_largest_size_is_accepted() -> None:
     assert parse_size(2**63 - 1) == parse_size(f"{2**63 - 1}") == parse_size(np.int64(2**63 - 1)) == 2**63 - 1
-    with pytest.raises(zc.OptionError, match="exceeds the address space"):
+    with pytest.raises(zc.errors.OptionError, match="exceeds the address space"):
         parse_size(str(2**63))
 
 
@@ -79,7 +79,7 @@ def test_values_in_messages_are_short() -> None:
 
 
 def test_single_letter_unit_is_refused() -> None:
-    with pytest.raises(zc.OptionError, match='write "8GiB" or "8GB"'):
+    with pytest.raises(zc.errors.OptionError, match='write "8GiB" or "8GB"'):
         parse_size("8G")
 
 
@@ -155,7 +155,7 @@ def test_empty_and_boolean_environment_values_are_parsed() -> None:
     ],
 )
 def test_invalid_environment_text_is_refused(text: str, why: str) -> None:
-    with pytest.raises(zc.OptionError, match=why) as caught:
+    with pytest.raises(zc.errors.OptionError, match=why) as caught:
         Settings.from_text(text)
     assert isinstance(caught.value, ValueError)
     assert str(caught.value).startswith(f"ZEROCOPY_POOL={text!r}: ")
@@ -227,19 +227,19 @@ def test_invalid_environment_text_is_refused(text: str, why: str) -> None:
     ],
 )
 def test_invalid_and_contradictory_options_are_refused(options) -> None:
-    with pytest.raises(zc.OptionError):
+    with pytest.raises(zc.errors.OptionError):
         Settings.read(**options)
 
 
 def test_unknown_option_suggests_similar_names() -> None:
-    with pytest.raises(zc.OptionError, match="did you mean 'limit'"):
+    with pytest.raises(zc.errors.OptionError, match="did you mean 'limit'"):
         zc.install_pool("rmm", limits="8GiB")
     for value in (None, False):
-        with pytest.raises(zc.OptionError, match="did you mean 'limit'"):
+        with pytest.raises(zc.errors.OptionError, match="did you mean 'limit'"):
             zc.install_pool(limits=value)
-    with pytest.raises(zc.OptionError):
+    with pytest.raises(zc.errors.OptionError):
         zc.install_pool(False)
-    with pytest.raises(zc.OptionError, match=r"did you mean 'managed'.*driver"):
+    with pytest.raises(zc.errors.OptionError, match=r"did you mean 'managed'.*driver"):
         zc.install_pool("manged")
 
 
@@ -326,7 +326,7 @@ def test_equivalent_options_are_equal() -> None:
 
 
 def test_options_are_listed_in_order() -> None:
-    with pytest.raises(zc.OptionError, match="known: kind, host, devices, limit, fraction"):
+    with pytest.raises(zc.errors.OptionError, match="known: kind, host, devices, limit, fraction"):
         Settings.read(nonsense=1)
 
 
@@ -347,7 +347,7 @@ def test_host_modes_from_list() -> None:
 
 
 def test_host_mode_as_kind_is_refused() -> None:
-    with pytest.raises(zc.OptionError, match='pass the mode of host memory as host="aligned"'):
+    with pytest.raises(zc.errors.OptionError, match='pass the mode of host memory as host="aligned"'):
         zc.install_pool("aligned")
 
 

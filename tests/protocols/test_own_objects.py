@@ -287,9 +287,9 @@ def test_a_stream_leaves_the_position_of_the_loader() -> None:
 
 def test_batches_without_names_are_refused_as_a_stream() -> None:
     loader = zc.loader({"x": np.arange(4.0), "y": np.arange(4.0)}, "torch", batch_size=2, layout="matrix")
-    with pytest.raises(zc.LoaderUseError, match="leave out layout="):
+    with pytest.raises(zc.errors.LoaderUseError, match="leave out layout="):
         pa.table(loader)
-    with pytest.raises(zc.LoaderUseError, match="it has no batches"):
+    with pytest.raises(zc.errors.LoaderUseError, match="it has no batches"):
         pa.table(zc.loader(TABLE.slice(0, 0), to="polars", batch_size=2))
 
 

@@ -222,7 +222,7 @@ def test_a_segment_that_fails_leaves_no_descriptor(monkeypatch: pytest.MonkeyPat
     for name in ("posix_fallocate", "pwrite", "ftruncate"):
         with monkeypatch.context() as patch:
             patch.setattr(os, name, refuse)
-            with pytest.raises(zc.SharedMemoryError) as caught:
+            with pytest.raises(zc.errors.SharedMemoryError) as caught:
                 Segment(1 << 20, [frame(1, 10)], committed=True)
             assert isinstance(caught.value.__cause__, OSError)
             del caught
@@ -374,7 +374,7 @@ def test_no_room_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "available", lambda: (5000, "a/memory.max"))
     before = open_memfds()
     for attempt in (lambda: zc.share(np.zeros(10**6)), lambda: zc.shared_empty(10**6)):
-        with pytest.raises(zc.SharedMemoryError) as caught:
+        with pytest.raises(zc.errors.SharedMemoryError) as caught:
             attempt()
         assert "5,000 are available (a/memory.max)" in str(caught.value)
         assert isinstance(caught.value, MemoryError)

@@ -16,12 +16,11 @@ from helpers.cuda_ipc_driver import Driver
 from helpers.cuda_ipc_reader import Reader, array, destroyed, wait_until
 
 import zerocopy as zc
-from zerocopy.errors import DeviceError
+from zerocopy.errors import DeviceError, HandleFormatError, StaleHandleError
 from zerocopy.frames import to_frames
 from zerocopy.shared.blocks import large_blocks
 from zerocopy.shared.cuda.exporting import Descriptor
 from zerocopy.shared.cuda.releases import Releases, releases
-from zerocopy.shared.errors import HandleFormatError, StaleHandleError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="Linux only")
 
@@ -294,7 +293,7 @@ def test_no_room_for_the_lease_block_destroys_the_event(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*arguments: Any) -> Any:
-        raise zc.SharedMemoryError("", "the test has no room")
+        raise zc.errors.SharedMemoryError("", "the test has no room")
 
     monkeypatch.setattr(type(large_blocks), "take", refuse)
     with pytest.raises(MemoryError, match="no room"):

@@ -270,8 +270,8 @@ def test_a_read_only_source_is_shared() -> None:
         ((2, -1), "f4", ValueError),
         (3, "O", TypeError),
         (3, "no type", TypeError),
-        (1 << 60, "u1", zc.SharedMemoryError),
-        (1 << 80, "u1", zc.SharedMemoryError),
+        (1 << 60, "u1", zc.errors.SharedMemoryError),
+        (1 << 80, "u1", zc.errors.SharedMemoryError),
     ],
 )
 def test_shared_empty_refuses(shape: Any, dtype: str, error: type[Exception]) -> None:

@@ -34,7 +34,7 @@ def test_memory_without_seals(flags: int) -> None:
     """Its owner could shrink it, which ends readers by SIGBUS."""
     for seals in (0, fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW, fcntl.F_SEAL_WRITE):
         with memfd(1 << 20, seals) as fd:
-            assert attempt(handle_of(fd, flags=flags)) is zc.HandleAccessError
+            assert attempt(handle_of(fd, flags=flags)) is zc.errors.HandleAccessError
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_an_owner_that_holds_the_lock_for_ever() -> None:
     with memfd(1 << 20) as fd:
         fcntl.flock(fd, fcntl.LOCK_EX)
         began = time.monotonic()
-        assert attempt(handle_of(fd)) is zc.StaleHandleError
+        assert attempt(handle_of(fd)) is zc.errors.StaleHandleError
         assert time.monotonic() - began < 30
 
 
@@ -103,7 +103,7 @@ def test_other_files_behind_the_descriptor(tmp_path) -> None:
         opened.clear()
         for fd in fds:
             for flags in (0, SMALL):
-                assert attempt(handle_of(fd, flags=flags)) is zc.StaleHandleError
+                assert attempt(handle_of(fd, flags=flags)) is zc.errors.StaleHandleError
         assert opened == []
     finally:
         watched = 0
@@ -113,10 +113,10 @@ def test_other_files_behind_the_descriptor(tmp_path) -> None:
 
 def test_memfds_of_other_names_and_of_huge_pages() -> None:
     with memfd(1 << 20, name="other") as fd:
-        assert attempt(handle_of(fd)) is zc.StaleHandleError
+        assert attempt(handle_of(fd)) is zc.errors.StaleHandleError
     try:
         with memfd(1 << 21, flags=os.MFD_HUGETLB) as fd:
-            assert attempt(handle_of(fd)) is zc.StaleHandleError
+            assert attempt(handle_of(fd)) is zc.errors.StaleHandleError
     except OSError:
         pytest.skip("the kernel has no huge pages")
 
@@ -140,7 +140,7 @@ def test_an_owner_that_overwrites_while_readers_copy() -> None:
         "right = stale = 0\n"
         "for line in sys.stdin:\n"
         "    try: x = zc.convert(zc.Shared.from_bytes(bytes.fromhex(line)), 'numpy')\n"
-        "    except zc.StaleHandleError: stale += 1\n"
+        "    except zc.errors.StaleHandleError: stale += 1\n"
         "    else:\n"
         "        assert (x == x[0]).all(), x\n"
         "        right += 1\n"
@@ -154,7 +154,7 @@ def test_an_owner_that_overwrites_while_readers_copy() -> None:
         for _ in range(3000):
             try:
                 data = bytes(current[0])
-            except zc.StaleHandleError:
+            except zc.errors.StaleHandleError:
                 continue
             reader.stdin.write(data.hex() + "\n")
             reader.stdin.flush()
@@ -183,7 +183,7 @@ def test_seqlock_detects_each_step_of_reuse(monkeypatch: pytest.MonkeyPatch) -> 
             return count
 
         monkeypatch.setattr(os, "preadv", interrupted)
-        with pytest.raises(zc.StaleHandleError):
+        with pytest.raises(zc.errors.StaleHandleError):
             reading.read_small(shared.handle.location, shared.handle.first, shared.handle.length)
         monkeypatch.setattr(os, "preadv", real)
 
@@ -230,7 +230,7 @@ def _open_interrupted(
         patch.setattr(target, name, interrupted)
         try:
             return reading.mapping(handle.location).part(handle.first, handle.length)
-        except zc.StaleHandleError:
+        except zc.errors.StaleHandleError:
             return None
 
 

@@ -33,7 +33,7 @@ def test_threads_share_and_open_at_once() -> None:
             try:
                 result = zc.convert(zc.Shared.from_bytes(data), "numpy")
                 wrong += zlib.crc32(result) != checksum
-            except zc.StaleHandleError:
+            except zc.errors.StaleHandleError:
                 pass
             if i % 4 == 3:
                 kept = kept[-3:]
@@ -312,7 +312,7 @@ def test_a_reader_keeps_memory_after_the_owners_death(run_python) -> None:
         del x, again, handed
         try:
             zc.convert(zc.Shared.from_bytes(data), "numpy")
-        except zc.StaleHandleError as error:
+        except zc.errors.StaleHandleError as error:
             print("ended" in str(error))
     """)
     assert completed.stdout.split() == ["500000", "True"], completed.stderr

@@ -86,12 +86,12 @@ def test_a_full_cgroup_is_an_error(cgroup: Path) -> None:
             try:
                 while True:
                     kept.append(attempt())
-            except zc.SharedMemoryError as error:
+            except zc.errors.SharedMemoryError as error:
                 print(len(kept), "memory.limit_in_bytes" in str(error))
             kept.clear()
         try:
             zc.shared_empty(1 << 30, "u1")
-        except zc.SharedMemoryError:
+        except zc.errors.SharedMemoryError:
             print("refused")
         try:  # the idle segments are freed for a segment of another size
             print(zc.shared_empty(100 << 20, "u1").nbytes)
@@ -118,7 +118,7 @@ def test_little_address_space(run_python) -> None:
         for attempt in attempts:
             try:
                 attempt()
-            except zc.SharedMemoryError as error:
+            except zc.errors.SharedMemoryError as error:
                 print("refused")
         print(int(zc.convert(small, "numpy").sum()))
     """)
@@ -139,14 +139,14 @@ def test_few_file_descriptors(run_python) -> None:
         try:
             while True:
                 kept.append(zc.share(x))
-        except zc.SharedMemoryError as error:
+        except zc.errors.SharedMemoryError as error:
             print(error.code, len(kept) > 20)
         results = []
         kept = kept[:20]
         try:
             for each in kept:
                 results.append(zc.convert(each, "numpy"))
-        except zc.SharedMemoryError as error:
+        except zc.errors.SharedMemoryError as error:
             print(error.code)
         filled = []
         try:
@@ -160,7 +160,7 @@ def test_few_file_descriptors(run_python) -> None:
         ):
             try:
                 attempt()
-            except zc.SharedMemoryError as error:
+            except zc.errors.SharedMemoryError as error:
                 print(error.code)
         for fd in filled:
             os.close(fd)
@@ -189,7 +189,7 @@ def test_no_descriptor_at_first_use(run_python) -> None:
         for attempt in (lambda: zc.share(x), lambda: zc.share(x[:3]), lambda: zc.shared_empty(3)):
             try:
                 attempt()
-            except zc.SharedMemoryError as error:
+            except zc.errors.SharedMemoryError as error:
                 print(error.code)
     """)
     assert completed.stdout.split() == ["no-file-descriptor"] * 3, completed.stderr
@@ -206,7 +206,7 @@ def test_another_user() -> None:
     def child() -> None:
         os.setresuid(65534, 65534, 65534)
         for each in (shared, small):
-            with pytest.raises(zc.HandleAccessError) as caught:
+            with pytest.raises(zc.errors.HandleAccessError) as caught:
                 zc.convert(zc.Shared.from_bytes(bytes(each)), "numpy")
             assert isinstance(caught.value, PermissionError)
             assert "start_broker" in caught.value.remedy
@@ -220,7 +220,7 @@ def test_another_user() -> None:
         os.write(up[1], bytes(mine))
         os.read(down[0], 1)
         os._exit(0)
-    with pytest.raises(zc.HandleAccessError):
+    with pytest.raises(zc.errors.HandleAccessError):
         zc.convert(zc.Shared.from_bytes(os.read(up[0], 1000)), "numpy")
     os.write(down[1], b"x")
     os.waitpid(owner, 0)
@@ -240,7 +240,7 @@ def test_a_process_number_that_is_used_again() -> None:
         {"fd": place.fd, "inode": place.inode, "start": place.start},
     ):
         wrong = handle._replace(location=handle.location._replace(**change))
-        with pytest.raises(zc.StaleHandleError):
+        with pytest.raises(zc.errors.StaleHandleError):
             zc.convert(zc.Shared.from_bytes(wrong.pack()), "numpy")
 
 
@@ -271,7 +271,7 @@ def test_a_process_number_that_is_forced_again() -> None:
         print((one.pid, one.fd) == (two.pid, two.fd), child == again)
         try:
             zc.convert(zc.Shared.from_bytes(first), "numpy")
-        except zc.StaleHandleError:
+        except zc.errors.StaleHandleError:
             print(int(zc.convert(zc.Shared.from_bytes(second), "numpy")[0]))
         os.write(down[1], b"x"); os.waitpid(again, 0)
     """
@@ -288,7 +288,7 @@ def test_a_handle_after_its_owners_end() -> None:
         for each in kept: print(bytes(each).hex())
     """
     for line in run(code).stdout.split():
-        with pytest.raises(zc.StaleHandleError) as caught:
+        with pytest.raises(zc.errors.StaleHandleError) as caught:
             zc.convert(zc.Shared.from_bytes(bytes.fromhex(line)), "numpy")
         assert "has ended" in str(caught.value)
         assert "keep the Shared" in caught.value.remedy

@@ -79,7 +79,7 @@ def test_context_manager_closes(array: np.ndarray) -> None:
     shared.close()
     assert np.array_equal(held, array)
     for use in (bytes, pickle.dumps, copy.copy, lambda x: x.framework, lambda x: zc.convert(x, "numpy")):
-        with pytest.raises(zc.StaleHandleError):
+        with pytest.raises(zc.errors.StaleHandleError):
             use(shared)
     assert "StaleHandleError" in run_reader(bytes.fromhex(data.hex())).stdout
 
@@ -130,7 +130,7 @@ def test_another_version() -> None:
     assert data[4] == HANDLE_VERSION
     data[4] += 1
     error = outcome(signed(bytes(data)))
-    assert isinstance(error, zc.HandleFormatError)
+    assert isinstance(error, zc.errors.HandleFormatError)
     assert isinstance(error, ValueError)
     assert f"version {HANDLE_VERSION + 1} " in str(error)
     assert f"version {HANDLE_VERSION}" in str(error)
@@ -150,12 +150,12 @@ def test_each_flipped_bit_is_detected(array: np.ndarray) -> None:
     for bit in range(8 * len(data)):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(zc.HandleFormatError):
+        with pytest.raises(zc.errors.HandleFormatError):
             zc.Shared.from_bytes(bytes(damaged))
     for length in range(len(data)):
-        with pytest.raises(zc.HandleFormatError):
+        with pytest.raises(zc.errors.HandleFormatError):
             zc.Shared.from_bytes(data[:length])
-    with pytest.raises(zc.HandleFormatError):
+    with pytest.raises(zc.errors.HandleFormatError):
         zc.Shared.from_bytes(data + b"\0")
 
 
@@ -176,17 +176,17 @@ def test_unknown_flags() -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"pid": 4_000_000}, zc.StaleHandleError),
-        ({"pid": 0}, zc.StaleHandleError),
-        ({"pid": 0xFFFF_FFFF}, zc.StaleHandleError),
-        ({"fd": 0}, zc.StaleHandleError),
-        ({"fd": 0xFFFF_FFFF}, zc.StaleHandleError),
-        ({"inode": 1}, zc.StaleHandleError),
-        ({"generation": 7}, zc.StaleHandleError),
-        ({"start": 8}, zc.StaleHandleError),
-        ({"start": 1 << 50}, zc.StaleHandleError),
-        ({"start": (1 << 64) - 8}, zc.StaleHandleError),
-        ({"host": bytes(24)}, zc.OtherHostError),
+        ({"pid": 4_000_000}, zc.errors.StaleHandleError),
+        ({"pid": 0}, zc.errors.StaleHandleError),
+        ({"pid": 0xFFFF_FFFF}, zc.errors.StaleHandleError),
+        ({"fd": 0}, zc.errors.StaleHandleError),
+        ({"fd": 0xFFFF_FFFF}, zc.errors.StaleHandleError),
+        ({"inode": 1}, zc.errors.StaleHandleError),
+        ({"generation": 7}, zc.errors.StaleHandleError),
+        ({"start": 8}, zc.errors.StaleHandleError),
+        ({"start": 1 << 50}, zc.errors.StaleHandleError),
+        ({"start": (1 << 64) - 8}, zc.errors.StaleHandleError),
+        ({"host": bytes(24)}, zc.errors.OtherHostError),
     ],
 )
 def test_other_locations(array: np.ndarray, change: dict[str, Any], error: type[Exception]) -> None:
@@ -200,7 +200,7 @@ def test_other_locations(array: np.ndarray, change: dict[str, Any], error: type[
 )
 def test_bytes_outside_of_the_segment(array: np.ndarray, change: dict[str, int]) -> None:
     shared = zc.share(array)
-    assert isinstance(outcome(shared.handle._replace(**change).pack()), zc.HandleFormatError)
+    assert isinstance(outcome(shared.handle._replace(**change).pack()), zc.errors.HandleFormatError)
 
 
 def test_the_host_of_an_error() -> None:
@@ -288,9 +288,9 @@ def test_a_stale_handle_is_refused_by_a_plan_too() -> None:
     shared.close()
     plan = zc.explain(zc.Shared.from_bytes(data), "numpy")
     assert not plan.possible
-    assert isinstance(plan.error, zc.StaleHandleError)
+    assert isinstance(plan.error, zc.errors.StaleHandleError)
     assert isinstance(outcome(data), RuntimeError)
-    with pytest.raises(zc.StaleHandleError):
+    with pytest.raises(zc.errors.StaleHandleError):
         zc.convert({"a": zc.Shared.from_bytes(data)}, "numpy")
 
 

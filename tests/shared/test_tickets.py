@@ -42,7 +42,7 @@ def test_memory_stays_until_the_ticket_is_redeemed(tickets: Tickets) -> None:
     assert zc.convert(zc.Shared.from_bytes(handle), to="numpy").nbytes == MEBI
     redeem(ticket)
     assert tickets.in_flight() == (0, 0)
-    with pytest.raises(zc.StaleHandleError):
+    with pytest.raises(zc.errors.StaleHandleError):
         zc.convert(zc.Shared.from_bytes(handle), to="numpy")
 
 
@@ -136,7 +136,7 @@ def test_released_memory_is_stale_and_its_ticket_has_no_effect(tickets: Tickets)
     handle, ticket = bytes(shared), tickets.issue(shared)
     del shared
     tickets.release()
-    with pytest.raises(zc.StaleHandleError):
+    with pytest.raises(zc.errors.StaleHandleError):
         zc.convert(zc.Shared.from_bytes(handle), to="numpy")
     tickets.issue(share())
     redeem(ticket)

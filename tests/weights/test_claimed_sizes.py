@@ -128,7 +128,7 @@ def test_nothing_beyond_the_file_is_reserved(tmp_path: Path, suffix: str) -> Non
             for copy in (None, True):
                 try:
                     read = zc.open_weights(path, copy=copy).read()
-                except (zc.ReadError, zc.UnsupportedConversionError):  # copies of text in two dimensions
+                except (zc.errors.ReadError, zc.UnsupportedConversionError):  # copies of 2-D text
                     read = {}
                 assert sum(array.nbytes for array in read.values()) <= len(data), name
                 assert all(array.itemsize or not array.size for array in read.values()), name
@@ -143,12 +143,12 @@ def test_nothing_beyond_the_file_is_reserved(tmp_path: Path, suffix: str) -> Non
 def test_elements_of_0_bytes_are_refused(tmp_path: Path, descr: str, shape: str) -> None:
     path = tmp_path / "x.npy"
     path.write_bytes(npy(descr, shape))
-    with pytest.raises(zc.ReadError, match="elements of 0 bytes"):
+    with pytest.raises(zc.errors.ReadError, match="elements of 0 bytes"):
         zc.open_weights(path)
     archive = tmp_path / "y.npz"
     archive.write_bytes(npz(path.read_bytes()))
     weights = zc.open_weights(archive)
-    with pytest.raises(zc.ReadError, match="elements of 0 bytes"):
+    with pytest.raises(zc.errors.ReadError, match="elements of 0 bytes"):
         weights["x"]
 
 
@@ -197,7 +197,7 @@ def large_header(path: Path, suffix: str) -> Path:
 def test_the_error_of_a_long_header_names_the_option_that_reads_it(tmp_path: Path, suffix: str) -> None:
     path = large_header(tmp_path, suffix)
     limit = {} if suffix in (".npy", ".npz") else {"max_header": 10_000}
-    with pytest.raises(zc.ReadError, match="more than the limit of 10,000") as caught:
+    with pytest.raises(zc.errors.ReadError, match="more than the limit of 10,000") as caught:
         zc.open_weights(str(path), **limit)
     assert caught.value.code == "header-limit"
     call = caught.value.remedy.partition(" reads it")[0]
@@ -211,7 +211,7 @@ def test_the_error_of_a_shard_loads_the_index(tmp_path: Path) -> None:
     shard = large_header(tmp_path, ".safetensors")
     index = tmp_path / "m.index.json"
     index.write_text(json.dumps({"weight_map": {"x": shard.name}}))
-    with pytest.raises(zc.ReadError, match="more than the limit") as caught:
+    with pytest.raises(zc.errors.ReadError, match="more than the limit") as caught:
         zc.open_weights(str(index), max_header=1000)
     weights = eval(caught.value.remedy.partition(" reads it")[0], {"zc": zc})
     assert weights["x"].tolist() == [0, 1, 2]
@@ -220,7 +220,7 @@ def test_the_error_of_a_shard_loads_the_index(tmp_path: Path) -> None:
 
 def test_the_loader_reads_what_load_was_allowed_to_read(tmp_path: Path) -> None:
     path = large_header(tmp_path, ".npy")
-    with pytest.raises(zc.ReadError, match="max_header") as caught:
+    with pytest.raises(zc.errors.ReadError, match="max_header") as caught:
         zc.loader(str(path), "numpy", batch_size=2)
     weights = eval(caught.value.remedy.partition(" reads it")[0], {"zc": zc})
     (batch,) = zc.loader(weights["x"], "numpy", batch_size=2)

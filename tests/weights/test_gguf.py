@@ -94,7 +94,7 @@ def test_big_endian_files_have_swapped_arrays(tmp_path: Path) -> None:
     assert weights.tensors["x"].dtype == ">f4"
     assert weights["x"].tolist() == array_of("float32").tolist()
     path.write_bytes(gguf_bytes({"x": ((2, 3), 30, bytes(12))}, order=">"))
-    with pytest.raises(zc.ReadError, match="big-endian bfloat16"):
+    with pytest.raises(zc.errors.ReadError, match="big-endian bfloat16"):
         zc.open_weights(path)
 
 

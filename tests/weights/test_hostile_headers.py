@@ -121,7 +121,7 @@ def test_booleans_have_bytes_0_and_1(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(file_of({"x": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}}, b"\1\2"))
     weights = zc.open_weights(path, to="torch")
-    with pytest.raises(zc.ReadError, match="a byte other than 0 and 1"):
+    with pytest.raises(zc.errors.ReadError, match="a byte other than 0 and 1"):
         weights["x"]
 
 
@@ -135,7 +135,7 @@ def test_paths_that_are_not_files_of_weights_are_refused(tmp_path: Path, case: s
     elif case == "suffix":
         path.write_bytes(b"")
     given = {"nul": "a\0b.safetensors", "empty list": []}.get(case, path)
-    with pytest.raises(zc.ReadError) as caught:
+    with pytest.raises(zc.errors.ReadError) as caught:
         zc.open_weights(given)
     assert caught.value.remedy
 
@@ -149,7 +149,7 @@ def test_a_limit_of_the_system_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "x.safetensors"
     path.write_bytes(file_of({}))
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(zc.ReadError, match="ulimit -n"):
+    with pytest.raises(zc.errors.ReadError, match="ulimit -n"):
         zc.open_weights(path)
 
 
@@ -158,5 +158,5 @@ def test_a_file_without_permission_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(file_of({}))
     path.chmod(0)
-    with pytest.raises(zc.ReadError, match="PermissionError"):
+    with pytest.raises(zc.errors.ReadError, match="PermissionError"):
         zc.open_weights(path)

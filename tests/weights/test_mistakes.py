@@ -12,14 +12,14 @@ import pytest
 from helpers.weight_files import write
 
 import zerocopy as zc
-from zerocopy.monitor.errors import MonitorFileError
+from zerocopy.errors import MonitorFileError
 
 
 def test_a_missing_file_is_a_file_not_found_error_with_its_name() -> None:
     with pytest.raises(FileNotFoundError, match="the file does not exist") as caught:
         zc.open_weights("missing.safetensors")
     for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
-        assert isinstance(error, zc.ReadError)
+        assert isinstance(error, zc.errors.ReadError)
         assert (error.errno, error.filename, error.code) == (2, "missing.safetensors", "missing-file")
         assert error.strerror == error.why
     with pytest.raises(FileNotFoundError, match=r"glob\.glob\('\*\.safetensors'\)"):
@@ -58,7 +58,7 @@ def test_objects_that_are_not_paths_are_type_errors(tmp_path: Path) -> None:
 def test_a_file_of_another_format_is_named(tmp_path: Path, name: str, content: bytes, match: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(zc.ReadError, match=match):
+    with pytest.raises(zc.errors.ReadError, match=match):
         zc.open_weights(path)
 
 

@@ -226,10 +226,10 @@ def test_invalid_booleans_in_records_are_refused(tmp_path: Path, byte: int, save
     save(path, records)
     weights = zc.open_weights(path)
     (name,) = weights
-    with pytest.raises(zc.ReadError, match="booleans") as caught:
+    with pytest.raises(zc.errors.ReadError, match="booleans") as caught:
         weights[name]
     assert caught.value.code == "invalid-booleans"
-    assert isinstance(weights.explain().error, zc.ReadError)
+    assert isinstance(weights.explain().error, zc.errors.ReadError)
 
 
 NAMES = ["größe", "Größe\n", "数", "😀", "a\\ü", "'ü\"", "\x00é", "\ud800é", "ÿ", "naïve Σ"]
@@ -322,7 +322,7 @@ def test_a_member_of_another_kind_leaves_the_others(tmp_path: Path, member: str,
         lambda: zc.convert(weights, "numpy"),
         lambda: weights[name],
     ):
-        with pytest.raises(zc.ReadError, match=name.removesuffix(".txt")) as caught:
+        with pytest.raises(zc.errors.ReadError, match=name.removesuffix(".txt")) as caught:
             use()
         errors.append(caught.value)
     assert errors[0] is not errors[-1]
@@ -332,7 +332,7 @@ def test_a_member_of_another_kind_leaves_the_others(tmp_path: Path, member: str,
     for plan in (weights.explain([name]), weights.explain()):
         assert not plan.possible
         assert (type(plan.error), plan.error.code, plan.error.remedy) == (
-            zc.ReadError,
+            zc.errors.ReadError,
             error.code,
             error.remedy,
         )
@@ -342,7 +342,7 @@ def test_a_member_of_another_kind_leaves_the_others(tmp_path: Path, member: str,
     call = error.remedy.partition(" returns its")[0].partition(" loads it")[0].partition(" reads it")[0]
     value = eval(call, {"numpy": np, "zipfile": zipfile})
     assert value is not None
-    with pytest.raises(zc.ReadError):
+    with pytest.raises(zc.errors.ReadError):
         zc.share(weights)
     again = pickle.loads(pickle.dumps(weights))
     assert again["b"].tolist() == [1, 2, 3]
@@ -355,7 +355,7 @@ def test_the_error_of_a_member_is_the_same_with_copies(tmp_path: Path, member: s
     name = _archive(path, member)
     weights = zc.open_weights(path, copy=copy)
     assert weights["b"].tolist() == [1, 2, 3]
-    with pytest.raises(zc.ReadError):
+    with pytest.raises(zc.errors.ReadError):
         weights[name]
 
 
@@ -366,14 +366,14 @@ def test_the_loader_reads_the_chosen_members(tmp_path: Path, member: str) -> Non
     name = _archive(path, member)
     (batch,) = zc.loader(str(path), "numpy", batch_size=3, columns=["a", "b"])
     assert {key: value.tolist() for key, value in batch.items()} == {"a": [0, 1, 2], "b": [1, 2, 3]}
-    with pytest.raises(zc.ReadError, match=name.removesuffix(".txt")):
+    with pytest.raises(zc.errors.ReadError, match=name.removesuffix(".txt")):
         zc.loader(str(path), "numpy", batch_size=3)
 
 
 def test_an_object_array_names_the_call_that_runs_its_code(tmp_path: Path) -> None:
     path = str(tmp_path / "x.npy")
     np.save(path, np.array([None, "x"]), allow_pickle=True)
-    with pytest.raises(zc.ReadError, match="Python objects") as caught:
+    with pytest.raises(zc.errors.ReadError, match="Python objects") as caught:
         zc.open_weights(path)
     assert eval(caught.value.remedy.partition(" loads")[0], {"numpy": np}).tolist() == [None, "x"]
 

@@ -19,7 +19,7 @@ def test_a_header_is_not_decompressed_beyond_its_limit(tmp_path: Path) -> None:
         archive.writestr("a.npy", b"\x93NUMPY\2\0" + struct.pack("<I", 50_000_000) + b" " * 50_000_000)
     tracemalloc.start()
     try:
-        with pytest.raises(zc.ReadError, match="header claims 50,000,000 bytes"):
+        with pytest.raises(zc.errors.ReadError, match="header claims 50,000,000 bytes"):
             zc.open_weights(path)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
@@ -29,7 +29,7 @@ def test_a_header_is_not_decompressed_beyond_its_limit(tmp_path: Path) -> None:
 def test_a_header_of_a_file_is_not_allocated(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     path.write_bytes(b"\x93NUMPY\2\0" + struct.pack("<I", 2**32 - 1) + b" " * 40)
-    with pytest.raises(zc.ReadError, match="more than the limit"):
+    with pytest.raises(zc.errors.ReadError, match="more than the limit"):
         zc.open_weights(path)
 
 
@@ -40,5 +40,5 @@ def test_a_false_compressed_size_is_refused(tmp_path: Path) -> None:
     entry = data.index(b"PK\1\2")
     data[entry + 20 : entry + 24] = struct.pack("<I", 2**31)
     path.write_bytes(data)
-    with pytest.raises(zc.ReadError):
+    with pytest.raises(zc.errors.ReadError):
         zc.open_weights(path)["a"]

@@ -253,12 +253,12 @@ def test_a_save_in_the_other_form_is_refused(tmp_path: Path, path: str) -> None:
     arrays = {"a": np.ones(3), "b": np.ones(3)}
     index = zc.save(arrays, path, max_shard_size=24)
     before = names_in(tmp_path)
-    with pytest.raises(zc.OptionError, match="from an earlier save in another form") as caught:
+    with pytest.raises(zc.errors.OptionError, match="from an earlier save in another form") as caught:
         zc.save(arrays, path)
     assert names_in(tmp_path) == before
     exec(caught.value.remedy.partition(",")[0], {"os": os})
     zc.save(arrays, path)
-    with pytest.raises(zc.OptionError, match="from an earlier save in another form"):
+    with pytest.raises(zc.errors.OptionError, match="from an earlier save in another form"):
         zc.save(arrays, path, max_shard_size=24)
     assert not os.path.exists(index)
 
@@ -321,7 +321,8 @@ def test_masked_and_sparse_arrays_are_refused(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "error"), [("m.bin", zc.OptionError), ("m\0.safetensors", zc.OptionError), (b"m", TypeError)]
+    ("name", "error"),
+    [("m.bin", zc.errors.OptionError), ("m\0.safetensors", zc.errors.OptionError), (b"m", TypeError)],
 )
 def test_a_path_of_another_kind_is_refused(name: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
@@ -331,7 +332,7 @@ def test_a_path_of_another_kind_is_refused(name: Any, error: type[Exception]) ->
 def test_a_folder_or_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     for name, make in (("a.safetensors", os.mkdir), ("b.safetensors", os.mkfifo)):
         make(tmp_path / name)
-        with pytest.raises(zc.OptionError, match="exists and is not a file"):
+        with pytest.raises(zc.errors.OptionError, match="exists and is not a file"):
             zc.save(ONE, tmp_path / name)
 
 

@@ -13,7 +13,7 @@ import pytest
 from helpers.weight_files import model, write
 
 import zerocopy as zc
-from zerocopy.shared.errors import HandleFormatError
+from zerocopy.errors import HandleFormatError
 from zerocopy.shared.handle import pack_names, unpack_names
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="shared memory needs Linux")

@@ -208,7 +208,7 @@ def test_a_file_that_is_cut_off_or_changed_is_refused_at_the_next_access(path: s
     for change in (lambda: os.truncate(path, size - 1), lambda: os.utime(path, ns=(0, 0))):
         weights = zc.open_weights(path)
         change()
-        with pytest.raises(zc.ReadError, match="was changed after it was opened") as caught:
+        with pytest.raises(zc.errors.ReadError, match="was changed after it was opened") as caught:
             weights["embed.weight"]
         assert caught.value.code == "changed-file"
         assert caught.value.file == path
@@ -274,7 +274,7 @@ def test_a_descriptor_that_the_program_closed_is_a_read_error(
 
     weights = zc.open_weights(path)
     monkeypatch.setattr(file, "os", SimpleNamespace(fstat=closed))
-    with pytest.raises(zc.ReadError, match="Bad file descriptor"):
+    with pytest.raises(zc.errors.ReadError, match="Bad file descriptor"):
         weights["layer.bias"]
 
 
@@ -284,7 +284,7 @@ def test_several_files_are_one_mapping(tmp_path: Path) -> None:
     weights = zc.open_weights([first, Path(second)])
     assert list(weights) == ["a", "b"]
     assert weights.metadata == {"x": "1"}
-    with pytest.raises(zc.ReadError, match="the tensor 'a' is also in"):
+    with pytest.raises(zc.errors.ReadError, match="the tensor 'a' is also in"):
         zc.open_weights([first, first])
 
 
@@ -319,7 +319,7 @@ def test_an_index_that_is_not_valid_is_refused(tmp_path: Path, places: object, m
     write(tmp_path / "m.safetensors", {"a": np.ones(3)})
     index = tmp_path / "m.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": places}))
-    with pytest.raises(zc.ReadError, match=match):
+    with pytest.raises(zc.errors.ReadError, match=match):
         zc.open_weights(index)
 
 
@@ -374,7 +374,7 @@ def test_the_library_reads_and_writes_the_same_files(tmp_path: Path) -> None:
 
 
 def test_targets_and_options_are_checked_before_files_are_opened(path: str) -> None:
-    with pytest.raises(zc.UnknownFrameworkError):
+    with pytest.raises(zc.errors.UnknownFrameworkError):
         zc.open_weights(path, to="tpu")
     with pytest.raises(ValueError, match="copy must be True, False or None"):
         zc.open_weights(path, copy=1)

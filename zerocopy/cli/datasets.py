@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from zerocopy.dtype import from_numpy
-from zerocopy.errors import FrameworkNotInstalledError, ZeroCopyError
+from zerocopy.errors import FrameworkNotInstalledError, ReadError, ZeroCopyError
 from zerocopy.loading.dataset import Stream, concatenate
-from zerocopy.loading.errors import ReadError
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.opening import open_source
 from zerocopy.pairs.attempt import first_line

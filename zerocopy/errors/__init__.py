@@ -6,239 +6,10 @@ built-in exception that a caller would catch: ``except ImportError`` catches `Fr
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from errno import ENOENT
+from typing import Any
 
-from zerocopy.formatting import printable
-
-
-@dataclass(frozen=True, slots=True)
-class Fix:
-    """One fix of an obstacle, in parts from which ``convert`` composes a call that can be pasted.
-
-    Attributes
-    ----------
-    source : str
-        The expression to pass in place of the object or column, which it names ``{x}``.
-    effect : str
-        What the call does, such as "gives a mask with the values".
-    options : dict
-        Options of ``convert`` to pass; None for one to leave out.
-    to, before : str
-        Another target; a statement to run first.
-    action : str
-        The key of `Framework.actions` whose expression replaces `source`, such as "cast:float64".
-    alone : bool
-        Whether `source` is used as it is and not converted. It may contain ``{array}``: the array that
-        the call returns with `to` and `options`.
-    shortens : bool
-        Whether `source` has fewer elements than ``x``; one column of several cannot be replaced by it.
-    sample : str
-        A cheap expression of an object with the type of `source`, such as ``{x}[:2]``: it is evaluated to
-        find what the call would be refused for. Default: the call is not planned.
-
-    Examples
-    --------
-    >>> Reason("it has nulls", fixes=[Fix(options={"nulls": 0}), Fix("{x}.dropna()")]).remedy
-    'nulls=0; or x.dropna()'
-    """
-
-    source: str = "{x}"
-    effect: str = ""
-    options: dict[str, Any] = field(default_factory=dict, hash=False)
-    to: str = ""
-    before: str = ""
-    action: str = ""
-    alone: bool = False
-    shortens: bool = False
-    sample: str = ""
-
-    def __str__(self) -> str:
-        return self.text("x")
-
-    def of(self, expression: str) -> Fix:
-        """Return the fix of an expression that is in place of ``{x}``, such as ``{x}.data``.
-
-        Examples
-        --------
-        >>> print(Fix("{x}.dropna()").of("{x}.data"))
-        x.data.dropna()
-        """
-        source, sample = (text.replace("{x}", expression) for text in (self.source, self.sample))
-        return replace(self, source=source, sample=sample)
-
-    def text(self, place: str) -> str:
-        """Return the fix as text, with an expression for the object or column.
-
-        Examples
-        --------
-        >>> Fix("{x}.dropna()").text("x['a']"), Fix(options={"dtype": "bool8"}).text("x['a']")
-        ("x['a'].dropna()", "dtype={'a': 'bool8'}")
-        """
-        texts = {n: repr(v) for n, v in self.options.items() if v is not None or self.source == "{x}"}
-        label = place[2:-1] if place[:2] == "x[" and place.count("[") == 1 else ""
-        if label and type(self.options.get("dtype")) is str:  # of one column
-            texts["dtype"] = f"{{{label}: {texts['dtype']}}}"
-        parts = [f"{name}={text}" for name, text in texts.items()]
-        if "{array}" in self.source:
-            array = f"zc.convert({', '.join([place, repr(self.to), *parts])})"
-            return f"{self.source.format(x=place, array=array)} {self.effect}".rstrip()
-        parts += [f"to={self.to!r}"] * bool(self.to)
-        if self.source != "{x}" or not (parts or self.action or self.before):
-            parts.append(self.source.format(x=place))
-        elif self.action:
-            parts.append(self.action.replace("-", " ").replace(":", " to "))
-        code = "; ".join(part for part in (self.before, ", ".join(parts)) if part)
-        return f"{code} {self.effect}".rstrip()
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Reason:
-    """Why a conversion copies or is refused, and what to do about it.
-
-    Attributes
-    ----------
-    why : str
-        The obstacle, as a sentence without a full stop.
-    remedy : str
-        How to avoid it, by default the text of `fixes`; empty if nothing can be done.
-    code : str
-        Stable identifier for programs, such as ``"negative-strides"``. `zerocopy.errors.codes.CODES`
-        has their meanings; a plugin may add its own.
-    fixes : sequence of Fix
-        Alternatives, the best first.
-
-    Examples
-    --------
-    >>> print(Reason("the strides are negative", "numpy.ascontiguousarray(x)"))
-    the strides are negative (numpy.ascontiguousarray(x))
-    """
-
-    why: str
-    _remedy: str = field(init=False, repr=False)
-    code: str
-    fixes: Sequence[Fix]
-
-    def __init__(self, why: str, remedy: str = "", *, code: str = "other", fixes: Sequence[Fix] = ()) -> None:
-        for name, value in (("why", why), ("_remedy", remedy), ("code", code), ("fixes", tuple(fixes))):
-            object.__setattr__(self, name, value)
-
-    @property
-    def remedy(self) -> str:
-        """How to avoid it; the text of `fixes` is composed here, because few plans are printed."""
-        return self.remedy_at("x")
-
-    def remedy_at(self, place: str) -> str:
-        """Return `remedy`, with an expression for the object or column in the text of `fixes`.
-
-        Parameters
-        ----------
-        place : str
-            An expression, such as ``"x['a']"``.
-
-        Returns
-        -------
-        str
-            Empty if nothing can be done.
-
-        Examples
-        --------
-        >>> Reason("it has nulls", fixes=[Fix("{x}.dropna()")]).remedy_at("x['a']")
-        "x['a'].dropna()"
-        """
-        return self._remedy or "; or ".join(fix.text(place) for fix in self.fixes)
-
-    def __str__(self) -> str:
-        return printable(f"{self.why} ({self.remedy})" if self.remedy else self.why, "\n")
-
-
-class ZeroCopyError(Exception):
-    """Base of all errors raised by zerocopy.
-
-    Parameters
-    ----------
-    asked, why, remedy : str
-        The call that was made; why it cannot be done; what to do instead.
-    code : str, optional
-        As `Reason.code`. Default: the class's own.
-
-    Attributes
-    ----------
-    columns : dict of hashable to Reason
-        The reason for each refused column of a table, by the column's label.
-    fixes : sequence of Fix
-        Alternatives that each remove all obstacles.
-    obstacles : list of (label, Reason)
-        All to be removed; `label` is the column's in a tuple, which is empty for the whole object.
-    calls : tuple of str
-        Python code of the alternatives in `remedy`, in which ``x`` is the object.
-
-    Examples
-    --------
-    >>> print(ZeroCopyError("convert(x, to='torch')", "x is a string", "pass an array"))
-    convert(x, to='torch'): x is a string.
-      To fix: pass an array
-    """
-
-    code: str = "other"
-    preface: str = ""  # of the remedy: a step that no call can do
-
-    def __init__(
-        self, asked: str, why: str, remedy: str = "", *, code: str = "", fixes: Sequence[Fix] = ()
-    ) -> None:
-        remedy = remedy or "; or ".join(map(str, fixes))
-        # OSError's __init__ would take the parts as errno, strerror and filename.
-        Exception.__init__(self, asked, why, remedy)
-        if isinstance(self, OSError):
-            setattr(self, "strerror", why)  # noqa: B010 -- mypy would take it for an attribute of this class
-        self.asked: str = asked
-        self.why: str = why
-        self.remedy: str = remedy
-        self.fixes: tuple[Fix, ...] = tuple(fixes)
-        self.columns: dict[Hashable, Reason] = {}
-        self.obstacles: list[tuple[tuple[Hashable, ...], Reason]] = []
-        self.calls: tuple[str, ...] = ()
-        if code:
-            self.code = code
-
-    def __reduce__(self) -> tuple[Any, ...]:  # Dask's tblib cannot restore a MemoryError without it
-        return type(self), (self.asked, self.why, self.remedy), self.__dict__
-
-    def __str__(self) -> str:
-        text = f"{self.asked}: {self.why.rstrip('.')}.".removeprefix(": ")
-        return printable(f"{text}\n  To fix: {self.remedy}" if self.remedy else text, "\n")
-
-    def with_context(
-        self, *, asked: str | None = None, why: str | None = None, remedy: str | None = None
-    ) -> Self:
-        """Replace parts of the message, where an outer caller has more context.
-
-        Parameters
-        ----------
-        asked, why, remedy : str, optional
-            None keeps the present part.
-
-        Returns
-        -------
-        ZeroCopyError
-            The same object, so that ``raise error.with_context(...)`` keeps its traceback.
-
-        Examples
-        --------
-        >>> print(ZeroCopyError("", "x is a string").with_context(asked="convert(x)"))
-        convert(x): x is a string.
-        """
-        self.asked = self.asked if asked is None else asked
-        self.why = self.why if why is None else why
-        self.remedy = self.remedy if remedy is None else remedy
-        self.args: tuple[Any, ...] = (self.asked, self.why, self.remedy)
-        return self
-
-    @property
-    def reason(self) -> Reason:
-        """The error as a `Reason`, for a plan that refuses."""
-        return Reason(self.why, self.remedy, code=self.code, fixes=self.fixes)
+from zerocopy.errors.base import Fix as Fix, Reason as Reason, ZeroCopyError as ZeroCopyError
 
 
 class UnknownFrameworkError(ZeroCopyError, LookupError):
@@ -476,3 +247,215 @@ class PoolLimitError(ZeroCopyError, MemoryError):
         self.in_use = in_use
         self.limit = limit
         self.source = source
+
+
+class HandleFormatError(ZeroCopyError, ValueError):
+    """The bytes are not a handle, are damaged, or have the format of another version.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.Shared.from_bytes(b"abc")
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.HandleFormatError: Shared.from_bytes(): 3 bytes are too few for a handle.
+      To fix: pass the bytes of a handle unchanged: bytes(shared)
+    """
+
+    code = "handle-format"
+
+
+class StaleHandleError(ZeroCopyError, RuntimeError):
+    """The memory of the handle is gone: its owner has freed it, has reused it, or has ended.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> shared = zc.share(np.arange(3))
+    >>> data = bytes(shared)
+    >>> shared.close()
+    >>> zc.convert(zc.Shared.from_bytes(data), to="numpy")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.StaleHandleError: convert(zerocopy.shared.objects.SharedArray, to='numpy'): ...
+      To fix: keep the Shared in its owner until every reader has opened it
+    """
+
+    code = "stale-handle"
+
+
+class OtherHostError(ZeroCopyError, RuntimeError):
+    """The handle was made on another machine, or in another PID namespace without a broker.
+
+    Examples
+    --------
+    >>> issubclass(OtherHostError, RuntimeError)
+    True
+    """
+
+    code = "other-host"
+
+
+class HandleAccessError(ZeroCopyError, PermissionError):
+    """The kernel, or this process's user, does not permit access to the owner's memory.
+
+    Examples
+    --------
+    >>> issubclass(HandleAccessError, PermissionError)
+    True
+    """
+
+    code = "handle-access"
+
+
+class SharedMemoryError(ZeroCopyError, MemoryError):
+    """There is no room for a segment, or no file descriptor; nothing was allocated.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.shared_empty(1 << 60, "uint8")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.SharedMemoryError: shared_empty((1152921504606846976,), 'uint8'): ...
+    """
+
+    code = "no-shared-memory"
+
+
+class ReadError(ZeroCopyError, OSError):
+    """A file or row group cannot be read, has changed since the loader was created, or has other columns.
+
+    Parameters
+    ----------
+    asked, why, remedy : str
+        As for `ZeroCopyError`.
+    code : str
+        Stable name of the cause.
+    file : str
+        Path or URL of the file.
+    row_group : int or None
+        Number of the row group in the file; None for the whole file.
+
+    Notes
+    -----
+    A file that does not exist raises `MissingFileError`, which is also a `FileNotFoundError`.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.loader("missing.parquet", to="numpy", batch_size=2)
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.MissingFileError: loader('missing.parquet'): the file does not exist.
+      To fix: pass an existing path, a glob such as "data/*.parquet", or a URL
+    """
+
+    code = "unreadable-file"
+    # Attributes of Python: a pickle of the error lacks those of OSError.
+    errno: int | None = None
+    strerror: str | None = None
+    filename: Any = None
+
+    def __init__(
+        self,
+        asked: str,
+        why: str,
+        remedy: str = "",
+        *,
+        code: str = "",
+        file: str = "",
+        row_group: int | None = None,
+    ) -> None:
+        super().__init__(asked, why, remedy, code=code)
+        self.filename = file or None
+        self.file = file
+        self.row_group = row_group
+
+
+class MissingFileError(ReadError, FileNotFoundError):
+    """A file does not exist, or no file matches a pattern.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> try:
+    ...     zc.open_weights("missing.safetensors")
+    ... except FileNotFoundError as error:
+    ...     print(error.filename)
+    missing.safetensors
+    """
+
+    code = "missing-file"
+    errno: int | None = ENOENT
+
+
+class LoaderStateError(ZeroCopyError, ValueError):
+    """A state does not belong to this loader: it has another source, seed or batch size, or is damaged.
+
+    Also raised by ``loader.state_dict()`` while worker processes iterate over copies of the loader.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> loader = zc.loader({"x": np.arange(9)}, to="numpy", batch_size=2)
+    >>> loader.load_state_dict(zc.loader({"x": np.arange(9)}, to="numpy", batch_size=3).state_dict())
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.LoaderStateError: load_state_dict(state): the state has batch_size=3, and this...
+      To fix: create the loader with the source and the options of the one that made the state
+    """
+
+    code = "loader-state"
+
+
+class LoaderUseError(ZeroCopyError, RuntimeError, TypeError):
+    """A loader cannot be iterated again, counted, copied or pickled; `code` tells these apart.
+
+    It is a TypeError, so that ``list(loader)`` and ``tqdm(loader)`` work without a length.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, zerocopy as zc
+    >>> table = pa.table({"x": [1, 2]})
+    >>> loader = zc.loader(table.to_reader(), to="numpy", batch_size=2)
+    >>> list(loader)
+    [{'x': array([1, 2])}]
+    >>> list(loader)
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.LoaderUseError: iter(loader): ... can be read only once, and was...
+      To fix: pass a source that can be read again, such as a path or a table
+    """
+
+    code = "loader-iteration"
+
+
+class MonitorStateError(ZeroCopyError, RuntimeError):
+    """The monitor of this process is running already, or was not started.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.monitor.snapshot()
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.MonitorStateError: monitor.snapshot(): the monitor was not started.
+      To fix: call zc.monitor.start() first
+    """
+
+    code = "monitor-not-started"
+
+
+class MonitorFileError(ZeroCopyError, OSError):
+    """The monitor cannot use its run directory, a file or the address of its page.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> error = zc.errors.MonitorFileError("--csv a.csv", "the file exists")
+    >>> isinstance(error, OSError), error.code
+    (True, 'monitor-file')
+    """
+
+    code = "monitor-file"

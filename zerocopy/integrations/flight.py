@@ -17,9 +17,8 @@ from weakref import ref
 
 from zerocopy import forks
 from zerocopy._engine.convert import convert
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import HandleFormatError, SharedMemoryError, ZeroCopyError
 from zerocopy.protocols.exporter_errors import ignored_errors
-from zerocopy.shared.errors import HandleFormatError, SharedMemoryError
 from zerocopy.shared.handle import host_id
 from zerocopy.tables.hub import hub
 

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 from zerocopy import forks
 from zerocopy._engine.convert import convert
 from zerocopy._engine.options import ResultT
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import LoaderUseError, ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.loading.assembly import Chunk, Cut
 from zerocopy.loading.device import DeviceCopies, Transfer
-from zerocopy.loading.errors import LoaderUseError
 from zerocopy.loading.options import LoaderOptions, in_terms_of_loader
 from zerocopy.loading.order import Portion
 from zerocopy.loading.prefetcher import Prefetcher

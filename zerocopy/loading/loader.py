@@ -13,6 +13,7 @@ from typing import Any, Never, cast
 from zerocopy import forks
 from zerocopy._engine.options import ResultT
 from zerocopy._engine.target import resolve, text
+from zerocopy.errors import LoaderUseError
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
 from zerocopy.framework import hook_of
@@ -22,7 +23,6 @@ from zerocopy.loading.batch_plan import plan_batches
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.dataset import Dataset, Stream, file_name
 from zerocopy.loading.dictionaries import digest
-from zerocopy.loading.errors import LoaderUseError
 from zerocopy.loading.explain import LoaderPlan, explain
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.iteration import BatchIterator, Tracker, schema_of, stream_of

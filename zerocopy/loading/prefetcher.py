@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from zerocopy import forks
+from zerocopy.errors import LoaderUseError
 from zerocopy.loading.dataset import close_iterator
-from zerocopy.loading.errors import LoaderUseError
 
 #: Seconds that `close` waits for the thread. A read that takes longer ends the thread when it returns.
 PATIENCE = 10.0

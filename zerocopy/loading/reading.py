@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from zerocopy.errors import ReadError
 from zerocopy.loading.dataset import Dataset, Stream, close_iterator, count_rows, slice_rows, table_bytes
-from zerocopy.loading.errors import ReadError
 from zerocopy.loading.order import Order
 from zerocopy.loading.stats import Counters
 

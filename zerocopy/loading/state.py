@@ -7,9 +7,9 @@ from itertools import pairwise
 from os import getpid
 from typing import Any, NamedTuple
 
+from zerocopy.errors import LoaderStateError, LoaderUseError
 from zerocopy.errors.warning import warn
 from zerocopy.loading.dataset import Dataset, Stream
-from zerocopy.loading.errors import LoaderStateError, LoaderUseError
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.order import Layout, Portion, Run
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 from zerocopy import forks
+from zerocopy.errors import ReadError
 from zerocopy.formatting import format_count
 from zerocopy.loading.dataset import Group
-from zerocopy.loading.errors import ReadError
 
 if TYPE_CHECKING:
     from zerocopy.loading.prefetcher import Channel

@@ -15,10 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
-from zerocopy.errors import OptionError
+from zerocopy.errors import MonitorFileError, OptionError
 from zerocopy.formatting import printable
 from zerocopy.monitor.conversion import ConversionRow, as_dict, sum_record, sum_rows
-from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.figures import FIGURES, SERIES, Figure, running
 from zerocopy.monitor.memory_split import memory_split, sum_known
 from zerocopy.monitor.sample import Card, NVLink, Sample

@@ -1,44 +1,14 @@
-"""Errors of the monitor's functions and files. A monitored program gets warnings instead."""
+"""`require`: import a package of the extra ``monitor``, or raise the error with the command to install it."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from zerocopy.errors import FrameworkNotInstalledError, ZeroCopyError
+from zerocopy.errors import FrameworkNotInstalledError
 
 #: The distributions whose names differ from those of their modules.
 _DISTRIBUTIONS = {"prometheus_client": "prometheus-client"}
-
-
-class MonitorStateError(ZeroCopyError, RuntimeError):
-    """The monitor of this process is running already, or was not started.
-
-    Examples
-    --------
-    >>> import zerocopy as zc
-    >>> zc.monitor.snapshot()
-    Traceback (most recent call last):
-        ...
-    zerocopy.monitor.errors.MonitorStateError: monitor.snapshot(): the monitor was not started.
-      To fix: call zc.monitor.start() first
-    """
-
-    code = "monitor-not-started"
-
-
-class MonitorFileError(ZeroCopyError, OSError):
-    """The monitor cannot use its run directory, a file or the address of its page.
-
-    Examples
-    --------
-    >>> import zerocopy as zc
-    >>> error = zc.MonitorFileError("--csv a.csv", "the file exists")
-    >>> isinstance(error, OSError), error.code
-    (True, 'monitor-file')
-    """
-
-    code = "monitor-file"
 
 
 def require(module: str, purpose: str) -> Any:

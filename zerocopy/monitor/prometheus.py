@@ -7,8 +7,9 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
+from zerocopy.errors import MonitorFileError
 from zerocopy.formatting import printable
-from zerocopy.monitor.errors import MonitorFileError, require
+from zerocopy.monitor.errors import require
 from zerocopy.monitor.figures import FIGURES, SERIES, running
 from zerocopy.monitor.sample import Sample
 

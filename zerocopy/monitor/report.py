@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar
 
+from zerocopy.errors import MonitorStateError
 from zerocopy.formatting import format_bytes, format_count, format_seconds, printable
 from zerocopy.formatting.lines import Line, side_by_side
 from zerocopy.monitor.conversion import (
@@ -23,7 +24,6 @@ from zerocopy.monitor.conversion import (
     sort,
     sum_rows,
 )
-from zerocopy.monitor.errors import MonitorStateError
 from zerocopy.monitor.sample import ProcessRecord
 
 #: The most rows of the text; `rows` has all of them.

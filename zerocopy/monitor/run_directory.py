@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
+from zerocopy.errors import MonitorFileError
 from zerocopy.monitor.conversion import ConversionRow
-from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.process_record import start_ticks
 from zerocopy.monitor.sample import FORMAT, ProcessRecord
 

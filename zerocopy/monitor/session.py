@@ -13,12 +13,11 @@ import time
 from typing import Any
 
 from zerocopy import forks
-from zerocopy.errors import OptionError
+from zerocopy.errors import MonitorStateError, OptionError
 from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import warn
 from zerocopy.monitor import run_directory
 from zerocopy.monitor.conversion import summarized
-from zerocopy.monitor.errors import MonitorStateError
 from zerocopy.monitor.process_record import SOURCES, make_record
 from zerocopy.monitor.report import Snapshot, new_recorder
 from zerocopy.monitor.run_directory import FileName, RunFiles, default_directory, write

@@ -18,9 +18,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from zerocopy.errors import OptionError
+from zerocopy.errors import OptionError, SharedMemoryError
 from zerocopy.shared import room
-from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import LARGEST_SMALL, Location, broker_number, host_id
 from zerocopy.shared.linux import resource
 from zerocopy.shared.segment import Array, Segment

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar, TypeVarTuple
 
 from zerocopy import forks
-from zerocopy.shared.errors import SharedMemoryError
+from zerocopy.errors import SharedMemoryError
 from zerocopy.shared.linux import resource
 
 _T = TypeVar("_T")
@@ -22,6 +22,13 @@ _held: list[int] = []
 _inodes: list[int] = []
 # Re-entrant: a finalizer within the critical section may open a handle.
 _lock = forks.lock()
+
+
+def no_file_descriptor(error: Exception) -> SharedMemoryError:
+    """Return the error for a process, or a machine, without a free file descriptor."""
+    why = f"the process has no free file descriptor for shared memory ({error})"
+    remedy = "raise the limit with ulimit -n, or close handles and drop results that are no longer needed"
+    return SharedMemoryError("", why, remedy, code="no-file-descriptor")
 
 
 def object_quota() -> int:

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, no_file_descriptor
+from zerocopy.errors import HandleFormatError, SharedMemoryError
+from zerocopy.shared.descriptors import no_file_descriptor
 
 #: Bytes of the boot ID, and of `host_id`.
 BOOT_BYTES, _HOST_BYTES = 16, 24

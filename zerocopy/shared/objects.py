@@ -9,12 +9,11 @@ from typing import Any, Self
 from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy.describe import describe_array
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import StaleHandleError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
 from zerocopy.framework import Framework
 from zerocopy.protocols import own_dlpack
-from zerocopy.shared.errors import StaleHandleError
 from zerocopy.shared.handle import DEVICE, MAPPING, TABLE, Handle, parse
 from zerocopy.shared.reading import framework_of, open_array, open_mapping, open_table
 from zerocopy.shared.segment import count_handle

@@ -19,14 +19,13 @@ from weakref import WeakValueDictionary, ref
 import numpy as np
 
 from zerocopy import forks
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import HandleFormatError, SharedMemoryError, StaleHandleError, ZeroCopyError
 from zerocopy.frames import from_frames
 from zerocopy.frames.arrays import parse_array
 from zerocopy.frames.header import framework_of as header_framework
 from zerocopy.frames.tables import needs_own_framework
 from zerocopy.protocols.array_interface import address
 from zerocopy.shared.descriptors import object_quota, with_reserve
-from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, StaleHandleError
 from zerocopy.shared.handle import (
     INDEXED,
     LARGEST_SMALL,

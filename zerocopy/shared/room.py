@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from zerocopy.shared.errors import SharedMemoryError
+from zerocopy.errors import SharedMemoryError
 
 _ROOT = Path("/sys/fs/cgroup")
 _last_free = 1 << 62

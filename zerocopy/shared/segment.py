@@ -18,8 +18,9 @@ from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
+from zerocopy.errors import SharedMemoryError
 from zerocopy.shared import room
-from zerocopy.shared.errors import SharedMemoryError, no_file_descriptor
+from zerocopy.shared.descriptors import no_file_descriptor
 from zerocopy.shared.linux import fcntl
 
 #: By identity. `Segment` and `Mapping` add their objects.

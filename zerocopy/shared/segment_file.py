@@ -15,7 +15,8 @@ import time
 from array import array
 from functools import cache
 
-from zerocopy.shared.errors import HandleAccessError, OtherHostError, StaleHandleError, no_file_descriptor
+from zerocopy.errors import HandleAccessError, OtherHostError, StaleHandleError
+from zerocopy.shared.descriptors import no_file_descriptor
 from zerocopy.shared.handle import BOOT_BYTES, Location, host_id
 from zerocopy.shared.linux import fcntl
 from zerocopy.shared.segment import NAME

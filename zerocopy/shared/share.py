@@ -11,14 +11,13 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy.describe import opened
-from zerocopy.errors import OptionError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import OptionError, SharedMemoryError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.errors.tracebacks import public
 from zerocopy.errors.warning import warn
 from zerocopy.frames import Frames, to_frames
 from zerocopy.frames.header import ARRAY, kind_of
 from zerocopy.protocols.array_interface import address
 from zerocopy.shared.blocks import Block, large_blocks, slabs
-from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import (
     INDEXED,
     LARGEST_SMALL,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from zerocopy.loading.errors import ReadError
+from zerocopy.errors import ReadError
 from zerocopy.protocols.array_interface import ALIGNMENT
 from zerocopy.weights import safetensors
 from zerocopy.weights.file import MAX_HEADER, Tensor, WeightFile

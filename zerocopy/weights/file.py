@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from zerocopy import forks
 from zerocopy.dtype import by_name, to_numpy
-from zerocopy.errors import FrameworkNotInstalledError
-from zerocopy.loading.errors import MissingFileError, ReadError
+from zerocopy.errors import FrameworkNotInstalledError, MissingFileError, ReadError
 from zerocopy.protocols.array_interface import ALIGNMENT, address, has_other_booleans
 from zerocopy.protocols.private_map import private_map
 from zerocopy.strided_view import MAX_NDIM

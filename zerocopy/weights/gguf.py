@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.loading.errors import ReadError
+from zerocopy.errors import ReadError
 from zerocopy.weights.file import Tensor, WeightFile, check_shape, element_type, packed_shape
 from zerocopy.weights.mistaken import not_of_format
 

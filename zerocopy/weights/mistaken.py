@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zerocopy.loading.errors import ReadError
+from zerocopy.errors import ReadError
 from zerocopy.weights.file import DAMAGED, WeightFile
 
 _TORCH = "zc.convert(torch.load({path!r}, mmap=True), to) reads a checkpoint of torch"

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from zerocopy import registry
 from zerocopy._engine.options import Target, check_options
 from zerocopy._engine.target import resolve
-from zerocopy.errors import OptionError, UnsupportedConversionError
+from zerocopy.errors import MissingFileError, OptionError, ReadError, UnsupportedConversionError
 from zerocopy.errors.tracebacks import public
-from zerocopy.loading.errors import MissingFileError, ReadError
 from zerocopy.source import type_name
 from zerocopy.weights import gguf, npy, safetensors
 from zerocopy.weights.file import Tensor, WeightFile

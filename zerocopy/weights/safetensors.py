@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from zerocopy.dtype import by_name
-from zerocopy.loading.errors import ReadError
+from zerocopy.errors import ReadError
 from zerocopy.weights.file import Tensor, WeightFile, check_shape, element_type, packed_shape
 from zerocopy.weights.mistaken import not_of_format
 

@@ -114,9 +114,9 @@ def _explain(case: Case, built: Built) -> tuple[Any, Any]:
         plan = zc.explain(built.obj, case.to, **case.options)
         str(plan), repr(plan)
         return plan.possible, plan
-    except (zc.UnknownFrameworkError, *_OPTION_ERRORS) as error:
-        allowed = isinstance(error, zc.UnknownFrameworkError) or case.odd_options or _is_layout(case)
-        named = (zc.UnknownFrameworkError, zc.errors.OptionError)
+    except (zc.errors.UnknownFrameworkError, *_OPTION_ERRORS) as error:
+        allowed = isinstance(error, zc.errors.UnknownFrameworkError) or case.odd_options or _is_layout(case)
+        named = (zc.errors.UnknownFrameworkError, zc.errors.OptionError)
         if isinstance(error, zc.ZeroCopyError) and not isinstance(error, named):
             raise Finding(f"explain raised {type(error).__name__}: {error}") from error
         if not allowed:

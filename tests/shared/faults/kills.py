@@ -62,7 +62,7 @@ def reader(pipe: int, results: int, seed: int) -> None:
                 break
             try:
                 array = zc.convert(zc.Shared.from_bytes(data), to="numpy")
-            except zc.StaleHandleError:
+            except zc.errors.StaleHandleError:
                 os.write(results, b"s")
                 continue
             held = [*held[-choose.randrange(4) :], (array, pattern(number, nbytes))]

@@ -60,7 +60,7 @@ def reader(pipe: int, others: list[int], counts: Counter, seed: int) -> None:
             data = file.read(length)
             try:
                 array = zc.convert(zc.Shared.from_bytes(data), to="numpy")
-            except zc.StaleHandleError:
+            except zc.errors.StaleHandleError:
                 counts["stale"] += 1
                 continue
             except Exception:

@@ -22,10 +22,9 @@ from rich.text import Text
 
 from zerocopy.cli.monitor.view import final_report
 from zerocopy.cli.monitor.watching import open_outputs, served, until_process_ends, watch
-from zerocopy.errors import OptionError
+from zerocopy.errors import MonitorFileError, OptionError
 from zerocopy.formatting import format_count, format_seconds
 from zerocopy.monitor.csv_file import discard_rest
-from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.run_directory import VARIABLE, FileName, default_directory, opened
 from zerocopy.monitor.sample import Sample

@@ -17,14 +17,13 @@ from weakref import ref
 import numpy as np
 
 from zerocopy import forks, registry
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import SharedMemoryError, StaleHandleError, ZeroCopyError
 from zerocopy.frames import from_frames, to_frames
 from zerocopy.frames.arrays import as_bytes
 from zerocopy.frames.hook import FramesHook
 from zerocopy.framework import hook_of
 from zerocopy.integrations.dask import peers
 from zerocopy.protocols.array_interface import address, aligned_empty
-from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
 from zerocopy.shared.objects import Shared
 from zerocopy.shared.reading import open_frames
 from zerocopy.shared.share import share_buffers

@@ -13,10 +13,9 @@ import numpy as np
 from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import SharedMemoryError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames import from_frames, to_frames
 from zerocopy.integrations.multiprocessing.reducing import MINIMUM, by_handle
-from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.share import shared_empty
 from zerocopy.shared.tickets import Tickets
 from zerocopy.source import Array, type_name

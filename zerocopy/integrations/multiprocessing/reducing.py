@@ -21,14 +21,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from zerocopy import registry
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import SharedMemoryError, StaleHandleError, ZeroCopyError
 from zerocopy.frames import Frames, to_frames
 from zerocopy.frames.header import ARRAY, TABLE, start
 from zerocopy.frames.hook import FramesHook
 from zerocopy.framework import hook_of
 from zerocopy.pickling import Pickler, restore
 from zerocopy.shared.descriptors import keep_reserve
-from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
 from zerocopy.shared.handle import parse
 from zerocopy.shared.reading import open_frames
 from zerocopy.shared.share import share_frames

@@ -9,9 +9,10 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._engine.convert import convert
+from zerocopy.errors import ReadError
 from zerocopy.framework import hook_of
 from zerocopy.loading.dataset import Dataset, Group, derived
-from zerocopy.loading.errors import ReadError, as_read_errors
+from zerocopy.loading.errors import as_read_errors
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.files import digest
 from zerocopy.source import Array, type_name

@@ -7,8 +7,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from zerocopy.errors import ReadError
 from zerocopy.loading.dataset import Dataset, DecodedRows, Group, as_schema, choose, fit, type_of
-from zerocopy.loading.errors import ReadError, as_read_errors
+from zerocopy.loading.errors import as_read_errors
 from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.int96 import UNIT, checked, int96_columns, parquet_format, refuse_int96
 

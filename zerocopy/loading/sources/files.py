@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import unquote
 
-from zerocopy.errors import FrameworkNotInstalledError
-from zerocopy.loading.errors import MissingFileError, ReadError, as_read_errors
+from zerocopy.errors import FrameworkNotInstalledError, MissingFileError, ReadError
+from zerocopy.loading.errors import as_read_errors
 from zerocopy.tables.hub import hub
 
 _FIX = 'pass an existing path, a glob such as "data/*.parquet", or a URL'

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from zerocopy.errors import LossyConversionError
-from zerocopy.loading.errors import ReadError
+from zerocopy.errors import LossyConversionError, ReadError
 
 #: The unit in which the loader reads them, unless the schema has nanoseconds.
 UNIT = "us"

@@ -14,7 +14,7 @@ from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.explain import explain
 from zerocopy._engine.target import resolve
-from zerocopy.errors import Fix, UnsupportedConversionError
+from zerocopy.errors import Fix, ReadError, UnsupportedConversionError
 from zerocopy.loading.dataset import (
     Dataset,
     DerivedDataset,
@@ -24,7 +24,6 @@ from zerocopy.loading.dataset import (
     slice_rows,
     take_table,
 )
-from zerocopy.loading.errors import ReadError
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources.chunked import ChunkedArrays, chunk_rows
 from zerocopy.loading.sources.files import Files, digest

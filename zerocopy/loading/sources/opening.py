@@ -18,12 +18,13 @@ from zerocopy.errors import (
     Fix,
     FrameworkNotInstalledError,
     OptionError,
+    ReadError,
     UnsupportedConversionError,
     ZeroCopyError,
 )
 from zerocopy.framework import Framework, hook_of
 from zerocopy.loading.dataset import Dataset, Stream, fitted
-from zerocopy.loading.errors import ReadError, as_read_errors
+from zerocopy.loading.errors import as_read_errors
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.options import LoaderOptions, opening
 from zerocopy.loading.sources import memory

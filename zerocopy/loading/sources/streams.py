@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import ReadError, ZeroCopyError
 from zerocopy.loading.dataset import Stream, as_schema, fit
-from zerocopy.loading.errors import ReadError, as_read_errors
+from zerocopy.loading.errors import as_read_errors
 from zerocopy.loading.sources.files import Files, digest
 
 

@@ -11,7 +11,8 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import Any
 
-from zerocopy.monitor.errors import MonitorFileError, require
+from zerocopy.errors import MonitorFileError
+from zerocopy.monitor.errors import require
 from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.sampling import Sampler
 

@@ -15,14 +15,13 @@ from zerocopy import forks
 from zerocopy.describe import describe_array
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM
 from zerocopy.dtype import to_numpy
-from zerocopy.errors import DeviceError, UnsupportedConversionError
+from zerocopy.errors import DeviceError, HandleFormatError, UnsupportedConversionError
 from zerocopy.frames.arrays import array_header, dense_order
 from zerocopy.protocols import cuda_array_interface, cuda_ipc, dlpack
 from zerocopy.protocols.cuda_ipc import HANDLE_BYTES, UUID_BYTES
 from zerocopy.shared.blocks import Block, LargeBlocks
 from zerocopy.shared.broker import Offer, ensure_broker
 from zerocopy.shared.cuda.releases import releases
-from zerocopy.shared.errors import HandleFormatError
 from zerocopy.shared.handle import DEVICE, Handle, Location
 from zerocopy.source import Source
 from zerocopy.strided_view import StridedView

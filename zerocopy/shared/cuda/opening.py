@@ -10,14 +10,13 @@ from typing import Any
 from zerocopy import forks, registry
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import from_numpy
-from zerocopy.errors import DeviceError
+from zerocopy.errors import DeviceError, HandleAccessError, HandleFormatError, StaleHandleError
 from zerocopy.frames.arrays import parse_array
 from zerocopy.framework import Framework
 from zerocopy.protocols import cuda_driver, cuda_ipc
 from zerocopy.protocols.cuda_array_interface import interface
 from zerocopy.shared.cuda.exporting import Descriptor, own_array
 from zerocopy.shared.cuda.releases import releases
-from zerocopy.shared.errors import HandleAccessError, HandleFormatError, StaleHandleError
 from zerocopy.shared.handle import Handle, Location
 from zerocopy.shared.reading import Mapping, mapping
 from zerocopy.shared.segment_file import request_offer
