@@ -24,9 +24,9 @@ BUDGETS = {
     "lines of Python in zerocopy/": 74960,
     "files of Python in zerocopy/": 379,
     "lines of C in zerocopy/": 9876,
-    "lines of Python in tests/": 101796,  # tests of these, of planted faults that no test found, and of names
+    "lines of Python in tests/": 102020,  # tests of these, of planted faults that no test found, and of names
     "lines of Python in benchmarks/": 16005,  # tables with options, a recommender's table, the age of results
-    "lines of Markdown in docs/": 16875,
+    "lines of Markdown in docs/": 16878,
     "words in docs/how-it-works.md": 3294,
     # Copies to and from a device are two, and NumPy's text, dates and objects are one, for the same users.
     "forms in which memory passes": 12,

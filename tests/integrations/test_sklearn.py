@@ -6,16 +6,19 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.paths import ROOT
 from helpers.versions import needs
 
 import zerocopy as zc
 
 pytest.importorskip("sklearn", minversion="1.8")
 
+import sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -150,3 +153,20 @@ def test_move_to_passes_the_options_of_convert() -> None:
     assert list(chosen.get_feature_names_out()) == ["b"]
     with pytest.raises(TypeError, match="unexpected keyword"):
         MoveTo("numpy", stream=1)
+
+
+@pytest.mark.full
+def test_the_tests_of_scikit_learn_pass_with_zerocopy_in_place_of_its_conversions() -> None:
+    pytest.importorskip("torch")
+    tests = Path(sklearn.__file__).parent / "utils" / "tests" / "test_array_api.py"
+    options = ["-q", "-p", "no:cacheprovider", "-p", "helpers.adopters_plugin", "-k", "estimator"]
+    paths = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "SCIPY_ARRAY_API": "1"}
+    completed = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(tests)],
+        cwd=tests.parent,
+        env={**os.environ, **paths},
+        capture_output=True,
+        text=True,
+    )
+    assert completed.returncode == 0, completed.stdout
+    assert "converted to numpy" in completed.stdout
