@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
 _SUFFIX = ".safetensors"
-_FIX = "no file was changed: pass a path in an existing folder that you can write to and that has room"
+_FIX = "pass a path in an existing folder that you can write to and that has room"
 
 
 @public
@@ -78,7 +78,7 @@ def save(
     ZeroCopyError
         The values of an array cannot be read, as for :func:`zerocopy.convert`.
     OSError
-        The file system refuses a file. Files that exist are unchanged.
+        The file system refuses a file. The old file is unchanged, unless a later shard cannot be renamed.
 
     Notes
     -----
