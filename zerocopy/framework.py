@@ -60,7 +60,7 @@ _TABLE_NAMES |= {"Decoder": "decode", "Nulls": "nulls"}
 def __getattr__(name: str) -> Any:
     if name not in _TABLE_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"zerocopy.tables.{_TABLE_NAMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__package__}.tables.{_TABLE_NAMES[name]}"), name)
 
 
 class Framework:

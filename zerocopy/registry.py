@@ -16,8 +16,7 @@ from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import zerocopy._frameworks
-from zerocopy import forks
+from zerocopy import _frameworks, forks
 from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
 from zerocopy.forks import installed_version, is_imported as is_imported
 from zerocopy.formatting import printable
@@ -26,7 +25,7 @@ from zerocopy.protocols import cuda_driver
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
-ENTRY_POINTS = "zerocopy.frameworks"
+ENTRY_POINTS = f"{__package__}.frameworks"
 
 # Held while the tables below change, never to convert or import: the module of an entry point can call
 # register() in one thread while another thread waits for its import.
@@ -182,7 +181,7 @@ def add(framework: Framework, replaces: bool = True) -> None:
 
 @cache
 def _builtin_names() -> tuple[str, ...]:
-    path = zerocopy._frameworks.__path__
+    path = _frameworks.__path__
     names = tuple([m.name for m in pkgutil.iter_modules(path) if m.name[0] != "_"])
     if not names:
         os.listdir(path[0])  # raises the error that pkgutil hides, such as that no file descriptor is free
@@ -193,7 +192,7 @@ def _load(name: str) -> None:
     """Load a framework's file if it is not loaded yet."""
     if not _all_loaded and name not in _known and name in _builtin_names():
         with forks.LOADING:  # a fork waits for this import
-            module = import_module(f"zerocopy._frameworks.{name}")
+            module = import_module(f"{__package__}._frameworks.{name}")
         add(module.FRAMEWORK, replaces=False)
 
 

@@ -31,6 +31,7 @@ CONTAINERS = (dict, list, tuple)
 #: Types that frameworks own, so that one lookup recognises most leaves.
 ARRAY_TYPES: set[type] = set()
 
+_PACKAGE = __name__.removesuffix("_engine.container_types")
 #: The most mappings inside a mapping, and the levels of them, that a fix names.
 _MOST_INNER, _DEEPEST = 12, 2
 
@@ -70,7 +71,7 @@ def _has_array_type(obj: object) -> bool:
     if cls in ARRAY_TYPES:
         return True
     if registry.by_type(cls) is None:
-        return cls.__module__.partition(".")[0] == "zerocopy"
+        return cls.__module__.startswith(_PACKAGE)
     ARRAY_TYPES.add(cls)
     return True
 

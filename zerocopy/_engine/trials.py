@@ -42,7 +42,7 @@ class Candidate:
 def refusal_of_sample(obj: object, each: Candidate) -> tuple[Call, Exception] | None:
     """Return the call with a sample of the object and its error; None if it has none or is unknown."""
     names = re.findall(r"(?<![\w.])[a-z]\w*(?=\.)", each.sample)
-    aliases = {"zc": "zerocopy"}
+    aliases = {"zc": __name__.removesuffix("._engine.trials")}
     modules = {name: sys.modules.get(aliases.get(name, name)) for name in names}  # imports nothing
     try:
         trial = Call(eval(each.sample, modules | {"x": obj}), each.to, each.given or {})

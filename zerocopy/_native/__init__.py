@@ -13,7 +13,7 @@ from typing import Any
 
 from zerocopy.errors.warning import warn
 
-_MODULE = "zerocopy._native._core"
+_MODULE = f"{__name__}._core"
 
 #: Why `core` is None; empty if it is loaded.
 why_not = ""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from zerocopy.errors import ZeroCopyError
 from zerocopy.errors.invalid_option import unknown_option
 
+_PACKAGE = __name__.removesuffix("errors.tracebacks")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -91,4 +92,4 @@ def _is_own(traceback: TracebackType | None) -> bool:
     """Whether zerocopy caught an exception: a traceback begins with the frame that caught it."""
     if traceback is None:
         return True  # caught by the compiled core
-    return str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0] == "zerocopy"
+    return f"{traceback.tb_frame.f_globals.get('__name__')}.".startswith(_PACKAGE)

@@ -8,8 +8,8 @@ from types import FrameType
 
 from zerocopy.formatting import printable
 
-#: Packages whose frames lie between zerocopy's and the user's: imports and threads.
-_BETWEEN = ("zerocopy", "importlib", "threading")
+#: Packages whose frames lie between the user's and the first: zerocopy, imports and threads.
+_BETWEEN = (__name__.removesuffix("errors.warning"), "importlib.", "threading.")
 
 
 def warn(text: str, category: type[Warning] = RuntimeWarning, *, raises: bool = True) -> None:
@@ -41,6 +41,6 @@ def _users_frame(caller: FrameType) -> FrameType:
 
 
 def _is_between(frame: FrameType) -> bool:
-    root = str(frame.f_globals.get("__name__")).partition(".")[0]
+    name = f"{frame.f_globals.get('__name__')}."
     # Frozen importlib has its name only in the code's file name.
-    return root in _BETWEEN or "importlib._bootstrap" in frame.f_code.co_filename
+    return name.startswith(_BETWEEN) or "importlib._bootstrap" in frame.f_code.co_filename

@@ -43,6 +43,8 @@ class _LockOf314:
 
 safe_lock: "Any" = _LockOf314 if sys.version_info[:2] == (3, 14) else lambda lock: lock
 
+#: Not a literal, because a library can vendor the package under another name.
+_PACKAGE = f"{__name__.rpartition('.')[0]}."
 #: Milliseconds that a fork waits for imports of zerocopy's own modules.
 _MOST_POLLS = 2000
 #: Held while zerocopy's modules are imported and kernels loaded. The thread that holds it may fork.
@@ -90,7 +92,7 @@ def _is_loading() -> bool:
     return any(
         getattr(spec_of(module), "_initializing", False)
         for name, module in tuple(sys.modules.items())
-        if name.startswith("zerocopy.")
+        if name.startswith(_PACKAGE)
     )
 
 
@@ -128,7 +130,7 @@ def lazy_names(
         with LOADING:  # a fork waits for these imports
             from importlib import import_module
 
-            import_module("zerocopy.forks")
+            import_module(f"{_PACKAGE}forks")
             value = import_module(f"{package}.{module_of.get(name, name)}")
             if name in module_of:
                 value = getattr(value, name)

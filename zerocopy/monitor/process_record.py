@@ -13,6 +13,7 @@ from typing import Any, cast
 from zerocopy.monitor.conversion import ConversionRow, as_dict, limited
 from zerocopy.monitor.sample import FORMAT, LoaderRecord, PoolRecord, ProcessInfo, ProcessRecord, SharedRecord
 
+_PACKAGE = __name__.removesuffix("monitor.process_record")
 #: Call sites of a record; the others are summed. 500 take 0.3 MB.
 MOST_SITES = 500
 
@@ -38,7 +39,7 @@ def read_pool() -> PoolRecord:
     frameworks that call the pool: CuPy and Numba. The row ``"allocate()"`` is other code that calls the pool.
     """
     # The module lacks its functions while another thread imports it.
-    installed_pool = getattr(sys.modules.get("zerocopy.pool.install"), "installed_pool", None)
+    installed_pool = getattr(sys.modules.get(f"{_PACKAGE}pool.install"), "installed_pool", None)
     pool = None if installed_pool is None else installed_pool()
     return no_pool() if pool is None else cast("PoolRecord", pool._record())
 
@@ -50,7 +51,7 @@ def read_shared() -> SharedRecord:
     handles only.
     """
     # The module exists once the process has shared or opened an object.
-    if "zerocopy.shared.segment" not in sys.modules:
+    if f"{_PACKAGE}shared.segment" not in sys.modules:
         return no_shared()
     from zerocopy.shared.segment import read_figures
 
@@ -64,7 +65,7 @@ def read_loaders() -> list[LoaderRecord]:
     only the last part of a path or URL.
     """
     # The class is missing while another thread imports the module.
-    if not hasattr(sys.modules.get("zerocopy.loading.loader"), "Loader"):
+    if not hasattr(sys.modules.get(f"{_PACKAGE}loading.loader"), "Loader"):
         return []
     from zerocopy.loading.stats import read_records
 

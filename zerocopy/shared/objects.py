@@ -256,7 +256,7 @@ class SharedFramework(Framework):
     name = "zerocopy"
     kind = "source"
     kinds: Mapping[str, Any] = {"SharedTable": lambda x: _kind_of_table(x)}
-    root_modules: tuple[str, ...] = ("zerocopy",)
+    root_modules: tuple[str, ...] = (__name__.partition(".")[0],)
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, Shared) and not issubclass(cls, SharedMapping)

@@ -160,7 +160,7 @@ class OpenedArrays(Framework):
 
     name = "zerocopy.cuda"
     kind = "source"
-    root_modules: tuple[str, ...] = ("zerocopy",)
+    root_modules: tuple[str, ...] = (__name__.partition(".")[0],)
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, OpenedArray)
