@@ -21,12 +21,12 @@ BUDGETS = {
     # of polars, nanoarrow and DuckDB). Then for results that other libraries read (users of `Masked`,
     # `Encoded`, loaders and shared tables), for series of nanoarrow and tensors to tables, and for the
     # variable EAGER_IMPORT (tests of programs that depend on zerocopy).
-    "lines of Python in zerocopy/": 74960,
-    "files of Python in zerocopy/": 379,
+    "lines of Python in zerocopy/": 75025,
+    "files of Python in zerocopy/": 381,
     "lines of C in zerocopy/": 9876,
-    "lines of Python in tests/": 102069,  # tests of these, of planted faults that no test found, and of names
+    "lines of Python in tests/": 102319,  # tests of these, of planted faults that no test found, and of names
     "lines of Python in benchmarks/": 16005,  # tables with options, a recommender's table, the age of results
-    "lines of Markdown in docs/": 16878,
+    "lines of Markdown in docs/": 16911,
     "words in docs/how-it-works.md": 3294,
     # Copies to and from a device are two, and NumPy's text, dates and objects are one, for the same users.
     "forms in which memory passes": 12,

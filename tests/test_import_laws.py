@@ -206,6 +206,8 @@ LAYERS: dict[str, set[str]] = {
         "zerocopy",
     },
     "__main__": {"cli"},
+    # The public names that do not change.
+    "stable": NOUNS | {"zerocopy"},
     # The public names, loaded on first use.
     "zerocopy": NOUNS
     | {

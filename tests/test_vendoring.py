@@ -55,6 +55,9 @@ if sys.platform == "linux":
 assert zc.frameworks()["numpy"].installed
 assert [name for name in sys.modules if name.partition(".")[0] == "zerocopy"] == ["zerocopy"]
 
+import mylib._vendor.zerocopy.stable.v1 as stable
+assert stable.convert is zc.convert and stable.errors is zc.errors
+
 from mylib._vendor.zerocopy import _native, registry
 assert registry.ENTRY_POINTS == "mylib._vendor.zerocopy.frameworks"
 print(_native.core)

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import zerocopy as zc
+import zerocopy.stable.v1 as v1
 
 x = np.arange(3.0)
 frame = pl.DataFrame({"a": [1.0]})
@@ -84,6 +85,10 @@ assert_type(zc.converter(x, frame)(frame), pl.DataFrame)
 assert_type(zc.converter(x, torch)(x), Any)
 assert_type(zc.converter(x, zc.FrameworkName(name))(x), Any)
 assert_type([zc.converter(x, "torch")(each) for each in (x, x)], list[torch.Tensor])
+
+# frozen names
+assert_type(v1.convert(x, "torch"), torch.Tensor)
+assert_type(v1.explain(x, "torch"), v1.Plan)
 
 
 # kinds

@@ -1,0 +1,1 @@
+"""Frozen names for libraries: `zerocopy.stable.v1`."""
