@@ -44,7 +44,8 @@ RESULTS = ("Return", "Whether", "Describe", "Import", "Check")
 def public() -> Iterator[tuple[str, Any]]:
     """Yield each public object, and each public method and property of the classes among them."""
     names = {name: getattr(zerocopy, name) for name in zerocopy.__all__ if name != "__version__"}
-    names |= {name: obj for name, obj in vars(zerocopy.errors).items() if name.endswith("Error")}
+    errors = [name for name in vars(zerocopy.errors) if name.endswith("Error") and name not in names]
+    names |= {f"errors.{name}": getattr(zerocopy.errors, name) for name in errors}
     for name, obj in {**names, **RESULT_CLASSES}.items():
         yield name, obj
         if inspect.isclass(obj):

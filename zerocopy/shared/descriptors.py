@@ -24,13 +24,6 @@ _inodes: list[int] = []
 _lock = forks.lock()
 
 
-def no_file_descriptor(error: Exception) -> SharedMemoryError:
-    """Return the error for a process, or a machine, without a free file descriptor."""
-    why = f"the process has no free file descriptor for shared memory ({error})"
-    remedy = "raise the limit with ulimit -n, or close handles and drop results that are no longer needed"
-    return SharedMemoryError("", why, remedy, code="no-file-descriptor")
-
-
 def object_quota() -> int:
     """Return how many objects may hold descriptors, at most two each; half of the limit stays free."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -15,12 +15,18 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from zerocopy.errors import HandleFormatError, SharedMemoryError
-from zerocopy.shared.descriptors import no_file_descriptor
 
 #: Bytes of the boot ID, and of `host_id`.
 BOOT_BYTES, _HOST_BYTES = 16, 24
 _broker_number = 0
 _host_id: bytes | None = None
+
+
+def no_file_descriptor(error: Exception) -> SharedMemoryError:
+    """Return the error for a process, or a machine, without a free file descriptor."""
+    why = f"the process has no free file descriptor for shared memory ({error})"
+    remedy = "raise the limit with ulimit -n, or close handles and drop results that are no longer needed"
+    return SharedMemoryError("", why, remedy, code="no-file-descriptor")
 
 
 def pid_namespace() -> int:

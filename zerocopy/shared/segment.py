@@ -20,7 +20,7 @@ import numpy as np
 
 from zerocopy.errors import SharedMemoryError
 from zerocopy.shared import room
-from zerocopy.shared.descriptors import no_file_descriptor
+from zerocopy.shared.handle import no_file_descriptor
 from zerocopy.shared.linux import fcntl
 
 #: By identity. `Segment` and `Mapping` add their objects.

@@ -16,8 +16,7 @@ from array import array
 from functools import cache
 
 from zerocopy.errors import HandleAccessError, OtherHostError, StaleHandleError
-from zerocopy.shared.descriptors import no_file_descriptor
-from zerocopy.shared.handle import BOOT_BYTES, Location, host_id
+from zerocopy.shared.handle import BOOT_BYTES, Location, host_id, no_file_descriptor
 from zerocopy.shared.linux import fcntl
 from zerocopy.shared.segment import NAME
 
