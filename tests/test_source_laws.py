@@ -208,7 +208,7 @@ def test_no_variable_holds_a_raised_error() -> None:
 
 def test_a_request_has_each_option() -> None:
     own = {"target", "cast", "for_explain", "is_trial", "drop", "of_tables"}  # `cast` is dtype=
-    apart = {"dtype", "leaves", "out"}  # for containers, and for the plan of one array
+    apart = {"dtype", "leaves", "out", "order"}  # for containers, for one array, and a part of layout=
     fields_of_request = {field.name for field in fields(Request)} - own
     assert fields_of_request == ConvertOptions.__annotations__.keys() - apart, (
         "add the option to ConvertOptions and to Request in zerocopy/request.py"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, SupportsComplex, SupportsFloat, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
@@ -14,8 +15,20 @@ if TYPE_CHECKING:
 Fill: TypeAlias = Literal["nan", "drop"] | SupportsFloat | SupportsComplex
 #: A value of ``nulls=`` for one column.
 NullPolicy: TypeAlias = Literal["mask"] | Fill
-#: The values of ``layout=`` that make one array of a table.
-MatrixLayout: TypeAlias = Literal["matrix", "matrix:C", "matrix:F"]
+
+
+class MatrixOrder(Enum):
+    """``layout="matrix"`` with ``order=``: one value, since the core's table of routes has no option more."""
+
+    C = "C"
+    F = "F"
+
+    def __repr__(self) -> str:
+        return f"'matrix', order={self.value!r}"  # after layout=, as the caller passed the two
+
+
+#: The values of ``layout=`` that make one array of a table, with its memory order; empty for either.
+MATRIX_ORDERS: dict[object, str] = {"matrix": "", MatrixOrder.C: "C", MatrixOrder.F: "F"}
 
 
 class ArrayOptions(TypedDict, total=False):
@@ -34,7 +47,8 @@ class ArrayOptions(TypedDict, total=False):
 class ConvertOptions(ArrayOptions, total=False):
     """All options: those of every conversion, and those for tables."""
 
-    layout: Literal["columns", "matrix", "matrix:C", "matrix:F", "records"] | None
+    layout: Literal["columns", "matrix", "records"] | None
+    order: Literal["C", "F"] | None
     columns: Sequence[Hashable] | None
     nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | None
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None
@@ -69,6 +83,8 @@ class Request:
         The option ``dtype=``, parsed.
     columns, names : tuple or None
         These options as tuples.
+    layout : str, MatrixOrder or None
+        The options ``layout=`` and ``order=``.
     validate : str or None
         ``"full"`` if the content of Arrow columns is checked.
     of_tables : mapping of str to object
@@ -90,7 +106,7 @@ class Request:
     stream: int | None = None
     cast: DTypeOption | None = None
     validate: str | None = None
-    layout: str | None = None
+    layout: str | MatrixOrder | None = None
     columns: Sequence[Hashable] | None = None
     nulls: Any = None
     encode: bool | str | Mapping[Hashable, Any] | None = None

@@ -23,6 +23,7 @@ from zerocopy._engine.signatures import (
     ColumnOptions,
     Jax,
     Like,
+    MatrixOptions,
     Mismatch,
     NotAnOption,
     NumPy,
@@ -35,7 +36,7 @@ from zerocopy._engine.signatures import (
     Torch,
 )
 from zerocopy.loading.loader import Loader
-from zerocopy.request import ConvertOptions, MatrixLayout, NullPolicy
+from zerocopy.request import ConvertOptions, NullPolicy
 from zerocopy.weights.mapping import Weights
 
 _NumPyArray: TypeAlias = np.ndarray[Any, Any]
@@ -64,19 +65,19 @@ def converter(
 ) -> Converter[tensorflow.Tensor, dict[Any, tensorflow.Tensor]]: ...
 @overload
 def converter(
-    schema: Any, to: NumPy, *, layout: MatrixLayout, **options: Unpack[TableOptions]
+    schema: Any, to: NumPy, *, layout: Literal["matrix"], **options: Unpack[MatrixOptions]
 ) -> Converter[_NumPyArray, _NumPyArray]: ...
 @overload
 def converter(
-    schema: Any, to: Torch, *, layout: MatrixLayout, **options: Unpack[TableOptions]
+    schema: Any, to: Torch, *, layout: Literal["matrix"], **options: Unpack[MatrixOptions]
 ) -> Converter[torch.Tensor, torch.Tensor]: ...
 @overload
 def converter(
-    schema: Any, to: Jax, *, layout: MatrixLayout, **options: Unpack[TableOptions]
+    schema: Any, to: Jax, *, layout: Literal["matrix"], **options: Unpack[MatrixOptions]
 ) -> Converter[jax.Array, jax.Array]: ...
 @overload
 def converter(
-    schema: Any, to: TensorFlow, *, layout: MatrixLayout, **options: Unpack[TableOptions]
+    schema: Any, to: TensorFlow, *, layout: Literal["matrix"], **options: Unpack[MatrixOptions]
 ) -> Converter[tensorflow.Tensor, tensorflow.Tensor]: ...
 @overload
 def converter(
@@ -112,7 +113,8 @@ def converter(
     dtype: Any = ...,
     leaves: Literal["keep", "error"] | Mismatch[Never] | None = ...,
     validate: Literal["full"] | Mismatch[Never] | None = ...,
-    layout: Literal["columns", "matrix", "matrix:C", "matrix:F", "records"] | Mismatch[Never] | None = ...,
+    layout: Literal["columns", "matrix", "records"] | Mismatch[Never] | None = ...,
+    order: Literal["C", "F"] | Mismatch[Never] | None = ...,
     columns: Sequence[Hashable] | Mismatch[Never] | None = ...,
     nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | Mismatch[Never] | None = ...,
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | Mismatch[Never] | None = ...,

@@ -261,8 +261,10 @@ def matrix() -> Iterator[Question]:
         return "" if result.stride() == strides else f"has the strides {result.stride()}"
 
     for layout in goals.LAYOUTS:
-        strides = (1, rows) if layout == "matrix:F" else (columns, 1)
-        timed = ours(f'zc.convert(x, "torch", layout="{layout}")', {"x": x})
+        _, _, order = layout.partition(":")
+        strides = (1, rows) if order == "F" else (columns, 1)
+        option = f', order="{order}"' if order else ""
+        timed = ours(f'zc.convert(x, "torch", layout="matrix"{option})', {"x": x})
         timed += [method(code, "idiom", {"x": x}) for code in _MATRIX_BY_HAND[layout]]
         name = f"pyarrow -> torch, {goals.MATRIX.format(layout)}"
         yield Question(name, timed, partial(wrong, strides), columns)

@@ -32,7 +32,7 @@ SAME = tuple(f"{name} -> {name}" for name in FRAMEWORKS)
 OPTIONS = ("copy=False", "writable=True", "writable=False", 'dtype="float32"', 'device="cpu"')
 TABLE_OPTIONS = ("copy=False", "columns=names", "columns=some")
 BATCH = "batch of 30"
-LAYOUTS = ("matrix", "matrix:C", "matrix:F")
+LAYOUTS = ("matrix", "matrix:C", "matrix:F")  # in the names of cases: the layout and the order
 MATRIX = '8192 x 28, layout="{}"'
 
 

@@ -179,7 +179,7 @@ def questions() -> list[Question]:
         Question(
             '14 columns of floats, nulls="nan", one matrix -> numpy',
             lambda: as_floats(flights()),
-            [ours('zc.convert(t, "numpy", nulls="nan", layout="matrix:C")'), *_MATRIX],
+            [ours('zc.convert(t, "numpy", nulls="nan", layout="matrix", order="C")'), *_MATRIX],
             array,
             ("pyarrow", "numpy"),
         ),

@@ -57,7 +57,7 @@ def questions(rows: int = ROWS) -> list[Question]:
         Question(
             f"{source} -> {target}, {order} order",
             partial(floats, rows),
-            [Method(f'zc.convert({name}, "{target}", layout="matrix:{order}")', "ours"), *listed],
+            [Method(f'zc.convert({name}, "{target}", layout="matrix", order="{order}")', "ours"), *listed],
             array,
             (source, target),
         )

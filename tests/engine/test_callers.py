@@ -33,7 +33,7 @@ WITH_DEFAULT: list[dict[str, Any]] = [{}, *OPTIONS, {"dtype": "bfloat16"}]
 TABLE_CASES: list[dict[str, Any]] = [
     *({}, {"copy": True}, {"copy": False}, {"writable": True}, {"index": False}),
 ]
-MATRICES: list[dict[str, Any]] = [{"layout": "matrix"}, {"layout": "matrix:F", "copy": False}]
+MATRICES: list[dict[str, Any]] = [{"layout": "matrix"}, {"layout": "matrix", "order": "F", "copy": False}]
 
 
 def first(*names: str) -> int:

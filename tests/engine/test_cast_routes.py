@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
+from zerocopy._engine.options import check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import NO_ROUTE, routes_of
 from zerocopy._native import core
@@ -21,17 +22,18 @@ def planned(obj: Any, to: str, **options: Any) -> Any:
     return make_plan(Call(obj, to, options)).run()
 
 
-@pytest.mark.parametrize("layout", ["matrix", "matrix:C", "matrix:F"])
+@pytest.mark.parametrize("order", [None, "C", "F"])
 @pytest.mark.parametrize("to", ["numpy", "torch", "jax", "tensorflow"])
-def test_a_dict_of_arrays_is_cast_to_a_matrix(to: str, layout: str) -> None:
+def test_a_dict_of_arrays_is_cast_to_a_matrix(to: str, order: str | None) -> None:
     pytest.importorskip(to)
+    options = check_options("convert", OPTIONS | {"order": order})
     for _ in range(3):
-        matrix = zc.convert(COLUMNS, to, layout=layout, dtype="float32")
-        expected = planned(COLUMNS, to, layout=layout, dtype="float32")
+        matrix = zc.convert(COLUMNS, to, order=order, **OPTIONS)
+        expected = planned(COLUMNS, to, **options)
         assert type(matrix) is type(expected)
         np.testing.assert_array_equal(zc.convert(matrix, "numpy"), zc.convert(expected, "numpy"))
         assert zc.convert(matrix, "numpy").strides == zc.convert(expected, "numpy").strides
-    assert core is None or routes_of(to, {"layout": layout, "dtype": "float32"})[dict] is not NO_ROUTE
+    assert core is None or routes_of(to, options)[dict] is not NO_ROUTE
 
 
 def test_columns_select_the_keys_of_a_dict_in_their_order() -> None:
@@ -46,13 +48,13 @@ def test_columns_select_the_keys_of_a_dict_in_their_order() -> None:
 def test_the_block_of_a_frame_is_cast_to_either_order(order: str) -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(np.arange(12.0).reshape(4, 3, order=order), columns=list("abc"))
-    for layout in ("matrix", "matrix:C", "matrix:F"):
+    for wanted in (None, "C", "F"):
         for _ in range(3):
-            matrix = zc.convert(frame, "numpy", layout=layout, dtype="float32")
+            matrix = zc.convert(frame, "numpy", order=wanted, **OPTIONS)
             np.testing.assert_array_equal(matrix, frame.to_numpy("f4"))
             assert matrix.dtype == np.float32
             assert matrix.flags.writeable
-            assert layout == "matrix" or matrix.flags[f"{layout[-1]}_CONTIGUOUS"]
+            assert wanted is None or matrix.flags[f"{wanted}_CONTIGUOUS"]
 
 
 @pytest.mark.parametrize(

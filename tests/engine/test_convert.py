@@ -199,7 +199,7 @@ def test_signature_is_the_documented_one() -> None:
 
     parameters = inspect.signature(zc.convert).parameters
     tensors = ["device", "copy", "stream", "writable", "dtype", "leaves", "validate", "out"]
-    tables = ["layout", "columns", "nulls", "encode", "lists", "pad_value", "max_length"]
+    tables = ["layout", "order", "columns", "nulls", "encode", "lists", "pad_value", "max_length"]
     assert list(parameters) == ["obj", "to", *tensors, *tables, "names", "index", "connection"]
     assert list(parameters) == list(inspect.signature(zc.explain).parameters)
     assert all(parameters[n].kind is inspect.Parameter.KEYWORD_ONLY for n in list(parameters)[2:])

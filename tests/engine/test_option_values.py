@@ -26,6 +26,10 @@ MISSPELLED = [
 #: Values of another type.
 INVALID = [
     {"layout": ["matrix"]},
+    {"layout": "matrix:F"},
+    {"order": "F"},
+    {"order": "F", "layout": "columns"},
+    {"order": "c", "layout": "matrix"},
     {"lists": 3},
     {"nulls": print},
     {"encode": 2},

@@ -138,9 +138,9 @@ TABLE_OPTIONS: list[dict[str, Any]] = [
     {"nulls": {"a": 0}},
     {"layout": "matrix", "columns": ["a", "b"]},
     {"layout": "matrix", "index": False},
-    *({"layout": f"matrix:{order}", "copy": copy} for order in "CF" for copy in (None, True, False)),
-    {"layout": "matrix:F", "columns": ["b", "a"], "dtype": "float64"},
-    {"layout": "matrix:F", "columns": ["b", "a"]},
+    *({"layout": "matrix", "order": order, "copy": copy} for order in "CF" for copy in (None, True, False)),
+    {"layout": "matrix", "order": "F", "columns": ["b", "a"], "dtype": "float64"},
+    {"layout": "matrix", "order": "F", "columns": ["b", "a"]},
     {"index": False, "columns": ["b"], "copy": False},
     {"index": True},
 ]

@@ -72,17 +72,21 @@ def test_records_alias_or_copy_as_asked_and_as_explained(
 
 
 @pytest.mark.parametrize("copy", [True, False, None])
-@pytest.mark.parametrize("layout", ["columns", "matrix", "matrix:C", "matrix:F"])
+@pytest.mark.parametrize(
+    "layout",
+    [{"layout": "columns"}, *({"layout": "matrix", "order": order} for order in (None, "C", "F"))],
+    ids=str,
+)
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("to", TENSORS)
 def test_layouts_alias_or_copy_as_asked_and_as_explained(
-    to: str, kind: str, layout: str, copy: bool | None
+    to: str, kind: str, layout: dict[str, Any], copy: bool | None
 ) -> None:
     for width in WIDTHS.values():
         source = source_of(kind, VALUES["float64"].astype("f4"), width)
-        if layout == "columns" and width > 1 and copy is not True:
+        if layout["layout"] == "columns" and width > 1 and copy is not True:
             continue  # each column is aliased by itself: `zero_copy` of the leaves has its own tests
-        result = check(source, to, layout=layout, copy=copy)
+        result = check(source, to, **layout, copy=copy)
         if result is None:
             continue
         parts = list(result.values()) if isinstance(result, dict) else [result]

@@ -82,29 +82,29 @@ def test_columns_are_cast_for_every_tensor_framework(target: str) -> None:
     assert zc.convert(masked.values, "numpy").dtype == np.int8
 
 
-@pytest.mark.parametrize("layout", ["matrix", "matrix:C", "matrix:F"])
+@pytest.mark.parametrize("order", [None, "C", "F"])
 @pytest.mark.parametrize(("nulls", "fill"), [("nan", np.nan), (0, 0.0), (-1.5, -1.5)])
 @pytest.mark.parametrize("source", HOST)
-def test_mixed_columns_become_one_matrix(source: str, layout: str, nulls: Any, fill: float) -> None:
+def test_mixed_columns_become_one_matrix(source: str, order: str | None, nulls: Any, fill: float) -> None:
     if source == "nanoarrow":
         pytest.skip("a nanoarrow.Array is one column of structs")
     x = zc.convert(frame(), source)
-    options = {"layout": layout, "dtype": "float32", "nulls": nulls}
+    options = {"layout": "matrix", "order": order, "dtype": "float32", "nulls": nulls}
     result = zc.convert(x, "numpy", **options)
     expected = np.array([[fill if v is None else v for v in values] for values in EXPECTED.values()], "f4").T
     np.testing.assert_array_equal(result, expected, strict=True)
-    assert result.flags.c_contiguous == (layout != "matrix:F")
+    assert result.flags.c_contiguous == (order != "F")
     plan = zc.explain(x, "numpy", **options)
     if not plan.unread:
         assert (plan.zero_copy, plan.copied_bytes) == (False, expected.nbytes)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 1000, 100_003])
-@pytest.mark.parametrize("layout", ["matrix:C", "matrix:F"])
-def test_matrices_of_many_blocks_keep_their_values(rows: int, layout: str) -> None:
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_matrices_of_many_blocks_keep_their_values(rows: int, order: str) -> None:
     columns = {f"c{i}": np.arange(rows) * (i + 1) for i in range(3)} | {"f": np.arange(rows, dtype="f8")}
     columns["same"] = np.arange(rows, dtype="f4")
-    result = zc.convert(columns, "torch", layout=layout, dtype="float32")
+    result = zc.convert(columns, "torch", layout="matrix", order=order, dtype="float32")
     expected = np.stack([values.astype("f4") for values in columns.values()], 1)
     np.testing.assert_array_equal(result.numpy(), expected)
 

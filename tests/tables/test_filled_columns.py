@@ -74,7 +74,7 @@ def options_of(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.6:
         options["dtype"] = rng.choice([*TYPES, "float32", "float64", "float16", "bool"])
     if rng.random() < 0.6:
-        options["layout"] = rng.choice(["matrix", "matrix:C", "matrix:F"])
+        options |= {"layout": "matrix", "order": rng.choice([None, "C", "F"])}
     if rng.random() < 0.2:
         options["columns"] = rng.choice([["a"], ["c", "a"]])
     if rng.random() < 0.2:

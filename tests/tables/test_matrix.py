@@ -55,26 +55,26 @@ def takes_columns(target: str) -> bool:
 
 
 @pytest.mark.parametrize("target", TENSORS)
-@pytest.mark.parametrize("layout", ["matrix", "matrix:F", "matrix:C"])
-def test_columns_of_one_array_are_a_matrix(target: str, layout: str) -> None:
+@pytest.mark.parametrize("order", [None, "F", "C"])
+def test_columns_of_one_array_are_a_matrix(target: str, order: str | None) -> None:
     matrix, table = one_array(8)
-    plan = zc.explain(table, target, layout=layout)
-    result = zc.convert(table, target, layout=layout)
+    options = {"layout": "matrix", "order": order}
+    plan, result = zc.explain(table, target, **options), zc.convert(table, target, **options)
     assert np.array_equal(zc.convert(result, "numpy"), matrix)
     assert plan.zero_copy == (address(result) == matrix.ctypes.data)
     assert plan.copied_bytes == (0 if plan.zero_copy else matrix.nbytes)
-    if layout == "matrix:C" or not takes_columns(target):
+    if order == "C" or not takes_columns(target):
         assert not plan.zero_copy
         assert zc.view(result).c_contiguous
         with pytest.raises(zc.CopyRequiredError):
-            zc.convert(table, target, layout=layout, copy=False)
+            zc.convert(table, target, layout="matrix", order=order, copy=False)
     else:
         assert plan.zero_copy
         assert zc.view(result).strides == (8, 64)
-        assert address(zc.convert(table, target, layout=layout, copy=False)) == matrix.ctypes.data
-        fresh = zc.convert(table, target, layout=layout, copy=True)
+        assert address(zc.convert(table, target, **options, copy=False)) == matrix.ctypes.data
+        fresh = zc.convert(table, target, layout="matrix", order=order, copy=True)
         assert not zc.shares_memory(fresh, matrix)
-        if layout == "matrix:F":
+        if order == "F":
             assert zc.view(fresh).strides == (8, 64)
 
 
@@ -115,8 +115,9 @@ def test_rows_of_one_array_are_a_matrix() -> None:
         (list("ace"), whole[:, ::2]),
         (["d"], whole[:, 3:4]),
     ]:
-        for layout in ("matrix", "matrix:C"):
-            result = zc.convert(frame, "torch", layout=layout, columns=columns, copy=False)
+        for order in (None, "C"):
+            options = {"layout": "matrix", "order": order, "columns": columns}
+            result = zc.convert(frame, "torch", copy=False, **options)
             assert result.data_ptr() == expected.ctypes.data
             assert np.array_equal(result.numpy(), expected)
     for columns in (list("edc"), list("abe"), ["a", "a"]):
@@ -124,7 +125,7 @@ def test_rows_of_one_array_are_a_matrix() -> None:
         assert not plan.zero_copy
         result = zc.convert(frame, "torch", layout="matrix", columns=columns)
         assert np.array_equal(result.numpy(), frame[columns].to_numpy())
-    result = zc.convert(frame, "torch", layout="matrix:F")
+    result = zc.convert(frame, "torch", layout="matrix", order="F")
     assert result.stride() == (1, 8)
     assert np.array_equal(result.numpy(), whole)
 
@@ -142,25 +143,25 @@ def test_polars_columns_in_one_array_are_a_matrix() -> None:
 def test_one_column_of_lists_is_column_major_on_each_call() -> None:
     table = pa.table({"x": pa.array([[1, 2], [3, 4]], pa.list_(pa.int32()))})
     for options in ({}, {"copy": True}, {"nulls": 0}):
-        plan = zc.explain(table, "numpy", layout="matrix:F", **options)
+        plan = zc.explain(table, "numpy", layout="matrix", order="F", **options)
         for _ in range(3):
-            result = zc.convert(table, "numpy", layout="matrix:F", **options)
+            result = zc.convert(table, "numpy", layout="matrix", order="F", **options)
             assert result.tolist() == [[1, 2], [3, 4]]
             assert result.flags.f_contiguous
             assert zc.shares_memory(result, table) == plan.zero_copy
     for _ in range(3):
         with pytest.raises(zc.CopyRequiredError, match="row by row"):
-            zc.convert(table, "numpy", layout="matrix:F", copy=False)
+            zc.convert(table, "numpy", layout="matrix", order="F", copy=False)
 
 
 def test_one_column_is_a_matrix() -> None:
-    for layout in ("matrix", "matrix:C", "matrix:F"):
+    for order in (None, "C", "F"):
         table = pa.table({"x": np.arange(4.0)})
         for target in ("torch", "jax", "numpy"):
-            result = zc.convert(table, target, layout=layout)
+            result = zc.convert(table, target, layout="matrix", order=order)
             assert result.shape == (4, 1)
             assert np.asarray(result)[:, 0].tolist() == [0, 1, 2, 3]
-        plan = zc.explain(table, "numpy", layout=layout)
+        plan = zc.explain(table, "numpy", layout="matrix", order=order)
         assert plan.zero_copy
 
 
@@ -192,14 +193,14 @@ def test_separate_columns_are_copied_in_the_requested_order(source: str, target:
     columns = apart()
     table = zc.convert({n: pa.array(c) for n, c in columns.items()}, source)
     expected = np.stack(list(columns.values()), 1)
-    for layout in ("matrix", "matrix:C", "matrix:F"):
-        plan = zc.explain(table, target, layout=layout)
+    for order in (None, "C", "F"):
+        plan = zc.explain(table, target, layout="matrix", order=order)
         assert not plan.zero_copy
         assert plan.copied_bytes == expected.nbytes
         assert "separate memory" in plan.reasons[0].why
-        result = zc.convert(table, target, layout=layout)
+        result = zc.convert(table, target, layout="matrix", order=order)
         assert np.array_equal(np.asarray(zc.convert(result, "numpy")), expected)
-        by_column = layout == "matrix:F" and takes_columns(target)
+        by_column = order == "F" and takes_columns(target)
         assert zc.view(result).strides == ((8, 40) if by_column else (24, 8))
         assert address(result) % 64 == 0
     with pytest.raises(zc.CopyRequiredError, match="separate memory"):
@@ -209,8 +210,8 @@ def test_separate_columns_are_copied_in_the_requested_order(source: str, target:
 @pytest.mark.parametrize("rows", [0, 1, 7, BLOCK_BYTES // 24 - 1, BLOCK_BYTES // 24, BLOCK_BYTES // 6])
 def test_blocks_cover_all_rows(rows: int) -> None:
     columns = apart(rows)
-    for layout in ("matrix:C", "matrix:F"):
-        result = zc.convert(pa.table(columns), "numpy", layout=layout)
+    for order in ("C", "F"):
+        result = zc.convert(pa.table(columns), "numpy", layout="matrix", order=order)
         assert result.shape == (rows, 3)
         assert not rows or (result.flags.writeable and result.ctypes.data % 64 == 0)
         for i, n in enumerate(NAMES):
@@ -227,7 +228,7 @@ def test_chunks_are_written_one_by_one(sizes: list[list[int]], by_column: bool) 
         pieces = np.split(flat, np.cumsum(parts)[:-1])
         columns[f"c{k}"] = pa.chunked_array([pa.array(p) for p in pieces], pa.int32()).slice(0, rows)
     table = pa.table(columns)
-    result = zc.convert(table, "numpy", layout="matrix:F" if by_column else "matrix:C")
+    result = zc.convert(table, "numpy", layout="matrix", order="F" if by_column else "C")
     assert result.dtype == "i4"
     assert np.array_equal(result, np.stack([c.to_numpy() for c in columns.values()], 1))
 
@@ -296,9 +297,12 @@ def test_columns_of_several_types_are_refused() -> None:
     assert zc.convert(table, "torch", layout="matrix", columns=["j", "i"]).tolist() == [[2, 1]]
 
 
+LAYOUTS = [{"layout": "columns"}, *({"layout": "matrix", "order": order} for order in (None, "C", "F"))]
+
+
 @pytest.mark.parametrize("source", HOST)
-@pytest.mark.parametrize("layout", ["columns", "matrix", "matrix:C", "matrix:F"])
-def test_an_array_stays_itself_and_a_series_is_a_vector(source: str, layout: str) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_an_array_stays_itself_and_a_series_is_a_vector(source: str, layout: dict[str, str]) -> None:
     pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
     arrays = [zc.convert(aligned(np.ones(shape, np.float32)), source) for shape in ((4,), (3, 4), (2, 3, 4))]
     series = [
@@ -310,12 +314,12 @@ def test_an_array_stays_itself_and_a_series_is_a_vector(source: str, layout: str
     for x in [*arrays, *series]:
         for to in ("numpy", "torch"):
             for _ in range(2):  # by the plan, and by a route
-                result, plain = zc.convert(x, to, layout=layout), zc.convert(x, to)
+                result, plain = zc.convert(x, to, **layout), zc.convert(x, to)
                 assert type(result) is type(plain)
                 assert zc.view(result).shape == zc.view(plain).shape
                 assert zc.shares_memory(x, result) == zc.shares_memory(x, plain)
-                assert zc.explain(x, to, layout=layout).zero_copy == zc.explain(x, to).zero_copy
-                assert zc.convert(x, to, layout=layout, dtype="float64").tolist() == plain.tolist()
+                assert zc.explain(x, to, **layout).zero_copy == zc.explain(x, to).zero_copy
+                assert zc.convert(x, to, **layout, dtype="float64").tolist() == plain.tolist()
 
 
 def test_records_are_made_of_tables_alone() -> None:
@@ -345,7 +349,7 @@ def test_empty_table_becomes_an_empty_matrix(target: str) -> None:
 
 def test_writable_copies_arrow_memory() -> None:
     matrix, table = one_array()
-    result = zc.convert(table, "torch", layout="matrix:F", writable=True)
+    result = zc.convert(table, "torch", layout="matrix", order="F", writable=True)
     assert result.stride() == (1, 5)
     result[0, 0] = 99
     assert matrix[0, 0] == 0
@@ -393,7 +397,7 @@ def test_matrix_keeps_bfloat16(order: str) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     rows = np.zeros(3, [("a", ml_dtypes.bfloat16), ("b", ml_dtypes.bfloat16)])
     rows["a"] = np.array([1, 2, 3], ml_dtypes.bfloat16)
-    result = zc.convert(rows, "numpy", layout=f"matrix:{order}", copy=True)
+    result = zc.convert(rows, "numpy", layout="matrix", order=order, copy=True)
     assert result[:, 0].astype("f4").tolist() == [1, 2, 3]
     assert result.dtype == ml_dtypes.bfloat16
 

@@ -29,7 +29,13 @@ OPTIONS: list[dict[str, Any]] = [
     *({"lists": "pad", "nulls": 0}, {"lists": "ragged", "nulls": 0}, {"lists": "dense", "nulls": 0}, {}),
 ]
 LAYOUTS: list[dict[str, Any]] = [
-    *({}, {"layout": "matrix"}, {"layout": "matrix:F"}, {"layout": "matrix:C"}, {"columns": ["b", "a"]}),
+    *(
+        {},
+        {"layout": "matrix"},
+        {"layout": "matrix", "order": "F"},
+        {"layout": "matrix", "order": "C"},
+        {"columns": ["b", "a"]},
+    ),
     {"layout": "matrix", "columns": ["b"]},
 ]
 

@@ -80,27 +80,31 @@ TABLES = [_dict, _lists, _arrow, _buffers, _pandas, _polars]
 @pytest.mark.hazard("untrusted-data#storage-extent")
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize("make", TABLES)
-@pytest.mark.parametrize("layout", ["matrix", "matrix:C", "matrix:F", "records", "columns"])
+@pytest.mark.parametrize("order", [None, "C", "F"])
+@pytest.mark.parametrize("layout", ["matrix", "records", "columns"])
 def test_columns_of_separate_allocations_are_not_one_array(
-    heap: _Heap, make: Callable[[list[np.ndarray]], Any], gap: int, layout: str
+    heap: _Heap, make: Callable[[list[np.ndarray]], Any], gap: int, layout: str, order: str | None
 ) -> None:
+    if order and layout != "matrix":
+        return
+    options = {"layout": layout, "order": order}
     arrays = heap.arrays(3, gap)
     for source in (make(arrays), make(arrays[::-1])):
-        _check_separate(source, arrays, layout)
+        _check_separate(source, arrays, layout, options)
 
 
-def _check_separate(source: Any, arrays: list[np.ndarray], layout: str) -> None:
+def _check_separate(source: Any, arrays: list[np.ndarray], layout: str, options: dict[str, Any]) -> None:
     for target in ["numpy"] if layout == "records" else TARGETS:
         if layout != "columns" and target in ("pandas", "polars"):
             continue
-        plan = zc.explain(source, target, layout=layout)
-        result = zc.convert(source, target, layout=layout)
+        plan = zc.explain(source, target, **options)
+        result = zc.convert(source, target, **options)
         check_extents(arrays, result)
-        if layout.startswith("matrix"):
+        if layout == "matrix":
             assert not plan.zero_copy
             assert not zc.shares_memory(result, arrays)
             with pytest.raises(zc.CopyRequiredError, match="separate memory"):
-                zc.convert(source, target, layout=layout, copy=False)
+                zc.convert(source, target, **options, copy=False)
 
 
 @pytest.mark.hazard("untrusted-data#storage-extent")

@@ -168,7 +168,7 @@ def frames(source: str) -> dict[str, Any]:
 def test_the_plan_is_the_oracle_of_the_route(source: str, to: str) -> None:
     pytest.importorskip(to)
     made = frames(source)
-    every = [{"copy": False}, {"writable": True}, {"writable": False}, {"layout": "matrix:F"}]
+    every = [{"copy": False}, {"writable": True}, {"writable": False}, {"layout": "matrix", "order": "F"}]
     for more in [{}, {"copy": True}, *(every if to == "numpy" else [])]:
         options = {"layout": "matrix", **more}
         for name, frame in made.items():

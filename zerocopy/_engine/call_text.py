@@ -13,6 +13,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
+from zerocopy.request import MatrixOrder
 
 #: The maximum number of items of a list or a dict that is written as a literal.
 MAX_ITEMS = 12
@@ -89,6 +90,8 @@ def _is_module(name: str) -> bool:
 
 def as_code(name: str, value: Any) -> str:
     """Return an argument as code: a literal if it has one, else the name of the option."""
+    if isinstance(value, MatrixOrder):
+        return f'"matrix", order="{value.value}"'
     if type(value) is str and not {*value} & {*"'\"\\"} and value.isprintable():
         return f'"{value}"'
     if type(value) in (list, tuple) and len(value) <= MAX_ITEMS:

@@ -13,6 +13,7 @@ from zerocopy import registry
 from zerocopy._native import core
 from zerocopy.casting.option import parse_dtype
 from zerocopy.framework import Framework
+from zerocopy.request import MATRIX_ORDERS, MatrixOrder
 from zerocopy.source import Array
 from zerocopy.tables.hub import new_memory
 
@@ -25,8 +26,8 @@ _OPTIONS = frozenset(("layout", "dtype", "columns"))
 
 def requests_cast_matrix(target: Framework, options: Mapping[str, object]) -> bool:
     """Whether the options request a matrix that these routes make."""
-    is_matrix = str(options.get("layout")).startswith("matrix") and "dtype" in options
-    if core is None or not is_matrix or not options.keys() <= _OPTIONS:
+    is_cast = options.get("layout") in MATRIX_ORDERS and "dtype" in options
+    if core is None or not is_cast or not options.keys() <= _OPTIONS:
         return False
     return target.kind == "tensor" and "cpu" in target.device_kinds and _storage(options["dtype"]) is not None
 
@@ -51,7 +52,7 @@ def make_route(
     """
     storage, by_columns, labels = (
         _storage(options["dtype"]),
-        options["layout"] == "matrix:F",
+        options["layout"] is MatrixOrder.F,
         options.get("columns"),
     )
     to_numpy, deliver = by_kept_route("numpy", {}), by_kept_route(to, {})

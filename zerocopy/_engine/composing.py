@@ -24,6 +24,7 @@ from zerocopy.framework import Framework, identity
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.protocols.producer import compiled_exporter
+from zerocopy.request import MATRIX_ORDERS, MatrixOrder
 from zerocopy.source import Array
 from zerocopy.tables.hub import NAME as HUB, hub
 
@@ -95,7 +96,7 @@ def _of_queries(exporters: Functions, target: Framework, options: Mapping[str, o
         return {}  # copy=False refuses them
     # NumPy's arrays are writable, as torch's are; the hub's are aligned, as JAX and TensorFlow require.
     without = "hub" if target.kind == "tensor" and target.mutable else "columns"
-    is_row_major = options.get("layout") in ("matrix", "matrix:C")
+    is_row_major = options.get("layout") in ("matrix", MatrixOrder.C)
     return {
         form: exporter
         for form, exporter in exporters.items()
@@ -369,7 +370,7 @@ def compile_route(parts: Parts, options: Mapping[str, Any], route: Route | None)
     compiled = None
     if parts.native_table is not None and parts.target.kind == "tensor":
         compiled = _compile_table(parts, options, route)
-    elif "matrix" in parts.exporters and options.get("layout", "").startswith("matrix"):
+    elif "matrix" in parts.exporters and options.get("layout") in MATRIX_ORDERS:
         compiled = _compile_matrix(parts, options, route)
     else:
         # A series of polars, of numbers or of lists: the first route refuses lists and nulls.
@@ -412,12 +413,12 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
     )
     # A fallback in Python exists for dicts of columns without nulls= and lists=, not for matrices.
     has_fallback = route is not None or "nulls" in options or "lists" in options
-    fits = has_labels and (has_fallback if layout is None else layout.startswith("matrix"))
+    fits = has_labels and (has_fallback if layout is None else layout in MATRIX_ORDERS)
     if not fits or parts.native_importer is None or not is_routable(parts.target, others):
         return None
     columns = None if labels is None else tuple(labels)
     kind = core.TableRoute if layout is None else core.MatrixRoute
-    own = {"columns": columns, "nulls": options.get("nulls"), "by_columns": layout == "matrix:F"}
+    own = {"columns": columns, "nulls": options.get("nulls"), "by_columns": layout is MatrixOrder.F}
     own["pads"] = "lists" in own_options
     return kind(parts.native_table, parts.native_importer, **_delivery(parts, others, route), **own)
 
@@ -425,7 +426,7 @@ def _compile_table(parts: Parts, options: Mapping[str, Any], route: Route | None
 def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | None) -> object:
     """Return a compiled route from a table whose values lie in one matrix, or None."""
     others = {name: value for name, value in options.items() if name not in ("layout", "nulls")}
-    order, target, nulls = options["layout"].removeprefix("matrix"), parts.target, options.get("nulls")
+    order, target, nulls = MATRIX_ORDERS[options["layout"]], parts.target, options.get("nulls")
     if parts.native_importer is None or target.kind != "tensor" or not is_routable(target, others):
         return None
     if nulls is not None and not parts.nan_is_null:
@@ -433,18 +434,18 @@ def _compile_matrix(parts: Parts, options: Mapping[str, Any], route: Route | Non
     nulls = None if nulls == "nan" else nulls
     matrix = parts.exporters["matrix"]
     if "dtype" in others and others.get("copy") is not False:
-        matrix = cast_routes.casting_exporter(matrix, others["dtype"], order[1:], nulls)
+        matrix = cast_routes.casting_exporter(matrix, others["dtype"], order, nulls)
         if matrix is not parts.exporters["matrix"]:
             others.pop("copy", None)  # it casts into new memory, or raises
     if nulls is not None and matrix is parts.exporters["matrix"]:
         if "dtype" in others or others.get("copy") is False:
             return None
-        matrix = cast_routes.filling_exporter(matrix, order[1:], nulls)
-    if order == ":F":  # the core copies to row-major memory only; the slow path copies by column
+        matrix = cast_routes.filling_exporter(matrix, order, nulls)
+    if order == "F":  # the core copies to row-major memory only; the slow path copies by column
         if others.get("copy"):
             return None
         others["copy"] = False
-    exporter = core.ArrayExporter(cast_routes.in_order(matrix, order[1:]) if order else matrix)
+    exporter = core.ArrayExporter(cast_routes.in_order(matrix, order) if order else matrix)
     return core.MemoryRoute(exporter, parts.native_importer, **_delivery(parts, others, route))
 
 

@@ -73,9 +73,11 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     layout : str, optional
         The form of a table in a tensor framework. ``"columns"``, the default: a dict with one tensor for
         each column. ``"matrix"``: one tensor of shape (rows, columns), an alias if the columns are equally
-        spaced in one known allocation; ``"matrix:C"`` and ``"matrix:F"`` also choose the memory order of a
-        copy. These have no effect on arrays and single columns. ``"records"``: one structured array, for
-        tables in NumPy.
+        spaced in one known allocation. These have no effect on arrays and single columns. ``"records"``: one
+        structured array, for tables in NumPy.
+    order : {"C", "F"}, optional
+        With ``layout="matrix"``: the memory order of the matrix, row-major or column-major. None: that of
+        the columns if they are aliased, and mostly row-major if they are copied.
     columns : list, optional
         Labels of the table's columns to convert, in this order.
     nulls : str, number or dict, optional
@@ -206,6 +208,8 @@ def convert_slowly(obj: object, to: object, passed: Mapping[str, object]) -> obj
         # Errors of options come first, as in `explain`.
         to, passed = of_object(to, obj, check_options("convert", passed) if passed else {})
         return convert(obj, to, **passed)
+    if "order" in passed:  # routes hold it as a part of layout=
+        return convert(obj, to, **check_options("convert", passed))
     counters = recording.counters  # read once: another thread can set it
     try:
         if counters is None:

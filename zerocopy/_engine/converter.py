@@ -46,7 +46,7 @@ def converter(schema: Any, to: Target | Like, **options: Unpack[ConvertOptions])
         The target, as for :func:`zerocopy.convert`.
     device, copy, stream, writable, dtype, leaves, validate : optional
         Options of :func:`zerocopy.convert`.
-    layout, columns, nulls, encode, lists, pad_value, max_length, names, index, connection : optional
+    layout, order, columns, nulls, encode, lists, pad_value, max_length, names, index, connection : optional
         Its options for tables.
 
     Returns

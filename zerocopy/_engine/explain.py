@@ -40,7 +40,7 @@ def explain(obj: Any, to: Target | Like, **options: Unpack[ConvertOptions]) -> P
         The target.
     device, copy, stream, writable, dtype, leaves, validate, out : optional
         The options of :func:`zerocopy.convert`. ``validate="full"`` reads the data here too.
-    layout, columns, nulls, encode, lists, pad_value, max_length, names, index, connection : optional
+    layout, order, columns, nulls, encode, lists, pad_value, max_length, names, index, connection : optional
         Its options for tables.
 
     Returns

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from zerocopy.errors.invalid_option import invalid_value, unknown_option
-from zerocopy.request import NAMES, ONE_CALL, ConvertOptions
+from zerocopy.request import NAMES, ONE_CALL, ConvertOptions, MatrixOrder
 
 if TYPE_CHECKING:  # the known names are literals, so that type checkers report misspelled names
     from zerocopy._engine.signatures import (
@@ -24,7 +24,7 @@ else:
     ResultT, TableT = TypeVar("ResultT"), TypeVar("TableT")
 
 #: The texts that options of every conversion accept.
-_CHOICES = {"leaves": ("keep", "error"), "validate": ("full",)}
+_CHOICES = {"leaves": ("keep", "error"), "validate": ("full",), "order": ("C", "F")}
 
 _TYPES = get_type_hints(ConvertOptions)
 _POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
@@ -50,13 +50,15 @@ def attributes_of(function: object) -> dict[str, Any]:
 def check_options(function: str, options: Mapping[str, object], own: Sequence[str] = ()) -> dict[str, Any]:
     """Return the options that are not None; `own` has other options of the function, for messages.
 
+    ``order=`` becomes a part of ``layout=``.
+
     Raises
     ------
     TypeError
         A name is not an option, as Python raises for unknown keywords.
     OptionError
-        ``copy`` or ``writable`` is not True, False or None, ``leaves`` is not "keep", "error" or None, or
-        ``validate`` is not "full" or None.
+        ``copy`` or ``writable`` is not True, False or None, ``leaves``, ``validate`` or ``order`` is not one
+        of its texts or None, or ``order`` was passed without ``layout="matrix"``.
     """
     takes_all = function in ("convert", "explain")
     names = NAMES if takes_all else tuple(name for name in NAMES if name not in ONE_CALL)
@@ -76,4 +78,9 @@ def check_options(function: str, options: Mapping[str, object], own: Sequence[st
     given = {name: value for name, value in options.items() if value is not None}
     if given.get("leaves") == "error":
         del given["leaves"]  # the default
+    if order := given.pop("order", None):
+        if given.get("layout") != "matrix":
+            why = 'order applies only to layout="matrix"; pass both'
+            raise invalid_value("order", order, why, f'pass layout="matrix", order="{order}"')
+        given["layout"] = MatrixOrder(order)
     return given

@@ -32,7 +32,7 @@ import torch
 from typing_extensions import TypeVar
 
 from zerocopy.framework import FrameworkName
-from zerocopy.request import ArrayOptions, ConvertOptions, Fill, MatrixLayout, NullPolicy
+from zerocopy.request import ArrayOptions, ConvertOptions, Fill, NullPolicy
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -117,6 +117,9 @@ class ColumnOptions(TypedDict, total=False):
 
 class TableOptions(ArrayOptions, ColumnOptions, total=False): ...
 
+class MatrixOptions(TableOptions, total=False):
+    order: Literal["C", "F"] | None
+
 TensorObject = TypeVar("TensorObject", bound=_Array)
 TableObject = TypeVar("TableObject", bound=TableLike | _Series)
 
@@ -149,19 +152,19 @@ def convert(
 ) -> dict[Any, tensorflow.Tensor]: ...
 @overload
 def convert(
-    obj: TableLike, to: NumPy, *, layout: MatrixLayout, **options: Unpack[TableOptions]
+    obj: TableLike, to: NumPy, *, layout: Literal["matrix"], **options: Unpack[MatrixOptions]
 ) -> np.ndarray[Any, Any]: ...
 @overload
 def convert(
-    obj: TableLike, to: Torch, *, layout: MatrixLayout, **options: Unpack[TableOptions]
+    obj: TableLike, to: Torch, *, layout: Literal["matrix"], **options: Unpack[MatrixOptions]
 ) -> torch.Tensor: ...
 @overload
 def convert(
-    obj: TableLike, to: Jax, *, layout: MatrixLayout, **options: Unpack[TableOptions]
+    obj: TableLike, to: Jax, *, layout: Literal["matrix"], **options: Unpack[MatrixOptions]
 ) -> jax.Array: ...
 @overload
 def convert(
-    obj: TableLike, to: TensorFlow, *, layout: MatrixLayout, **options: Unpack[TableOptions]
+    obj: TableLike, to: TensorFlow, *, layout: Literal["matrix"], **options: Unpack[MatrixOptions]
 ) -> tensorflow.Tensor: ...
 @overload
 def convert(obj: TableLike, to: Tensors, **options: Unpack[ConvertOptions]) -> Any: ...
@@ -224,7 +227,8 @@ def convert(
     leaves: Literal["keep", "error"] | Mismatch[Never] | None = ...,
     validate: Literal["full"] | Mismatch[Never] | None = ...,
     out: Any = ...,
-    layout: Literal["columns", "matrix", "matrix:C", "matrix:F", "records"] | Mismatch[Never] | None = ...,
+    layout: Literal["columns", "matrix", "records"] | Mismatch[Never] | None = ...,
+    order: Literal["C", "F"] | Mismatch[Never] | None = ...,
     columns: Sequence[Hashable] | Mismatch[Never] | None = ...,
     nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | Mismatch[Never] | None = ...,
     encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | Mismatch[Never] | None = ...,

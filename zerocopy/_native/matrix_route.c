@@ -1,5 +1,5 @@
 /* Routes of layout="matrix" through Arrow's C data interface, each to one array: of a table whose columns have one
-   type (row-major; column-major with layout="matrix:F"), and of a table of one column of lists, whose elements are
+   type (row-major; column-major with order="F"), and of a table of one column of lists, whose elements are
    one array already. */
 #include "arrow_table.h"
 #include "rows.h"

@@ -54,7 +54,7 @@ def accepts(
         copied; a conversion that needs a copy raises. None: alias arguments and results where possible.
     stream, writable, dtype, leaves, validate : optional
         Options of :func:`zerocopy.convert` for the arguments.
-    layout, columns, nulls, encode, lists, pad_value, max_length, names, index, connection : optional
+    layout, order, columns, nulls, encode, lists, pad_value, max_length, names, index, connection : optional
         Its options for tables.
 
     Returns

@@ -24,7 +24,7 @@ from zerocopy.layout.schema import RecordType, record_type
 from zerocopy.plan import Plan
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.cuda_array_interface import Handover
-from zerocopy.request import Request
+from zerocopy.request import MATRIX_ORDERS, MatrixOrder, Request
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, placement
@@ -152,7 +152,7 @@ def _listed(labels: list[Hashable]) -> str:
 def _of_lists(source: Source, request: Request) -> Source:
     """Return the one column of lists of a table as its matrix."""
     view = source.view
-    if request.layout != "matrix:F" or min(view.shape) <= 1:
+    if request.layout is not MatrixOrder.F or min(view.shape) <= 1:
         return source
     rows = view.shape[0] * view.dtype.itemsize
     reason = _other_order("row by row", "F")
@@ -170,7 +170,7 @@ def _of_lists(source: Source, request: Request) -> Source:
 
 
 def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
-    order = (request.layout or "").partition(":")[2]  # of memory: "C", "F" or an empty text
+    order = MATRIX_ORDERS.get(request.layout, "")
     sources = [leaf.source for leaf in leaves]
     if not leaves:  # the type is float64, as in pandas
         return _written(table, [], order, request, [], by_name("float64"))
@@ -211,7 +211,7 @@ def _of_chunks(reason: Reason) -> Reason:
 
 def _other_order(stored: str, order: str) -> Reason:
     return Reason(
-        f'it is stored {stored}, and layout="matrix:{order}" was requested',
+        f'it is stored {stored}, and order="{order}" was requested',
         code="memory-order",
         fixes=[Fix(options={"layout": "matrix"}, effect="takes either order")],
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zerocopy.errors.invalid_option import invalid_value
+from zerocopy.request import MatrixOrder
 
 if TYPE_CHECKING:
     from zerocopy.errors import OptionError
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from zerocopy.tables.lists import Lists
 
 _LISTS = ("dense", "pad", "ragged", "variable")
-_LAYOUTS = ("columns", "matrix", "matrix:C", "matrix:F", "records")
+_LAYOUTS = ("columns", "matrix", "records")
 
 
 def check(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,7 +29,9 @@ def check(options: Mapping[str, Any]) -> dict[str, Any]:
     """
     checked = dict(options)
     layout = options.get("layout")
-    if layout is not None and not (isinstance(layout, str) and layout in _LAYOUTS):
+    if not (
+        layout is None or isinstance(layout, MatrixOrder) or (type(layout) is str and layout in _LAYOUTS)
+    ):
         raise _not_one_of("layout", layout, _LAYOUTS)
     for name in options.keys() & {"columns", "names"}:
         value = options[name]

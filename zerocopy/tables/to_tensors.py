@@ -12,7 +12,7 @@ from zerocopy import handover
 from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
-from zerocopy.request import Request
+from zerocopy.request import MATRIX_ORDERS, MatrixOrder, Request
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import TensorLeaf, Tree, decode
@@ -43,7 +43,7 @@ def plan(table: Table, request: Request) -> Plan:
         from zerocopy.tables import records
 
         return records.plan(table, request)
-    if layout.startswith("matrix"):
+    if layout in MATRIX_ORDERS:
         from zerocopy.tables import matrix
 
         return matrix.plan(table, request)
@@ -67,7 +67,7 @@ def plan(table: Table, request: Request) -> Plan:
     return combine_plans(table, target, plans, result, warnings)
 
 
-def _in_place(table: Table, request: Request, layout: str) -> Table:
+def _in_place(table: Table, request: Request, layout: str | MatrixOrder) -> Table:
     """Use strided views of record fields if the target takes them and contiguous columns gain nothing.
 
     Reading one strided field reads all records. Several fields are therefore copied once to

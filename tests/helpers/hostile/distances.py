@@ -19,7 +19,7 @@ _GAPS = [0, 0, 1, 4, 8, 8, 16, 16, 24, 32, 48, 56, 64, 64, 128, 4096 - 16, 4096,
 _TYPES = ["f8", "f8", "f4", "i8", "i4", "i2", "u1", "i1", "u8", "?", "c8", "f2"]
 _OPTIONS: list[dict[str, Any]] = [
     *[{"layout": "matrix"}] * 4,
-    *({"layout": f"matrix:{order}"} for order in "CF"),
+    *({"layout": "matrix", "order": order} for order in "CF"),
     {"layout": "matrix", "copy": False},
     {"layout": "records"},
     {"layout": "columns"},

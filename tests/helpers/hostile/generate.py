@@ -109,6 +109,8 @@ def _options(rng: Random) -> tuple[dict[str, Any], bool]:
     for name, (values, chance) in _VALID.items():
         if rng.random() < chance:
             options[name] = rng.choice(values)
+    if options.get("layout") == "matrix" and rng.random() < 0.7:
+        options["order"] = rng.choice("CF")
     if arrow_structs.CAN_VALIDATE and rng.random() < 0.2:
         options["validate"] = "full"
     odd = rng.random() < 0.12
@@ -124,7 +126,7 @@ _VALID: dict[str, tuple[list[Any], float]] = {
     "device": (["cpu", (1, 0), None, "cpu:0"], 0.2),
     "encode": ([True, False], 0.2),
     "nulls": (["mask", "nan", 0, -1.5], 0.15),
-    "layout": (["columns", "matrix", "matrix:C", "matrix:F", "records"], 0.12),
+    "layout": (["columns", "matrix", "matrix", "records"], 0.12),
     "columns": ([["a0"], ["c0"], [], ["nothing"], ["a0", "a0"], [0]], 0.05),
     "names": ([["x"], ["x", "y"], ["x", "y", "z"], []], 0.06),
     "index": ([True, False], 0.08),

@@ -330,7 +330,7 @@ def frame_exporter(pd: Any) -> Callable[..., tuple[None, Any, None]]:
         if "" in labels or "\0" in "".join(labels) or len({*labels}) != len(labels):
             raise ValueError("labels that need a check: use the slow path")
         columns = [column(values, bool(layout), nan_is_null) for values in arrays]
-        if "matrix" in layout and may_be_one_matrix([x for x in arrays if type(x) is np.ndarray]):
+        if layout not in ("", "columns") and may_be_one_matrix([x for x in arrays if type(x) is np.ndarray]):
             raise ValueError("they may be columns of one matrix: the slow path decides")
         table = make(columns, names=labels)
         if layout:
