@@ -51,7 +51,7 @@ class ConvertOptions(ArrayOptions, total=False):
     order: Literal["C", "F"] | None
     columns: Sequence[Hashable] | None
     nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | None
-    encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None
+    encode: bool | Literal["codes", "bytes"] | Mapping[Hashable, Any] | None
     lists: Literal["dense", "ragged", "pad", "variable"] | None
     pad_value: Any
     max_length: int | None

@@ -136,9 +136,19 @@ def test_refused_words_and_their_fixes(encode, error):
         assert pasted(code, {"zc": zc, "x": x})
 
 
+@pytest.mark.parametrize("encode", ["codes", {"city": "codes"}, {"n": "codes"}], ids=str)
+def test_codes_is_true_in_words(encode):
+    table = pa.table({"city": CITIES, "n": range(len(CITIES))})
+    for result in (
+        zc.convert(table, "numpy", encode=encode, nulls=-1),
+        *zc.loader(table, "numpy", batch_size=64, encode=encode, nulls=-1),
+    ):
+        assert repr(result) == repr(zc.convert(table, "numpy", encode=True, nulls=-1))
+
+
 def test_an_invalid_value_of_the_option():
-    with pytest.raises(ValueError, match="encode must be True, False, 'bytes' or a dict of words"):
-        zc.convert(pa.table({"city": ["Oslo"]}), "torch", encode="codes")
+    with pytest.raises(ValueError, match="encode must be 'codes' or True, 'bytes', False or a dict of words"):
+        zc.convert(pa.table({"city": ["Oslo"]}), "torch", encode="words")
 
 
 def test_categories_keep_their_words_and_false_gives_their_values():

@@ -85,11 +85,11 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         (:class:`zerocopy.Masked`), ``"nan"`` (NaN in floats) or a number that replaces them. ``"drop"``, for
         table frameworks too: a copy without the rows that have nulls.
         A dict has one of these for each column. NaN counts as null in pandas' float columns.
-    encode : bool, "bytes" or dict, optional
-        True: dates, times, decimals, categories, text and lists become
+    encode : "codes", "bytes", bool or dict, optional
+        ``"codes"`` or True: dates, times, decimals, categories, text and lists become
         :class:`zerocopy.Encoded` numbers, since tensors have no such types; text becomes codes of its
         sorted distinct words, a copy. ``"bytes"``: the same, with UTF-8 bytes and offsets of text, which
-        can be aliases. A dict has for each column True, a list of its words, or False for its bytes.
+        can be aliases. A dict has for each column ``"codes"``, a list of its words, or False for bytes.
     lists : {"dense", "ragged", "pad", "variable"}, optional
         Columns of lists of numbers. ``"dense"``: lists of one length become one more dimension, an alias of
         their elements; others are refused. ``"ragged"``: elements and offsets, as a ragged array of the

@@ -231,7 +231,7 @@ def convert(
     order: Literal["C", "F"] | Mismatch[Never] | None = ...,
     columns: Sequence[Hashable] | Mismatch[Never] | None = ...,
     nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | Mismatch[Never] | None = ...,
-    encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | Mismatch[Never] | None = ...,
+    encode: bool | Literal["codes", "bytes"] | Mapping[Hashable, Any] | Mismatch[Never] | None = ...,
     lists: Literal["dense", "ragged", "pad", "variable"] | Mismatch[Never] | None = ...,
     pad_value: Any = ...,
     max_length: int | Mismatch[Never] | None = ...,

@@ -27,7 +27,7 @@ def loader(
     batch_size: int = 8192,
     columns: Sequence[Hashable] | None = None,
     nulls: NullPolicy | Mapping[Hashable, NullPolicy | None] | None = None,
-    encode: bool | Literal["bytes"] | Mapping[Hashable, Any] | None = None,
+    encode: bool | Literal["codes", "bytes"] | Mapping[Hashable, Any] | None = None,
     layout: Literal["columns", "matrix"] | None = None,
     lists: Literal["dense", "ragged", "pad"] | None = None,
     pad_value: Any = None,
@@ -67,11 +67,11 @@ def loader(
     nulls : str, number, bool or dict, optional
         Replacement of nulls, as in `convert`: ``"mask"``, ``"nan"``, a value, or a dict by column.
         ``"drop"`` leaves rows out: a batch has those of its `batch_size` rows that remain, which can be none.
-    encode : bool, "bytes" or dict, optional
+    encode : "codes", "bytes", bool or dict, optional
         Represent dates, categories and text as numbers, as in `convert`. The code of a word is the same in
-        all batches. True collects the words in one pass over the source. A dict gives the words of a column
-        as a sequence, True to collect them, or False for the bytes of the text. ``"bytes"`` gives the bytes
-        of all text.
+        all batches. ``"codes"`` or True collects the words in one pass over the source. A dict gives the
+        words of a column as a sequence, ``"codes"`` to collect them, or False for the bytes of the text.
+        ``"bytes"`` gives the bytes of all text.
     layout : {"columns", "matrix"}, optional
         ``"columns"``, the default, gives a dict of columns, or a table if `to` is a table framework.
         ``"matrix"`` gives one tensor of shape (rows, columns).

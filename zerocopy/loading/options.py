@@ -15,7 +15,7 @@ from zerocopy._engine.call_text import arguments, renamed, rewrite, with_imports
 from zerocopy._engine.target import text
 from zerocopy.errors import Fix, OptionError, ZeroCopyError
 from zerocopy.errors.invalid_option import nearest
-from zerocopy.tables.options import is_encoding
+from zerocopy.tables.options import is_encoding, plain_encoding
 
 #: The least number of batches in a window, if the caller passes ``shuffle=True``.
 _WINDOW_BATCHES = 16
@@ -63,6 +63,7 @@ class LoaderOptions:
                     why,
                     f'did you mean {name}="{near}"?' if near else f"pass {fix}",
                 )
+        object.__setattr__(self, "encode", plain_encoding(self.encode))
         is_alone = (self.rank is None) != (self.world_size is None)
         if is_alone or self.shard[0] >= self.shard[1]:
             missing = "rank" if self.rank is None else "world_size"
@@ -206,7 +207,7 @@ _NAMES = {
     "lists": ("dense", "ragged", "pad"),
     "layout": ("columns", "matrix"),
     "on_error": ("raise", "skip"),
-    "encode": ("bytes",),
+    "encode": ("codes", "bytes"),
     "shuffle": ("full",),
 }
 #: By option: whether a value is valid, the reason if it is not, and a value to pass.
@@ -225,8 +226,8 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
     "on_error": (_one_of(*_NAMES["on_error"]), 'it must be "raise" or "skip"', 'on_error="skip"'),
     "encode": (
         is_encoding,
-        'it must be True, False, "bytes" or a dict of words by column',
-        'encode=True, or encode={"city": ["Bern", "Oslo"]}',
+        'it must be "codes" or True, "bytes", False or a dict of words by column',
+        'encode="codes", or encode={"city": ["Bern", "Oslo"]}',
     ),
     "columns": (_is_list, "it must be a list of labels", 'labels: columns=["x", "y"]'),
     "drop_last": (_is_bool, "it must be True or False", "drop_last=True"),

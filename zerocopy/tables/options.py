@@ -40,7 +40,9 @@ def check(options: Mapping[str, Any]) -> dict[str, Any]:
             raise invalid_value(name, value, f"{name} must be a list of names", hint)
         checked[name] = tuple(value)
     if "encode" in options:
-        _check_encode(options["encode"])
+        checked["encode"] = encode = plain_encoding(options["encode"])
+        if encode is not True:
+            _check_encode(encode)
     if not options.keys().isdisjoint(("lists", "pad_value", "max_length")):
         _check_lists(options)
     index = options.get("index")
@@ -58,9 +60,15 @@ def check(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_encoding(value: object) -> bool:
     """Whether a value of ``encode=`` is valid, by its type: 0 equals False, arrays compare elementwise."""
-    return (
-        value is None or isinstance(value, (bool, Mapping)) or (isinstance(value, str) and value == "bytes")
-    )
+    is_text = isinstance(value, str) and value in ("codes", "bytes")
+    return value is None or isinstance(value, (bool, Mapping)) or is_text
+
+
+def plain_encoding(value: object) -> object:
+    """Return a value of ``encode=`` with True for ``"codes"``, its spelt form, also by column."""
+    if isinstance(value, Mapping):
+        return {label: plain_encoding(choice) for label, choice in value.items()}
+    return True if isinstance(value, str) and value == "codes" else value
 
 
 def is_encoded(request: Request) -> bool:
@@ -81,8 +89,8 @@ def list_policy(request: Request) -> Lists:
 def _check_encode(encode: object) -> None:
     if not is_encoding(encode):
         hint = "pass words by the column's name: encode={name: words}" if _is_list(encode) else ""
-        why = "encode must be True, False, 'bytes' or a dict of words"
-        raise invalid_value("encode", encode, why, hint or "pass encode=True", ["bytes"])
+        why = "encode must be 'codes' or True, 'bytes', False or a dict of words"
+        raise invalid_value("encode", encode, why, hint or 'pass encode="codes"', ["codes", "bytes"])
     for key, words in encode.items() if isinstance(encode, Mapping) else ():
         if isinstance(words, Iterator):
             why = f"encode[{key!r}] must be a list of words, not an iterator, which can be read only once"
