@@ -183,7 +183,8 @@ def parse_stream(stream: Any) -> int | None:
     if stream is None:
         return None
     call = f"stream={stream!r}"
-    if isinstance(stream, Integral) and not isinstance(stream, bool):  # NumPy's integers too
+    # NumPy's integers too.
+    if isinstance(stream, Integral) and not isinstance(stream, bool):  # type: ignore[unreachable]
         if stream == 0:
             raise DeviceOptionError(
                 call,

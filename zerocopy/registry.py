@@ -32,7 +32,7 @@ ENTRY_POINTS = f"{__package__}.frameworks"
 _lock = forks.lock()
 
 
-class _Known(dict[type, "Framework"]):
+class _Known(dict[type, "Framework | None"]):
     """Frameworks by type, or None: in CPython 3.13t, ``dict.get`` spins on the lock that it has."""
 
     def __missing__(self, cls: type) -> None:
@@ -145,7 +145,8 @@ def register(framework: Framework) -> None:
     ...     root_modules = ("mine",)
     >>> zc.register(Mine())
     """
-    if not isinstance(framework, Framework) or not framework.name or not isinstance(framework.name, str):
+    given: Any = framework
+    if not isinstance(given, Framework) or not given.name or not isinstance(given.name, str):
         raise TypeError(f"register() takes an instance of zerocopy.Framework, not {framework!r}")
     add(framework)
     for clear in _listeners:

@@ -127,7 +127,7 @@ def converter(
     **unknown: NotAnOption[Never],
 ) -> Converter[Any, Any]: ...
 
-class TorchLoader(Loader[ResultT], torch.utils.data.IterableDataset[ResultT]):  # type: ignore
+class TorchLoader(Loader[ResultT], torch.utils.data.IterableDataset[ResultT]):  # type: ignore[misc, type-arg]
     """A loader for torch, which a ``DataLoader`` takes."""
 
 class _BatchOptions(ColumnOptions, total=False):

@@ -86,12 +86,13 @@ def soa_to_aos(
         if joined is not None:
             return joined
     if has_table(columns) or (
-        isinstance(columns, Mapping) and any(has_table(column) for column in columns.values())
+        isinstance(columns, Mapping)  # type: ignore[redundant-expr]  # a caller may pass a table
+        and any(has_table(column) for column in columns.values())
     ):
         check_options(SOA_TO_AOS, threads, copy)
         if dtype is None and isinstance(out, np.ndarray):
             dtype = out.dtype
-        source = dict(columns) if isinstance(columns, Mapping) else columns
+        source = dict(columns) if isinstance(columns, Mapping) else columns  # type: ignore[redundant-expr]
         try:
             records: Array = convert(source, "numpy", layout="records", dtype=dtype, copy=copy)
         except ZeroCopyError as error:  # its fixes are calls of convert, which returns the records too

@@ -111,7 +111,7 @@ def accepts(
     if isinstance(to, FunctionType):
         raise TypeError(f'zc.accepts takes a framework first: @zc.accepts("torch"), above {to.__name__}()')
     resolve(to)
-    if returns is not None and not (type(returns) is str and returns == "same"):
+    if returns is not None and not (isinstance(returns, str) and returns == "same"):
         try:
             resolve(returns)
         except UnknownFrameworkError as error:

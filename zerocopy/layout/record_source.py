@@ -67,7 +67,7 @@ def has_table(obj: Any) -> bool:
     return hasattr(type(obj), "__arrow_c_stream__") or hasattr(type(obj), "__arrow_c_array__")
 
 
-def check_fields(fields: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
+def check_fields(fields: Sequence[Any], names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the requested fields without repetitions; raise if a name is not a field."""
     if isinstance(fields, str):
         why = f"fields must be a list of names, not {fields!r}"

@@ -261,7 +261,7 @@ def read_rows(
     run(tasks)
 
 
-def _pieces_of(block: Array, columns: Sequence[Array], offsets: Sequence[int]) -> Array:
+def _pieces_of(block: Any, columns: Sequence[Any], offsets: Sequence[int]) -> Array:
     """Return the table of pieces of columns at some offsets of a row, see :attr:`RecordType.pieces`."""
     if not isinstance(block, np.ndarray) or not all(isinstance(column, np.ndarray) for column in columns):
         raise TypeError("the rows and each column must be an ndarray")
@@ -307,7 +307,7 @@ def _check_columns(columns: Sequence[Array]) -> None:
         raise ValueError("columns must have C-contiguous items")
 
 
-def _check_positions(out: Array, count: int, positions: Array) -> None:
+def _check_positions(out: Array, count: int, positions: Any) -> None:
     """Refuse positions that are not `count` numbers of rows of `out`."""
     if (
         not isinstance(positions, np.ndarray)

@@ -257,7 +257,7 @@ AOS_TO_SOA = "aos_to_soa(records)"
 SOA_TO_AOS = "soa_to_aos(columns)"
 
 
-def check_options(asked: str, threads: int | None, copy: bool | None) -> None:
+def check_options(asked: str, threads: object, copy: object) -> None:
     """Raise OptionError unless `threads` is a positive integer or None, and `copy` a bool or None."""
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
         why = f"threads must be an integer of at least 1, or None; got {threads!r}"

@@ -112,7 +112,7 @@ def _record_type(dtype: np.dtype[Any]) -> RecordType:
         raise
 
 
-def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
+def _arrays(columns: object) -> dict[str, Any]:
     if not isinstance(columns, Mapping):
         name = type(columns).__name__
         if has_table(columns):

@@ -73,7 +73,7 @@ def run(tasks: Sequence[Callable[[], Any]]) -> None:
                 waiting[-1].wait()
                 waiting.pop()
             except BaseException as another:  # noqa: BLE001 - the same
-                error = error or another
+                error = error or another  # type: ignore[truthy-bool]
     error = error or next((part.error for part in parts if part.error is not None), None)
     try:
         if error is not None:

@@ -104,7 +104,7 @@ class Attachments:
             if not self._closed and hook.has_read_env():
                 self._attach(hook)
                 if self._closed:
-                    hook.detach(self._pool)
+                    hook.detach(self._pool)  # type: ignore[unreachable]  # another thread closes it
 
         self._callbacks.append(callback)
         imports.when_imported(hook.module or hook.name, callback)

@@ -84,7 +84,7 @@ class CopyEvent:
         cuda_driver.finish(self._handle.value or 0, self._device)
 
     def __del__(self) -> None:
-        if not self._handle or sys.is_finalizing() or os.getpid() != self._pid:
+        if not self._handle.value or sys.is_finalizing() or os.getpid() != self._pid:
             return
         # The driver keeps a destroyed event until all waits for it are done (cuEventDestroy).
         with suppress(DeviceError), cuda_driver.on_device(self._device) as library:

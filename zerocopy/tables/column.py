@@ -253,7 +253,7 @@ class Column:
         """
         raise NotImplementedError
 
-    def plan_key(self) -> Hashable:
+    def plan_key(self) -> Hashable | None:
         """Return a key that columns with equal plans share.
 
         Returns
@@ -469,7 +469,8 @@ class Table:
         """
         first: dict[Hashable, int] = {}
         for place, column in enumerate(self.columns):
-            first.setdefault(column.plan_key() or (place,), place)
+            key = column.plan_key()
+            first.setdefault((place,) if key is None else key, place)
         places = first.values()
         labels = [self.labels[place] for place in places]
         return replace(self, labels=labels, columns=[self.columns[place] for place in places], obj=None)

@@ -198,7 +198,7 @@ class WeightFile:
         """The mapping, made at the first use and then shared by all arrays of the file."""
         if self._map is None:
             with self._lock:
-                self._map = self._map or self._new_map()
+                self._map = self._map or self._new_map()  # type: ignore[redundant-expr]  # another thread's
         return self._map
 
     def _new_map(self) -> mmap.mmap:

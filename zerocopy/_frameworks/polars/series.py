@@ -320,7 +320,8 @@ def plain_frame(pl: Any) -> Callable[[Any, Any], tuple[None, Any, Any]]:
 
     It keeps the schema of the last frame, which the next one with equal names and types shares.
     """
-    kinds, (has_chunks, arrays), last = plain_kinds(pl), frame_calls(), None
+    kinds, (has_chunks, arrays) = plain_kinds(pl), frame_calls()
+    last: Any = None
 
     def exported(frame: Any, target: Any) -> tuple[None, Any, Any]:
         nonlocal last

@@ -217,7 +217,8 @@ def _table_check(pa: Any, cls: Any) -> Callable[[Any], None]:
     It returns the last schema that it accepted if that equals the schema of the table: ``equals`` compares
     fingerprints, in 2 ns per column, and the metadata, which can name an extension type.
     """
-    validate, last = cls.validate, None
+    validate = cls.validate
+    last: Any = None
 
     def check(table: Any) -> Any:
         nonlocal last
@@ -283,7 +284,7 @@ def plain_table(pa: Any, plain_types: frozenset[Any]) -> Callable[[Any, Any], An
     It keeps the last accepted schema, and `to_batches` counts the chunks without an object for each column:
     ten columns take 1 us instead of 17.
     """
-    last = None
+    last: Any = None
     times = [pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC")]
     types = plain_types | {pa.date32(), *times}
 

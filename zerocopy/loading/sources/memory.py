@@ -197,7 +197,7 @@ def _rows_of(label: Hashable, value: Any, options: LoaderOptions, place: str) ->
     if chunk_rows(value) and not value.dtype.hasobject:
         return value  # type: ignore[no-any-return]
     with opening(options, f"{{{label!r}: ...}}", place, label):
-        array: Array = value if isinstance(value, np.ndarray) else convert(value, "numpy")
+        array: Any = value if isinstance(value, np.ndarray) else convert(value, "numpy")
     if not isinstance(array, np.ndarray) or array.dtype.hasobject:
         why = "it is an array of Python objects" if isinstance(array, np.ndarray) else "it is not an array"
         fix = "pass numbers, booleans, times, or a table with columns of text"

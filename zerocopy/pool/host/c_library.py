@@ -109,7 +109,7 @@ def _is_stub(function: int) -> bool:
     info, symbol = _SymbolInfo(), ctypes.POINTER(_Symbol)()
     # 1: RTLD_DL_SYMENT, dlfcn.h.
     known = library().dladdr1(ctypes.c_void_p(function), ctypes.byref(info), ctypes.byref(symbol), 1)
-    return bool(known and symbol and symbol.contents.section == 0)
+    return bool(known) and bool(symbol) and symbol.contents.section == 0
 
 
 def _definer(name: str) -> str:

@@ -325,7 +325,7 @@ MODES: dict[str, Mode] = {mode.name: mode for mode in (Aligned(), Recycle(), Pin
 _OFF = "off"
 
 
-def parse(text: str) -> list[Mode]:
+def parse(text: object) -> list[Mode]:
     """Return the modes in a text."""
     asked = f"host={text!r}"
     names = [part.strip().lower() for part in text.split("+")] if isinstance(text, str) else [""]
