@@ -33,6 +33,9 @@ FLAGS = ["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-fno-strict-aliasing"
 FLAGS += ["-fno-plt"]
 FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
 
+# Without local symbols, a tenth of the library. Sanitizers and debuggers need them, and set ZEROCOPY_CFLAGS.
+LINK_FLAGS = ["-Wl,-s"] if sys.platform == "linux" else []
+
 
 class Addresses(MetadataHookInterface):
     """The project's URLs, from the one address of the repository in pyproject.toml; none without one."""
@@ -121,7 +124,7 @@ def compile_core(scratch: Path) -> Path:
         include_dirs=[numpy.get_include()],
         define_macros=[("ZEROCOPY_SOURCES", f'"{digest}"')],
         extra_compile_args=[*([] if os.name == "nt" else FLAGS), *extra_flags],
-        extra_link_args=extra_flags,
+        extra_link_args=extra_flags or LINK_FLAGS,
     )
     command = Distribution({"name": "zerocopy", "ext_modules": [extension]}).get_command_obj("build_ext")
     command.build_lib, command.build_temp = str(scratch / "lib"), str(scratch / "temp")

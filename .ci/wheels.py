@@ -195,6 +195,10 @@ def check_content(archive: Path) -> None:
             f"{archive.name} has files that it should not have: {sorted(names - expected)}; "
             f"it lacks: {sorted(expected - names)}; required is {required}"
         )
+    limits = (ROOT / "tests" / "test_sizes.py").read_text(encoding="utf-8")
+    limit = int(re.findall(r"^WHEEL = ([\d_]+)", limits, re.MULTILINE)[0])
+    if archive.suffix == ".whl" and archive.stat().st_size > limit:
+        sys.exit(f"{archive.name} has {archive.stat().st_size:,} bytes; tests/test_sizes.py allows {limit:,}")
     print(f"{archive.name}: {len(names)} files, as expected")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
-from zerocopy.protocols import array_method, producer
+from zerocopy.protocols import producer
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source
 
@@ -160,7 +160,7 @@ def describe_array(obj: Any) -> Source:
         why = f"zerocopy.{type(obj).__name__} may have several arrays"
         fix = Fix("{x}.values", "is one of them")
         raise UnsupportedConversionError("", why, code="not-an-array", fixes=[fix])
-    if source is None and producer.is_arrow_array(obj) and not array_method.is_array(type(obj)):
+    if source is None and producer.is_arrow_array(obj) and not producer.is_array_too(type(obj)):
         from zerocopy.tables import arrow_table
 
         source = arrow_table.as_array(obj)

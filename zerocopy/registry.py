@@ -21,7 +21,6 @@ from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
 from zerocopy.forks import installed_version, is_imported as is_imported
 from zerocopy.formatting import printable
 from zerocopy.framework import Framework, while_forks_wait
-from zerocopy.protocols import cuda_driver
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -364,6 +363,8 @@ def relay(view: StridedView, *, dlpack: bool = False, cast: bool = False) -> Fra
     DeviceError
         No installed framework reaches the device and accepts the memory.
     """
+    from zerocopy.protocols import cuda_driver  # here, because most memory is on the host
+
     _load_all()
     device = view.device
     on_device = [f for f in _known.values() if f.can_copy_to_device and device.kind in f.device_kinds]

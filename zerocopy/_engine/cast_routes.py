@@ -11,7 +11,7 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy._native import core
-from zerocopy.casting.option import parse_dtype
+from zerocopy.dtype import DType
 from zerocopy.framework import Framework
 from zerocopy.request import MATRIX_ORDERS, MatrixOrder
 from zerocopy.source import Array
@@ -24,6 +24,13 @@ Pair = tuple[object, object]
 _OPTIONS = frozenset(("layout", "dtype", "columns"))
 
 
+def parse(dtype: object) -> DType:
+    """Return the type that ``dtype=`` names."""
+    from zerocopy.casting.option import parse_dtype  # here, because most calls cast nothing
+
+    return parse_dtype(dtype)
+
+
 def requests_cast_matrix(target: Framework, options: Mapping[str, object]) -> bool:
     """Whether the options request a matrix that these routes make."""
     is_cast = options.get("layout") in MATRIX_ORDERS and "dtype" in options
@@ -34,7 +41,7 @@ def requests_cast_matrix(target: Framework, options: Mapping[str, object]) -> bo
 
 def _storage(dtype: object) -> np.dtype[np.generic] | None:
     """Return the type of the matrix in memory; None for a type that the core does not cast to."""
-    if isinstance(dtype, Mapping) or not (known := parse_dtype(dtype)).in_numpy:
+    if isinstance(dtype, Mapping) or not (known := parse(dtype)).in_numpy:
         return None
     return known.storage if known.storage.kind in "iuf" and known.storage != np.float16 else None
 

@@ -16,7 +16,6 @@ from zerocopy import registry
 from zerocopy._engine import cast_routes
 from zerocopy._engine.target import may_be_compound, resolve
 from zerocopy._native import core
-from zerocopy.casting.option import parse_dtype
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import ALL
 from zerocopy.errors import ZeroCopyError
@@ -136,7 +135,7 @@ def is_routable(target: Framework, options: Mapping[str, object]) -> bool:
         if not device.is_host:
             return False
     dtype = options.get("dtype")
-    return dtype is None or (not isinstance(dtype, Mapping) and parse_dtype(dtype).in_numpy)
+    return dtype is None or (not isinstance(dtype, Mapping) and cast_routes.parse(dtype).in_numpy)
 
 
 # -- routes of Python functions ---------------------------------------------------------
@@ -465,7 +464,7 @@ def _compile_column(parts: Parts, options: Mapping[str, object], fallback: Route
 
 def _delivery(parts: Parts, options: Mapping[str, object], route: Route | None) -> dict[str, object]:
     """Return the arguments of a compiled route that come from the target and the options."""
-    dtype = parse_dtype(options["dtype"]) if "dtype" in options else None
+    dtype = cast_routes.parse(options["dtype"]) if "dtype" in options else None
     return {
         "mutable": parts.target.mutable,
         "marks_readonly": parts.target.marks_readonly,

@@ -7,8 +7,6 @@ from typing import Any, Unpack
 
 from zerocopy import registry
 from zerocopy._engine import recording
-from zerocopy._engine.call_text import relocate
-from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.options import SIGNATURE, attributes_of, check_options
 from zerocopy._engine.planner import Call, classify, make_plan
 from zerocopy._engine.routes import TABLE, by_new_route, keep, keep_tree, set_slow_path
@@ -239,6 +237,8 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
         call.open(obj)
         classified = classify(call)
         if classified == "tree":
+            from zerocopy._engine.containers import convert_leaves  # arrays do not need it
+
             result = convert_leaves(call.obj, convert, to, options)
             if call.obj is obj and not call.target.tables:
                 keep_tree(type(obj), to, options)
@@ -259,6 +259,8 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
 
             compose_calls(error, call)
         elif call.unwrap:  # a leaf's error has its own calls
+            from zerocopy._engine.call_text import relocate
+
             relocate(error, *call.unwrap.split("{x}"))
         raise
     # A list is of numbers here. isinstance would read __class__, which may raise.

@@ -7,7 +7,6 @@ from inspect import Parameter, Signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from zerocopy.errors.invalid_option import invalid_value, unknown_option
 from zerocopy.request import NAMES, ONE_CALL, ConvertOptions, MatrixOrder
 
 if TYPE_CHECKING:  # the known names are literals, so that type checkers report misspelled names
@@ -60,6 +59,8 @@ def check_options(function: str, options: Mapping[str, object], own: Sequence[st
         ``copy`` or ``writable`` is not True, False or None, ``leaves``, ``validate`` or ``order`` is not one
         of its texts or None, or ``order`` was passed without ``layout="matrix"``.
     """
+    from zerocopy.errors.invalid_option import invalid_value, unknown_option
+
     takes_all = function in ("convert", "explain")
     names = NAMES if takes_all else tuple(name for name in NAMES if name not in ONE_CALL)
     for name in options:

@@ -11,21 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from zerocopy import handover, registry
 from zerocopy._engine.container_types import is_container, is_mapping, is_result, items_of
-from zerocopy._engine.open_files import read_error, reading
 from zerocopy._engine.target import may_be_compound, resolve, text
-from zerocopy.casting.option import DTypeOption
-from zerocopy.casting.sources import cast_source
 from zerocopy.describe import describe, describe_columns, opened, summarize, translated_errors
 from zerocopy.device import parse_stream
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
-from zerocopy.protocols import python_numbers
 from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.request import TABLE_NAMES, Request
 from zerocopy.source import Source, type_name
 
 if TYPE_CHECKING:
+    from zerocopy.casting.option import DTypeOption
     from zerocopy.sparse_ragged.hook import CompoundArray
     from zerocopy.tables.column import Table
 
@@ -46,13 +43,16 @@ def parse(target: Framework, options: Mapping[str, Any], for_explain: bool = Fal
         ``dtype=`` is not a type, or an option for tables has an invalid value.
     """
     given = {name: options[name] for name in _OF_REQUEST if name in options}
-    cast = DTypeOption(options["dtype"], target.packs_booleans) if "dtype" in options else None
+    if "dtype" in options:
+        from zerocopy.casting.option import DTypeOption  # most calls cast nothing
+
+        given["cast"] = DTypeOption(options["dtype"], target.packs_booleans)
     if of_tables := {name: options[name] for name in TABLE_NAMES if name in options}:
         from zerocopy.tables.options import check  # conversions between arrays need no tables
 
         given["of_tables"] = of_tables = check(of_tables)
         given |= of_tables
-    return Request(target=target, cast=cast, for_explain=for_explain, **given)
+    return Request(target=target, for_explain=for_explain, **given)
 
 
 class Call:
@@ -98,6 +98,8 @@ class Call:
         """Describe the object, unless `classify` did, and return the `Source` or `Table`."""
         if self.description is None:
             if type(self.obj) in (list, tuple) and not self.obj:
+                from zerocopy.protocols import python_numbers
+
                 python_numbers.check_empty(self.options)
             # pyarrow reads a stream whole if it has to check it.
             for_table = target.kind != "tensor" or "validate" in self.options
@@ -142,6 +144,8 @@ def classify(call: Call) -> Literal["tree", "whole"] | CompoundArray:
     if "out" in options:
         return "whole"  # the plan refuses containers
     if issubclass(cls, (list, tuple)):
+        from zerocopy.protocols import python_numbers
+
         is_empty = cls in (list, tuple) and not obj
         is_array = "leaves" not in options and (is_empty or python_numbers.is_array(obj))
         return "whole" if is_array else "tree"
@@ -167,6 +171,8 @@ def _compound_of(call: Call) -> CompoundArray | None:
 
 def _describe_columns(call: Call) -> bool:
     """Describe a mapping as a table; return False if its values are tables or containers."""
+    from zerocopy._engine.open_files import read_error, reading  # arrays do not need it
+
     obj, target, is_alias = call.obj, call.target, call.options.get("copy") is False
     with translated_errors(call.__str__):
         columns, read = obj if type(obj) is dict else dict(items_of(obj)), None
@@ -185,6 +191,8 @@ def _describe_columns(call: Call) -> bool:
 
 
 def _is_inner_container(value: object) -> bool:
+    from zerocopy.protocols import python_numbers
+
     if not is_container(value) or python_numbers.is_array(value) or python_numbers.is_text(value):
         return False
     return not is_result(type(value))
@@ -233,6 +241,8 @@ def make_plan(call: Call) -> Plan:
         # Exceptions of the target's `copy_reasons` are faults of the target, and are not translated.
         new = None if cast is None else cast.new_type(description.view.dtype)
         if cast is not None and new is not None:
+            from zerocopy.casting.sources import cast_source
+
             plan = handover.plan(cast_source(description, new, cast), request)
             return replace(plan, source=call.subject)
         if native:

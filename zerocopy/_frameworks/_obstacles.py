@@ -9,9 +9,7 @@ from zerocopy.device import Device
 from zerocopy.dtype import SUBBYTE_NAMES, DType, to_numpy
 from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.framework import refuse_dtype, refuse_ndim
-from zerocopy.protocols import cuda_driver
 from zerocopy.strided_view import MAX_NDIM, StridedView
-from zerocopy.tables.labels import RENAME, duplicates, listed
 
 if TYPE_CHECKING:
     from zerocopy.protocols.arrow_schema import Field
@@ -184,6 +182,8 @@ def refuse_range(count: int, field: Field, target: str) -> LossyConversionError:
 
 def check_unique(labels: Iterable[Hashable], target: str) -> None:
     """Refuse names that several columns have."""
+    from zerocopy.tables.labels import RENAME, duplicates, listed  # arrays have no labels
+
     if twice := duplicates(labels):
         why = f"several columns are called {listed(twice)}, and {target} requires unique names"
         raise refuse_column(why, code="duplicate-names", fixes=[RENAME])
@@ -241,7 +241,8 @@ def cuda_devices(count: Callable[[], int]) -> list[str]:
     "Initialization"). So the framework is asked only if CUDA has started, and otherwise NVML. Without NVML
     the number is not known: the list is then ``["cuda"]``.
     """
-    from zerocopy.pool import gpus  # here, because only lists of devices need it
+    from zerocopy.pool import gpus  # here, because only lists of devices need them
+    from zerocopy.protocols import cuda_driver
 
     if cuda_driver.is_started():
         number: int | None = count()

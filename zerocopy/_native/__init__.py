@@ -11,8 +11,6 @@ import importlib
 import os
 from typing import Any
 
-from zerocopy.errors.warning import warn
-
 _MODULE = f"{__name__}._core"
 
 #: Why `core` is None; empty if it is loaded.
@@ -41,6 +39,8 @@ def _load() -> Any:
             f"ZEROCOPY_NATIVE=1 is set, but the compiled core cannot be loaded: {why_not}"
         ) from cause
     if why_not and module is not None:
+        from zerocopy.errors.warning import warn
+
         warn(f"zerocopy runs without its compiled core: {why_not}")
     if why_not or module is None:
         return None

@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from zerocopy.errors import ZeroCopyError
-from zerocopy.errors.invalid_option import unknown_option
 
 _PACKAGE = __name__.removesuffix("errors.tracebacks")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -78,6 +77,8 @@ def public(function: _Function) -> _Function:
 def _name_options(error: TypeError, function: Callable[..., Any], passed: Iterable[str]) -> None:
     """Let the error for a keyword that a function does not take name those that it takes."""
     import inspect
+
+    from zerocopy.errors.invalid_option import unknown_option
 
     parameters = inspect.signature(function).parameters.values()
     names = [

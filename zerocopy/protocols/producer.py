@@ -21,7 +21,7 @@ from zerocopy._native import core
 from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import SUBBYTE_NAMES, from_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
-from zerocopy.protocols import array_interface, array_method, cuda_array_interface, cuda_driver, dlpack
+from zerocopy.protocols import array_interface, dlpack
 from zerocopy.protocols.exporter_errors import calling, check_layout, is_error
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import MAX_NDIM, StridedView
@@ -112,6 +112,8 @@ def compiled_exporter(obj: Any) -> Any:
         if any(hasattr(cls, name) for name in _METHODS):
             return None
         if on_device:
+            from zerocopy.protocols import cuda_driver  # here, because most memory is on the host
+
             one_device = cuda_driver.count() == 1
             exporter = core.DeviceInterfaceExporter(0 if one_device else _index_of, cuda_driver.order)
         elif not on_host and (has_attributes or not exports_arrays(obj)):
@@ -123,6 +125,8 @@ def compiled_exporter(obj: Any) -> Any:
 
 def _index_of(obj: Any) -> int | None:
     """Return the index of the device that owns the memory of an object's CUDA Array Interface."""
+    from zerocopy.protocols import cuda_driver
+
     return cuda_driver.ordinal(obj.__cuda_array_interface__["data"][0])
 
 
@@ -134,10 +138,17 @@ def _exchange_api(cls: type) -> Any:
     return None
 
 
+def is_array_too(cls: type) -> bool:
+    """Whether a type that exports Arrow data is an array of any number of dimensions."""
+    from zerocopy.protocols import array_method  # here, because most objects have another protocol
+
+    return array_method.is_array(cls)
+
+
 def is_arrow(obj: Any) -> bool:
     """Whether Arrow is the first protocol of an object's type, which then describes columns."""
     cls = type(obj)
-    if hasattr(cls, "__dlpack__") or hasattr(cls, "__array_interface__") or array_method.is_array(cls):
+    if hasattr(cls, "__dlpack__") or hasattr(cls, "__array_interface__") or is_array_too(cls):
         return False
     return hasattr(cls, "__arrow_c_stream__") or is_arrow_array(obj)
 
@@ -172,6 +183,8 @@ def describe_buffer(obj: Any) -> Source:
         buffer = memoryview(obj)
     except (TypeError, ValueError) as error:
         if isinstance(error, TypeError):
+            from zerocopy.protocols import array_method
+
             if array_method.is_exporter(type(obj)):
                 return array_method.describe(obj)
             raise _no_protocol(obj) from None
@@ -407,6 +420,8 @@ def _whole_bytes(view: StridedView) -> StridedView:
 
 
 def _cuda_array_interface(obj: Any, interface: Any) -> Source:
+    from zerocopy.protocols import cuda_array_interface, cuda_driver
+
     view, _ = cuda_array_interface.read(obj, interface=interface)
     index = cuda_driver.ordinal(view.ptr)  # the interface names no device
     if index is None:

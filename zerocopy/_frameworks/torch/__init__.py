@@ -12,12 +12,11 @@ from typing import Any
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch import exchange, native
 from zerocopy._frameworks.torch.exchange import imported, on_stream, producer_of, stream_of
-from zerocopy.casting.values import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, refuse_dtype
-from zerocopy.protocols import cuda_array_interface, dlpack
+from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
@@ -220,6 +219,8 @@ class Torch(Framework):
                 capsule = dlpack.as_cuda(dlpack.request_on_device(source.producer, consumer))
                 return imported(torch, capsule, source.view.dtype)
         with torch.cuda.device(index):
+            from zerocopy.protocols import cuda_array_interface
+
             _, producer = cuda_array_interface.read(source.producer, index)
             if producer is not None and consumer not in (NO_SYNC_STREAM, producer):
                 # as_tensor ignores the interface's stream.
@@ -265,6 +266,8 @@ class Torch(Framework):
             return obj.to(f"cuda:{device.id}", copy=True)
 
     def cast(self, obj: Any, dtype: DType) -> tuple[Any, bool]:
+        from zerocopy.casting.values import fits  # most calls cast nothing
+
         torch = self.module()
         plain = exchange.aligned(torch, obj.detach()).resolve_conj().resolve_neg()
         if plain.is_complex() and not dtype.name.startswith("complex"):

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, PER_THREAD_DEFAULT_STREAM, Device
 from zerocopy.dtype import DType, by_name
-from zerocopy.protocols import cuda_driver, dlpack
+from zerocopy.protocols import dlpack
 
 #: Integers by their size in bytes: torch exports them in every version, and `float8` since a recent one.
 _SAME_SIZE = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
@@ -37,6 +37,8 @@ class OnDevice:
         with torch.cuda.device(index):  # it refuses tensors of another device than the current one
             capsule = plain.__dlpack__(stream=ordered, **options)
         if per_thread:
+            from zerocopy.protocols import cuda_driver
+
             cuda_driver.order(LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, index)
         consumer = LEGACY_DEFAULT_STREAM if stream is None else stream
         current = torch.cuda.current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM
