@@ -26,7 +26,7 @@ BUDGETS = {
     "lines of C in zerocopy/": 9876,
     "lines of Python in tests/": 102428,  # tests of these, of planted faults that no test found, and of names
     "lines of Python in benchmarks/": 16007,  # tables with options, a recommender's table, the age of results
-    "lines of Markdown in docs/": 16911,
+    "lines of Markdown in docs/": 16912,
     "words in docs/how-it-works.md": 3294,
     # Copies to and from a device are two, and NumPy's text, dates and objects are one, for the same users.
     "forms in which memory passes": 12,
