@@ -20,7 +20,8 @@ SNAPSHOT = Path(__file__).with_name("stable_v1.json")
 PACKAGE = Path(__file__).parents[1] / "zerocopy"
 MESSAGE = (
     "v1 may not change: libraries depend on it without an upper bound. Keep the old form in "
-    "zerocopy/stable/v1.py with an adapter, or make a zerocopy/stable/v2.py for the new one"
+    "zerocopy/stable/v1.py with an adapter, or make a zerocopy/stable/v2.py for the new one. (While no "
+    "version is released, python tests/test_stable.py writes the file.)"
 )
 
 
