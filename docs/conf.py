@@ -62,10 +62,9 @@ toc_object_entries_show_parents = "hide"
 maximum_signature_line_length = 88
 numpydoc_show_class_members = False  # the class template shows members with their docstrings
 numpydoc_xref_param_type = True
-numpydoc_xref_aliases = {
-    name: f"zerocopy.errors.{name}" for name in vars(zerocopy.errors) if name.endswith("Error")
-}
-numpydoc_xref_aliases |= {name: f"zerocopy.{name}" for name in zerocopy.__all__}
+numpydoc_xref_aliases = {name: f"zerocopy.{name}" for name in zerocopy.__all__}
+_errors = [name for name in vars(zerocopy.errors) if name.endswith("Error")]
+numpydoc_xref_aliases |= {name: f"zerocopy.errors.{name}" for name in _errors}
 numpydoc_xref_ignore = "all"  # only these links
 numpydoc.xref.DEFAULT_LINKS.clear()  # links to Python's pages would need the network
 

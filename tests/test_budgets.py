@@ -24,7 +24,7 @@ BUDGETS = {
     "lines of Python in zerocopy/": 75115,
     "files of Python in zerocopy/": 381,
     "lines of C in zerocopy/": 9876,
-    "lines of Python in tests/": 102429,  # tests of these, of planted faults that no test found, and of names
+    "lines of Python in tests/": 102430,  # tests of these, of planted faults that no test found, and of names
     "lines of Python in benchmarks/": 16007,  # tables with options, a recommender's table, the age of results
     "lines of Markdown in docs/": 16912,
     "words in docs/how-it-works.md": 3294,

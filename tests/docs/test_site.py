@@ -47,13 +47,14 @@ def pages(site: Path) -> dict[Path, Page]:
     return {file: Page(file) for file in files}
 
 
-#: The first function of each public module.
-FIRST_FUNCTIONS = {"errors": "errors.ReadError", "monitor": "monitor.record", "shared": "shared.start_broker"}
+#: The first function of each public module, and the errors, which have one place.
+PLACES = {"errors": "errors.ReadError", "monitor": "monitor.record", "shared": "shared.start_broker"}
+PLACES |= {name: f"errors.{name}" for name in vars(zerocopy.errors) if name.endswith("Error")}
 
 
-@pytest.mark.parametrize("name", [*zerocopy.__all__, "errors.OptionError"])
+@pytest.mark.parametrize("name", [*zerocopy.__all__, "OptionError"])
 def test_reference_has_every_public_name(name: str, site: Path, pages: dict[Path, Page]) -> None:
-    name = FIRST_FUNCTIONS.get(name, name)
+    name = PLACES.get(name, name)
     page = "index" if name == "__version__" else f"generated/zerocopy.{name}"
     assert f"zerocopy.{name}" in pages[site / "api" / f"{page}.html"].ids
 
@@ -200,7 +201,7 @@ def test_other_sites_can_link_every_public_name(site: Path) -> None:
     with (site / "objects.inv").open("rb") as file:
         inventory = InventoryFile.load(file, ".", posixpath.join)
     linked = {name for kind in inventory if kind.startswith("py:") for name in inventory[kind]}
-    assert {f"zerocopy.{FIRST_FUNCTIONS.get(name, name)}" for name in zerocopy.__all__} <= linked
+    assert {f"zerocopy.{PLACES.get(name, name)}" for name in zerocopy.__all__} <= linked
 
 
 def test_llms_txt_lists_the_markdown_of_each_page(site: Path) -> None:

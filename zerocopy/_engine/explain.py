@@ -47,7 +47,7 @@ def explain(obj: Any, to: Target | Like, **options: Unpack[ConvertOptions]) -> P
     -------
     Plan
         It aliases nothing, and keeps `obj` alive. If ``convert`` would raise a
-        :class:`zerocopy.ZeroCopyError`, ``possible`` is False and ``error`` holds that error.
+        :class:`zerocopy.errors.ZeroCopyError`, ``possible`` is False and ``error`` holds that error.
 
     Raises
     ------
