@@ -74,7 +74,7 @@ class Framework:
         ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays,
         ``"source"`` for objects that are converted, of a library that is neither a target nor listed.
     kinds : mapping of str
-        By class: what `zerocopy.kind` returns, None, or a function of the object. Others follow `kind`.
+        By class: the result of `zerocopy.kind`, None, or a function of the object. `kind` decides for others.
     types, forms : tuple of str
         Attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
         Classes of its module that ``to="name.Class"`` chooses; the framework for one has it as its `form`.

@@ -18,7 +18,7 @@ NullPolicy: TypeAlias = Literal["mask"] | Fill
 
 
 class MatrixOrder(Enum):
-    """``layout="matrix"`` with ``order=``: one value, since the core's table of routes has no option more."""
+    """``layout="matrix"`` and ``order=`` as one value: keys of routes in the core do not have ``order=``."""
 
     C = "C"
     F = "F"

@@ -174,11 +174,11 @@ def test_packed_types_keep_their_type(tmp_path: Path, path: str) -> None:
         zc.save({"x": np.zeros(4, ml_dtypes.float4_e2m1fn)}, path)
     gguf = tmp_path / "m.gguf"
     gguf.write_bytes(gguf_bytes({"x": ((1, 32), 8, bytes(34))}))
+    weights = zc.open_weights(gguf)
     with pytest.raises(zc.UnsupportedConversionError, match="type Q8_0, which safetensors lacks") as caught:
-        zc.save(zc.open_weights(gguf), path)
-    assert caught.value.remedy == "dict(weights.read()) has its bytes"
-    zc.save(dict(zc.open_weights(gguf).read()), path)
-    assert zc.open_weights(path)["x"].nbytes == 34
+        zc.save(weights, path)
+    exec(caught.value.remedy.partition(" saves")[0], {"zc": zc, "weights": weights, "path": path})
+    assert (header(path)["x"]["dtype"], zc.open_weights(path)["x"].nbytes) == ("U8", 34)
 
 
 def test_values_that_are_not_their_bytes_are_resolved(path: str) -> None:
@@ -293,7 +293,7 @@ def test_a_save_in_the_other_form_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(zc.errors.OptionError, match="from an earlier save in another form") as caught:
         zc.save(arrays, path)
     assert names_in(tmp_path) == before
-    exec(caught.value.remedy.partition(",")[0], {"os": os})
+    exec(caught.value.remedy.partition("; or")[0], {})
     zc.save(arrays, path)
     with pytest.raises(zc.errors.OptionError, match="from an earlier save in another form"):
         zc.save(arrays, path, max_shard_size=24)
@@ -326,7 +326,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "number as a name": ({1: np.ones(3)}, {}, "the name 1 is not text"),
     "metadata as a name": ({"__metadata__": np.ones(3)}, {}, "is reserved"),
     "padding as a name": ({"zerocopy.padding.0": np.ones(3)}, {}, "is reserved"),
-    "surrogates in a name": ({"\ud800": np.ones(3)}, {}, "has no UTF-8"),
+    "surrogates in a name": ({"\ud800": np.ones(3)}, {}, "cannot be encoded as UTF-8"),
     "metadata of numbers": (ONE, {"metadata": {"a": 1}}, "mapping of text to text"),
     "metadata of text": (ONE, {"metadata": "text"}, "mapping of text to text"),
     "surrogates in metadata": (ONE, {"metadata": {"a": "\udcff"}}, "mapping of text to text"),

@@ -97,7 +97,7 @@ def loader(
         Leave out a last batch with fewer than `batch_size` rows, and rows that would make shards unequal. All
         shards then have the same number of batches.
     rank, world_size : int, optional
-        Number of this process, from 0, and of all: each delivers a different part of the rows. Pass both.
+        Number of this process, from 0, and number of processes, which deliver different rows. Pass both.
     epochs : int, default 1
         Number of epochs of one iteration. The thread begins to read the next epoch before the consumer has
         finished the current one.

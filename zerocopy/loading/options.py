@@ -69,7 +69,7 @@ class LoaderOptions:
             missing = "rank" if self.rank is None else "world_size"
             why = f"{missing}= is missing" if is_alone else "ranks are numbered from 0 to world_size - 1"
             asked = f"loader(rank={self.rank}, world_size={self.world_size})"
-            raise OptionError(asked, why, "pass the number of this process and of all: rank=0, world_size=4")
+            raise OptionError(asked, why, "pass the rank and the number of processes: rank=0, world_size=4")
 
     def of_columns(self, names: Sequence[str]) -> LoaderOptions:
         """Return the options of the conversion of some columns alone."""
@@ -81,7 +81,7 @@ class LoaderOptions:
 
     @property
     def shard(self) -> tuple[int, int]:
-        """Number of this process, and of all."""
+        """The number of this process, and the number of processes."""
         return self.rank or 0, self.world_size or 1
 
     @property

@@ -2,7 +2,7 @@
 
 Names, parameters, defaults, types of results, errors and their codes stay as they are in all later versions
 of zerocopy; tests/stable_v1.json lists them. If `zerocopy` changes, this file adapts the new form to the old
-one, and what cannot be adapted is in a ``v2``. Until then the functions and classes are those of `zerocopy`.
+one; incompatible changes go into a ``v2``. At present, all names are those of `zerocopy`.
 
 >>> import numpy as np
 >>> import zerocopy.stable.v1 as zc

@@ -65,7 +65,7 @@ def is_encoding(value: object) -> bool:
 
 
 def plain_encoding(value: object) -> object:
-    """Return a value of ``encode=`` with True for ``"codes"``, its spelt form, also by column."""
+    """Return a value of ``encode=`` in which True replaces ``"codes"``, also in a dict by column."""
     if isinstance(value, Mapping):
         return {label: plain_encoding(choice) for label, choice in value.items()}
     return True if isinstance(value, str) and value == "codes" else value

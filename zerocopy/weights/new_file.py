@@ -15,14 +15,14 @@ _BUFFER = 1 << 20
 
 
 class NewFile:
-    """A file without a name (Linux), or else with a temporary one in the same folder, until `publish`.
+    """A file without a name (``O_TMPFILE``), or else with a temporary one in its folder, until `publish`.
 
-    The system frees a file without a name when its process ends, so a process that is killed leaves none.
+    A killed process leaves a file only if it has the temporary name, which `publish` gives for a moment too.
 
     Parameters
     ----------
     path : str
-        The name for the complete file. The file that has it keeps its permissions.
+        The name for the complete file, which gets the permissions of a file that it replaces.
     fix : str
         The end of the message of an OSError.
 

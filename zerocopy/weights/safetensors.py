@@ -96,7 +96,7 @@ def header_of(
 def _power(nbytes: int, align: int) -> int:
     """Return the largest power of 2 up to `align` that divides a size.
 
-    In falling order of it, each tensor starts at a multiple of that power, which its element's size divides.
+    In descending order of it, each tensor starts at a multiple of its own power, and so of its element size.
     """
     return min(nbytes & -nbytes, align) or align
 

@@ -109,7 +109,7 @@ def save(
     other = index if len(shards) < 2 else path
     if os.path.exists(other):
         why = f"{other} is from an earlier save in another form, and loaders may read it instead"
-        raise OptionError(asked, why, f"os.remove({other!r}), or pass another path")
+        raise OptionError(asked, why, f"import os; os.remove({other!r}); or pass another path")
     with ExitStack() as stack:
         files = []
         for name, shard in zip(names, shards, strict=True):
@@ -174,7 +174,7 @@ def _entries(asked: str, mapping: Any) -> list[Entry]:
             why = f"the name {name!r:.200} is not text"
             raise UnsupportedConversionError(asked, why, "pass a dict with names of type str")
         if not _is_text(name) or name == safetensors.METADATA or name.startswith(safetensors.PADDING):
-            why = f"the name {name!r:.200} is reserved, or has no UTF-8"
+            why = f"the name {name!r:.200} is reserved, or cannot be encoded as UTF-8"
             raise OptionError(asked, why, "rename the tensor")
     if isinstance(mapping, Weights):
         arrays = mapping.__zerocopy_open__()
@@ -188,9 +188,8 @@ def _entry_of(asked: str, tensor: Tensor, array: Array) -> Entry:
         return _entry(f"{asked}[{tensor.name!r:.200}]", tensor.name, array)
     if tensor.packed not in safetensors.PACKED:
         why = f"the tensor {tensor.name!r:.200} has the type {tensor.packed}, which safetensors lacks"
-        raise UnsupportedConversionError(
-            asked, why, "dict(weights.read()) has its bytes", code="missing-dtype"
-        )
+        fix = "zc.save(weights.read(), path) saves its bytes as U8"
+        raise UnsupportedConversionError(asked, why, fix, code="missing-dtype")
     parts = partial(_parts, asked, describe_array(array))
     return Entry(tensor.name, tensor.packed, tensor.packed_shape, tensor.nbytes, parts)
 

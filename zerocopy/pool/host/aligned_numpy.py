@@ -35,10 +35,11 @@ def aligned_numpy() -> AbstractContextManager[None]:
 
     Notes
     -----
-    It holds for the thread and the task of asyncio that enter the block, and for tasks that are created in
-    it. Arrays may outlive it; resized later, they stay aligned. Slices, ``numpy.frombuffer`` and unpickled
-    arrays have other addresses. Without the compiled core, ``numpy.zeros`` and ``ndarray.resize`` are not
-    aligned. :func:`zerocopy.install_pool` with ``host="aligned"`` is for the whole process.
+    It holds for the thread and the task of asyncio that enter the block. Tasks, ``asyncio.to_thread`` and, on
+    free-threaded builds of Python 3.14 and later, threads that start in the block inherit it. Arrays may
+    outlive it; resized later, they stay aligned. Slices, ``numpy.frombuffer`` and unpickled arrays have other
+    addresses. Without the compiled core, ``numpy.zeros`` and ``ndarray.resize`` are not aligned.
+    :func:`zerocopy.install_pool` with ``host="aligned"`` is for the whole process.
 
     Examples
     --------
