@@ -21,10 +21,12 @@ BUDGETS = {
     # of polars, nanoarrow and DuckDB). Then for results that other libraries read (users of `Masked`,
     # `Encoded`, loaders and shared tables), for series of nanoarrow and tensors to tables, and for the
     # variable EAGER_IMPORT (tests of programs that depend on zerocopy).
-    "lines of Python in zerocopy/": 75115,
+    # Then for shards of older saves, compressed sources and errors with the right path (users of `save`), and
+    # for blocks that overlap (users of `aligned_numpy`).
+    "lines of Python in zerocopy/": 75200,
     "files of Python in zerocopy/": 381,
     "lines of C in zerocopy/": 9876,
-    "lines of Python in tests/": 102430,  # tests of these, of planted faults that no test found, and of names
+    "lines of Python in tests/": 102617,  # tests of these, of planted faults that no test found, and of names
     "lines of Python in benchmarks/": 16007,  # tables with options, a recommender's table, the age of results
     "lines of Markdown in docs/": 16934,  # the rules of save in a list: users who write weights
     "words in docs/how-it-works.md": 3293,

@@ -51,6 +51,8 @@ def test_empty_arrays_have_the_shape_dtype_and_alignment(align: int, dtype: Any)
         assert array.flags.writeable
         assert str(array.dtype) == str(zc.empty(1, dtype).dtype)
     assert zc.empty(2).dtype == np.float64
+    assert zc.empty(np.array([2, 3])).shape == zc.empty(iter([2, 3])).shape == (2, 3)
+    assert zc.empty(np.array(4)).shape == (4,)
 
 
 def test_empty_takes_the_dtypes_of_frameworks() -> None:
@@ -63,8 +65,13 @@ def test_empty_takes_the_dtypes_of_frameworks() -> None:
     ("arguments", "error", "message"),
     [
         ((-1,), zc.errors.OptionError, "a dimension is negative"),
-        (("text",), TypeError, "integer"),
+        (("34",), zc.errors.OptionError, "the shape is not an int or several"),
+        (("",), zc.errors.OptionError, "the shape is not an int or several"),
+        ((2.5,), zc.errors.OptionError, "the shape is not an int or several"),
+        (((1 << 62, 4),), zc.errors.OptionError, "NumPy refuses the shape"),
+        (((1,) * 70,), zc.errors.OptionError, "NumPy refuses the shape"),
         ((3, "flaot32"), zc.errors.OptionError, "did you mean 'float32'"),
+        ((3, [("a", "f4"), ("a", "f4")]), zc.errors.OptionError, "is not the dtype of"),
         ((3, object), zc.UnsupportedConversionError, "with zc.aligned_numpy"),
         ((3, "f4", 48), zc.errors.OptionError, "align=48 is not a power of 2"),
         ((3, "f4", 0), zc.errors.OptionError, "align=0"),
@@ -133,6 +140,26 @@ def test_bytes_and_numbers_become_arrays_of_numpy() -> None:
         zc.aligned(pytest.importorskip("torch").eye(3).to_sparse())
 
 
+def test_a_copy_of_a_subclass_has_the_class_of_the_framework() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Own(torch.Tensor):
+        pass
+
+    x = torch.from_numpy(off_by_one(8)).as_subclass(Own)
+    assert type(zc.aligned(x)) is torch.Tensor
+
+
+def test_the_fix_of_a_tensor_that_requires_grad_aligns_it() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.from_numpy(off_by_one(8)).requires_grad_()
+    with pytest.raises(zc.UnsupportedConversionError, match="requires grad") as caught:
+        zc.aligned(x)
+    copy = eval(caught.value.remedy.partition(" aligns ")[0], {"zc": zc, "x": x})
+    assert copy.data_ptr() % 64 == 0
+    assert torch.equal(copy, x.detach())
+
+
 # -- aligned_numpy -------------------------------------------------------------------------
 
 
@@ -160,21 +187,33 @@ def test_arrays_of_the_block_are_aligned_and_others_are_as_before() -> None:
 
 
 @handler
-def test_an_exception_and_a_decorator_restore_the_handler() -> None:
-    default = name()
-    with pytest.raises(KeyError), zc.aligned_numpy():
-        raise KeyError
-    assert name() == default
-
-    @zc.aligned_numpy()
-    def fails() -> None:
-        assert name() == "zerocopy_aligned"
-        raise LookupError
-
+def test_an_exception_restores_the_handler() -> None:
+    default, block = name(), zc.aligned_numpy()
     for _ in range(2):
-        with pytest.raises(LookupError):
-            fails()
+        with pytest.raises(KeyError), block:
+            raise KeyError(name())
         assert name() == default
+    assert not callable(block)  # a decorated generator or coroutine would run outside of the block
+
+
+@handler
+def test_blocks_that_overlap_restore_the_handler() -> None:
+    default = name()
+
+    def suspended() -> Any:
+        with zc.aligned_numpy():
+            yield name()
+
+    first, second = suspended(), suspended()
+    assert next(first) == next(second) == "zerocopy_aligned"
+    first.close()
+    assert name() == "zerocopy_aligned"
+    second.close()
+    assert name() == default
+    third = suspended()
+    Context().run(next, third)
+    third.close()  # in a context that has not entered the block
+    assert name() == default
 
 
 @handler

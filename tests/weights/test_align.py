@@ -155,9 +155,9 @@ def test_a_copy_that_differs_is_removed(tmp_path: Path, monkeypatch: pytest.Monk
 
     def damaged(file, *arguments):
         write_all(file, *arguments)
-        file.seek(-1, os.SEEK_CUR)
-        file.write(b"\xff")
-        file.flush()
+        file.stream.seek(-1, os.SEEK_CUR)
+        file.stream.write(b"\xff")
+        file.stream.flush()
 
     monkeypatch.setattr(safetensors, "write", damaged)
     with pytest.raises(zc.errors.ReadError, match="the aligned copy differs in the tensor"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -257,6 +258,69 @@ def test_the_memory_of_contiguous_arrays_is_written_without_a_copy(path: str) ->
     assert peak < arrays["transposed"].nbytes + (2 << 20)
 
 
+# -- tensors of open files ------------------------------------------------------------------
+
+
+def test_the_dtype_of_a_mapping_is_that_of_its_values(path: str) -> None:
+    zc.save({"w": np.arange(3, dtype="f4")}, path)
+    zc.save(zc.open_weights(path, dtype="float16"), path)
+    assert by_library(path) == {"w": expected(np.arange(3, dtype="f2"))}
+
+
+def test_compressed_tensors_are_inflated_one_by_one(tmp_path: Path, path: str) -> None:
+    import tracemalloc
+
+    archive = tmp_path / "m.npz"
+    arrays = {name: np.full((1 << 9, 1 << 10), i, "f8") for i, name in enumerate("abcd")}
+    arrays["F"] = np.asfortranarray(np.arange(6, dtype=">i2").reshape(2, 3))
+    np.savez_compressed(archive, none=np.ones(0), flags=np.array([True, False]), **arrays)
+    weights = zc.open_weights(archive)
+    zc.save(weights, path)
+    tracemalloc.start()
+    try:
+        zc.save(weights, path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * arrays["a"].nbytes
+    read = by_library(path)
+    assert {name: read[name] for name in arrays} == {name: expected(each) for name, each in arrays.items()}
+    assert read["flags"][2] == b"\1\0"
+    np.savez_compressed(archive, w=np.ones((2, 2), "M8[s]"))
+    with pytest.raises(zc.UnsupportedConversionError, match="datetime64"):
+        zc.save(zc.open_weights(archive), path)
+
+
+def test_a_source_that_changes_meanwhile_is_refused(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = zc.save(model(), tmp_path / "source.safetensors")
+    write = own.write
+
+    def changed(*arguments: Any) -> None:
+        write(*arguments)
+        os.utime(source, (1, 1))
+
+    monkeypatch.setattr(own, "write", changed)
+    with pytest.raises(zc.errors.ReadError, match="was changed"):
+        zc.save(zc.open_weights(source), path)
+    assert names_in(tmp_path) == ["source.safetensors"]
+
+
+def test_errors_of_a_source_keep_their_name(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from zerocopy.weights import save as module
+
+    def fails(*arguments: Any) -> Any:
+        raise FileNotFoundError(2, "no such file", "source.h5")
+        yield
+
+    monkeypatch.setattr(module, "_parts", fails)
+    with pytest.raises(FileNotFoundError) as caught:
+        zc.save(ONE, path)
+    assert caught.value.filename == "source.h5"
+    assert not os.path.exists(path)
+
+
 # -- shards ----------------------------------------------------------------------------------
 
 
@@ -300,6 +364,25 @@ def test_a_save_in_the_other_form_is_refused(tmp_path: Path, path: str) -> None:
     assert not os.path.exists(index)
 
 
+def test_shards_of_an_older_index_are_removed(tmp_path: Path, path: str) -> None:
+    arrays = {name: np.full(100, i, "f4") for i, name in enumerate("abcde")}
+    zc.save(arrays, path, max_shard_size=800)
+    (tmp_path / "model-00001-of-00004.safetensors").write_bytes(b"of no index")
+    index = Path(zc.save(arrays, path, max_shard_size=1200))
+    kept = [
+        *("model-00001-of-00002.safetensors", "model-00001-of-00004.safetensors"),
+        *("model-00002-of-00002.safetensors", "model.safetensors.index.json"),
+    ]
+    assert names_in(tmp_path) == kept
+    other = tmp_path / "other.safetensors"
+    other.write_bytes(b"not a shard of this name")
+    index.write_text(json.dumps({"weight_map": {"x": other.name}}))
+    zc.save(arrays, path, max_shard_size=1200)
+    index.write_text("{")
+    zc.save(arrays, path, max_shard_size=1200)
+    assert names_in(tmp_path) == [*kept, other.name]
+
+
 # -- refusals ---------------------------------------------------------------------------------
 
 
@@ -332,6 +415,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "surrogates in metadata": (ONE, {"metadata": {"a": "\udcff"}}, "mapping of text to text"),
     "align of 3": (ONE, {"align": 3}, "align=3 is not a power of 2"),
     "align of 4": (ONE, {"align": 4}, "align=4 is not a power of 2 from 8"),
+    "align of 128 MiB": (ONE, {"align": 1 << 27}, f"from 8 to {1 << 26}.\n  To fix: .*align="),
     "align of text": (ONE, {"align": "64"}, "is not a power of 2"),
     "negative size": (ONE, {"max_shard_size": -1}, "max_shard_size=-1"),
     "unknown unit": (ONE, {"max_shard_size": "5 lots"}, "max_shard_size='5 lots'"),
@@ -376,6 +460,68 @@ def test_a_folder_or_a_pipe_is_not_replaced(tmp_path: Path) -> None:
 def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
     path = str(tmp_path / "none" / "m.safetensors")
     with pytest.raises(FileNotFoundError, match="pass a path in an existing folder") as caught:
+        zc.save(ONE, path)
+    assert caught.value.filename == path
+
+
+@linux
+@pytest.mark.parametrize("has_nameless_files", [True, False])
+def test_names_of_255_bytes_fit_and_longer_ones_are_refused_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_nameless_files: bool
+) -> None:
+    if not has_nameless_files:
+        monkeypatch.delattr(os, "O_TMPFILE")
+    path = tmp_path / f"{'x' * 243}.safetensors"
+    for value in (1, 2):
+        zc.save({"x": np.full(3, value)}, path)
+        assert zc.open_weights(path)["x"][0] == value
+    monkeypatch.setattr(own, "write", None)
+    with pytest.raises(OSError, match="name too long") as caught:
+        zc.save(ONE, tmp_path / f"x{path.name}")
+    assert caught.value.filename == str(tmp_path / f"x{path.name}")
+    assert names_in(tmp_path) == [path.name]
+
+
+@linux
+def test_a_folder_that_cannot_be_read_is_enough(run_python: Any) -> None:
+    completed = run_python(
+        """
+import os, shutil, tempfile
+import numpy as np, zerocopy as zc
+folder = tempfile.mkdtemp(dir="/tmp")
+path = f"{folder}/m.safetensors"
+zc.save({"x": np.ones(3)}, f"{folder}/other.safetensors")
+os.chmod(folder, 0o333)
+is_root = os.geteuid() == 0
+if is_root:  # root can read any folder
+    os.seteuid(65534)
+try:
+    for value in (1, 2):
+        zc.save({"x": np.full(3, value)}, path)
+    print(zc.open_weights(path)["x"])
+finally:
+    if is_root:
+        os.seteuid(0)
+    os.chmod(folder, 0o700)
+    shutil.rmtree(folder)
+"""
+    )
+    assert completed.stdout == "[2 2 2]\n", completed.stderr
+
+
+@linux
+def test_a_folder_that_the_system_cannot_sync_is_enough(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync, number = os.fsync, errno.EINVAL
+
+    def fails(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails)
+    zc.save(ONE, path)
+    number = errno.EIO
+    with pytest.raises(OSError, match="pass a path in an existing folder") as caught:
         zc.save(ONE, path)
     assert caught.value.filename == path
 
@@ -509,7 +655,7 @@ class Watched:
     def __init__(self, file): self.file = file
     def write(self, data):
         self.file.write(data)
-        self.file.flush()
+        self.file.stream.flush()
         event()
 
 write = safetensors.write
@@ -569,7 +715,7 @@ os.chdir({str(tmp_path)!r})
 write = safetensors.write
 def killed(file, *rest):
     write(file, *rest)
-    file.flush()
+    file.stream.flush()
     os.kill(os.getpid(), signal.SIGKILL)
 safetensors.write = killed
 zc.save({{"x": np.ones(1 << 18)}}, "m.safetensors")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from operator import index
 from typing import Any, TypeVar
 
@@ -29,12 +29,12 @@ _FIX = 'zc.aligned(zc.convert(x, "numpy")) is an aligned array of NumPy'
 
 
 @public
-def empty(shape: int | Sequence[int], dtype: Any = "float64", align: int = ALIGNMENT) -> Array:
+def empty(shape: int | Iterable[int], dtype: Any = "float64", align: int = ALIGNMENT) -> Array:
     """Return a new NumPy array whose address is a multiple of a number of bytes.
 
     Parameters
     ----------
-    shape : int or sequence of int
+    shape : int or iterable of int
         The number of elements in each dimension.
     dtype : dtype or str
         A type without Python objects: of NumPy, of ml_dtypes (``"bfloat16"``), or a framework's name of one.
@@ -64,19 +64,33 @@ def empty(shape: int | Sequence[int], dtype: Any = "float64", align: int = ALIGN
     """
     asked = f"empty({shape!r:.100}, {dtype!r:.100})"
     checked_align(asked, align)
-    counts = tuple(index(count) for count in (shape if isinstance(shape, Sequence) else [shape]))
-    if any(count < 0 for count in counts):
-        raise OptionError(asked, "a dimension is negative", "pass 0 or more")
+    counts = _counts(asked, shape)
     try:
         element = np.dtype(dtype)
-    except TypeError:  # NumPy lacks it, or knows it by another name
+    except (TypeError, ValueError):  # NumPy lacks it, or knows it by another name
         known = parse_dtype(dtype)
         own = to_numpy(known)
         if own is None:
             why = f"NumPy has {known} with ml_dtypes only"
             raise FrameworkNotInstalledError(asked, why, "pip install ml_dtypes") from None
         element = own
-    return aligned_empty(counts, _without_objects(asked, element), align)
+    _without_objects(asked, element)
+    try:
+        return aligned_empty(counts, element, align)
+    except (ValueError, OverflowError) as error:
+        raise OptionError(asked, f"NumPy refuses the shape: {error}", "pass a smaller shape") from error
+
+
+def _counts(asked: str, shape: Any) -> tuple[int, ...]:
+    try:
+        is_text = isinstance(shape, (str, bytes, bytearray))
+        counts = tuple(map(index, shape)) if np.iterable(shape) and not is_text else (index(shape),)
+    except TypeError as error:
+        why = f"the shape is not an int or several: {error}"
+        raise OptionError(asked, why, "pass a shape such as (100, 3)") from error
+    if any(count < 0 for count in counts):
+        raise OptionError(asked, "a dimension is negative", "pass 0 or more")
+    return counts
 
 
 @public
@@ -94,16 +108,16 @@ def aligned(x: _ArrayT, align: int = ALIGNMENT) -> _ArrayT:
     Returns
     -------
     array
-        `x`, or a row-major copy of the same framework and device. It is an array of NumPy for subclasses of
-        NumPy's, and for objects that no target makes, such as datasets in files.
+        `x`, or a row-major copy of the same framework and device. It is an array of the framework's own
+        class for subclasses, and of NumPy for objects that no target makes, such as datasets in files.
 
     Raises
     ------
     OptionError
         `align` is invalid; it is also a ValueError.
     UnsupportedConversionError
-        `x` is not an array, is a column or a labelled array that is not aligned, or its framework copies
-        host memory to addresses that it chooses; it is also a TypeError.
+        `x` is not an array; or it is not aligned and requires grad, is a column or a labelled array, or its
+        framework copies host memory to addresses that it chooses; it is also a TypeError.
     ZeroCopyError
         The values cannot be read, as for :func:`zerocopy.convert`.
 
@@ -117,7 +131,7 @@ def aligned(x: _ArrayT, align: int = ALIGNMENT) -> _ArrayT:
     asked = f"aligned({type_name(x)})"
     checked_align(asked, align)
     with translated_errors(lambda: asked):
-        copy: Any = _aligned(asked, x, align)
+        copy = _aligned(asked, x, align)
     return x if copy is None else copy  # type: ignore[no-any-return]
 
 
@@ -136,6 +150,10 @@ def _aligned(asked: str, x: Any, align: int) -> Any:
     elif framework.kind != "tensor":
         raise UnsupportedConversionError(asked, "a copy would lose its name or its labels", _FIX)
     else:
+        refusal = source.refusal
+        if refusal is not None and refusal.code == "requires-grad":  # the array of its fix is not aligned
+            fix = f"zc.aligned({refusal.fixes[0].source.format(x='x')}) aligns the values alone"
+            raise UnsupportedConversionError(asked, refusal.why, fix, code=refusal.code)
         copy = convert(_copied(asked, convert(x, "numpy"), align), x)
     if not _is_aligned(describe_array(copy), align):
         why = f"{source.name} is copied to an address that its framework chooses"

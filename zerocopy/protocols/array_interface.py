@@ -16,7 +16,7 @@ from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 
 ALIGNMENT = 64  # bytes: required by JAX and TensorFlow, recommended by Arrow
-_MOST_ALIGN = 1 << 30  # a huge page of x86-64
+_HUGE_PAGE = 1 << 30  # of x86-64
 
 _base = np.ndarray.base.__get__  # type: ignore[attr-defined]  # a subclass may override the attribute
 
@@ -182,10 +182,10 @@ def tidy_strides(array: Array) -> Array:
     return np.lib.stride_tricks.as_strided(array, strides=strides, writeable=array.flags.writeable)
 
 
-def checked_align(asked: str, align: Any, least: int = 1) -> int:
-    """Return an option `align=`: a power of 2 of at least `least`, in bytes."""
-    if type(align) is not int or align < least or align & (align - 1) or align > _MOST_ALIGN:
-        why = f"align={align!r} is not a power of 2 from {least} to {_MOST_ALIGN}"
+def checked_align(asked: str, align: Any, least: int = 1, most: int = _HUGE_PAGE) -> int:
+    """Return an option `align=`: a power of 2 from `least` to `most`, in bytes."""
+    if type(align) is not int or not least <= align <= most or align & (align - 1):
+        why = f"align={align!r} is not a power of 2 from {least} to {most}"
         raise OptionError(asked, why, "pass a number of bytes: align=64")
     return align
 

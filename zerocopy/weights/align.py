@@ -66,8 +66,7 @@ def align(path: str, output: str, pad: bool = False) -> Alignment:
     if len(header) - 8 > MAX_HEADER:
         raise original.error(f"its aligned header has {len(header):,} bytes, more than the format allows")
     with NewFile(output, "pass -o with an existing folder that you can write to") as file:
-        with file.named_errors():
-            safetensors.write(file.stream, header, placed)
+        safetensors.write(file, header, placed)
         file.sync()
         shutil.copymode(path, file.readable)
         report = _verify(original, tensors, metadata, file.readable)

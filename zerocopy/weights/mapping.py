@@ -226,9 +226,9 @@ class Weights(Mapping[str, ResultT]):
                 if self.tensors[name].read is not None and self.tensors[name].nbytes:
                     raise self._compressed(name)
 
-    def __zerocopy_open__(self, target: str = "") -> dict[str, Array]:
-        """Return the tensors as arrays over the mappings; ``convert`` calls it."""
-        return self._arrays(self._checked(None))
+    def __zerocopy_open__(self, target: str = "", names: Iterable[str] | None = None) -> dict[str, Array]:
+        """Return tensors as arrays over the mappings; ``convert`` and ``save`` call it."""
+        return self._arrays(self._checked(names))
 
     def __reduce__(self) -> Any:
         paths = [os.path.abspath(path) for path in self._paths]  # of any working directory

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import BinaryIO, Self
 
 #: Small tensors are collected up to this size; larger ones are written from their own memory.
 _BUFFER = 1 << 20
+#: A folder that can be written to and not read, and file systems that cannot sync one.
+_NOT_SYNCED = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)
 
 
 class NewFile:
     """A file without a name (``O_TMPFILE``), or else with a temporary one in its folder, until `publish`.
 
-    A killed process leaves a file only if it has the temporary name, which `publish` gives for a moment too.
+    A killed process leaves a file only if it has the temporary name, which `publish` gives for a moment to
+    replace another.
 
     Parameters
     ----------
@@ -36,15 +40,17 @@ class NewFile:
     def __init__(self, path: str, fix: str) -> None:
         self.path = path
         self._fix = fix
-        folder, name = os.path.split(os.path.abspath(path))
-        self._temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
-        with self.named_errors():
-            descriptor, self._is_named = _open(folder, self._temporary)
+        self._folder = os.path.dirname(os.path.abspath(path))
+        self._temporary = os.path.join(self._folder, f".zerocopy.{secrets.token_hex(8)}.tmp")
+        with self._named_errors():
+            with suppress(FileNotFoundError):
+                os.lstat(path)  # a name that is too long is refused before the bytes are written
+            descriptor, self._is_named = _open(self._folder, self._temporary)
             self.stream: BinaryIO = open(descriptor, "wb", _BUFFER)  # noqa: SIM115 -- closed by __exit__
-        self.readable = self._temporary if self._is_named else _link(descriptor)
+        self.readable = self._temporary if self._is_named else _in_proc(descriptor)
 
     @contextmanager
-    def named_errors(self) -> Iterator[None]:
+    def _named_errors(self) -> Iterator[None]:
         """Add the path and the fix to an OSError of the system."""
         try:
             yield
@@ -53,9 +59,14 @@ class NewFile:
                 raise
             raise OSError(error.errno, f"{os.strerror(error.errno)}; {self._fix}", self.path) from error
 
+    def write(self, data: bytes | memoryview) -> None:
+        """Append bytes."""
+        with self._named_errors():
+            self.stream.write(data)
+
     def sync(self) -> None:
         """Wait until the disk has the bytes."""
-        with self.named_errors():
+        with self._named_errors():
             self.stream.flush()
             if os.path.exists(self.path):
                 os.chmod(self.readable, stat.S_IMODE(os.stat(self.path).st_mode))
@@ -63,17 +74,36 @@ class NewFile:
 
     def publish(self) -> None:
         """Give the file its name; a reader sees the old file or the new one, and never a part."""
-        with self.named_errors():
+        with self._named_errors():
             if not self._is_named:
-                folder = os.open(os.path.dirname(self._temporary), os.O_RDONLY)
-                try:  # with a descriptor Python calls linkat, which follows the link of /proc
-                    os.link(self.readable, self._temporary, src_dir_fd=folder, follow_symlinks=True)
+                try:
+                    self._link(self.path)
+                except FileExistsError:
+                    self._link(self._temporary)
+                    self._is_named = True
+            self.stream.close()
+            if self._is_named:
+                os.replace(self._temporary, self.path)
+                self._is_named = False
+
+    def _link(self, name: str) -> None:
+        # With a descriptor, of any kind, Python calls linkat, which follows the link of /proc.
+        os.link(self.readable, name, src_dir_fd=self.stream.fileno(), follow_symlinks=True)
+
+    def sync_folder(self) -> None:
+        """Wait until the disk has the names in the folder, if the system can; Windows cannot."""
+        if os.name != "posix":
+            return
+        with self._named_errors():
+            try:
+                folder = os.open(self._folder, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
                 finally:
                     os.close(folder)
-                self._is_named = True
-            self.stream.close()
-            os.replace(self._temporary, self.path)
-            self._is_named = False
+            except OSError as error:
+                if error.errno not in _NOT_SYNCED:
+                    raise
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +119,7 @@ class NewFile:
 
 def _open(folder: str, temporary: str) -> tuple[int, bool]:
     """Return the descriptor of a new file, and whether it has a name."""
-    if hasattr(os, "O_TMPFILE") and os.path.isdir(_link("")):
+    if hasattr(os, "O_TMPFILE") and os.path.isdir(_in_proc("")):
         try:
             return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666), False
         except OSError:
@@ -98,16 +128,6 @@ def _open(folder: str, temporary: str) -> tuple[int, bool]:
     return os.open(temporary, flags, 0o666), True
 
 
-def _link(descriptor: int | str) -> str:
+def _in_proc(descriptor: int | str) -> str:
     """Return the path of an open file in /proc."""
     return f"/proc/self/fd/{descriptor}"
-
-
-def sync_folder(path: str) -> None:
-    """Wait until the disk has the names in the folder of a file; Windows cannot."""
-    if os.name == "posix":
-        folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

@@ -33,6 +33,8 @@ _OF_MEMBERS = ("python-objects", "unreadable-member")
 _LOCAL = 30
 #: RFC 1951 compresses 258 bytes into 2 bits at most.
 _BEST_RATIO = 1032
+#: Bytes to inflate at a time: zipfile makes a copy of them.
+_CHUNK = 1 << 20
 
 
 def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
@@ -140,7 +142,7 @@ def _decompressed(
     with _errors(file), archive.open(member) as opened:
         stream: Any = opened  # typeshed's IO lacks readinto
         stream.read(tensor.offset)
-        while done < len(view) and (count := stream.readinto(view[done:])):
+        while done < len(view) and (count := stream.readinto(view[done : done + _CHUNK])):
             done += count
         stream.read(1)  # the checksum is compared at the end
     if done < len(view):

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import ReadError
 from zerocopy.weights.file import Tensor, WeightFile, check_shape, element_type, packed_shape
 from zerocopy.weights.mistaken import not_of_format
+from zerocopy.weights.new_file import NewFile
 
 
 class _Element(NamedTuple):
@@ -101,13 +102,14 @@ def _power(nbytes: int, align: int) -> int:
     return min(nbytes & -nbytes, align) or align
 
 
-def write(file: BinaryIO, header: bytes, placed: Iterable[tuple[int, Entry]]) -> None:
+def write(file: NewFile, header: bytes, placed: Iterable[tuple[int, Entry]]) -> None:
     """Write the result of `header_of`."""
     file.write(header)
     for gap, entry in placed:
         file.write(bytes(gap))
         for part in entry.parts():
             file.write(part)
+            del part  # before the next array is copied
 
 
 def read(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +14,23 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy.describe import describe_array, translated_errors
-from zerocopy.errors import OptionError, UnsupportedConversionError
+from zerocopy.errors import OptionError, ReadError, UnsupportedConversionError
 from zerocopy.errors.tracebacks import public
 from zerocopy.pool.sizes import parse_size
 from zerocopy.protocols.array_interface import ALIGNMENT, checked_align, has_other_booleans, plain_booleans
 from zerocopy.source import Source, type_name
 from zerocopy.weights import safetensors
-from zerocopy.weights.file import MAX_HEADER, Array, Tensor
+from zerocopy.weights.file import MAX_HEADER, Tensor
 from zerocopy.weights.mapping import Weights
-from zerocopy.weights.new_file import NewFile, sync_folder
+from zerocopy.weights.new_file import NewFile
+from zerocopy.weights.open_weights import shards as shards_of
 from zerocopy.weights.safetensors import Entry
 
 if TYPE_CHECKING:
     from os import PathLike
 
 _SUFFIX = ".safetensors"
+_MOST_ALIGN = 1 << 26  # spaces in the header align the first tensor
 _FIX = "pass a path in an existing folder that you can write to and that has room"
 
 
@@ -50,7 +53,7 @@ def save(
     path : str or path
         The file, ``*.safetensors``. An existing file is replaced when the new one is complete.
     align : int
-        A power of 2 of at least 8. Tensors whose size is a multiple of it start at a multiple of it in the
+        A power of 2 from 8 to 64 MiB. Tensors whose size is a multiple of it start at a multiple of it in the
         file; they come first.
     pad : bool
         Whether tensors of zeros, named ``zerocopy.padding.N``, fill the gaps before tensors of other sizes,
@@ -77,17 +80,21 @@ def save(
         folder; it is also a ValueError.
     ZeroCopyError
         The values of an array cannot be read, as for :func:`zerocopy.convert`.
+    ReadError
+        A file of the mapping that :func:`zerocopy.open_weights` returned has changed, or cannot be read.
     OSError
         The file system refuses a file. The old file is unchanged, unless a later shard cannot be renamed.
 
     Notes
     -----
     Contiguous arrays of the host are written from their own memory. Others are copied one by one: arrays of a
-    device, with gaps, or in another byte order. Two names of one array are two tensors in the file.
+    device, with gaps, or in another byte order, and compressed members of ``.npz`` files. Two names of one
+    array are two tensors in the file.
 
     The file has a name only when the disk has all of its bytes, so a process that ends at any point leaves
     the old file. Shards are named after all of them are complete, and the index last. If a shard replaces
     one of the same name, the old index is removed first, so that no index names shards of two saves.
+    Shards that the old index names, and that the new one does not, are removed at the end.
 
     Examples
     --------
@@ -99,7 +106,7 @@ def save(
     """
     path = _checked_path(path)
     asked = f"save({path!r})"
-    checked_align(asked, align, 8)
+    checked_align(asked, align, 8, _MOST_ALIGN)
     metadata = _checked_metadata(asked, metadata)
     entries = _entries(asked, mapping)
     limit = None if max_shard_size is None else max(1, parse_size(max_shard_size, "max_shard_size"))
@@ -116,20 +123,25 @@ def save(
             header, placed = safetensors.header_of(shard, metadata, align, pad)
             if len(header) - 8 > MAX_HEADER:
                 why = f"the header would have {len(header):,} bytes, more than the format allows"
-                raise OptionError(asked, why, "pass a smaller max_shard_size=, or less metadata")
+                raise OptionError(asked, why, "pass a smaller align= or max_shard_size=, or less metadata")
             files.append(stack.enter_context(NewFile(name, _FIX)))
-            with files[-1].named_errors():
-                safetensors.write(files[-1].stream, header, placed)
+            safetensors.write(files[-1], header, placed)
             files[-1].sync()
         if len(shards) > 1:
             files.append(stack.enter_context(NewFile(index, _FIX)))
-            files[-1].stream.write(_index(names, shards))
+            files[-1].write(_index(names, shards))
             files[-1].sync()
-            if os.path.exists(index) and any(map(os.path.exists, names)):
-                os.unlink(index)
+        if isinstance(mapping, Weights):
+            mapping._checked(None)
+        older = _older_shards(path, index, names)
+        if len(shards) > 1 and os.path.exists(index) and any(map(os.path.exists, names)):
+            os.unlink(index)
         for file in files:
             file.publish()
-    sync_folder(path)
+    files[-1].sync_folder()
+    for name in older:
+        with suppress(OSError):  # the new files are complete
+            os.unlink(name)
     return files[-1].path
 
 
@@ -176,22 +188,29 @@ def _entries(asked: str, mapping: Any) -> list[Entry]:
         if not _is_text(name) or name == safetensors.METADATA or name.startswith(safetensors.PADDING):
             why = f"the name {name!r:.200} is reserved, or cannot be encoded as UTF-8"
             raise OptionError(asked, why, "rename the tensor")
-    if isinstance(mapping, Weights):
-        arrays = mapping.__zerocopy_open__()
-        return [_entry_of(asked, mapping.tensors[name], array) for name, array in arrays.items()]
+    if isinstance(mapping, Weights) and "dtype" not in mapping._options:
+        return [_entry_of(asked, mapping, tensor) for tensor in mapping.tensors.values()]
     return [_entry(f"{asked}[{name!r:.200}]", name, value) for name, value in mapping.items()]
 
 
-def _entry_of(asked: str, tensor: Tensor, array: Array) -> Entry:
-    """Return the entry of a tensor of a file, which can have a type that NumPy lacks."""
+def _entry_of(asked: str, weights: Weights[Any], tensor: Tensor) -> Entry:
+    """Return the entry of a tensor of a file, which can be compressed or have a type that NumPy lacks."""
+    name, place = tensor.name, f"{asked}[{tensor.name!r:.200}]"
+
+    def array() -> Any:
+        return weights.__zerocopy_open__(names=[name])[name]
+
+    if tensor.read is not None and tensor.nbytes:  # inflated when it is written
+        entry = _entry(place, name, np.broadcast_to(np.zeros((), tensor.dtype), tensor.shape))
+        return entry._replace(parts=lambda: _parts(place, describe_array(array())))
     if not tensor.packed:
-        return _entry(f"{asked}[{tensor.name!r:.200}]", tensor.name, array)
+        return _entry(place, name, array())
     if tensor.packed not in safetensors.PACKED:
         why = f"the tensor {tensor.name!r:.200} has the type {tensor.packed}, which safetensors lacks"
         fix = "zc.save(weights.read(), path) saves its bytes as U8"
         raise UnsupportedConversionError(asked, why, fix, code="missing-dtype")
-    parts = partial(_parts, asked, describe_array(array))
-    return Entry(tensor.name, tensor.packed, tensor.packed_shape, tensor.nbytes, parts)
+    parts = partial(_parts, asked, describe_array(array()))
+    return Entry(name, tensor.packed, tensor.packed_shape, tensor.nbytes, parts)
 
 
 def _entry(asked: str, name: str, value: Any) -> Entry:
@@ -242,6 +261,21 @@ def _shards(entries: Sequence[Entry], limit: int | None) -> list[list[Entry]]:
 def _shard_names(path: str, count: int) -> list[str]:
     stem, suffix = path[: -len(_SUFFIX)], path[-len(_SUFFIX) :]
     return [f"{stem}-{i + 1:05}-of-{count:05}{suffix}" for i in range(count)]
+
+
+def _older_shards(path: str, index: str, names: Sequence[str]) -> list[str]:
+    """Return the shards that an earlier index names, except `names` and files with names of other forms."""
+    if not os.path.exists(index):
+        return []
+    try:
+        older = {os.path.basename(name) for name in shards_of(index)}
+    except ReadError:
+        return []  # another program's file
+    folder, file = os.path.split(path)
+    stem, suffix = file[: -len(_SUFFIX)], file[-len(_SUFFIX) :]
+    form = re.compile(rf"{re.escape(stem)}-\d{{5}}-of-\d{{5}}{re.escape(suffix)}")
+    older -= set(map(os.path.basename, names))
+    return [os.path.join(folder, name) for name in sorted(older) if form.fullmatch(name)]
 
 
 def _index(names: Sequence[str], shards: Sequence[Sequence[Entry]]) -> bytes:

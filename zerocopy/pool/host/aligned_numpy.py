@@ -6,8 +6,8 @@ handler has the functions of ``host="aligned"``, and NumPy's own ``free``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,8 @@ from zerocopy.pool.host import c_library, data_handler
 from zerocopy.pool.host.modes import CHANGING
 
 _NAME = b"zerocopy_aligned"
+#: The number of blocks that a context is in, which may overlap without nesting, and the handler before them.
+_blocks: ContextVar[tuple[int, Any]] = ContextVar("zerocopy.aligned_numpy", default=(0, None))
 
 
 @public
@@ -26,7 +28,7 @@ def aligned_numpy() -> AbstractContextManager[None]:
     Returns
     -------
     context manager
-        For one ``with``, or a decorator of functions. It ends with the block, also after an exception.
+        For ``with``. It ends with the block, also after an exception.
 
     Raises
     ------
@@ -51,16 +53,24 @@ def aligned_numpy() -> AbstractContextManager[None]:
     """
     with CHANGING:
         capsule = _capsule()
-    return _scope(capsule)
+    return _Scope(capsule)
 
 
-@contextmanager
-def _scope(capsule: Any) -> Iterator[None]:
-    before = data_handler.set_handler(capsule)
-    try:
-        yield
-    finally:
-        data_handler.set_handler(before)
+class _Scope(AbstractContextManager[None]):
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __enter__(self) -> None:
+        depth, first = _blocks.get()
+        before = data_handler.set_handler(self._capsule)
+        _blocks.set((depth + 1, first if depth else before))
+
+    def __exit__(self, *raised: object) -> None:
+        depth, first = _blocks.get()
+        if depth == 1:
+            data_handler.set_handler(first)
+        if depth:  # a generator may end in a context that never entered its block
+            _blocks.set((depth - 1, first if depth > 1 else None))
 
 
 @cache
