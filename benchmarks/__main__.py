@@ -12,7 +12,7 @@ def _start() -> None:
     if missing:
         sys.exit(
             f"python -m benchmarks needs {', '.join(missing)}: pip install {' '.join(missing)}\n"
-            "(with all contenders: pip install -e . --group bench)"
+            "(with all contenders: pip install -U pip && pip install -e . --group bench)"
         )
     _pool()
     from benchmarks.cli import main

@@ -172,7 +172,8 @@ def _load(name: str) -> Suite:
         if (error.name or "").partition(".")[0] in ("benchmarks", "zerocopy"):
             raise
         raise click.ClickException(
-            f"suite {name} needs {error.name}, which is not installed. To fix: pip install -e . --group bench"
+            f"suite {name} needs {error.name}, which is not installed. "
+            "To fix: pip install -U pip && pip install -e . --group bench"
         ) from error
 
 

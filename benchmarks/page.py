@@ -57,7 +57,7 @@ from one run, stored in {file}:
 from that file.
 
 ```sh
-pip install -e . --group bench
+pip install -U pip && pip install -e . --group bench
 python -m benchmarks {arguments}
 ```
 

@@ -294,9 +294,11 @@ def by_type(cls: type) -> Framework | None:
     The modules that define the type and its bases decide; no framework is imported
     (law 2). A negative answer is not cached (law 3): a framework can be registered later.
     """
-    framework = _by_lasting_type[cls] or _by_type.get(cls)
-    if framework is not None or cls in _OF_PYTHON:
-        return framework
+    is_hashable = type(cls).__hash__ is not None  # a metaclass can have __eq__ alone
+    if is_hashable:
+        framework = _by_lasting_type[cls] or _by_type.get(cls)
+        if framework is not None or cls in _OF_PYTHON:
+            return framework
     # The file named after the type's root module comes first: loading the other files and
     # the entry points takes 14 ms, once.
     _load(root := _root(cls))
@@ -305,7 +307,7 @@ def by_type(cls: type) -> Framework | None:
         _load_all()
         owners = (_owner(cls, _root(base)) for base in cls.__mro__)
         framework = next((owner for owner in owners if owner is not None), None)
-    if framework is not None:
+    if framework is not None and is_hashable:
         (_by_lasting_type if lasts(cls) else _by_type)[cls] = framework
     return framework
 
@@ -318,7 +320,7 @@ def target_of(cls: type) -> Framework | None:
 
 def lasts(cls: type) -> bool:
     """Whether the module of a type has it under its name; reads no attribute of a lazy module."""
-    module = sys.modules.get(getattr(cls, "__module__", None) or "")
+    module = sys.modules.get(str(getattr(cls, "__module__", "")))
     return type(module) is type(sys) and vars(module).get(cls.__name__) is cls
 
 

@@ -97,6 +97,8 @@ def test_options_are_copied() -> None:
     converter = zc.converter(table, "numpy", columns=labels, nulls=nulls)
     labels[:] = ["b"]
     nulls["a"] = 7
+    matrix = {"layout": "matrix", "order": "F"}
+    assert zc.converter(pa.table({"a": [1]}), "numpy", **matrix).options == matrix
     converter.options["columns"] = None
     assert converter.options == {"columns": ["a"], "nulls": {"a": 0}}
     assert {name: x.tolist() for name, x in converter(table).items()} == {"a": [1, 0]}

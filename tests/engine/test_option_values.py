@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -115,3 +116,26 @@ def test_an_unknown_key_of_dtype_has_calls_that_work(x: Any) -> None:
     assert '"float32"' in caught.value.calls[0]
     for call in caught.value.calls:
         eval(call, {"x": x, "zc": zc})
+
+
+class Layout(StrEnum):
+    MATRIX = "matrix"
+
+
+@pytest.mark.parametrize(
+    "layout", [np.str_("matrix"), Layout.MATRIX], ids=lambda layout: type(layout).__name__
+)
+def test_the_layout_may_be_a_subclass_of_str(layout: str) -> None:
+    data = {"x": np.ones(2), "y": np.ones(2)}
+    for _ in range(2):  # before and after the route is made
+        assert zc.convert(data, "numpy", layout=layout).shape == (2, 2)
+        assert zc.convert(data, "numpy", layout=layout, order="F").flags.f_contiguous
+    assert type(zc.converter(data, "numpy", layout=layout).options["layout"]) is str
+    assert next(iter(zc.loader(data, "numpy", layout=layout))).shape == (2, 2)
+
+
+@pytest.mark.parametrize("name", ["pad", "max"])
+def test_an_unknown_option_names_those_that_begin_with_it(name: str) -> None:
+    for function in (zc.convert, zc.loader):
+        with pytest.raises(TypeError, match=f"'{name}'; did you mean '{name}_"):
+            function({"x": np.ones(2)}, "numpy", **{name: 1})

@@ -248,7 +248,15 @@ def test_arrow_objects_are_tables_or_columns_by_their_schema() -> None:
         assert zc.kind(typed(**{export: None, "__arrow_c_schema__": schema_of(table)})) == (None, "table")
         assert zc.kind(typed(**{export: None, "__arrow_c_schema__": schema_of(column)})) == (None, "column")
     assert zc.kind(typed(__arrow_c_stream__=None)) == (None, "table")
-    assert zc.kind(typed(__arrow_c_array__=None)) == (None, "column")
+
+
+@pytest.mark.parametrize("export", ["__arrow_c_array__", "__arrow_c_device_array__"])
+def test_an_arrow_array_without_a_schema_is_what_convert_makes_of_it(export: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    for data, kind in ((pa.record_batch({"a": [1]}), "table"), (pa.array([1]), "column")):
+        obj = typed(**{export: lambda self, data=data, **options: getattr(data, export)(**options)})
+        assert zc.kind(obj) == (None, kind)
+        assert describe(obj).single == (kind == "column")
 
 
 def test_an_attribute_of_the_object_or_array_alone_is_no_protocol() -> None:
@@ -280,6 +288,22 @@ def test_lazy_arrays_of_dask_are_arrays_and_nothing_is_computed() -> None:
     x = da.map_blocks(computed.append, da.zeros(2), dtype=float, meta=np.zeros(0))
     assert zc.kind(x) == (None, "array")
     assert not computed
+
+
+def test_a_class_without_the_name_of_its_module_is_read_like_others() -> None:
+    names: dict[str, Any] = {}
+    exec("class Exporter: __dlpack__ = None", {}, names)  # its module is "builtins"
+    assert zc.kind(names["Exporter"]()) == (None, "array")
+    for module in (property(), []):
+        assert zc.kind(typed(__module__=module)) is None
+        assert zc.kind(typed(__module__=module, __dlpack__=None)) == (None, "array")
+
+
+def test_a_type_that_cannot_be_hashed_has_a_kind() -> None:
+    unhashable = type("Meta", (type,), {"__eq__": lambda cls, other: cls is other})
+    assert zc.kind(unhashable("Exporter", (), {"__dlpack__": None})()) == (None, "array")
+    assert zc.kind(unhashable("Other", (), {})()) is None
+    assert zc.kind(np.zeros(2).view(unhashable("Own", (np.ndarray,), {}))) == ("numpy", "array")
 
 
 def test_the_results_of_zerocopy_have_a_kind() -> None:
@@ -331,6 +355,26 @@ def test_a_registered_framework_changes_the_kinds_of_its_types() -> None:
         assert zc.kind(obj) == ("rings", "column")
         assert zc.kind(Other()) == ("rings", "table")
     assert zc.kind(obj) is None
+
+
+def test_a_class_gets_a_protocol_later() -> None:
+    obj = typed()
+    assert zc.kind(obj) is None
+    type(obj).__dlpack__ = None
+    assert zc.kind(obj) == (None, "array")
+
+
+def test_a_kind_that_was_read_before_a_framework_was_registered_is_not_kept() -> None:
+    class Registers(type):
+        def __getattr__(cls, name: str) -> Any:
+            if name == "__zerocopy_node__":  # as another thread can, while the type is read
+                zc.register(Rings())
+            raise AttributeError(name)
+
+    obj = Registers("Late", (Ring,), {"__dlpack__": None})()
+    with registry_restored():
+        assert zc.kind(obj) == (None, "array")
+        assert zc.kind(obj) == ("rings", "column")
 
 
 class Ring:

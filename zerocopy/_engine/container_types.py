@@ -71,7 +71,7 @@ def _has_array_type(obj: object) -> bool:
     if cls in ARRAY_TYPES:
         return True
     if registry.by_type(cls) is None:
-        return cls.__module__.startswith(_PACKAGE)
+        return str(cls.__module__).startswith(_PACKAGE)
     ARRAY_TYPES.add(cls)
     return True
 

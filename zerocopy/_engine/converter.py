@@ -22,7 +22,7 @@ from zerocopy.formatting import printable
 from zerocopy.plan import Plan
 from zerocopy.protocols.arrow_c import read_field
 from zerocopy.protocols.exporter_errors import is_error
-from zerocopy.request import ONE_CALL, ConvertOptions
+from zerocopy.request import ONE_CALL, ConvertOptions, MatrixOrder
 from zerocopy.source import type_name
 from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Table
@@ -152,7 +152,11 @@ class Converter(Generic[ResultT, TableT]):
     @property
     def options(self) -> dict[str, object]:
         """The options that are not None, as a new dict."""
-        return dict(self._options)
+        options = dict(self._options)
+        layout = options.get("layout")
+        if isinstance(layout, MatrixOrder):
+            options |= {"layout": "matrix", "order": layout.value}
+        return options
 
     def explain(self, obj: object) -> Plan:
         """Return ``explain(obj, to, **options)``: what a call would do."""

@@ -79,6 +79,8 @@ def check_options(function: str, options: Mapping[str, object], own: Sequence[st
     given = {name: value for name, value in options.items() if value is not None}
     if given.get("leaves") == "error":
         del given["leaves"]  # the default
+    if isinstance(layout := given.get("layout"), str):
+        given["layout"] = str.__str__(layout)  # a member of a StrEnum has another hash
     if order := given.pop("order", None):
         if given.get("layout") != "matrix":
             why = 'order applies only to layout="matrix"; pass both'

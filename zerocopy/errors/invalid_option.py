@@ -12,7 +12,7 @@ _WIDEST = 80
 
 
 def unknown_option(function: str, name: str, options: Iterable[str]) -> str:
-    """Return the message of the TypeError, with the options whose names are nearest.
+    """Return the message of the TypeError, with the options whose names are nearest, or begin with it.
 
     Examples
     --------
@@ -22,7 +22,7 @@ def unknown_option(function: str, name: str, options: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     options = list(options)
-    near = get_close_matches(name, options, 2)
+    near = get_close_matches(name, options, 2) or [each for each in options if each.startswith(f"{name}_")]
     hint = f"did you mean {' or '.join(map(repr, near))}? It" if near else "it"
     listed = ", ".join(map(repr, options)) or "none"
     return f"{function}() got an unexpected keyword argument {name!r}; {hint} takes {listed}"

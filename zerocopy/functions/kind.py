@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
+import types
 from collections.abc import Callable
 from functools import cache
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -22,6 +23,13 @@ _ALL = ("array", "column", "table", "sparse", "ragged")
 _BY_FRAMEWORK = {"table": "table", "column": "column", "compound": "sparse"}
 _OF_ARRAYS = ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
 _OF_ARROW = ("__arrow_c_stream__", "__arrow_c_device_array__", "__arrow_c_array__")
+#: Types of Python itself: they cannot get a protocol, and importing the registry imports NumPy.
+_OF_PYTHON = [
+    each
+    for module in (builtins, types)
+    for each in vars(module).values()
+    if isinstance(each, type) and each.__module__ == "builtins"
+]
 
 
 class Kind(NamedTuple):
@@ -51,7 +59,7 @@ class Kind(NamedTuple):
 def kind(obj: object, /) -> Kind | None:
     """Return the framework of an object and what it is; None if it is neither an array nor a table.
 
-    It reads no values, runs no query and imports no framework. A known type is one lookup in a dict.
+    It reads no values, runs no query and imports no framework. A known type that has a kind is one lookup.
 
     Parameters
     ----------
@@ -69,7 +77,9 @@ def kind(obj: object, /) -> Kind | None:
 
         An object without a framework is an array if its class has ``__dlpack__``, an array interface, or
         ``__array__`` with ``shape``, ``dtype`` and ``ndim``; and a table or a column if its class has
-        Arrow's PyCapsule interface. :func:`convert` can refuse an object that has a kind, and says why.
+        Arrow's PyCapsule interface. Without ``__arrow_c_schema__``, a stream is assumed to be a table, since
+        a stream may be requested only once; an array is exported, and a struct is a table. :func:`convert`
+        can refuse an object that has a kind, and says why.
 
     Raises
     ------
@@ -87,7 +97,10 @@ def kind(obj: object, /) -> Kind | None:
     True
     """
     try:
-        known = _KINDS[type(obj)]
+        try:
+            known = _KINDS[type(obj)]
+        except TypeError:  # its metaclass has __eq__ alone, and no __hash__
+            known = _of_type(_registry(), type(obj))
         if type(known) is not tuple:
             return known  # type: ignore[no-any-return]
         read, kinds = known
@@ -175,42 +188,52 @@ class _Kinds(dict[type, Any]):
     A key is a type that its module defines, which lasts as long as the process.
     """
 
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(_OF_PYTHON))
+        self._others: WeakKeyDictionary[type, Any] = WeakKeyDictionary()
+
     def __missing__(self, cls: type) -> Any:
-        if cls.__module__ == "builtins":
-            return self.setdefault(cls, None)
-        known = _OF_OTHER_TYPES.get(cls, self)
+        known = self._others.get(cls, self)
         if known is self:
             registry = _registry()
             known = _of_type(registry, cls)
-            (self if registry.lasts(cls) else _OF_OTHER_TYPES)[cls] = known
+            (self if registry.lasts(cls) else self._others)[cls] = known
         return known
 
 
 _KINDS = _Kinds()
-_OF_OTHER_TYPES: WeakKeyDictionary[type, Any] = WeakKeyDictionary()
 
 
 @cache
-def _registry() -> ModuleType:
-    from zerocopy import registry  # it imports NumPy, which lists and numbers do not need
+def _registry() -> types.ModuleType:
+    from zerocopy import registry
 
-    registry.on_change(_KINDS.clear)
-    registry.on_change(_OF_OTHER_TYPES.clear)
+    registry.on_change(_forget)
     return registry
+
+
+def _forget() -> None:
+    global _KINDS
+    _KINDS = _Kinds()  # not cleared: another thread may store what it read before the change
 
 
 def _of_type(registry: Any, cls: type) -> Any:
     framework = registry.by_type(cls)
     if framework is None:
-        name, entry = "zerocopy" if cls.__module__.startswith(_OWN) else None, _by_protocol(cls)
+        name = "zerocopy" if _is_own(cls) else None
+        entry: Any = _by_protocol(cls) or _read_again
     else:
         name, entry = framework.name, _BY_FRAMEWORK.get(framework.kind, "array")
         # A subclass in another library may have the name of a class of the framework.
         names = [base.__name__ for base in cls.__mro__ if framework in registry.by_root(base)]
         entry = next((framework.kinds[each] for each in names if each in framework.kinds), entry)
     if callable(entry):
-        return entry, {each: Kind(name, each) for each in _ALL}
+        return entry, {None: None} | {each: Kind(name, each) for each in _ALL}
     return None if entry is None else Kind(name, entry)
+
+
+def _is_own(cls: type) -> bool:
+    return str(getattr(cls, "__module__", "")).startswith(_OWN)
 
 
 def _by_protocol(cls: type) -> str | Callable[[Any], str] | None:
@@ -221,9 +244,17 @@ def _by_protocol(cls: type) -> str | Callable[[Any], str] | None:
         return "column"
     if any(hasattr(cls, name) for name in _OF_ARRAYS) or array_method.is_array(cls):
         return "array"
-    if cls.__module__.startswith(_OWN):  # the schema of a loader is that of its first batch
+    if not any(hasattr(cls, name) for name in _OF_ARROW):
+        return None
+    if _is_own(cls):  # the schema of a loader is that of its first batch
         return "table" if hasattr(cls, "__arrow_c_stream__") else None
-    return _of_arrow if any(hasattr(cls, name) for name in _OF_ARROW) else None
+    return _of_arrow
+
+
+def _read_again(obj: Any) -> str | None:
+    """Return the kind of an object whose class had no protocol, and may have got one since."""
+    entry = _by_protocol(type(obj))
+    return entry(obj) if callable(entry) else entry
 
 
 def _of_arrow(obj: Any) -> str:
@@ -231,5 +262,7 @@ def _of_arrow(obj: Any) -> str:
 
     field = arrow_c.read_field(obj)
     if field is None:
-        return "table" if hasattr(type(obj), "__arrow_c_stream__") else "column"
+        if hasattr(type(obj), "__arrow_c_stream__"):
+            return "table"
+        field = arrow_c.read_exported_field(obj)
     return "column" if field.is_series else "table"

@@ -198,6 +198,13 @@ def read_field(producer: Any) -> Field | None:
         return read_schema(producer.__arrow_c_schema__())
 
 
+def read_exported_field(producer: Any) -> Field:
+    """Return the type of an array that its producer exports, for producers without ``__arrow_c_schema__``."""
+    if hasattr(type(producer), "__arrow_c_device_array__"):
+        return _export(producer, "__arrow_c_device_array__", DEVICE_ARRAY)[1]
+    return _export(producer, "__arrow_c_array__", ARRAY)[1]
+
+
 class Stream:
     """A stream that was requested from its producer once: first its type, then its arrays.
 

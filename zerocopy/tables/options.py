@@ -29,9 +29,8 @@ def check(options: Mapping[str, Any]) -> dict[str, Any]:
     """
     checked = dict(options)
     layout = options.get("layout")
-    if not (
-        layout is None or isinstance(layout, MatrixOrder) or (type(layout) is str and layout in _LAYOUTS)
-    ):
+    is_known = isinstance(layout, MatrixOrder) or (isinstance(layout, str) and layout in _LAYOUTS)
+    if layout is not None and not is_known:
         raise _not_one_of("layout", layout, _LAYOUTS)
     for name in options.keys() & {"columns", "names"}:
         value = options[name]
