@@ -212,6 +212,7 @@ WITHOUT_NAMES = {
     "audit/report.py Audit",
     "audit/wrapper.py Wrapper",
     "pairs/check.py Matrix",
+    "channels/channel.py Channel",
     "device.py Device",
     "dtype.py DType",
     "errors/base.py Fix",
@@ -231,6 +232,7 @@ WITHOUT_NAMES = {
     "pool/settings.py Settings",
     "pool/stats.py Stats",
     "protocols/arrow_schema.py Field",
+    "request.py MatrixOrder",
     "strided_view.py StridedView",
 }
 

@@ -98,6 +98,7 @@ LAYERS: dict[str, set[str]] = {
     "shared": NOUNS
     | {"_engine", "describe", "forks", "formatting", "frames", "framework", "interpreter", "protocols"}
     | {"registry", "tables"},
+    "channels": NOUNS | {"_engine", "describe", "forks", "formatting", "frames", "shared", "tables"},
     # One object as a header and frames; it names no framework.
     "frames": NOUNS | {"_engine", "describe", "framework", "protocols", "registry", "tables"},
     "pickling": {"errors", "frames", "framework", "registry"},
@@ -214,6 +215,7 @@ LAYERS: dict[str, set[str]] = {
         "interpreter",
         "_engine",
         "_version",
+        "channels",
         "forks",
         "framework",
         "functions",

@@ -10,18 +10,18 @@ from helpers.paths import ROOT
 import zerocopy as zc
 
 NAMES = """
-Column CopyRequiredError DType Device DeviceError Encoded Framework FrameworkInfo FrameworkName
+Channel Column CopyRequiredError DType Device DeviceError Encoded Framework FrameworkInfo FrameworkName
 FrameworkNotInstalledError Kind LossyConversionError Masked Plan Pool Reason Shared Source StridedView
-Table UnsupportedConversionError Weights ZeroCopyError __version__ accepts aligned aligned_numpy aos_to_soa
-array_namespace bridge check_pairs convert converter decode empty errors explain frameworks install_pool
-installed_pool is_array is_column is_table kind loader monitor open_weights register save share shared
-shared_empty shares_memory soa_to_aos view
+Table UnsupportedConversionError Weights ZeroCopyError __version__ accepts aligned aligned_numpy
+aos_to_soa array_namespace bridge channel check_pairs convert converter decode empty errors explain
+frameworks install_pool installed_pool is_array is_column is_table kind loader monitor open_weights
+register save share shared shared_empty shares_memory soa_to_aos view
 """
 ERRORS = """
-DeviceOptionError HandleAccessError HandleFormatError LoaderStateError LoaderUseError MissingFileError
-MonitorFileError MonitorStateError OptionError OtherHostError PoolClosedError PoolInstalledError
-PoolLimitError PoolTooLateError PoolUnavailableError ReadError SharedMemoryError StaleHandleError
-UnknownFrameworkError
+ChannelClosedError ChannelTimeoutError DeviceOptionError HandleAccessError HandleFormatError
+LoaderStateError LoaderUseError MissingFileError MonitorFileError MonitorStateError OptionError
+OtherHostError PoolClosedError PoolInstalledError PoolLimitError PoolTooLateError PoolUnavailableError
+ReadError SharedMemoryError StaleHandleError UnknownFrameworkError
 """
 
 

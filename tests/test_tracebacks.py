@@ -98,6 +98,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "is_table": lambda: zc.is_table(CLOSED),
     "bridge": lambda: zc.bridge(len, "torch"),
     "share": lambda: zc.share("text"),
+    "channel": lambda: zc.channel({"a": 3}),
     "shared_empty": lambda: zc.shared_empty(1 << 60),
     "Shared": lambda: zc.Shared.from_bytes(b"text"),
     "empty": lambda: zc.empty(-1),

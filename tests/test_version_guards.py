@@ -235,8 +235,8 @@ def test_mappings_are_the_same_with_a_second_descriptor(monkeypatch: pytest.Monk
     """Before Python 3.13, mmap duplicates the descriptor of a file that it maps."""
     from zerocopy.shared import segment
 
-    for options in ({}, segment._OPTIONS):
-        monkeypatch.setattr(segment, "_OPTIONS", options)
+    for options in ({}, segment.MAP_OPTIONS):
+        monkeypatch.setattr(segment, "MAP_OPTIONS", options)
         mapped = segment.mapped_memfd("zerocopy-test", 4096)
         mapped[:3] = b"abc"
         assert mapped[:3] == b"abc"

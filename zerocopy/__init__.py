@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from zerocopy._engine.signatures import convert as convert
     from zerocopy._engine.soa_to_aos import soa_to_aos as soa_to_aos
     from zerocopy._version import __version__ as __version__
+    from zerocopy.channels.channel import Channel as Channel
+    from zerocopy.channels.create import channel as channel
     from zerocopy.device import Device as Device
     from zerocopy.dtype import DType as DType
     from zerocopy.errors import (
@@ -96,6 +98,8 @@ _NAMES = {
     ),
     "shared.share": "share shared_empty",
     "shared.objects": "Shared",
+    "channels.channel": "Channel",
+    "channels.create": "channel",
     "functions.bridge": "bridge",
     "loading.create": "loader",
     "weights.open_weights": "open_weights",

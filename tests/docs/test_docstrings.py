@@ -36,7 +36,7 @@ RESULT_CLASSES = {
     "pool.host.modes.HostStats": modes.HostStats,
 }
 #: Classes that users do not instantiate.
-NOT_CALLED = {"Shared", "Pool", "Weights", "Framework", *RESULT_CLASSES}
+NOT_CALLED = {"Channel", "Shared", "Pool", "Weights", "Framework", *RESULT_CLASSES}
 #: First words that say what a hook of `Framework` returns.
 RESULTS = ("Return", "Whether", "Describe", "Import", "Check")
 

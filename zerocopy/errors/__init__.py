@@ -431,6 +431,38 @@ class LoaderUseError(ZeroCopyError, RuntimeError, TypeError):
     code = "loader-iteration"
 
 
+class ChannelTimeoutError(ZeroCopyError, TimeoutError):
+    """No slot became free, or no item arrived, within ``timeout=``.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> channel = zc.channel({"t": ((), "f8")}, mode="latest")
+    >>> channel.latest(timeout=0)
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.ChannelTimeoutError: Channel.latest(): no item arrived within 0 seconds.
+      To fix: pass a longer timeout=, or check that the writer runs
+    """
+
+    code = "channel-timeout"
+
+
+class ChannelClosedError(ZeroCopyError, ConnectionError):
+    """The other side of a channel has ended, or another process writes to the channel.
+
+    A queue has no reader left, the writer ended without ``close()``, or the reader was closed.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> issubclass(zc.errors.ChannelClosedError, ConnectionError)
+    True
+    """
+
+    code = "channel-closed"
+
+
 class MonitorStateError(ZeroCopyError, RuntimeError):
     """The monitor of this process is running already, or was not started.
 

@@ -205,6 +205,10 @@ AREAS: dict[str, dict[str, str]] = {
         "no-file-descriptor": "the process has no free file descriptor for shared memory",
         "no-shared-memory": "there is no room for shared memory",
         "other-host": "a handle was made on another machine or in another PID namespace",
+        "channel-closed": "the other side of a channel has ended",
+        "channel-full": "all slots of a channel are in use",
+        "channel-timeout": "no item arrived in a channel in time",
+        "other-fields": "a batch does not fit the fields of a channel",
         "stale-handle": "the memory of a handle was freed, or is used again",
     },
     "Files and loaders": {

@@ -97,11 +97,11 @@ def _alive(references: Iterable[ref[Any]]) -> list[Any]:
     return [each for each in (reference() for reference in references) if each is not None]
 
 
-_ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
+MAP_ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
 #: <asm-generic/mman-common.h>; Python names it from 3.12 on.
-_MAP_NORESERVE = 0x4000
+MAP_NORESERVE = 0x4000
 # Before Python 3.13, mmap duplicates the descriptor, and closes the duplicate with the mapping.
-_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
 class FileMapping(mmap.mmap):
@@ -136,13 +136,13 @@ class FileMapping(mmap.mmap):
     @classmethod
     def private(cls, fd: int) -> Self:
         """Map a file; a write copies the page for this process, and no memory is reserved for it."""
-        return cls._map(fd, mmap.MAP_PRIVATE | _MAP_NORESERVE)
+        return cls._map(fd, mmap.MAP_PRIVATE | MAP_NORESERVE)
 
     @classmethod
     def _map(cls, fd: int, flags: int) -> Self:
         status = os.fstat(fd)
         size, inode = status.st_size, status.st_ino
-        mapped = cls(fd, size, flags=flags, prot=_ACCESS, **_OPTIONS)
+        mapped = cls(fd, size, flags=flags, prot=MAP_ACCESS, **MAP_OPTIONS)
         mapped.address = int(np.frombuffer(mapped, np.uint8).__array_interface__["data"][0])
         mapped.length, mapped.inode, mapped.fd = size, inode, fd
         return mapped
@@ -164,7 +164,7 @@ class FileMapping(mmap.mmap):
             return
         if self.has_descriptor():
             close(self.fd)
-        elif not _OPTIONS:
+        elif not MAP_OPTIONS:
             _keep_for_ever(self)  # dropping it would close another file's descriptor
 
 

@@ -36,7 +36,7 @@ _SECONDS = 5.0
 _CREDENTIALS = struct.Struct("3i")
 
 
-def open_segment(location: Location) -> int:
+def open_segment(location: Location, flags: int = os.O_RDONLY) -> int:
     """Return a new file descriptor of a segment, with a file description of its own.
 
     Raises
@@ -48,7 +48,7 @@ def open_segment(location: Location) -> int:
     try:
         if location.host == ours:
             try:
-                return open_file(f"/proc/{location.pid}/fd/{location.fd}", location)
+                return open_file(f"/proc/{location.pid}/fd/{location.fd}", location, flags)
             except HandleAccessError:
                 raise
             except PermissionError as error:
@@ -60,7 +60,7 @@ def open_segment(location: Location) -> int:
         raise _refusal(location, error) from error
     if received is not None:
         try:
-            return open_file(f"/proc/self/fd/{received}", location)
+            return open_file(f"/proc/self/fd/{received}", location, flags)
         except OSError as error:
             raise _refusal(location, error) from error
         finally:
@@ -70,7 +70,7 @@ def open_segment(location: Location) -> int:
     raise _other_host("another PID namespace", f"{_BROKER}, or send the object's bytes")
 
 
-def open_file(path: str, location: Location) -> int:
+def open_file(path: str, location: Location, flags: int = os.O_RDONLY) -> int:
     """Open the file at a path in ``/proc`` if it is the segment of a location.
 
     Raises
@@ -78,7 +78,7 @@ def open_file(path: str, location: Location) -> int:
     StaleHandleError, HandleAccessError, OSError
     """
     try:
-        fd = open_memfd(path, NAME, location.inode)
+        fd = open_memfd(path, NAME, location.inode, flags)
     except FileNotFoundError as error:
         raise _stale(location) from error
     except OtherUserError as error:

@@ -1,0 +1,585 @@
+"""Channels: what a reader gets, what is refused, and how long memory is held."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.frameworks import host_frameworks
+
+import zerocopy as zc
+from zerocopy.channels import ring
+from zerocopy.errors import ChannelClosedError, ChannelTimeoutError, OptionError, StaleHandleError
+
+SPEC = {"image": ((4, 3), "u1"), "t": ((), "f8")}
+
+
+def item(number: int) -> dict[str, object]:
+    return {"image": np.full((4, 3), number, "u1"), "t": float(number)}
+
+
+@pytest.fixture(params=["queue", "latest"])
+def channel(request):
+    with zc.channel(SPEC, mode=request.param) as channel:
+        yield channel
+
+
+def test_an_item_is_read_as_it_was_put(channel) -> None:
+    reader = channel.read()
+    channel.put(item(7))
+    batch = next(reader)
+    assert batch["image"].tolist() == [[7, 7, 7]] * 4
+    assert batch["t"].shape == ()
+    assert batch["t"] == 7
+
+
+@pytest.mark.parametrize("name", host_frameworks())
+def test_batches_alias_the_slot_in_every_framework(name: str) -> None:
+    channel = zc.channel({"x": ((64,), "f4")})
+    reader, other = channel.read(to=name), channel.read()
+    channel.put({"x": np.arange(64, dtype="f4")})
+    batch = next(reader)
+    assert np.array_equal(np.asarray(zc.convert(batch["x"], "numpy")), np.arange(64, dtype="f4"))
+    plain = next(other)["x"]
+    if not zc.explain(plain, name).copied_bytes:
+        offset = zc.view(batch["x"]).ptr - reader._leases._address
+        assert offset == zc.view(plain).ptr - other._leases._address, "both alias the slot"
+
+
+def test_readers_of_a_queue_get_every_item() -> None:
+    with zc.channel(SPEC, readers=2) as channel:
+        readers = [channel.read(), channel.read()]
+        seen: list[list[float]] = [[], []]
+
+        def consume(place: int) -> None:
+            seen[place] += [float(batch["t"]) for batch in readers[place]]
+
+        threads = [threading.Thread(target=consume, args=(place,)) for place in range(2)]
+        for thread in threads:
+            thread.start()
+        for number in range(50):
+            channel.put(item(number), timeout=30)
+        channel.close()
+        for thread in threads:
+            thread.join()
+    assert seen == [[*range(50)]] * 2
+
+
+def test_a_reader_that_registers_late_takes_items_without_a_gap() -> None:
+    channel = zc.channel(SPEC, slots=3)
+    first = channel.read()
+    for number in range(3):
+        channel.put(item(number))
+    kept = next(first)
+    for _ in range(2):
+        next(first)
+    channel.put(item(3), timeout=0)  # overwrites item 1, while the slot of item 0 is leased
+    late = channel.read(timeout=0)
+    seen = [float(next(late)["t"]) for _ in range(2)]
+    assert seen == [2, 3], "not item 0, after which there is a gap"
+    assert kept["t"] == 0
+
+
+def test_a_batch_that_is_kept_does_not_keep_its_reader() -> None:
+    channel = zc.channel(SPEC, slots=2)
+    channel.put(item(0))
+    batch = next(channel.read())
+    with pytest.raises(ChannelClosedError, match="all readers of the queue have ended"):
+        channel.put(item(1), timeout=0)
+    assert batch["t"] == 0
+
+
+def test_a_reader_that_is_closed_in_another_thread_is_refused() -> None:
+    channel = zc.channel(SPEC)
+    reader = channel.read()
+    for number in range(3):
+        channel.put(item(number))
+    errors = []
+
+    def consume() -> None:
+        try:
+            for _ in reader:
+                pass
+        except ChannelClosedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    reader.close()
+    thread.join()
+    assert errors
+    assert channel.stats().published == 3
+
+
+def test_a_write_to_an_alias_of_a_batch_does_not_hide_the_next_item() -> None:
+    torch = pytest.importorskip("torch")
+    channel = zc.channel({"x": ((5000,), "f4")}, slots=2)
+    reader = channel.read()
+    for number in range(6):
+        channel.put({"x": np.full(5000, number, "f4")})
+        tensor = zc.convert(next(reader)["x"], "torch")
+        assert (tensor == number).all()
+        tensor += 100
+        assert type(tensor) is torch.Tensor
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_an_exception_in_the_writer_is_no_regular_end(has_begun: bool) -> None:
+    channel = zc.channel(SPEC)
+    reader = channel.read(timeout=0.1)
+    with pytest.raises(ZeroDivisionError), channel:  # noqa: PT012
+        if has_begun:
+            channel.put(item(1))
+        raise ZeroDivisionError
+    if has_begun:
+        assert next(reader)["t"] == 1
+    with pytest.raises(ChannelClosedError if has_begun else ChannelTimeoutError):
+        next(reader)
+
+
+def test_a_channel_without_items_ends() -> None:
+    channel = zc.channel(SPEC)
+    reader = channel.read(timeout=60)
+    with channel:
+        pass
+    assert list(reader) == []
+
+
+def test_an_interrupt_while_an_item_is_published_loses_no_number(monkeypatch) -> None:
+    channel = zc.channel(SPEC)
+    reader = channel.read(timeout=0)
+    channel.put(item(0))
+    publish = ring.publish
+    for stop in range(3):
+        calls = iter([stop])
+
+        def interrupted(*args, calls=calls):
+            steps, left = publish(*args), next(calls, None)
+            if left is None:
+                yield from steps
+                return
+            result = None
+            for _ in range(left):
+                result = yield steps.send(result)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(ring, "publish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            channel.put(item(1 + 2 * stop))
+        monkeypatch.undo()
+        channel.put(item(2 + 2 * stop))
+        assert [float(next(reader)["t"]) for _ in range(3 if not stop else 2)][-1] == 2 + 2 * stop
+
+
+def test_a_slot_that_is_written_while_the_channel_is_closed_is_not_published() -> None:
+    channel = zc.channel(SPEC)
+    with pytest.raises(ChannelClosedError, match="closed while"), channel.slot() as slot:  # noqa: PT012
+        slot["t"][...] = 1
+        channel.close()
+        channel.put(item(2))
+    assert next(channel.read())["t"] == 2
+
+
+def test_numbers_of_python_get_the_type_of_the_field() -> None:
+    channel = zc.channel({"f": ((), "f4"), "i": ((), "i2"), "b": ((), "?")})
+    reader = channel.read()
+    channel.put({"f": 0.1, "i": 3, "b": True})
+    assert next(reader)["f"] == np.float32(0.1)
+    for wrong in ({"i": 40_000}, {"i": 2**70}, {"i": 0.5}, {"b": 1.5}, {"f": 1j}):
+        with pytest.raises(zc.UnsupportedConversionError):
+            channel.put({"f": 0.1, "i": 3, "b": True} | wrong)
+
+
+def test_a_reader_of_a_queue_begins_with_the_oldest_item_that_is_held() -> None:
+    channel = zc.channel(SPEC)
+    for number in range(3):
+        channel.put(item(number))
+    reader = channel.read()
+    assert [float(next(reader)["t"]) for _ in range(3)] == [0, 1, 2]
+
+
+def test_the_newest_item_is_read() -> None:
+    channel = zc.channel(SPEC, mode="latest")
+    with pytest.raises(ChannelTimeoutError, match="no item arrived"):
+        channel.latest(timeout=0)
+    for number in range(20):
+        channel.put(item(number))
+    assert channel.latest()["t"] == 19
+    assert channel.latest()["t"] == 19
+    reader = channel.read(timeout=0.01)
+    assert next(reader)["t"] == 19
+    with pytest.raises(ChannelTimeoutError):
+        next(reader)
+    channel.put(item(20))
+    assert float(next(reader)["t"]) == float(channel.latest("torch")["t"]) == 20
+
+
+def test_a_batch_that_is_kept_holds_its_slot() -> None:
+    channel = zc.channel(SPEC, slots=2, mode="latest")
+    channel.put(item(1))
+    kept = channel.latest()["image"]
+    channel.put(item(2))
+    with pytest.raises(ChannelTimeoutError, match="no slot became free within 0 seconds: 2 items were put"):
+        channel.put(item(3), timeout=0)
+    assert (kept == 1).all()
+    del kept
+    channel.put(item(3), timeout=0)
+    assert channel.latest()["t"] == 3
+
+
+def test_a_reader_that_holds_all_slots_is_refused() -> None:
+    channel = zc.channel(SPEC, slots=2)
+    reader = channel.read()
+    held = []
+    for number in range(2):
+        channel.put(item(number))
+        held.append(next(reader))
+    with pytest.raises(ChannelTimeoutError, match="holds batches in all 2 slots"):
+        next(reader)
+    with pytest.raises(ChannelTimeoutError, match="no slot"):
+        channel.put(item(3), timeout=0)
+    held.clear()
+    channel.put(item(3), timeout=0)
+    assert next(reader)["t"] == 3
+    copies = channel.read(copy=True)
+    channel.put(item(4), timeout=0)
+    assert next(copies)["t"] == 3
+
+
+def test_items_are_dropped_and_counted() -> None:
+    channel = zc.channel(SPEC, slots=2, full="drop")
+    reader = channel.read()
+    assert [channel.put(item(number)) for number in range(4)] == [True, True, False, False]
+    assert channel.stats()[:3] == (2, 2, 2)
+    with pytest.raises(ChannelTimeoutError), channel.slot():
+        pass
+    assert [float(next(reader)["t"]) for _ in range(2)] == [0, 1]
+
+
+def test_a_queue_waits_until_readers_have_begun() -> None:
+    channel = zc.channel(SPEC, slots=2, readers=2)
+    first = channel.read()
+    for number in range(2):
+        channel.put(item(number))
+    next(first), next(first)
+    with pytest.raises(ChannelTimeoutError):
+        channel.put(item(2), timeout=0)
+    second = channel.read()
+    assert next(second)["t"] == 0
+    channel.put(item(2), timeout=0)
+
+
+def test_a_queue_without_readers_is_reported() -> None:
+    channel = zc.channel(SPEC, slots=2)
+    reader = channel.read()
+    channel.put(item(0))
+    reader.close()
+    with pytest.raises(ChannelClosedError, match="all readers of the queue have ended"):
+        channel.put(item(1), timeout=0)
+    reader = channel.read()
+    channel.put(item(1))
+    assert [float(next(reader)["t"]) for _ in range(2)] == [0, 1]
+    reader.close()
+    with pytest.raises(ChannelClosedError, match="the reader was closed"):
+        next(reader)
+
+
+def test_a_slot_is_written_in_place() -> None:
+    torch = pytest.importorskip("torch")
+    channel = zc.channel({"x": ((8,), "f4")})
+    reader = channel.read()
+    with channel.slot() as slot:
+        torch.arange(8.0, out=slot.to("torch")["x"])
+    assert next(reader)["x"].tolist() == [*range(8)]
+    with pytest.raises(ZeroDivisionError), channel.slot() as slot:
+        1 / 0  # noqa: B018
+    channel.put({"x": np.ones(8, "f4")})
+    assert next(reader)["x"].tolist() == [1] * 8
+
+
+def test_several_slots_are_written_at_the_same_time() -> None:
+    channel = zc.channel(SPEC)
+    reader = channel.read()
+    with channel.slot() as first, channel.slot() as second:
+        first["t"][...], second["t"][...] = 1, 2
+        channel.put(item(0))
+    assert [float(next(reader)["t"]) for _ in range(3)] == [0, 2, 1]
+
+
+def test_a_write_to_a_batch_changes_nothing_for_others() -> None:
+    torch = pytest.importorskip("torch")
+    channel = zc.channel({"x": ((5000,), "f4")}, slots=2)
+    readers = [channel.read(to="torch"), channel.read()]
+    for number in range(6):
+        channel.put({"x": np.full(5000, number, "f4")})
+        batch = next(readers[0])["x"]
+        assert (batch == number).all(), "a page that was written stays as it was written"
+        batch += 100
+        other = next(readers[1])["x"]
+        assert (other == number).all()
+        assert not other.flags.writeable
+        assert type(batch) is torch.Tensor
+        del batch, other
+
+
+@pytest.mark.parametrize("start", ["spawn", "forkserver", "fork"])
+def test_a_channel_is_passed_to_children(start: str) -> None:
+    context = multiprocessing.get_context(start)
+    requests, answers = zc.channel({"n": ((), "i8")}), zc.channel({"n": ((), "i8"), "pid": ((), "i8")})
+    reader = answers.read(timeout=120)
+    child = context.Process(target=double, args=(requests, answers))
+    child.start()
+    for number in range(5):
+        requests.put({"n": number}, timeout=120)
+    requests.close()
+    results = [(int(batch["n"]), int(batch["pid"])) for batch in reader]
+    child.join()
+    assert results == [(2 * number, child.pid) for number in range(5)]
+
+
+def double(requests, answers) -> None:
+    with answers:
+        for batch in requests.read(timeout=60):
+            answers.put({"n": 2 * int(batch["n"]), "pid": os.getpid()}, timeout=60)
+
+
+def test_a_handle_is_text_for_other_programs() -> None:
+    channel = zc.channel(SPEC)
+    code = f"""
+import zerocopy as zc
+with zc.channel({channel.handle!r}) as channel:
+    channel.put({{"image": __import__("numpy").ones((4, 3), "u1"), "t": 2}})
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert [float(batch["t"]) for batch in channel.read()] == [2]
+
+
+def test_a_second_writer_is_refused_while_the_first_lives() -> None:
+    channel = zc.channel(SPEC)
+    other = pickle.loads(pickle.dumps(channel))
+    channel.put(item(0))
+    with pytest.raises(ChannelClosedError, match="another process, or another Channel"):
+        other.put(item(1))
+    channel.close()
+    other.put(item(1))
+    reader = other.read()
+    assert [float(next(reader)["t"]) for _ in range(2)] == [0, 1]
+
+
+def test_tables_are_handed_over() -> None:
+    pa = pytest.importorskip("pyarrow")
+    polars = pytest.importorskip("polars")
+    table = pa.table({"a": pa.array([1, None, 3]), "b": [0.5, 1.5, 2.5]})
+    channel = zc.channel(like=table, max_rows=100)
+    reader = channel.read(to="polars")
+    channel.put(table)
+    channel.put(table.slice(1))
+    channel.put(polars.from_arrow(table))
+    assert next(reader).equals(polars.from_arrow(table))
+    assert next(reader)["a"].to_list() == [None, 3]
+    assert next(reader)["b"].to_list() == [0.5, 1.5, 2.5]
+    with pytest.raises(zc.UnsupportedConversionError, match=r"needs .* bytes, and a slot has"):
+        channel.put(pa.table({"a": [*range(9000)], "b": [0.5] * 9000}))
+    with pytest.raises(zc.UnsupportedConversionError, match="cannot be written in place"), channel.slot():
+        pass
+    texts = pa.table({"s": ["a", None, "longer"]})
+    with pytest.raises(ValueError, match="max_bytes"):
+        zc.channel(texts.schema, max_rows=3)
+    channel = zc.channel(texts.schema, max_bytes=10_000)
+    channel.put(texts)
+    assert next(channel.read()).equals(texts)
+
+
+def test_the_most_rows_of_a_schema_fit() -> None:
+    pa = pytest.importorskip("pyarrow")
+    fields = [
+        (f"c{place}", kind) for place, kind in enumerate([pa.int8(), pa.float64(), pa.bool_(), pa.date32()])
+    ]
+    channel = zc.channel(pa.schema(fields), max_rows=1001)
+    rows = pa.table(
+        {name: pa.array([None] + [0] * 1000, pa.int64()).cast(kind, safe=False) for name, kind in fields[:3]}
+    )
+    full = rows.append_column("c3", pa.array([None] + [0] * 1000, pa.int32()).cast(pa.date32()))
+    channel.put(full)
+    assert next(channel.read()).equals(full)
+
+
+def test_types_that_numpy_lacks() -> None:
+    torch = pytest.importorskip("torch")
+    channel = zc.channel({"x": ((3,), "bfloat16")})
+    reader = channel.read(to="torch")
+    channel.put({"x": torch.ones(3, dtype=torch.bfloat16)})
+    batch = next(reader)["x"]
+    assert batch.dtype == torch.bfloat16
+    assert batch.tolist() == [1, 1, 1]
+    with pytest.raises(zc.UnsupportedConversionError, match="field is bfloat16"):
+        channel.put({"x": np.ones(3, "f4")})
+
+
+def test_like_takes_the_arrays_of_a_batch() -> None:
+    torch = pytest.importorskip("torch")
+    batch = {"x": torch.ones(2, 3), "y": np.arange(4)}
+    channel = zc.channel(like=batch)
+    channel.put(batch)
+    result = next(channel.read(to="torch"))
+    assert torch.equal(result["x"], batch["x"])
+    assert result["y"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"image": np.ones((4, 3), "u1")}, "the batch is"),
+        ({"image": np.ones((4, 2), "u1"), "t": 1.0}, "the array of 'image' is"),
+        ({"image": np.ones((4, 3), "i1"), "t": 1.0}, "cast or reshape it to"),
+        ({"image": np.ones((4, 3), "u1"), "t": 1j}, "complex"),
+        ([1], "the batch is 'list'"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_refused(channel, batch, message: str) -> None:
+    channel.put(item(1))
+    with pytest.raises(zc.ZeroCopyError, match=message):
+        channel.put(batch)
+    channel.put(item(2))
+    assert channel.stats().published == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"spec": {}},
+        {"spec": {"a": 3}},
+        {"spec": {"a": ((-1,), "f4")}},
+        {"spec": {"a": ((), "O")}},
+        {"spec": {1: ((), "f4")}},
+        {"spec": {"a": ((), "no such type")}},
+        {"spec": SPEC, "like": {}},
+        {},
+        {"spec": SPEC, "slots": 1},
+        {"spec": SPEC, "slots": "4"},
+        {"spec": SPEC, "mode": "newest"},
+        {"spec": SPEC, "full": "wait"},
+        {"spec": SPEC, "readers": 0},
+    ],
+)
+def test_options_are_checked(options) -> None:
+    with pytest.raises(OptionError, match=r"channel\(\)"):
+        zc.channel(**options)
+
+
+@pytest.mark.parametrize(
+    "handle", ["", "x", "zerocopy-channel:", "zerocopy-channel:%", "zerocopy-channel:" + "A" * 80]
+)
+def test_damaged_handles_are_refused(handle: str) -> None:
+    with pytest.raises(ValueError, match=r"channel\(\)"):
+        zc.channel(handle)
+
+
+def test_handles_of_other_memory_are_refused() -> None:
+    channel = zc.channel(SPEC)
+    raw = bytearray(base64.urlsafe_b64decode(channel.handle.removeprefix("zerocopy-channel:")))
+    for place in range(len(raw)):
+        changed = bytes(raw[:place]) + bytes([raw[place] ^ 1]) + bytes(raw[place + 1 :])
+        try:
+            opened = zc.channel("zerocopy-channel:" + base64.urlsafe_b64encode(changed).decode())
+        except zc.ZeroCopyError:
+            continue
+        assert opened.nbytes == channel.nbytes
+
+
+def test_a_channel_whose_creator_has_ended_is_stale() -> None:
+    code = f"import zerocopy as zc; print(zc.channel({SPEC!r}).handle)"
+    handle = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    with pytest.raises(StaleHandleError):
+        zc.channel(handle)
+
+
+def test_the_end_of_a_writer_without_close_is_reported() -> None:
+    channel = zc.channel(SPEC)
+    reader = channel.read(timeout=60)
+    code = f"""
+import os, zerocopy as zc
+zc.channel({channel.handle!r}).put({{"image": __import__("numpy").ones((4, 3), "u1"), "t": 2}})
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert next(reader)["t"] == 2
+    with pytest.raises(ChannelClosedError, match="the writer has ended without"):
+        next(reader)
+    channel.put(item(3))
+    assert next(reader)["t"] == 3
+
+
+def test_asynchronous_iteration(channel) -> None:
+    async def main() -> list[float]:
+        reader = channel.read(timeout=60)
+
+        async def produce() -> None:
+            for number in range(3):
+                await asyncio.sleep(0.01)
+                channel.put(item(number))
+            channel.close()
+
+        task = asyncio.create_task(produce())
+        seen = [float(batch["t"]) async for batch in reader]
+        await task
+        return seen
+
+    seen = asyncio.run(main())
+    assert seen[-1] == 2
+    assert seen == sorted(set(seen))
+
+
+def test_memory_is_freed_with_the_last_user() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        channel = zc.channel(SPEC)
+        reader = channel.read()
+        channel.put(item(1))
+        batch = next(reader)
+        channel.close()
+        reader.close()
+        del channel, reader
+        assert (batch["image"] == 1).all()
+        del batch
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_forked_child_reads_by_a_reader_of_its_own() -> None:
+    channel = zc.channel(SPEC)
+    reader = channel.read()
+    channel.put(item(1))
+    pid = os.fork()
+    if not pid:
+        try:
+            next(reader)
+        except ChannelClosedError:
+            os._exit(0 if float(next(channel.read())["t"]) == 1 else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert next(reader)["t"] == 1
+
+
+@pytest.mark.parametrize("mode", ["queue", "latest"])
+def test_killed_processes_never_block_the_others(mode: str) -> None:
+    script = Path(__file__).with_name("kills.py")
+    result = subprocess.run(
+        [sys.executable, str(script), mode, str(os.getpid()), "60"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,274 @@
+"""Layout of an item in a slot: arrays at fixed places, or a table with a header of its own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from zerocopy._engine.convert import convert
+from zerocopy.describe import describe_array
+from zerocopy.dtype import DType
+from zerocopy.errors import OptionError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.formatting import printable
+from zerocopy.frames import from_frames, to_frames
+from zerocopy.frames.arrays import array_header, ndarray_over, parse_array, parse_dtype
+from zerocopy.shared.handle import SAME_BLOCK, pack_index, pack_names, unpack_index, unpack_names
+from zerocopy.shared.segment import Array
+from zerocopy.tables.hub import hub
+
+#: JAX and TensorFlow alias memory at multiples of 64 bytes.
+_ALIGNMENT = 64
+_LENGTH = struct.Struct("<Q")
+FIELDS, TABLES = 1, 2
+_NUMBERS = (bool, int, float, complex)
+#: Bytes of a frame's place in the index of a table.
+_PLACE = 20
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+
+
+class Items(Protocol):
+    """The form of a channel's items.
+
+    Attributes
+    ----------
+    form : int
+        `FIELDS` or `TABLES`.
+    header : bytes
+        Describes the form in the memory of the channel.
+    nbytes : int
+        Bytes of a slot, a multiple of 64.
+    """
+
+    form: int
+    header: bytes
+    nbytes: int
+
+    def write(self, slot: Array, batch: Any) -> None:
+        """Copy a batch into the bytes of a slot."""
+
+    def read(self, slot: Array, to: Any, options: dict[str, Any]) -> Any:
+        """Return the batch of a slot in a framework."""
+
+
+class Fields:
+    """Items that are dicts of arrays with fixed shapes and dtypes.
+
+    Parameters
+    ----------
+    headers : dict of str to bytes
+        The header of each field's array; see `zerocopy.frames`.
+    """
+
+    form = FIELDS
+
+    def __init__(self, headers: dict[str, bytes]) -> None:
+        self.header: bytes = pack_names(headers)
+        self._layouts = {name: parse_array(header) for name, header in headers.items()}
+        self._headers = headers
+        self._places: dict[str, slice] = {}
+        end = 0
+        for name, layout in self._layouts.items():
+            self._places[name] = slice(end, end + layout.nbytes)
+            end = _aligned(end + layout.nbytes)
+        self.nbytes: int = max(end, _ALIGNMENT)
+        self._is_plain = all(layout.standard is None for layout in self._layouts.values())
+
+    @classmethod
+    def of_spec(cls, spec: Mapping[Any, Any]) -> Fields:
+        """Return the form of ``{name: (shape, dtype)}``.
+
+        Raises
+        ------
+        OptionError
+            A name, shape or dtype is invalid.
+        """
+        headers = {}
+        for name, field in spec.items():
+            try:
+                shape, of_type = field
+                sizes = (shape,) if isinstance(shape, int) else tuple(map(int, shape))
+                if not isinstance(name, str) or min(sizes, default=0) < 0 or of_type is None:
+                    raise ValueError("a name is a str, a size is 0 or more, and a dtype is needed")
+                dtype, standard = _types(of_type)
+                headers[name] = array_header("numpy", dtype, standard, sizes, ())
+                parse_array(headers[name])
+                name.encode()
+            except (TypeError, ValueError, OverflowError, struct.error, ZeroCopyError) as error:
+                why = f"the field {printable(repr(name))} is {printable(repr(field))}: {error}"
+                remedy = 'pass a shape and a dtype: {"image": ((480, 640, 3), "u1"), "t": ((), "f8")}'
+                raise OptionError("channel()", why, remedy) from error
+        if not headers:
+            raise OptionError("channel()", "there are no fields", 'pass {"t": ((), "f8")}, or like=batch')
+        return cls(headers)
+
+    @classmethod
+    def like(cls, batch: Mapping[str, Any]) -> Fields:
+        """Return the form of the arrays of a batch."""
+        spec = {}
+        for name, value in batch.items():
+            view = describe_array(np.asarray(value) if isinstance(value, _NUMBERS) else value).view
+            spec[name] = view.shape, view.dtype.name
+        return cls.of_spec(spec)
+
+    def views(self, slot: Array) -> dict[str, Array]:
+        """Return the arrays in the bytes of a slot, by name."""
+        return {
+            name: ndarray_over(slot[place], layout.dtype, layout.shape, (), layout.nbytes)
+            for (name, layout), place in zip(self._layouts.items(), self._places.values(), strict=True)
+        }
+
+    def write(self, slot: Array, batch: Any) -> None:
+        if not isinstance(batch, Mapping) or batch.keys() != self._layouts.keys():
+            names = list(batch) if isinstance(batch, Mapping) else type(batch).__qualname__
+            why = f"the batch is {printable(repr(names))}, and the fields are {list(self._layouts)}"
+            raise UnsupportedConversionError(
+                "", why, "pass a dict with one array for each field", code="other-fields"
+            )
+        for name, layout in self._layouts.items():
+            array, given = _as_ndarray(batch[name], layout.dtype)
+            expected = _text(layout.dtype, layout.standard, layout.shape)
+            if given != expected:
+                why = f"the array of {printable(repr(name))} is {given}, and the field is {expected}"
+                remedy = f"cast or reshape it to {expected}"
+                raise UnsupportedConversionError("", why, remedy, code="other-fields")
+            place = slot[self._places[name]]
+            ndarray_over(place, array.dtype, layout.shape, (), layout.nbytes)[...] = array
+
+    def read(self, slot: Array, to: Any, options: dict[str, Any]) -> Any:
+        if self._is_plain:
+            arrays = self.views(slot)
+            return arrays if to == "numpy" and not options else convert(arrays, to, **options)
+        batch = {
+            name: from_frames(self._headers[name], [slot[place]], to) for name, place in self._places.items()
+        }
+        return convert(batch, to, **options) if options else batch
+
+
+def _types(of_type: Any) -> tuple[np.dtype[Any], Any]:
+    if isinstance(of_type, str):
+        try:
+            return parse_dtype(of_type)
+        except ZeroCopyError:  # an alias of NumPy, such as "f8"
+            pass
+    dtype = np.dtype(of_type)
+    if dtype.hasobject:
+        raise ValueError("Python objects have no memory that another process could read")
+    return dtype, None
+
+
+def _as_ndarray(value: Any, dtype: np.dtype[Any]) -> tuple[Array, str]:
+    """Return an ndarray, and its type and shape as text; a Python number gets `dtype`."""
+    if isinstance(value, _NUMBERS):
+        value = _as_number(value, dtype)
+    if type(value) is np.ndarray and value.dtype.isbuiltin:
+        return value, _text(value.dtype, None, value.shape)
+    split = to_frames(value)
+    layout = parse_array(split.header)
+    array = ndarray_over(split.frames[0], layout.dtype, layout.shape, layout.order, layout.nbytes)
+    return array, _text(layout.dtype, layout.standard, layout.shape)
+
+
+def _as_number(value: Any, dtype: np.dtype[Any]) -> Array:
+    """Return a Python number in a dtype of its kind; a number of another kind keeps its own."""
+    is_exact = isinstance(value, (bool, int))
+    if dtype.kind in ("iufc" if is_exact else "c" if isinstance(value, complex) else "fc"):
+        try:
+            return np.asarray(value, dtype)
+        except OverflowError as error:
+            why = f"{value} is out of the range of {dtype}"
+            raise UnsupportedConversionError(
+                "", why, "pass a number that fits", code="other-fields"
+            ) from error
+    return np.asarray(value)
+
+
+def _text(dtype: np.dtype[Any], standard: DType | None, shape: tuple[int, ...]) -> str:
+    return f"{dtype if standard is None else standard.name}{list(shape)}"
+
+
+class Tables:
+    """Items that are tables of one schema, each with up to some number of bytes.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Its metadata is not compared.
+    nbytes : int
+        Bytes of a slot.
+    """
+
+    form = TABLES
+
+    def __init__(self, schema: Any, nbytes: int) -> None:
+        self._schema = schema
+        self.header: bytes = schema.serialize().to_pybytes()
+        self.nbytes: int = _aligned(nbytes)
+
+    @classmethod
+    def of_rows(cls, schema: Any, max_rows: int) -> Tables:
+        """Return the form of tables with up to `max_rows` rows.
+
+        Raises
+        ------
+        OptionError
+            A column has values of different lengths, so that the rows do not limit its bytes.
+        """
+        header = to_frames(schema.empty_table()).header
+        nbytes = _aligned(_LENGTH.size + 2 * len(header) + _PLACE * (2 + 4 * len(schema)))
+        types = hub().module().types
+        for field in schema:
+            try:
+                if types.is_dictionary(field.type):
+                    raise ValueError("the dictionary has any length")
+                bits = field.type.bit_width
+            except ValueError as error:
+                why = f"the values of {field.name!r} ({field.type}) have different lengths"
+                remedy = "pass max_bytes= in place of max_rows=: the most bytes of one table"
+                raise OptionError("channel()", why, remedy) from error
+            nbytes += _aligned(-(-bits * max_rows // 8)) + _aligned(-(-max_rows // 8))
+        return cls(schema, nbytes)
+
+    def write(self, slot: Array, batch: Any) -> None:
+        table = convert(batch, "pyarrow")
+        if not isinstance(table, hub().module().Table) or not table.schema.equals(self._schema):
+            columns = getattr(table, "schema", type(table).__qualname__)
+            why = f"the batch has the columns {printable(repr(str(columns)))}"
+            remedy = f"cast it to the schema of the channel: {printable(repr(str(self._schema)))}"
+            raise UnsupportedConversionError("", why, remedy, code="other-fields")
+        split = to_frames(table.combine_chunks())
+        places = [(SAME_BLOCK, 0, 0)] * len(split.frames)
+        end = _aligned(_LENGTH.size + len(pack_index(split.header, [], places)))
+        for number, frame in enumerate(split.frames):
+            places[number] = (SAME_BLOCK, end, frame.nbytes)
+            end = _aligned(end + frame.nbytes)
+        if end > slot.nbytes:
+            why = f"the table needs {end:,} bytes, and a slot has {slot.nbytes:,}"
+            remedy = f"create the channel with max_bytes={end}, or put fewer rows"
+            raise UnsupportedConversionError("", why, remedy, code="other-fields")
+        index = pack_index(split.header, [], places)
+        slot[: _LENGTH.size + len(index)] = np.frombuffer(_LENGTH.pack(len(index)) + index, np.uint8)
+        for (_, first, count), frame in zip(places, split.frames, strict=True):
+            slot[first : first + count] = frame
+
+    def read(self, slot: Array, to: Any, options: dict[str, Any]) -> Any:
+        (length,) = _LENGTH.unpack_from(slot.data)
+        header, _, places = unpack_index(slot[_LENGTH.size : _LENGTH.size + length].data)
+        frames = [slot[first : first + count] for _, first, count in places]
+        table = from_frames(header, frames, "pyarrow")
+        return table if to == "pyarrow" and not options else convert(table, to, **options)
+
+
+def items_of(form: int, header: bytes, nbytes: int) -> Items:
+    """Return the form of the items that a channel's memory describes."""
+    if form == FIELDS:
+        return Fields(unpack_names(header))
+    if form != TABLES:
+        raise ValueError("it has items of an unknown form")
+    pa = hub().module()
+    return Tables(pa.ipc.read_schema(pa.py_buffer(header)), nbytes)

@@ -1,0 +1,270 @@
+"""``ChannelMemory``: a channel's memfd in one process; ``Holder``: a holder of its locks.
+
+Locks are open file description locks (fcntl(2)): each `Holder` has a file description of its own, so that a
+writer and a reader in one process exclude each other as two processes do. The kernel releases them when the
+last descriptor of the description is closed, so no forked child may keep one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import mmap
+import os
+import platform
+import struct
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from zerocopy.channels.ring import Access, Load, Lock, Probe, Store
+from zerocopy.errors import SharedMemoryError
+from zerocopy.shared import room
+from zerocopy.shared.handle import Location, broker_number, host_id, no_file_descriptor
+from zerocopy.shared.linux import fcntl
+from zerocopy.shared.segment import (
+    MAP_ACCESS,
+    MAP_NORESERVE,
+    MAP_OPTIONS,
+    NAME,
+    Array,
+    FileMapping,
+    mapped_memfd,
+    seal_size,
+)
+from zerocopy.shared.segment_file import open_segment
+
+PAGE = mmap.PAGESIZE
+#: Seconds after which a wait looks again: a process may have been killed before it woke the others.
+LONGEST_WAIT = 0.05
+_SHORTEST_WAIT = 0.0002
+#: struct flock: type, whence, start, length, process (0 for open file description locks).
+_FLOCK = struct.Struct("hhqqi4x")
+_WORD = 8
+_FUTEX_WAIT, _FUTEX_WAKE, _ALL_WAITERS = 0, 1, (1 << 31) - 1
+#: futex(2) has no function in the C library, and a number for each architecture.
+_SYSCALL = {"x86_64": 202, "aarch64": 98}.get(platform.machine())
+
+#: Descriptors that may hold locks. A fork waits while one is opened or closed.
+_descriptors: set[int] = set()
+# Re-entrant: a finalizer may close a descriptor within the critical section.
+_lock = threading.RLock()
+
+
+def _close_in_child() -> None:
+    """In a forked child: its descriptors would keep the parent's locks after the parent's end."""
+    global _descriptors
+    inherited, _descriptors = _descriptors, set()
+    for fd in inherited:
+        os.close(fd)
+    _lock.release()
+
+
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_close_in_child)
+
+
+class _TimeSpec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+class ChannelMemory:
+    """The memory of a channel, mapped by this process.
+
+    Parameters
+    ----------
+    mapped : FileMapping
+        The whole file, writable.
+
+    Attributes
+    ----------
+    bytes : ndarray
+        All bytes, writable.
+    """
+
+    def __init__(self, mapped: FileMapping) -> None:
+        self._mapped = mapped
+        self.bytes: Array = np.frombuffer(mapped, np.uint8)
+        self.address: int = mapped.address
+
+    @classmethod
+    def create(cls, size: int) -> ChannelMemory:
+        """Allocate memory, all of it now, so that no write can fail.
+
+        Raises
+        ------
+        SharedMemoryError
+            There is not enough memory, or no file descriptor.
+        """
+        try:
+            room.check(size)
+            mapped = mapped_memfd(NAME, size)
+            os.posix_fallocate(mapped.fd, 0, size)
+            seal_size(mapped.fd)
+        except (OSError, OverflowError, ValueError) as error:
+            raise _refusal(f"allocate {size:,} bytes of shared memory", error) from error
+        return cls(mapped)
+
+    @classmethod
+    def open(cls, location: Location) -> ChannelMemory:
+        """Map the memory of another process's channel.
+
+        Raises
+        ------
+        StaleHandleError, OtherHostError, HandleAccessError, SharedMemoryError
+        """
+        fd = open_segment(location, os.O_RDWR)
+        try:
+            return cls(FileMapping.shared(fd))
+        except (OSError, OverflowError, ValueError) as error:
+            os.close(fd)
+            raise _refusal("map the memory", error) from error
+
+    def own_location(self) -> Location:
+        """Return where other processes find the memory: in this process."""
+        mapped = self._mapped
+        return Location(host_id(), os.getpid(), mapped.fd, mapped.inode, 0, 0, broker_number())
+
+    def map_privately(self) -> mmap.mmap:
+        """Map the memory for a reader, whose writes copy the page for it alone.
+
+        Linux shows the writes of others in the pages that were not copied (mmap(2) leaves it open).
+        """
+        self._check_descriptor()
+        flags = mmap.MAP_PRIVATE | MAP_NORESERVE
+        try:
+            return mmap.mmap(self._mapped.fd, len(self._mapped), flags=flags, prot=MAP_ACCESS, **MAP_OPTIONS)
+        except (OSError, ValueError) as error:
+            raise _refusal("map the memory", error) from error
+
+    def words(self, first: int, count: int) -> memoryview:
+        """Return words of 8 bytes from a byte on; each is read and written by one instruction."""
+        return self.bytes[first : first + count * _WORD].data.cast("B").cast("Q")
+
+    def open_again(self) -> int:
+        """Return a file descriptor with a file description of its own.
+
+        Raises
+        ------
+        SharedMemoryError
+            There is no free descriptor.
+        """
+        self._check_descriptor()
+        try:
+            return os.open(f"/proc/self/fd/{self._mapped.fd}", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise _refusal("open the memory again", error) from error
+
+    def _check_descriptor(self) -> None:
+        if not self._mapped.has_descriptor():  # a program that becomes a daemon closes all descriptors
+            why = "the descriptor of the channel was closed by the program"
+            raise SharedMemoryError("", why, "open the channel after the process has become a daemon")
+
+
+def _refusal(task: str, error: Exception) -> SharedMemoryError:
+    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        return no_file_descriptor(error)
+    remedy = "free memory, or pass fewer or smaller slots"
+    return SharedMemoryError("", f"the kernel did not {task}: {error}", remedy)
+
+
+class Holder:
+    """A holder of locks, which carries out the accesses of the protocol.
+
+    Parameters
+    ----------
+    memory : ChannelMemory
+    first : int
+        The byte of the first word.
+    count : int
+        How many words there are.
+    """
+
+    def __init__(self, memory: ChannelMemory, first: int, count: int) -> None:
+        self._fd = -1
+        self._memory = memory
+        self._words = memory.words(first, count)
+        self._address = memory.address + first
+        self._pid = os.getpid()
+        with _lock:
+            self._fd = memory.open_again()
+            _descriptors.add(self._fd)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it holds its locks: it was not closed, and this process is not a child of its own."""
+        return self._fd >= 0 and self._pid == os.getpid()
+
+    def __call__(self, access: Access) -> int:
+        """Carry out an access of the protocol; see `zerocopy.channels.ring.Memory`."""
+        if isinstance(access, Load):
+            return self._words[access.word]
+        if isinstance(access, Store):
+            self._words[access.word] = access.value
+            return 0
+        if isinstance(access, Lock):
+            return self._set_lock(access.byte, fcntl.F_RDLCK if access.shared else fcntl.F_WRLCK)
+        if isinstance(access, Probe):
+            request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, access.byte, 1, 0)
+            answer = fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, request)
+            return int(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+        return self._set_lock(access.byte, fcntl.F_UNLCK)
+
+    def _set_lock(self, byte: int, kind: int) -> int:
+        try:
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
+
+    def wait(self, word: int, value: int, seconds: float) -> None:
+        """Wait until another process wakes the waiters of a word that has a value, or for some time."""
+        seconds = min(seconds, LONGEST_WAIT)
+        if seconds <= 0 or self._words[word] != value:
+            return
+        if _SYSCALL is None:
+            time.sleep(min(seconds, _SHORTEST_WAIT))
+            return
+        until = _TimeSpec(0, int(seconds * 1e9))
+        # futex(2) compares 32 bits: the low half of the word, as both architectures are little-endian.
+        address = ctypes.c_void_p(self._address + word * _WORD)
+        _syscall()(_SYSCALL, address, _FUTEX_WAIT, value & 0xFFFF_FFFF, ctypes.byref(until), None, 0)
+
+    def wake(self, word: int) -> None:
+        """Wake all processes that wait for a word."""
+        if _SYSCALL is not None:
+            address = ctypes.c_void_p(self._address + word * _WORD)
+            _syscall()(_SYSCALL, address, _FUTEX_WAKE, _ALL_WAITERS, None, None, 0)
+
+    def close(self) -> None:
+        """Release all locks."""
+        with _lock:
+            fd, self._fd = self._fd, -1
+            if fd >= 0 and self._pid == os.getpid():  # a forked child has closed its copy
+                _descriptors.discard(fd)
+                os.close(fd)
+
+    # At interpreter exit modules are cleared already, and the kernel closes the descriptor.
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self.close()
+
+
+@functools.cache
+def _syscall() -> Any:
+    function = ctypes.CDLL(None, use_errno=True).syscall
+    function.argtypes = (
+        ctypes.c_long,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_uint32,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_int,
+    )
+    return function

@@ -1,0 +1,258 @@
+"""``Reader``: the items of a channel, as one process receives them."""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zerocopy import forks
+from zerocopy.channels import ring as protocol
+from zerocopy.channels.items import Items
+from zerocopy.channels.memory import LONGEST_WAIT, ChannelMemory, Holder
+from zerocopy.channels.ring import CLOSED, FREED, HEAD, WAITING, Load, Ring, Steps, Store, Taken, perform
+from zerocopy.errors import ChannelClosedError, ChannelTimeoutError, SharedMemoryError
+from zerocopy.errors.tracebacks import public
+from zerocopy.shared.reading import was_written
+from zerocopy.shared.segment import Array
+
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
+#: How often a reader tries to lease an item after its time is over: the writer may reuse its slot meanwhile.
+_LAST_TRIES = 20
+
+
+class Place(NamedTuple):
+    """Where the parts of a channel lie: the byte of the first word and slot, and the bytes of a slot."""
+
+    words: int
+    first_slot: int
+    slot_bytes: int
+
+
+class _Leases:
+    """The leases of one reader. Its arrays keep it, so that it outlives the reader.
+
+    Finalizers of batches and of the reader run in any thread, and within any call. They append to a deque,
+    and carry out what it holds unless another thread does.
+    """
+
+    def __init__(self, memory: ChannelMemory, ring: Ring, place: Place) -> None:
+        self.ring = ring
+        self._place = place
+        self.holder = Holder(memory, place.words, ring.words)
+        self._mapped = memory.map_privately()
+        self._memory: Array = np.frombuffer(self._mapped, np.uint8)
+        self._address: int = self._memory.__array_interface__["data"][0]
+        self.lock = forks.plain_lock()
+        #: Slots to release; -1: the reader has ended.
+        self._dropped: deque[int] = deque()
+        self.counts = [0] * ring.slots
+        self.entry = 0
+        if ring.is_queue:
+            entry = perform(protocol.register(ring, os.getpid()), self.holder)
+            if entry is None:
+                why = f"the channel has {protocol.ENTRIES} readers already"
+                raise SharedMemoryError("", why, "close a reader first")
+            self.entry = entry
+
+    def interface(self, slot: int, nbytes: int) -> dict[str, Any]:
+        """Return the bytes of a slot as NumPy's array interface."""
+        first = self._address + self._place.first_slot + slot * self._place.slot_bytes
+        return {"shape": (nbytes,), "typestr": "|u1", "data": (first, False), "version": 3}
+
+    def give_back(self, slot: int) -> None:
+        """End a lease, or the registration of the reader (-1)."""
+        self._dropped.append(slot)
+        self.free_dropped()
+
+    def free_dropped(self) -> None:
+        """Release the slots of dropped batches, unless another thread holds the lock; it does so then."""
+        while self._dropped and self.lock.acquire(False):
+            try:
+                slot = self._dropped.popleft() if self._dropped else None
+                if slot is not None:
+                    self._free(slot)
+            finally:
+                self.lock.release()
+
+    def _free(self, slot: int) -> None:
+        if slot < 0:
+            if self.ring.is_queue and self.entry >= 0 and self.holder.is_usable:
+                perform(protocol.leave(self.ring, self.entry), self.holder)
+                self._wake_writer()
+            self.entry = -1
+            return
+        self.counts[slot] -= 1
+        if self.counts[slot] or not self.holder.is_usable:
+            return
+        try:
+            self._restore(slot)
+        finally:
+            perform(protocol.release(self.ring, slot), self.holder)
+            self._wake_writer()
+
+    def _restore(self, slot: int) -> None:
+        """Drop this process's copies of pages that were written, which would hide the next item.
+
+        NumPy's read-only flag does not prevent them: frameworks without such a flag alias the memory.
+        """
+        first = self._place.first_slot + slot * self._place.slot_bytes
+        if was_written(self._address + first, self._place.slot_bytes):
+            self._mapped.madvise(mmap.MADV_DONTNEED, first, self._place.slot_bytes)
+
+    def _wake_writer(self) -> None:
+        if self.holder(Load(WAITING)):
+            self.holder(Store(FREED, self.holder(Load(FREED)) + 1))
+            self.holder.wake(FREED)
+
+
+class _Lease:
+    """A slot that is not written while an array uses its memory; -1 until it has one."""
+
+    __slots__ = ("__array_interface__", "_leases", "slot")
+    __array_interface__: dict[str, Any]
+
+    def __init__(self, leases: _Leases) -> None:
+        self._leases, self.slot = leases, -1
+
+    def __del__(self) -> None:
+        if self.slot >= 0 and not sys.is_finalizing():
+            self._leases.give_back(self.slot)
+
+
+class Reader:
+    """Reads the items of a channel; :meth:`zerocopy.Channel.read` returns it.
+
+    It is an iterator, and an asynchronous iterator, of batches. It ends when the writer has closed the
+    channel and all items were read. A batch aliases the memory of its slot, which is not written again while
+    an array of the batch exists in this process. A write to a batch in a framework without read-only arrays
+    changes it for this process only. An item whose conversion fails counts as read.
+    """
+
+    def __init__(
+        self,
+        memory: ChannelMemory,
+        ring: Ring,
+        items: Items,
+        place: Place,
+        to: Any,
+        timeout: float | None,
+        options: dict[str, Any],
+    ) -> None:
+        self._ring, self._items, self._to, self._timeout, self._options = ring, items, to, timeout, options
+        self._last = 0
+        self._has_ended = False
+        self._leases = _Leases(memory, ring, place)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    @public
+    def __next__(self) -> Any:
+        lease = self._next(self._timeout, self._steps)
+        if lease is None:
+            raise StopIteration
+        return self._batch(lease)
+
+    async def __anext__(self) -> Any:
+        end = None if self._timeout is None else time.monotonic() + self._timeout
+        pause, tries = _SHORTEST_PAUSE, 0
+        while True:
+            lease, is_over = self._try(self._steps)
+            if lease is not None:
+                return self._batch(lease)
+            if is_over:
+                raise StopAsyncIteration
+            tries = self._check_time(end, self._timeout, tries)
+            await asyncio.sleep(pause)  # not a wait in a thread: cancelling it would lose an item
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def newest(self, timeout: float | None) -> Any:
+        """Return the newest batch, which may be that of the call before; wait only for the first."""
+        lease = self._next(timeout, lambda: protocol.take_newest(self._ring, 0))
+        if lease is None:
+            self._has_ended = False  # another process may write
+            why = "the writer closed the channel before it put an item"
+            raise ChannelClosedError("", why, "put a batch before channel.close()")
+        return self._batch(lease)
+
+    def close(self) -> None:
+        """End reading: a queue keeps no items for this reader. Batches that were read stay valid."""
+        self._leases.give_back(-1)
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing() and hasattr(self, "_leases"):
+            self.close()
+
+    def _steps(self) -> Steps[Taken | None]:
+        if self._ring.is_queue:
+            return protocol.take_next(self._ring, self._leases.entry, self._last)
+        return protocol.take_newest(self._ring, self._last)
+
+    def _next(self, timeout: float | None, steps: Any) -> _Lease | None:
+        """Return the next item's lease, or None at the end."""
+        end = None if timeout is None else time.monotonic() + timeout
+        tries = 0
+        while True:
+            head = self._leases.holder(Load(HEAD))
+            lease, is_over = self._try(steps)
+            if lease is not None or is_over:
+                return lease
+            tries = self._check_time(end, timeout, tries)
+            left = LONGEST_WAIT if end is None else end - time.monotonic()
+            self._leases.holder.wait(HEAD, head, left)
+
+    def _check_time(self, end: float | None, timeout: float | None, tries: int) -> int:
+        """Raise if an item cannot come in time; return how often it was tried after that time."""
+        if all(self._leases.counts):
+            why = f"this process holds batches in all {self._ring.slots} slots, so that no item can be put"
+            remedy = "drop batches, read with copy=True, or create the channel with more slots="
+            raise ChannelTimeoutError("", why, remedy, code="channel-full")
+        if end is None or time.monotonic() < end:
+            return 0
+        if tries < _LAST_TRIES and self._leases.holder(Load(HEAD)) > self._last:
+            return tries + 1
+        why = f"no item arrived within {timeout:g} seconds"
+        raise ChannelTimeoutError("", why, "pass a longer timeout=, or check that the writer runs")
+
+    def _try(self, steps: Any) -> tuple[_Lease | None, bool]:
+        """Return the lease of an item if there is one, and whether no other will come."""
+        leases = self._leases
+        leases.free_dropped()
+        if self._has_ended:
+            return None, True
+        lease = _Lease(leases)
+        with leases.lock:
+            if not leases.holder.is_usable or leases.entry < 0:
+                why = "the reader was closed, or belongs to the process that this one was forked from"
+                raise ChannelClosedError("", why, "call channel.read() in this process")
+            is_over = perform(protocol.is_over(), leases.holder)
+            taken = perform(steps(), leases.holder)
+            if taken is not None:
+                leases.counts[taken.slot] += 1
+                lease.slot = taken.slot
+                self._last = taken.number
+        leases.free_dropped()
+        if taken is not None:
+            return lease, is_over
+        if is_over and not leases.holder(Load(CLOSED)):
+            why = "the writer has ended without channel.close()"
+            raise ChannelClosedError("", why, "call next() again when another process writes")
+        self._has_ended = is_over
+        return None, is_over
+
+    def _batch(self, lease: _Lease) -> Any:
+        lease.__array_interface__ = self._leases.interface(lease.slot, self._items.nbytes)
+        memory = np.asarray(lease)
+        memory.flags.writeable = False
+        return self._items.read(memory, self._to, self._options)
