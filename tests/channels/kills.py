@@ -24,15 +24,15 @@ READERS = 3
 
 def write(channel: Channel) -> None:
     values = np.empty(SIZE, "i8")
-    count = 0
+    own, count = time.monotonic_ns(), 0  # numbers of processes are used again
     while True:
         values[:] = count
         try:
             if count % 2:
                 with channel.slot() as slot:
-                    slot["writer"][...], slot["count"][...], slot["values"][:] = os.getpid(), count, values
+                    slot["writer"][...], slot["count"][...], slot["values"][:] = own, count, values
             else:
-                channel.put({"writer": os.getpid(), "count": count, "values": values})
+                channel.put({"writer": own, "count": count, "values": values})
         except ChannelClosedError:  # all readers were killed, or the writer before this one has not ended yet
             time.sleep(0.001)
             continue
@@ -95,7 +95,7 @@ def main(mode: str, seed: int, kills: int) -> None:
         check(pids[place], killed=True)
         pids[place] = start(*jobs[place])
     before = channel.stats().published
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while channel.stats().published < before + 20:
         assert time.monotonic() < end, f"the processes that are left do not go on: {channel.stats()}"
         time.sleep(0.01)
@@ -104,7 +104,7 @@ def main(mode: str, seed: int, kills: int) -> None:
     with channel:  # the parent writes the last item, and closes
         while True:
             try:
-                channel.put({"writer": os.getpid(), "count": 0, "values": np.zeros(SIZE, "i8")}, timeout=20)
+                channel.put({"writer": os.getpid(), "count": 0, "values": np.zeros(SIZE, "i8")}, timeout=120)
                 break
             except ChannelClosedError:
                 time.sleep(0.001)

@@ -8,7 +8,7 @@ import os
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,8 +17,8 @@ from zerocopy._engine.convert import convert
 from zerocopy.channels import ring as protocol
 from zerocopy.channels.items import FIELDS, Fields, Items, items_of
 from zerocopy.channels.memory import LONGEST_WAIT, PAGE, ChannelMemory, Holder
-from zerocopy.channels.reader import Place, Reader
-from zerocopy.channels.ring import CLOSED, DROPPED, FREED, HEAD, WAITING, Load, Ring, Store, perform
+from zerocopy.channels.reader import Place, Reader, deadline
+from zerocopy.channels.ring import CLOSED, DROPPED, FREED, HEAD, WAITING, Load, Ring, Store, Unlock, perform
 from zerocopy.channels.stats import ChannelStats, read_stats
 from zerocopy.errors import (
     ChannelClosedError,
@@ -83,7 +83,8 @@ class Channel:
     def __init__(self, memory: ChannelMemory, ring: Ring, items: Items, drops: bool) -> None:
         self._memory, self._ring, self._items, self._drops = memory, ring, items, drops
         self._place = _place_of(ring, items)
-        self._lock = forks.plain_lock()
+        # Re-entrant: a finalizer or a signal's handler may abandon a slot, or close, within the section.
+        self._lock = forks.lock()
         self._writer: _Writer | None = None
         self._readers: dict[Any, Reader] = {}
 
@@ -132,7 +133,9 @@ class Channel:
     ) -> None:
         if error is None:
             self.close()
-        else:  # readers get ChannelClosedError after the last item, and not a regular end
+            return
+        with self._lock, suppress(ChannelClosedError):  # readers get this error after the last item, too
+            self._begin()
             self._end()
 
     @property
@@ -233,22 +236,28 @@ class Channel:
     def close(self) -> None:
         """End writing: readers finish after the last item.
 
-        Without effect if another process writes. A channel to which no process has written is closed too.
+        A channel to which no process has written is closed too. Without effect if another process writes, or
+        was the last to write.
         """
         with self._lock:
-            try:
-                writer = self._begin()
-            except ChannelClosedError:
-                return
+            writer = self._writer
+            if writer is None or not writer.holder.is_usable:
+                if self._load(protocol.WRITERS):
+                    return
+                try:
+                    writer = self._begin()
+                except ChannelClosedError:
+                    return
             writer.holder(Store(CLOSED, 1))
             writer.holder.wake(HEAD)
-        self._end()
+            self._end()
 
     def _end(self) -> None:
-        """Release the writer's lock."""
-        with self._lock:
-            writer, self._writer = self._writer, None
-            if writer is not None:
+        """Release the writer's lock; slots that are being written stay locked until their blocks end."""
+        writer, self._writer = self._writer, None
+        if writer is not None and writer.holder.is_usable:
+            writer.holder(Unlock(protocol.WRITER))
+            if not writer.claimed:
                 writer.holder.close()
 
     def _begin(self) -> _Writer:
@@ -263,29 +272,32 @@ class Channel:
             why = "another process, or another Channel of this one, writes to it"
             remedy = "put all items by one Channel, or end the other writer first"
             raise ChannelClosedError(f"{self!r}", why, remedy)
-        holder(Store(CLOSED, 0))
         self._writer = writer = _Writer(holder, last)
         return writer
 
     def _claim(self, claim: _Claim, call: str, timeout: float | None) -> None:
         """Claim a slot; without one if items are dropped."""
-        end = None if timeout is None else time.monotonic() + timeout
+        end = deadline(timeout)
+        is_waiting = False
         while True:
             with self._lock:
                 if claim.writer is not None and self._writer is not claim.writer:
                     raise self._was_closed(call)
                 claim.writer = writer = self._begin()
                 holder = writer.holder
+                holder(Store(CLOSED, 0))
                 if self._ring.is_queue and perform(protocol.live_readers(self._ring), holder) == 0:
-                    why, remedy = (
-                        "all readers of the queue have ended",
-                        "start a reader, and put the item again",
-                    )
+                    why = "all readers of the queue have ended"
+                    remedy = "start a reader, and put the item again"
                     raise ChannelClosedError(f"{self!r}.{call}()", why, remedy)
+                holder(
+                    Store(WAITING, int(is_waiting))
+                )  # before the claim: a reader that frees a slot then wakes
                 freed = holder(Load(FREED))
                 claim.slot = perform(protocol.claim(self._ring, frozenset(writer.claimed)), holder)
                 if claim.slot is not None:
                     writer.claimed.add(claim.slot)
+                    holder(Store(WAITING, 0))
                     return
                 if self._drops:
                     holder(Store(DROPPED, holder(Load(DROPPED)) + 1))
@@ -293,10 +305,9 @@ class Channel:
             left = LONGEST_WAIT if end is None else end - time.monotonic()
             if left <= 0:
                 raise self._is_full(holder, call, timeout)
-            # A reader that frees a slot between the claim and this store does not wake: the wait is short.
-            holder(Store(WAITING, 1))
-            holder.wait(FREED, freed, left)
-            holder(Store(WAITING, 0))
+            if is_waiting:
+                holder.wait(FREED, freed, left)
+            is_waiting = True
 
     def _is_full(self, holder: Holder, call: str, timeout: float | None) -> ChannelTimeoutError:
         stats = read_stats(self._ring, holder)
@@ -319,7 +330,7 @@ class Channel:
     def _publish(self, claim: _Claim) -> None:
         with self._lock:
             writer, slot = claim.writer, claim.slot
-            if writer is None or slot is None or self._writer is not writer:
+            if writer is None or slot is None or self._writer is not writer or not writer.holder.is_usable:
                 raise self._was_closed("put")
             number = writer.last + 1
             try:
@@ -338,6 +349,8 @@ class Channel:
             if writer is not None and slot is not None and writer.holder.is_usable:
                 perform(protocol.abandon(self._ring, slot), writer.holder)
                 writer.claimed.discard(slot)
+                if self._writer is not writer and not writer.claimed:
+                    writer.holder.close()
 
     # -- reading ---------------------------------------------------------------
 
@@ -422,6 +435,13 @@ class Channel:
         holder = self._new_holder()
         try:
             return read_stats(self._ring, holder)
+        finally:
+            holder.close()
+
+    def _load(self, word: int) -> int:
+        holder = self._new_holder()
+        try:
+            return holder(Load(word))
         finally:
             holder.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 from zerocopy._engine.convert import convert
 from zerocopy.channels.channel import FULL, MODES, MOST_SLOTS, Channel
 from zerocopy.channels.items import Fields, Items, Tables
-from zerocopy.channels.ring import Ring
+from zerocopy.channels.ring import ENTRIES, Ring
 from zerocopy.errors import OptionError, SharedMemoryError
 from zerocopy.errors.tracebacks import public
 from zerocopy.formatting import printable
@@ -89,12 +89,14 @@ def channel(
             raise OptionError(
                 "channel()", f"{name}={printable(repr(value))} is unknown", f"pass one of {allowed}"
             )
-    numbers: list[tuple[str, Any, int]] = [("slots", slots, 2), ("readers", readers, 1)]
-    for name, number, least in numbers:
-        if not isinstance(number, int) or not least <= number <= MOST_SLOTS:
-            raise OptionError(
-                "channel()", f"{name}={printable(repr(number))} is invalid", f"pass {least} or more"
-            )
+    limits: list[tuple[str, Any, int, int]] = [
+        ("slots", slots, 2, MOST_SLOTS),
+        ("readers", readers, 1, ENTRIES),
+    ]
+    for name, number, least, most in limits:
+        if not isinstance(number, int) or not least <= number <= most:
+            why = f"{name}={printable(repr(number))} is invalid"
+            raise OptionError("channel()", why, f"pass an int from {least} to {most}")
     if (spec is None) == (like is None):
         raise OptionError("channel()", "it takes either a spec or like=", 'zc.channel({"t": ((), "f8")})')
     items = _items(spec, like, max_rows, max_bytes)
@@ -117,7 +119,8 @@ def _items(spec: Any, like: Any, max_rows: int | None, max_bytes: int | None) ->
             raise OptionError("channel()", why, "pass an int of 1 or more")
     if like is not None:
         table = convert(like, "pyarrow")
-        spec, max_rows = getattr(table, "schema", None), len(like) if max_rows is None else max_rows
+        spec = getattr(table, "schema", None)
+        max_rows = getattr(table, "num_rows", 0) if max_rows is None else max_rows
     if not isinstance(spec, hub().module().Schema):
         why = "it is not a dict of fields, a schema of pyarrow, or a table"
         raise OptionError("channel()", why, 'pass {"t": ((), "f8")}, table.schema, or like=table')

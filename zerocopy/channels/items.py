@@ -177,14 +177,14 @@ def _as_ndarray(value: Any, dtype: np.dtype[Any]) -> tuple[Array, str]:
 def _as_number(value: Any, dtype: np.dtype[Any]) -> Array:
     """Return a Python number in a dtype of its kind; a number of another kind keeps its own."""
     is_exact = isinstance(value, (bool, int))
-    if dtype.kind in ("iufc" if is_exact else "c" if isinstance(value, complex) else "fc"):
-        try:
-            return np.asarray(value, dtype)
-        except OverflowError as error:
+    if dtype.kind in "iu" and is_exact:
+        limits = np.iinfo(dtype)
+        if not limits.min <= value <= limits.max:
             why = f"{value} is out of the range of {dtype}"
-            raise UnsupportedConversionError(
-                "", why, "pass a number that fits", code="other-fields"
-            ) from error
+            raise UnsupportedConversionError("", why, "pass a number that fits", code="other-fields")
+        return np.asarray(value, dtype)
+    if dtype.kind in ("c" if isinstance(value, complex) else "fc"):
+        return np.asarray(value, dtype)
     return np.asarray(value)
 
 

@@ -15,14 +15,15 @@ import os
 import platform
 import struct
 import sys
-import threading
 import time
+import weakref
 from typing import Any
 
 import numpy as np
 
 from zerocopy.channels.ring import Access, Load, Lock, Probe, Store
-from zerocopy.errors import SharedMemoryError
+from zerocopy.errors import ChannelClosedError, SharedMemoryError
+from zerocopy.interpreter import LOADING
 from zerocopy.shared import room
 from zerocopy.shared.handle import Location, broker_number, host_id, no_file_descriptor
 from zerocopy.shared.linux import fcntl
@@ -49,22 +50,21 @@ _FUTEX_WAIT, _FUTEX_WAKE, _ALL_WAITERS = 0, 1, (1 << 31) - 1
 #: futex(2) has no function in the C library, and a number for each architecture.
 _SYSCALL = {"x86_64": 202, "aarch64": 98}.get(platform.machine())
 
-#: Descriptors that may hold locks. A fork waits while one is opened or closed.
-_descriptors: set[int] = set()
-# Re-entrant: a finalizer may close a descriptor within the critical section.
-_lock = threading.RLock()
+#: The holders of this process. A tuple, as another thread may be changing a dict when the process is forked.
+_holders: tuple[weakref.ref[Holder], ...] = ()
 
 
 def _close_in_child() -> None:
     """In a forked child: its descriptors would keep the parent's locks after the parent's end."""
-    global _descriptors
-    inherited, _descriptors = _descriptors, set()
-    for fd in inherited:
-        os.close(fd)
-    _lock.release()
+    global _holders
+    inherited, _holders = _holders, ()
+    for reference in inherited:
+        holder = reference()
+        if holder is not None:
+            holder.close()
 
 
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_close_in_child)
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 class _TimeSpec(ctypes.Structure):
@@ -158,6 +158,13 @@ class ChannelMemory:
         except OSError as error:
             raise _refusal("open the memory again", error) from error
 
+    def is_own(self, fd: int) -> bool:
+        """Whether a descriptor is one of the channel's file."""
+        try:
+            return os.fstat(fd).st_ino == self._mapped.inode
+        except OSError:
+            return False
+
     def _check_descriptor(self) -> None:
         if not self._mapped.has_descriptor():  # a program that becomes a daemon closes all descriptors
             why = "the descriptor of the channel was closed by the program"
@@ -184,14 +191,16 @@ class Holder:
     """
 
     def __init__(self, memory: ChannelMemory, first: int, count: int) -> None:
+        global _holders
         self._fd = -1
         self._memory = memory
         self._words = memory.words(first, count)
         self._address = memory.address + first
         self._pid = os.getpid()
-        with _lock:
+        with LOADING:  # a fork in another thread waits
             self._fd = memory.open_again()
-            _descriptors.add(self._fd)
+            others = [other for other in _holders if other() is not None]
+            _holders = (*others, weakref.ref(self))
 
     @property
     def is_usable(self) -> bool:
@@ -205,12 +214,15 @@ class Holder:
         if isinstance(access, Store):
             self._words[access.word] = access.value
             return 0
-        if isinstance(access, Lock):
-            return self._set_lock(access.byte, fcntl.F_RDLCK if access.shared else fcntl.F_WRLCK)
+        if not self.is_usable:
+            why = "the channel was closed, or belongs to the process that this one was forked from"
+            raise ChannelClosedError("", why, "call channel.read(), or put, in this process")
         if isinstance(access, Probe):
             request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, access.byte, 1, 0)
             answer = fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, request)
             return int(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+        if isinstance(access, Lock):
+            return self._set_lock(access.byte, fcntl.F_RDLCK if access.shared else fcntl.F_WRLCK)
         return self._set_lock(access.byte, fcntl.F_UNLCK)
 
     def _set_lock(self, byte: int, kind: int) -> int:
@@ -243,11 +255,11 @@ class Holder:
 
     def close(self) -> None:
         """Release all locks."""
-        with _lock:
-            fd, self._fd = self._fd, -1
-            if fd >= 0 and self._pid == os.getpid():  # a forked child has closed its copy
-                _descriptors.discard(fd)
-                os.close(fd)
+        fd = self._fd
+        # The program may have closed all descriptors, and the number may belong to another file.
+        if fd >= 0 and self._memory.is_own(fd):
+            os.close(fd)
+        self._fd = -1  # after closing, so that a child that is forked before closes its copy too
 
     # At interpreter exit modules are cleared already, and the kernel closes the descriptor.
     def __del__(self) -> None:

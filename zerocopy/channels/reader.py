@@ -18,14 +18,31 @@ from zerocopy.channels import ring as protocol
 from zerocopy.channels.items import Items
 from zerocopy.channels.memory import LONGEST_WAIT, ChannelMemory, Holder
 from zerocopy.channels.ring import CLOSED, FREED, HEAD, WAITING, Load, Ring, Steps, Store, Taken, perform
-from zerocopy.errors import ChannelClosedError, ChannelTimeoutError, SharedMemoryError
+from zerocopy.errors import ChannelClosedError, ChannelTimeoutError, OptionError, SharedMemoryError
 from zerocopy.errors.tracebacks import public
+from zerocopy.formatting import printable
 from zerocopy.shared.reading import was_written
 from zerocopy.shared.segment import Array
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 #: How often a reader tries to lease an item after its time is over: the writer may reuse its slot meanwhile.
-_LAST_TRIES = 20
+_LAST_TRIES, _LAST_PAUSE = 20, 0.001
+
+
+def deadline(timeout: Any) -> float | None:
+    """Return the time at which a timeout ends, or None without a limit.
+
+    Raises
+    ------
+    OptionError
+        It is not a number of seconds.
+    """
+    if timeout is None:
+        return None
+    if not isinstance(timeout, (int, float)) or not timeout >= 0:
+        why = f"timeout={printable(repr(timeout))} is invalid"
+        raise OptionError("channel()", why, "pass seconds, or None to wait without a limit")
+    return time.monotonic() + timeout
 
 
 class Place(NamedTuple):
@@ -165,7 +182,7 @@ class Reader:
         return self._batch(lease)
 
     async def __anext__(self) -> Any:
-        end = None if self._timeout is None else time.monotonic() + self._timeout
+        end = deadline(self._timeout)
         pause, tries = _SHORTEST_PAUSE, 0
         while True:
             lease, is_over = self._try(self._steps)
@@ -173,13 +190,13 @@ class Reader:
                 return self._batch(lease)
             if is_over:
                 raise StopAsyncIteration
-            tries = self._check_time(end, self._timeout, tries)
+            tries = self._check_time(end, self._timeout, tries, self._last)
             await asyncio.sleep(pause)  # not a wait in a thread: cancelling it would lose an item
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def newest(self, timeout: float | None) -> Any:
         """Return the newest batch, which may be that of the call before; wait only for the first."""
-        lease = self._next(timeout, lambda: protocol.take_newest(self._ring, 0))
+        lease = self._next(timeout, lambda: protocol.take_newest(self._ring, 0), least=True)
         if lease is None:
             self._has_ended = False  # another process may write
             why = "the writer closed the channel before it put an item"
@@ -199,31 +216,35 @@ class Reader:
             return protocol.take_next(self._ring, self._leases.entry, self._last)
         return protocol.take_newest(self._ring, self._last)
 
-    def _next(self, timeout: float | None, steps: Any) -> _Lease | None:
-        """Return the next item's lease, or None at the end."""
-        end = None if timeout is None else time.monotonic() + timeout
+    def _next(self, timeout: float | None, steps: Any, least: bool = False) -> _Lease | None:
+        """Return the next item's lease, or None at the end; `least`: any item is new enough."""
+        end = deadline(timeout)
         tries = 0
         while True:
             head = self._leases.holder(Load(HEAD))
             lease, is_over = self._try(steps)
             if lease is not None or is_over:
                 return lease
-            tries = self._check_time(end, timeout, tries)
+            tries = self._check_time(end, timeout, tries, 0 if least else self._last)
+            if tries:
+                time.sleep(_LAST_PAUSE)
             left = LONGEST_WAIT if end is None else end - time.monotonic()
             self._leases.holder.wait(HEAD, head, left)
 
-    def _check_time(self, end: float | None, timeout: float | None, tries: int) -> int:
+    def _check_time(self, end: float | None, timeout: float | None, tries: int, last: int) -> int:
         """Raise if an item cannot come in time; return how often it was tried after that time."""
         if all(self._leases.counts):
             why = f"this process holds batches in all {self._ring.slots} slots, so that no item can be put"
             remedy = "drop batches, read with copy=True, or create the channel with more slots="
-            raise ChannelTimeoutError("", why, remedy, code="channel-full")
+            raise ChannelTimeoutError("Channel.read()", why, remedy, code="channel-full")
         if end is None or time.monotonic() < end:
             return 0
-        if tries < _LAST_TRIES and self._leases.holder(Load(HEAD)) > self._last:
+        if tries < _LAST_TRIES and self._leases.holder(Load(HEAD)) > last:
             return tries + 1
         why = f"no item arrived within {timeout:g} seconds"
-        raise ChannelTimeoutError("", why, "pass a longer timeout=, or check that the writer runs")
+        raise ChannelTimeoutError(
+            "Channel.read()", why, "pass a longer timeout=, or check that the writer runs"
+        )
 
     def _try(self, steps: Any) -> tuple[_Lease | None, bool]:
         """Return the lease of an item if there is one, and whether no other will come."""
@@ -232,23 +253,28 @@ class Reader:
         if self._has_ended:
             return None, True
         lease = _Lease(leases)
-        with leases.lock:
-            if not leases.holder.is_usable or leases.entry < 0:
-                why = "the reader was closed, or belongs to the process that this one was forked from"
-                raise ChannelClosedError("", why, "call channel.read() in this process")
-            is_over = perform(protocol.is_over(), leases.holder)
-            taken = perform(steps(), leases.holder)
-            if taken is not None:
-                leases.counts[taken.slot] += 1
-                lease.slot = taken.slot
-                self._last = taken.number
-        leases.free_dropped()
+        try:
+            with leases.lock:
+                if leases.entry < 0:
+                    why = "the reader was closed"
+                    raise ChannelClosedError("Channel.read()", why, "call channel.read() again")
+                is_over = perform(protocol.is_over(), leases.holder)
+                taken = perform(steps(), leases.holder)
+                if taken is not None:
+                    leases.counts[taken.slot] += 1
+                    lease.slot = taken.slot
+                    self._last = taken.number
+        finally:
+            leases.free_dropped()
         if taken is not None:
             return lease, is_over
         if is_over and not leases.holder(Load(CLOSED)):
             why = "the writer has ended without channel.close()"
-            raise ChannelClosedError("", why, "call next() again when another process writes")
+            remedy = "call next() again when another process writes"
+            raise ChannelClosedError("Channel.read()", why, remedy)
         self._has_ended = is_over
+        if is_over and self._ring.is_queue:
+            leases.give_back(-1)  # a later writer does not wait for this reader
         return None, is_over
 
     def _batch(self, lease: _Lease) -> Any:
