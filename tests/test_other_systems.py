@@ -81,7 +81,8 @@ for name in zc.__all__:
 """
     )
     why = "zerocopy.share: the Python of this process has no memfd_create(2)"
-    assert printed.splitlines() == [f"{name} {why}" for name in ("Shared", "share", "shared_empty")]
+    names = ("Channel", "Shared", "channel", "share", "shared_empty")
+    assert printed.splitlines() == [f"{name} {why}" for name in names]
 
 
 def test_the_commands_that_the_wheels_run(run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing as mp
 import os
 import signal
+import time
 import zlib
 from typing import Any, NamedTuple
 
@@ -72,6 +73,8 @@ def put_two(connection: Any) -> None:
     """Send one array that is received, and one after which the process is killed."""
     zmp.install()
     connection.send(np.ones(MEBI, "f4"))
+    while zmp.in_flight().objects:
+        time.sleep(0.001)
     connection.send(np.ones(MEBI, "f4"))
     os.kill(os.getpid(), signal.SIGKILL)
 
