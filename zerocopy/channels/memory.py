@@ -23,7 +23,7 @@ import numpy as np
 
 from zerocopy.channels.ring import Access, Load, Lock, Probe, Store
 from zerocopy.errors import ChannelClosedError, SharedMemoryError
-from zerocopy.interpreter import LOADING
+from zerocopy.forks import LOADING
 from zerocopy.shared import room
 from zerocopy.shared.handle import Location, broker_number, host_id, no_file_descriptor
 from zerocopy.shared.linux import fcntl
