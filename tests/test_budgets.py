@@ -23,7 +23,7 @@ BUDGETS = {
     # variable EAGER_IMPORT (tests of programs that depend on zerocopy).
     # Then for shards of older saves, compressed sources and errors with the right path (users of `save`), and
     # for blocks that overlap (users of `aligned_numpy`).
-    "lines of Python in zerocopy/": 77122,
+    "lines of Python in zerocopy/": 77123,
     "files of Python in zerocopy/": 389,
     "lines of C in zerocopy/": 9876,
     "lines of Python in tests/": 103833,  # tests of these, of planted faults that no test found, and of names

@@ -103,9 +103,8 @@ class Channel:
         """Open the channel of a handle."""
         memory = ChannelMemory.open(_parse(handle))
         try:
-            magic, is_queue, drops, form, readers, slots, nbytes, length = _HEAD.unpack_from(
-                memory.bytes.data
-            )
+            head = _HEAD.unpack_from(memory.bytes.data)
+            magic, is_queue, drops, form, readers, slots, nbytes, length = head
             if magic != _MAGIC or not 2 <= slots <= MOST_SLOTS:
                 raise ValueError("it has another format")
             items = items_of(form, memory.bytes[_HEAD.size : _HEAD.size + length].tobytes(), nbytes)
@@ -290,9 +289,8 @@ class Channel:
                     why = "all readers of the queue have ended"
                     remedy = "start a reader, and put the item again"
                     raise ChannelClosedError(f"{self!r}.{call}()", why, remedy)
-                holder(
-                    Store(WAITING, int(is_waiting))
-                )  # before the claim: a reader that frees a slot then wakes
+                # Before the claim: a reader that frees a slot after it wakes this process.
+                holder(Store(WAITING, int(is_waiting)))
                 freed = holder(Load(FREED))
                 claim.slot = perform(protocol.claim(self._ring, frozenset(writer.claimed)), holder)
                 if claim.slot is not None:
@@ -304,6 +302,7 @@ class Channel:
                     return
             left = LONGEST_WAIT if end is None else end - time.monotonic()
             if left <= 0:
+                holder(Store(WAITING, 0))
                 raise self._is_full(holder, call, timeout)
             if is_waiting:
                 holder.wait(FREED, freed, left)

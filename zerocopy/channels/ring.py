@@ -3,10 +3,11 @@
 Each function is a generator. It yields one access to shared state at a time, and receives the result:
 `Load` and `Store` of a word, `Lock`, `Probe` and `Unlock` of a byte. `perform` runs it on the memory of a
 channel. The model in tests/helpers/channel_model.py runs the same generators on a simulated memory, in every
-interleaving, with a kill before every access.
+interleaving, where a process may be killed before an access.
 
 Locks are open file description locks (fcntl(2)): the kernel releases them when a process ends, and system
-calls order the accesses to memory before and after them. Each word is written by one process at a time:
+calls order the accesses to memory before and after them. Each word is written by one process at a time,
+except `FREED`, on which nothing but the length of a wait depends, and `_USED`, to which all write 1:
 
 - The holder of the writer's lock writes `HEAD` and, while it holds the exclusive lock of a slot, the slot's
   number.
