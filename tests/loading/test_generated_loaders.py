@@ -1,7 +1,7 @@
 """The joined batches of generated loaders equal the result of `convert` for the whole source.
 
 ``python -m tests.helpers.loader_generator --count 1000 --seed 0`` checks more; a finding names its seed. With
-``ZEROCOPY_HOSTILE_SEED=random``, as in CI, half of the seeds are new in each run.
+``ZEROCOPY_HOSTILE_SEED=random``, as each night, half of the seeds are new in each run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Structured arrays of any layout against NumPy: columns, tables of every framework, and records again.
 
 ``python -m tests.helpers.record_arrays --count 1000 --seed 0`` checks more; a finding names its seed. With
-``ZEROCOPY_HOSTILE_SEED=random``, as in CI, half of the seeds are new in each run.
+``ZEROCOPY_HOSTILE_SEED=random``, as each night, half of the seeds are new in each run.
 """
 
 from __future__ import annotations

@@ -261,6 +261,20 @@ def test_names_that_are_not_utf_8_are_refused(tmp_path: Path, name: bytes) -> No
     assert not check(tmp_path / "x.npy")
 
 
+@pytest.mark.parametrize("name", ["", "/", "a/", "../a.npy", ".npy", "a\\b.npy", "a.npy.npy", "Ω.npy"])
+def test_any_name_of_a_member_is_read_or_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("z.npy", _npy(_descr(), bytes(24)))
+        member = zipfile.ZipInfo("replaced")  # it does not accept an empty name
+        member.filename = name
+        with archive.open(member, "w") as stream:
+            stream.write(_npy(_descr(), bytes(24)))
+    assert check(path)
+    names = list(zc.open_weights(path))
+    assert names == (["z"] if name.endswith("/") else ["z", name.removesuffix(".npy")])
+
+
 # -- members that are not arrays of numbers ---------------------------------------------
 
 

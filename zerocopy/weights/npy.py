@@ -71,7 +71,8 @@ def read_archive(file: WeightFile) -> tuple[list[Tensor], dict[str, Any]]:
     with _errors(file):
         archive = zipfile.ZipFile(io.BufferedReader(_Reader(file)))
         members = archive.infolist()
-    members = [member for member in members if not member.is_dir()]
+    # Not is_dir(): Python 3.11 asks an empty name for its last character.
+    members = [member for member in members if not member.filename.endswith("/")]
     if sum(member.compress_size for member in members) > file.size:
         raise file.error("its members claim more bytes than the archive has")
     tensors = [_member(file, archive, member) for member in members]
