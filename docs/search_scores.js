@@ -1,7 +1,7 @@
 // Order of search results: Sphinx's scores, except that pages for users come before pages for developers,
 // benchmarks and the changelog, and guides before the reference. search_words.toml has the words that readers type.
 const LAST =
-  /benchmarks$|^measurements$|^project\/|^source-files$|^how-it-works$|^promises$|^robustness|-gpu$|^gpu-tests$|^compiled-core$|^dlpack$/;
+  /benchmarks$|^measurements$|^project\/|^how-it-works$|^promises$|^robustness|-gpu$|^compiled-core$|^dlpack$/;
 
 var Scorer = {
   score: ([docname, title, anchor, descr, score, filename, kind]) => {

@@ -131,12 +131,6 @@ def test_the_table_of_reason_codes_has_the_codes_in_use() -> None:
     assert list(CODES) == sorted(reason_codes())
 
 
-def test_page_of_source_files_has_every_file() -> None:
-    page = runpy.run_path(str(ROOT / "docs" / "source_files.py"))["page"]()
-    written = (ROOT / "docs" / "source-files.md").read_text(encoding="utf-8")
-    assert written == page, "run python docs/source_files.py"
-
-
 def test_page_of_reason_codes_has_every_code() -> None:
     page = (ROOT / "docs" / "errors" / "codes.md").read_text(encoding="utf-8")
     assert runpy.run_path(str(ROOT / "docs" / "reason_codes.py"))["page"]() == page, (
