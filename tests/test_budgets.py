@@ -23,13 +23,13 @@ BUDGETS = {
     # variable EAGER_IMPORT (tests of programs that depend on zerocopy).
     # Then for shards of older saves, compressed sources and errors with the right path (users of `save`), and
     # for blocks that overlap (users of `aligned_numpy`).
-    "lines of Python in zerocopy/": 77123,
+    "lines of Python in zerocopy/": 77124,
     "files of Python in zerocopy/": 389,
     "lines of C in zerocopy/": 9876,
-    "lines of Python in tests/": 103833,  # tests of these, of planted faults that no test found, and of names
+    "lines of Python in tests/": 103841,  # tests of these, of planted faults that no test found, and of names
     "lines of Python in benchmarks/": 16008,  # tables with options, a recommender's table, the age of results
-    "lines of Markdown in docs/": 17140,  # the rules of save in a list: users who write weights
-    "words in docs/how-it-works.md": 3306,  # channels: who changes them
+    "lines of Markdown in docs/": 16119,  # the rules of save in a list: users who write weights
+    "words in docs/how-it-works.md": 3305,  # channels: who changes them
     # Copies to and from a device are two, and NumPy's text, dates and objects are one, for the same users.
     "forms in which memory passes": 12,
     "private names of other packages": 29,  # the schema of nanoarrow: users of its wide tables

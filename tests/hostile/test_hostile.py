@@ -1,7 +1,7 @@
 """Hostile inputs: every promise holds for 2,000 of them; ``python -m tests.hostile`` runs more.
 
-A finding names its seed, and the command that repeats it. With ``ZEROCOPY_HOSTILE_SEED=random``, as each night,
-half of the seeds are new in each run; a number in its place is the first of them.
+A finding names its seed, and the command that repeats it. With ``ZEROCOPY_HOSTILE_SEED=random``, as each
+night, half of the seeds are new in each run; a number in its place is the first of them.
 """
 
 from __future__ import annotations
