@@ -22,22 +22,6 @@ INDEX, QUICKSTART, CHEATSHEET, SEMANTICS, FAQ = (
 )
 
 
-def test_first_example_of_readme_needs_numpy_alone(run_python) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert README.index(block) < README.index("pip install '.[cli,cpu,tables]' && zerocopy matrix")
-    assert len(block.splitlines()) <= 10
-    others = sorted({*registry.frameworks(), "click", "rich", "psutil"} - {"numpy"})
-    completed = run_python(
-        f"""
-import doctest, sys
-sys.modules.update(dict.fromkeys({others!r}))  # importing one raises ImportError
-test = doctest.DocTestParser().get_doctest({block!r}, {{}}, "README", "README.md", 0)
-sys.exit(doctest.DocTestRunner().run(test).failed)
-"""
-    )
-    assert completed.returncode == 0, completed.stdout
-
-
 def test_quickstart_lists_every_extra() -> None:
     table = QUICKSTART.partition("| extra | installs |")[2].partition("\n\n")[0]
     extras = [
