@@ -9,8 +9,8 @@ The prose of a page is in ``docs/NAME.in``, with parts such as ``{{goals}}`` or 
 which are functions in `benchmarks.pages`. ``--write`` uses the newest full results of each suite in
 ``benchmarks/results/``. Results of quick or interrupted runs, and of a part of a suite, do not become pages.
 Sections that need a GPU have separate pages, ``docs/gpu-....md``; for these a part of the suite is enough.
-Each page gets a row in ``docs/measurements.md``. ``docs/compiled-core.md`` has the newest results that were
-measured with the compiled core.
+``docs/measurements.md`` compares the rows of all pages. ``docs/compiled-core.md`` has the newest results
+that were measured with the compiled core.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import click
 
 from benchmarks import results as storage
-from benchmarks.pages import core, shared
+from benchmarks.pages import core, overview, shared
 from benchmarks.results import Results, needs_gpu
 from benchmarks.suite import SUITES
 
@@ -137,7 +137,7 @@ def _fill(template: str, modules: list[ModuleType], results: Results, path: Path
         texts = [text.strip() for text in rest.split("|")] if rest else []
         if name in ("run", "file"):
             return run(*texts) if name == "run" else _link(path)
-        make = next(getattr(module, name) for module in (*modules, shared) if hasattr(module, name))
+        make = next(getattr(module, name) for module in (*modules, shared, overview) if hasattr(module, name))
         return str(make(results, *texts))
 
     text = (_DOCS / f"{template}.in").read_text(encoding="utf-8")
@@ -247,20 +247,33 @@ def write(folder: Path) -> list[Path]:
     texts[CORE] = page_of_core(path)
     results = storage.read(path)
     written += draw(replace(results, cases={core.SECTION: results.cases[core.SECTION]}), _DOCS / "pictures")
-    existing = [suite for suite in ON_GPU if f"gpu-{PAGES[suite]}" in texts]
-    index = (_DOCS / "measurements.md").read_text(encoding="utf-8")
-    texts["measurements"] = with_gpu_pages(index, existing)
+    texts["measurements"] = overview_page(folder)
     for name, text in texts.items():
         written.append(_DOCS / f"{name}.md")
         written[-1].write_text(text, encoding="utf-8")
     return written
 
 
+def overview_page(folder: Path) -> str:
+    """Return docs/measurements.md: the comparisons of all pages, and the list of the pages."""
+    on_gpu = newest(folder, gpu=True)
+    pages = {PAGES[suite]: _of_suite(storage.read(path), suite) for suite, path in newest(folder).items()}
+    pages |= {f"gpu-{PAGES[suite]}": _of_suite(storage.read(path), suite) for suite, path in on_gpu.items()}
+    in_core = storage.read(newest_of_core(folder))
+    pages[CORE] = replace(in_core, cases={core.SECTION: in_core.cases[core.SECTION]})
+    del pages[PAGES["conversion"]].cases[
+        core.SECTION
+    ]  # those of another run, which the page of the core has not
+    text = (_DOCS / "measurements.in").read_text(encoding="utf-8")
+    for part in (overview.comparisons, overview.losses):
+        text = text.replace(f"{{{{{part.__name__}}}}}", part(pages))
+    head, heading, index = text.partition("## Pages")
+    return head + heading + with_gpu_pages(index, [suite for suite in ON_GPU if suite in on_gpu])
+
+
 def with_gpu_pages(index: str, suites: Collection[str]) -> str:
-    """Return docs/measurements.md with a row for each GPU page, below the suite's CPU page."""
-    lines = [
-        line for line in index.splitlines() if not re.search(r"^\|.*\]\(gpu-[\w-]*benchmarks\.md\)", line)
-    ]
+    """Return the list of pages with a row for each GPU page, below the suite's CPU page."""
+    lines = index.splitlines()
     for suite in suites:
         for i, line in enumerate(lines):
             row = re.match(rf"\| \[([^\]]+)\]\({re.escape(PAGES[suite])}\.md\) \|", line)

@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from benchmarks.formats import format_duration
-from benchmarks.pages import shared
 from benchmarks.pages.shared import added, entry_of, labels_of, noted, ratio, reasons, table, time, timed_code
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry
 
-#: Why a pair misses a goal; shown only if it does.
-_REASONS = {
-    "torch -> tensorflow": "the documented call has no checks. It exports tensors that require grad, and "
-    "lazily conjugated or negated tensors, whose memory has other values. zerocopy checks these and the "
-    "alignment, because TensorFlow aborts on unaligned memory.",
-    "numpy -> tensorflow": "zerocopy checks the alignment, because TensorFlow aborts on unaligned memory.",
-    "pyarrow -> tensorflow": "zerocopy checks the alignment, because TensorFlow aborts on unaligned memory.",
-    "tensorflow -> numpy": "`__array__` returns immutable memory as a writable array. zerocopy marks it "
-    "read-only, which takes one more call.",
-}
-#: Goals that have a page of their own.
-_OF_THE_CORE = ("conversion/core", "conversion/explain")
 #: Names of libraries, by a part of their expressions.
 _LIBRARIES = {
     "tvm_ffi.": "tvm-ffi: `from_dlpack`",
     "move_to(": "scikit-learn: `move_to`",
     "xp_": "array-api-compat: `asarray`",
 }
-
-
-def goals(results: Results) -> str:
-    """Return the goals without those of the compiled core, and why some are missed."""
-    others = [goal for goal in results.goals if goal.section not in _OF_THE_CORE]
-    names = ("documented call", "fastest by hand")
-    missed = {goal.case for goal in others if not goal.met and goal.name.startswith(names)}
-    parts = [shared.goals(replace(results, goals=others))]
-    if missed:
-        why = [f"- `{pair}`: {reason}" for pair, reason in _REASONS.items() if pair in missed]
-        always = (
-            "- `convert` adds the lookup of a route and the checks of the object to the framework's own "
-            "call. The shorter the framework's call, the greater the ratio.\n"
-            "- Limits in nanoseconds and microseconds are the same for every machine, so that slower "
-            "machines miss them more easily. Ratios are more meaningful."
-        )
-        parts.append("Why goals are missed:\n\n" + "\n".join([*why, always]))
-    return "\n\n".join(parts)
 
 
 def verified(results: Results) -> str:

@@ -113,14 +113,13 @@ def start(results: Results) -> str:
 
 
 def gpu(results: Results) -> str:
-    """Return rates on the device, and for methods with a goal their ratio to the copy and the limit."""
+    """Return rates on the device, and the ratio of zerocopy to the copy."""
     cases = results.cases["layout/gpu"]
-    limits = {goal.case: 1 / goal.limit for goal in results.goals}
     labels = labels_of(cases)
     ours = {entry.label for case in cases for entry in case.entries if entry.role == "ours"}
     heads = ["records"]
     for label in labels:
-        heads += [code(label), *(["to the copy", "limit"] if label in ours else [])]
+        heads += [code(label), *(["to the copy"] if label in ours else [])]
     rows = []
     for case in cases:
         rows.append([case.name])
@@ -129,8 +128,7 @@ def gpu(results: Results) -> str:
             entry = entry_of(case, label)
             rows[-1].append(_rate(case, entry))
             if label in ours:
-                limit = limits.get(f"{case.name} {label}")
-                rows[-1] += [_times(entry, copied), f"{limit:.2f}x" if limit else "-"]
+                rows[-1].append(_times(entry, copied))
     return f"{table(heads, rows)}\n\n{_left_out(cases)}"
 
 

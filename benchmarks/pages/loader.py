@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from benchmarks.formats import format_duration, format_quantity, format_speedup
-from benchmarks.loader.goals import ELSEWHERE, FEWER, PEAK, PER_VALUE, PROMISES, Promise, times
+from collections.abc import Iterable
+
+from benchmarks.formats import format_duration, format_quantity
+from benchmarks.loader.goals import ELSEWHERE, FEWER, PEAK, PER_VALUE
 from benchmarks.loader.turns import TIMES
 from benchmarks.pages.shared import labels_of, size, table, time
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, median
 
 
-def goals(results: Results) -> str:
-    """Return the table of goals: the limit, what others take, the loader's figure, and whether it is met."""
-    rows, every = [], _every(results)
-    for promise in PROMISES:
-        if judged := promise.values(every):
-            missed = [case.name for case, value in judged if value > promise.limit]
-            others = _others(promise, [case for case, _ in judged], every)
-            worst = _show(promise, max(value for _, value in judged))
-            met = f"no ({', '.join(missed)})" if missed else "yes"
-            rows.append([promise.name, _limit(promise), others, worst, met])
-    return table(["goal", "limit", "others", "zc.loader", "met"], rows)
-
-
 def contests(results: Results, *sections: str) -> str:
-    """Return a table for each case of the sections."""
-    cases = [case for section in sections for case in results.cases[section]]
-    return "\n".join(f"### {_title(case)}\n\n{_contest(case)}" for case in cases)
+    """Return the contenders of each case of the sections."""
+    return _contest(case for section in sections for case in results.cases[section])
 
 
 def targets(results: Results) -> str:
@@ -48,8 +36,7 @@ def computes(results: Results) -> str:
 
 def waiting(results: Results) -> str:
     """Return the epochs of a consumer that computes."""
-    (case,) = results.cases["loader/waiting"]
-    return _contest(case)
+    return _contest(results.cases["loader/waiting"])
 
 
 def copies(results: Results) -> str:
@@ -75,54 +62,6 @@ def memory(results: Results) -> str:
     return f"{table(heads, rows)}\n\n" + "\n".join(remarks)
 
 
-def shortfalls(results: Results) -> str:
-    """Return the missed goals, and the contenders with the same order of rows that are faster."""
-    lines, every = [], _every(results)
-    for promise in PROMISES:
-        for _, value in promise.values(every):
-            if value > promise.limit:
-                lines.append(f"- **{promise.name}**: {_show(promise, value)}; the goal is {_limit(promise)}.")
-    for case in every:
-        own = times()(case)
-        for entry in case.timed("idiom", "library") if own is not None else ():
-            if own is not None and (other := case.figures[TIMES + entry.label]) < own:
-                ratios = f"{format_quantity(other, 'x')} instead of {format_quantity(own, 'x')}"
-                lines.append(f"- **{_title(case)}**: {entry.label} takes less time: {ratios}.")
-    return "\n".join(lines or ["All goals are met, and no contender takes less time than `zc.loader`."])
-
-
-def _every(results: Results) -> list[Case]:
-    return [case for cases in results.cases.values() for case in cases]
-
-
-def _others(promise: Promise, judged: list[Case], every: list[Case]) -> str:
-    """Return the range of the ratios of others; with those of the same mode on fewer rows."""
-    if promise.unit != "x" or not any(map(times(), judged)):
-        return "-"
-    names = {case.name.removesuffix(FEWER) for case in judged}
-    ratios = [
-        case.figures[TIMES + entry.label]
-        for case in every
-        if case.name.removesuffix(FEWER) in names
-        for entry in case.timed("idiom", "library")
-        if TIMES + entry.label in case.figures and promise.others in ("", entry.label)
-    ]
-    shown = [format_quantity(value, "x") for value in (min(ratios), max(ratios))] if ratios else []
-    return " to ".join(dict.fromkeys(shown)) or "-"
-
-
-def _limit(promise: Promise) -> str:
-    if promise.shown == "speedup":
-        return f"at least {1 / promise.limit:.0f}x faster"
-    return _show(promise, promise.limit)
-
-
-def _show(promise: Promise, value: float) -> str:
-    if promise.shown == "speedup":
-        return format_speedup(1 / value)
-    return f"{value:g}" if promise.shown == "writes" else format_quantity(value, promise.unit)
-
-
 def _title(case: Case) -> str:
     """Return the name of a case with its rows, and those of its window."""
     rows = f"{case.figures['rows']:,.0f} rows" if "rows" in case.figures else ""
@@ -131,14 +70,19 @@ def _title(case: Case) -> str:
     return f"{case.name.removesuffix(FEWER)} ({', '.join(filter(None, facts))})"
 
 
-def _contest(case: Case) -> str:
-    """Return a row for each contender by its ratio; the bound first."""
-    bound = [entry for entry in case.timed("reference") if TIMES + entry.label not in case.figures]
-    others = [entry for entry in case.timed() if TIMES + entry.label in case.figures]
-    others.sort(key=lambda entry: case.figures[TIMES + entry.label])
-    rows = [_row(case, entry) for entry in (*bound, *others)]
-    left_out = [f"\n> `{entry.label}` {entry.left_out}\n" for entry in case.entries if entry.left_out]
-    return table(["", "x", "time of an epoch", "million rows per second"], rows) + "\n" + "".join(left_out)
+def _contest(cases: Iterable[Case]) -> str:
+    """Return a row for each contender of each case by its ratio; the bound first."""
+    every, left_out = [], []
+    for case in cases:
+        bound = [entry for entry in case.timed("reference") if TIMES + entry.label not in case.figures]
+        others = [entry for entry in case.timed() if TIMES + entry.label in case.figures]
+        others.sort(key=lambda entry: case.figures[TIMES + entry.label])
+        rows = [_row(case, entry) for entry in (*bound, *others)]
+        every += [[_title(case) * (row is rows[0]), *row] for row in rows]
+        left_out += [f"\n> `{entry.label}` {entry.left_out}\n" for entry in case.entries if entry.left_out]
+    return table(["", "contender", "x", "time of an epoch", "million rows per second"], every) + "".join(
+        left_out
+    )
 
 
 def _row(case: Case, entry: Entry) -> list[str]:

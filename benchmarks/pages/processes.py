@@ -3,43 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.formats import format_duration, format_quantity
-from benchmarks.goals import Promise
-from benchmarks.hosts.engines import PROMISES as BETWEEN_HOSTS
 from benchmarks.pages.shared import table, time
-from benchmarks.processes.goals import PROMISES
 from benchmarks.processes.scale import curves
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, median
-
-
-def goals(results: Results, which: str = "") -> str:
-    """Return the table of goals: the limit, the figures without and with zerocopy, and the misses."""
-    cases = [case for several in results.cases.values() for case in several]
-    rows = []
-    for promise in BETWEEN_HOSTS if which else PROMISES:
-        values = promise.values(cases)
-        if values:
-            every = [promise.without(case) for case in cases if promise.concerns(case.name)]
-            without = [value for value in every if value is not None]
-            ends = [_show(end, promise.unit) for end in (min(without), max(without))] if without else ["-"]
-            exact = (
-                f"{promise.limit:,.0f} B" if promise.unit == "bytes" else _show(promise.limit, promise.unit)
-            )
-            missed = [_over(promise, case, value) for case, value in values if value > promise.limit]
-            met = f"no ({', '.join(missed)})" if missed else "yes"
-            worst = _show(max(value for _, value in values), promise.unit)
-            rows.append([promise.name, exact, " to ".join(dict.fromkeys(ends)), worst, met])
-    return table(["goal", "limit", "without zerocopy", "zerocopy", "met"], rows)
-
-
-def _over(promise: Promise, case: Case, value: float) -> str:
-    """Return a framework that misses a goal, with its figure over the limit."""
-    over = f"{value / promise.limit:.2g} times" if promise.limit else _show(value, promise.unit)
-    return f"{case.name.rpartition(', ')[2]}: {over}"
-
-
-def _show(value: float, unit: str) -> str:
-    return format_duration(value) if unit == "ns" else format_quantity(value, unit)
 
 
 def rows(results: Results, section: str) -> str:

@@ -19,30 +19,9 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in cells)
 
 
-def goals(results: Results, unit: str = "") -> str:
-    """Return the table of goals: on how many cases each was met, and the cases that missed it.
-
-    With `unit` ``"speed"``, ratios of times are shown as speed-ups: ``"4.0x faster"``.
-    """
-
-    def show(value: float, of: str) -> str:
-        return format_speedup(1 / value) if unit == "speed" and of == "x" else format_quantity(value, of)
-
-    rows = []
-    for name in dict.fromkeys(goal.name for goal in results.goals):
-        same = [goal for goal in results.goals if goal.name == name]
-        missed = [goal for goal in same if not goal.met]
-        worst = max(same, key=lambda goal: goal.value - goal.limit)
-        named = name.removesuffix(" (limit: ratio of times)") if unit else name
-        ends = [show(value, worst.unit) for value in (worst.value, worst.limit)]
-        names = ", ".join(f"{g.case} ({show(g.value, g.unit)})" for g in missed) or "-"
-        rows.append([named, f"{len(same) - len(missed)} of {len(same)}", *ends, names])
-    return table(["goal", "met", "worst", "limit", "missed on"], rows)
-
-
 def rivals(results: Results, section: str) -> str:
-    """Return a table for each case: contenders by time, then those left out, with the reason."""
-    parts = []
+    """Return the contenders of each case by time, then those left out, with the reason."""
+    every = []
     for case in results.cases[section]:
         ours = case.fastest("ours")
         rows = [
@@ -50,9 +29,8 @@ def rivals(results: Results, section: str) -> str:
             for entry in sorted(case.timed(), key=median)
         ]
         rows += [[code(entry.label), entry.left_out, "", ""] for entry in case.entries if entry.left_out]
-        heads = ["contender", "note", "time", "to zerocopy"]
-        parts.append(f"### {case.name}\n\n{table(heads, rows)}\n")
-    return "\n".join(parts)
+        every += [[f"**{case.name}**" * (row is rows[0]), *row] for row in rows]
+    return table(["", "contender", "note", "time", "to zerocopy"], every)
 
 
 def series(results: Results, section: str) -> str:
@@ -71,6 +49,8 @@ def figures(results: Results, section: str, head: str = "", start: str = "") -> 
     names = [
         name for name in dict.fromkeys(n for case in cases for n in case.figures) if name.startswith(start)
     ]
+    if not any(case.figures[name] for case in cases for name in names if name in case.figures):
+        return f"{' and '.join(names)}: 0 in all {len(cases)} cases."
     rows = [[case.name, *(size(case, name) for name in names)] for case in cases]
     return table([head, *(name.removeprefix(start).strip() for name in names)], rows)
 

@@ -10,7 +10,7 @@ pytest.importorskip("psutil", reason="the benchmarks need it")
 pytest.importorskip("rich", reason="the benchmarks need it")
 
 from benchmarks import measured_code, page
-from benchmarks.pages import shared
+from benchmarks.pages import overview, shared
 from benchmarks.results import read
 
 PACKAGE = ROOT / "zerocopy"
@@ -119,16 +119,32 @@ def test_page_of_the_compiled_core_matches_its_results():
 def test_parts_of_templates_exist():
     """Templates without results, such as that of a pool on a GPU, name parts too."""
     for path in (ROOT / "docs").glob("*benchmarks.in"):
-        modules = [*page.parts_of(suite_of(path)), shared]
+        modules = [*page.parts_of(suite_of(path)), shared, overview]
         names = set(re.findall(r"\{\{(\w+)", path.read_text(encoding="utf-8"))) - {"run", "file"}
         assert [name for name in names if not any(hasattr(module, name) for module in modules)] == [], path
 
 
 def test_index_lists_the_pages():
     index = (ROOT / "docs" / "measurements.md").read_text(encoding="utf-8")
-    assert {path.name for path in WRITTEN} == set(re.findall(r"\]\(([\w-]*benchmarks\.md)\)", index))
-    gpu = [suite for suite in page.ON_GPU if (ROOT / "docs" / f"gpu-{page.PAGES[suite]}.md").exists()]
-    assert page.with_gpu_pages(index, gpu) == index
+    listed = re.findall(
+        r"^\| \[[^\]]+\]\(([\w-]*benchmarks\.md)\)", index.partition("## Pages")[2], re.MULTILINE
+    )
+    assert sorted(listed) == sorted(path.name for path in WRITTEN)
+    assert page.overview_page(RESULTS) == index
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+def test_summaries_count_every_row(path) -> None:
+    """A section of results that compares zerocopy with other code is in the summaries."""
+    suite = suite_of(path)
+    results = read(RESULTS / results_of(path))
+    compared = {each.section for each in overview.COMPARISONS}
+    others = {"documented", "idiom", "library"}
+    for section, cases in results.cases.items():
+        if section.startswith(f"{suite}/") and any(
+            case.timed("ours") and case.timed(*others) for case in cases
+        ):
+            assert section in compared, section
 
 
 @pytest.mark.full  # draws every picture; .ci/run has a step for it
