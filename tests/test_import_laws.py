@@ -183,6 +183,9 @@ LAYERS: dict[str, set[str]] = {
         "tables",
         "zerocopy",
     },
+    # Conformance of other projects; it needs NumPy alone.
+    "testing": {"errors", "interpreter", "protocols"},
+    "pytest_plugin": set(),
     "cli": NOUNS
     | {
         "pairs",
@@ -203,6 +206,7 @@ LAYERS: dict[str, set[str]] = {
         # `doctor` tries it.
         "shared",
         "tables",
+        "testing",
         "weights",
         "zerocopy",
     },

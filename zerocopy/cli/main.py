@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "align": "align",
     "audit": "audit_command",
+    "check": "check",
     "doctor": "doctor",
     "matrix": "matrix",
     "monitor": "monitor.command",

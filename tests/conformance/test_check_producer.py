@@ -1,0 +1,125 @@
+"""`zerocopy.testing.check_producer`: clean producers pass, faults are found, crashes end a child."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import zerocopy as zc
+from zerocopy.testing import check_producer
+from zerocopy.testing.cases import PROTOCOLS, cases_of
+
+if not hasattr(os, "fork"):
+    pytest.skip("a function of a test is checked in a fork", allow_module_level=True)
+
+
+class Producer:
+    """A clean producer over an ndarray."""
+
+    def __init__(self) -> None:
+        self.x = np.arange(6.0).reshape(2, 3)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.x.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return 1, 0
+
+
+class OtherDevice(Producer):
+    def __dlpack_device__(self) -> Any:
+        return 2, 0
+
+
+class Killed(Producer):
+    """A crash in one method only."""
+
+    def __dlpack_device__(self) -> Any:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class Hangs(Producer):
+    def __dlpack_device__(self) -> Any:
+        time.sleep(60)
+
+
+def statuses(report: Any) -> dict[str, str]:
+    return {result.case: result.status for result in report.cases}
+
+
+def test_a_clean_producer_passes() -> None:
+    report = check_producer(Producer)
+    assert report.passed, report
+    assert not report.findings, report
+    assert [result.case for result in report.cases] == [case.id for case in cases_of("producer")]
+    assert report.versions["numpy"] == np.__version__
+    assert max(map(len, str(report).splitlines())) <= 80
+
+
+def test_a_finding_names_its_case_and_its_clause_and_has_a_script_that_runs() -> None:
+    report = check_producer(lambda: OtherDevice(), ["dlpack"])
+    (finding,) = report.findings
+    assert (finding.case, finding.severity, finding.protocol) == ("dlpack.device", "wrong value", "dlpack")
+    assert "(2, 0)" in finding.what
+    assert "https://" in finding.clause
+    assert not report.passed
+    assert json.loads(report.to_json())["findings"][0]["case"] == "dlpack.device"
+    suite = ElementTree.fromstring(report.to_junit())
+    assert [case.get("name") for case in suite.iter("testcase") if list(case)] == ["dlpack.device"]
+    made = "import numpy as np\nclass target(np.ndarray):\n def __new__(cls): return np.ones(3).view(cls)\n"
+    made += " def __dlpack_device__(self): return 2, 0\n"
+    script = finding.script.replace("target = ...  # your own\n", made)
+    assert "zerocopy" not in script
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "Violation: __dlpack_device__() is (2, 0)" in completed.stderr
+
+
+@pytest.mark.parametrize(("make", "text"), [(Killed, "Segmentation fault"), (Hangs, "Timeout")])
+def test_a_crash_and_a_hang_are_findings_of_their_case(make: Any, text: str) -> None:
+    report = check_producer(lambda: make(), ["dlpack"], timeout=1.0)
+    (finding,) = (each for each in report.findings if each.severity == "crash")
+    assert finding.case == "dlpack.device"
+    assert text in finding.what
+    assert "__dlpack_device__" in finding.what
+    assert set(statuses(report).values()) <= {"passed", "failed", "skipped"}
+
+
+def test_an_allowed_finding_is_left_out_with_its_reason() -> None:
+    report = check_producer(lambda: OtherDevice(), allow={"dlpack.device": "known"})
+    assert not report.findings
+    (allowed,) = (each for each in report.cases if each.status == "allowed")
+    assert allowed.reason.startswith("known: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("no_such_module:make",), "No module named 'no_such_module'"),
+        ((lambda: 1 / 0,), "ZeroDivisionError"),
+        ((Producer, ["dlpak"]), 'did you mean protocols="dlpack"?'),
+        ((Producer, None, {"dlpack.devise": "why"}), 'did you mean allow="dlpack.device"?'),
+    ],
+    ids=["module", "raises", "protocol", "case"],
+)
+def test_wrong_arguments_raise(arguments: Any, text: str) -> None:
+    options = {"allow": arguments[2]} if len(arguments) > 2 else {}
+    with pytest.raises(zc.errors.OptionError) as caught:
+        check_producer(*arguments[:2], **options)
+    assert text in str(caught.value)
+    assert "To fix: " in str(caught.value)
+
+
+def test_each_case_belongs_to_a_protocol_and_says_what_it_checks() -> None:
+    for case in cases_of("producer"):
+        assert case.protocol in PROTOCOLS
+        assert case.run.__doc__, case.id
+        assert "https://" in case.clause, case.id

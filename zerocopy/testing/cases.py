@@ -1,0 +1,66 @@
+"""The registry of cases: a case is a function that raises `Violation` if its target breaks a standard.
+
+The script of a finding is made of the source of its case and of what it uses (`zerocopy.testing.script`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+#: What a finding means for a user, the worst first. "optional": the standard recommends it.
+SEVERITIES = ["crash", "use after free", "wrong value", "leak", "flag ignored", "version not negotiated"]
+SEVERITIES += ["wrong error class", "optional"]
+
+#: Each protocol is named as its attribute ``__dlpack__``, but for the buffer protocol.
+PROTOCOLS = ["dlpack", "dlpack_c_exchange_api", "arrow_c_array", "arrow_c_stream", "arrow_c_device_array"]
+PROTOCOLS += ["array_interface", "cuda_array_interface", "buffer"]
+
+#: Modules that register cases, by the side that they check.
+MODULES: dict[str, list[str]] = {"producer": ["dlpack"], "consumer": []}
+
+CASES: dict[str, Case] = {}
+
+
+class Case(NamedTuple):
+    """A case: its `run` takes the target, a callable, and raises `Violation`, `Skip` or nothing."""
+
+    id: str
+    side: str
+    protocol: str
+    severity: str
+    clause: str
+    run: Callable[[Any], None]
+
+
+class Violation(AssertionError):
+    """The target breaks a standard."""
+
+
+class Skip(Exception):
+    """The case does not apply to the target."""
+
+
+def case(id: str, severity: str, clause: str, side: str = "producer") -> Callable[[Any], Any]:
+    """Register a function as the case ``"protocol.name"``; a crash has a severity of its own."""
+    protocol = id.partition(".")[0]
+    assert id not in CASES and severity in SEVERITIES and protocol in PROTOCOLS, id  # noqa: PT018
+
+    def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
+        CASES[id] = Case(id, side, protocol, severity, clause, function)
+        return function
+
+    return register
+
+
+def cases_of(side: str) -> list[Case]:
+    """Return the cases of producers or of consumers, in the order of their files."""
+    for module in MODULES[side]:
+        import_module(f"zerocopy.testing.{module}")
+    return [each for each in CASES.values() if each.side == side]
+
+
+def check(condition: object, text: str) -> None:
+    if not condition:
+        raise Violation(text)

@@ -1,0 +1,126 @@
+"""`check_producer`: runs the cases of producers, and writes the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from zerocopy.errors.invalid_option import invalid_value
+from zerocopy.testing.cases import PROTOCOLS, SEVERITIES, cases_of
+from zerocopy.testing.child import TargetError, resolve, run_cases
+from zerocopy.testing.report import CaseResult, Finding, Report
+from zerocopy.testing.script import script_of
+
+
+def check_producer(
+    make: str | Callable[..., Any],
+    protocols: Iterable[str] | None = None,
+    *,
+    allow: Mapping[str, str] | None = None,
+    timeout: float = 60.0,
+) -> Report:
+    """Check the protocols of a producer against their standards, in child processes that may crash.
+
+    Parameters
+    ----------
+    make : str or callable
+        Returns a new array or table at each call, with the same values: an import string such as
+        ``"mylib:make_array"``, or a callable. If it takes ``dtype=`` and ``shape=``, cases ask for other
+        types and shapes, as ``make(dtype="float32", shape=(0, 3))``.
+    protocols : iterable of str, optional
+        Names of attributes without underscores, and ``"buffer"``. A protocol that is named and not offered
+        is a finding. Default: the protocols that the object offers.
+    allow : mapping of str to str, optional
+        Cases whose findings are left out, each with the reason.
+    timeout : float, default 60
+        Seconds for one case; a case that takes longer is a finding.
+
+    Returns
+    -------
+    Report
+        What was found. It does not raise for findings.
+
+    Raises
+    ------
+    OptionError
+        `make` cannot be imported or raises; or a protocol or a case of `allow` does not exist.
+
+    Examples
+    --------
+    >>> from zerocopy.testing import check_producer
+    >>> report = check_producer("numpy:ndarray", protocols=["buffer"])  # doctest: +SKIP
+    """
+    return check("producer", make, protocols, allow, timeout)
+
+
+def check(
+    side: str,
+    target: str | Callable[..., Any],
+    protocols: Iterable[str] | None,
+    allow: Mapping[str, str] | None,
+    timeout: float,
+) -> Report:
+    """Run the cases of one side."""
+    function, option = f"check_{side}", "make" if side == "producer" else "consume"
+    for name in protocols or ():
+        if name not in PROTOCOLS:
+            why = f"protocols must be names from {', '.join(PROTOCOLS)}"
+            raise invalid_value("protocols", name, why, choices=PROTOCOLS, function=function)
+    cases = [each for each in cases_of(side) if protocols is None or each.protocol in [*protocols]]
+    every = [each.id for each in cases_of(side)]
+    for name in allow or ():
+        if name not in every:
+            raise invalid_value(
+                "allow", name, f"{name!r} is not the id of a case", "see the report's cases", every, function
+            )
+    target = import_string(target) or target
+    if not (isinstance(target, str) or hasattr(os, "fork")):
+        why = "it is not a function that a new process can import"
+        raise invalid_value(option, target, why, 'pass an import string: "mylib:name"', function=function)
+    try:
+        outcomes, versions = run_cases(target, side, [each.id for each in cases], timeout)
+    except TargetError as error:
+        remedy = "fix the function, or run it by itself to see the whole traceback"
+        raise invalid_value(option, target, str(error), remedy, function=function) from None
+    name = target if isinstance(target, str) else getattr(target, "__qualname__", type(target).__name__)
+    findings, results = [], []
+    for each in cases:
+        outcome = outcomes[each.id]
+        status, reason = outcome["status"], outcome["text"]
+        if status == "failed" and each.id in (allow or {}):
+            status, reason = "allowed", f"{(allow or {})[each.id]}: {reason}"
+        elif status == "failed":
+            severity, text = outcome.get("severity", each.severity), script_of(each, name)
+            findings.append(Finding(each.id, severity, each.protocol, reason, each.clause, text))
+        results.append(CaseResult(each.id, each.protocol, status, reason))
+    findings.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+    return Report(name, side, tuple(findings), tuple(results), versions)
+
+
+def import_string(target: Any) -> str | None:
+    """Return the import string of a function that a new process can import; None for others."""
+    if isinstance(target, str):
+        return target
+    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", "")
+    if not isinstance(module, str) or module == "__main__" or not name:
+        return None
+    text = f"{module}:{name}"
+    try:
+        return text if resolve(text) is target else None
+    except (ImportError, AttributeError):
+        return None
+
+
+def read_allowed(path: str) -> dict[str, str]:
+    """Return the cases that a TOML or a JSON file allows, with their reasons."""
+    try:
+        text = Path(path).read_text("utf-8")
+        document: dict[str, Any] = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
+        return {name: str(reason) for name, reason in document.get("allow", document).items()}
+    except (OSError, ValueError, AttributeError) as error:
+        remedy = 'write lines such as dlpack.device = "reason"'
+        raise invalid_value("allow", path, str(error), remedy) from error

@@ -1,0 +1,148 @@
+"""Runs cases in child processes: a case that crashes or hangs ends its child, and another runs the rest.
+
+A target that can be imported runs in a fresh interpreter, another callable in a fork of this process.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from zerocopy.testing.cases import CASES, Skip, Violation, cases_of
+
+Target = str | Callable[..., Any]
+Outcome = dict[str, str]  #: ``status``, ``text``, and for a crash ``severity``
+
+_PROGRAM = """
+import json, sys
+request = json.loads(sys.argv[1])
+sys.path[:] = request.pop("path")
+from zerocopy.testing.child import run_here
+run_here(**request)
+"""
+#: glibc fills memory that is freed, and Python uses its heap, so that reads of freed memory are found.
+_CHECKED_HEAP = {"MALLOC_PERTURB_": "170", "PYTHONMALLOC": "malloc"}
+
+
+class TargetError(Exception):
+    """The target cannot be imported, or its first call raises."""
+
+
+def resolve(target: str) -> Any:
+    """Return the object of an import string, ``"module:name"`` or ``"module:Class.name"``."""
+    module, _, name = target.partition(":")
+    value = import_module(module)
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def run_cases(target: Target, side: str, ids: list[str], timeout: float) -> tuple[dict[str, Outcome], Any]:
+    """Return the outcome of each case, and the versions of the packages."""
+    outcomes: dict[str, Outcome] = {}
+    crashes: dict[str, Outcome] = {}
+    versions: dict[str, str] = {}
+    pending = ids
+    while pending:
+        lines, status, errors = _in_child(target, side, pending, timeout)
+        for line in lines:
+            if "error" in line:
+                raise TargetError(line["error"])
+            versions.update(line.get("versions", {}))
+            if "id" in line:
+                outcomes[line["id"]] = line
+        done, pending = pending, [each for each in pending if each not in outcomes]
+        if not pending and status == 0:
+            break
+        case = pending[0] if pending else done[-1]
+        before = done[: done.index(case)]
+        text = _crash_text(status, errors) + (f"; after {', '.join(before)}" if before else "")
+        crashes[case] = {"status": "failed", "severity": "crash", "text": text}
+        if not before:  # a case that follows others runs again, in a process of its own
+            outcomes[case] = crashes[case]
+            pending = pending[1:]
+    passed = {each: crash for each, crash in crashes.items() if outcomes[each]["status"] != "failed"}
+    return outcomes | passed, versions
+
+
+def _in_child(target: Target, side: str, ids: list[str], timeout: float) -> tuple[list[Any], int, str]:
+    """Run cases in one child; return the lines that it wrote, its status and its standard error."""
+    with tempfile.TemporaryDirectory(prefix="zerocopy-check-") as folder:
+        out, errors = Path(folder, "out"), Path(folder, "errors")
+        out.touch()
+        request = {"side": side, "ids": ids, "timeout": timeout, "out": str(out)}
+        with errors.open("wb") as stream:
+            if isinstance(target, str):
+                text = json.dumps({**request, "target": target, "path": sys.path})
+                command, heap = [sys.executable, "-c", _PROGRAM, text], {**os.environ, **_CHECKED_HEAP}
+                status = subprocess.run(command, stdin=-3, stdout=stream, stderr=stream, env=heap).returncode
+            elif child := os.fork():
+                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            else:
+                try:
+                    os.dup2(stream.fileno(), 2)
+                    run_here(target, **request)  # type: ignore[arg-type]
+                    os._exit(0)
+                finally:
+                    os._exit(70)
+        lines = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+        return lines, status, errors.read_text("utf-8", errors="replace")
+
+
+def run_here(target: Any, side: str, ids: list[str], timeout: float, out: str) -> None:
+    """Run cases in this process, a child; write a line of JSON for each outcome."""
+    faulthandler.enable(2, all_threads=False)
+    cases_of(side)
+    with open(out, "a", encoding="utf-8", buffering=1) as file:
+        faulthandler.dump_traceback_later(timeout, exit=True, file=2)
+        try:
+            target = resolve(target) if isinstance(target, str) else target
+            made = target() if side == "producer" else target
+        except Exception as error:  # noqa: BLE001 - the parent raises it
+            file.write(json.dumps({"error": f"{type(error).__name__}: {error}"}) + "\n")
+            return
+        file.write(json.dumps({"versions": _versions(made)}) + "\n")
+        del made
+        for name in ids:
+            faulthandler.dump_traceback_later(timeout, exit=True, file=2)
+            file.write(json.dumps({"id": name, **_outcome(name, target)}) + "\n")
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _outcome(name: str, target: Any) -> Outcome:
+    try:
+        CASES[name].run(target)
+        gc.collect()
+    except Skip as error:
+        return {"status": "skipped", "text": str(error)}
+    except Violation as error:
+        return {"status": "failed", "text": str(error)}
+    except BaseException as error:  # noqa: BLE001 - Rust's panics too; it is a finding
+        return {"status": "failed", "text": f"{type(error).__name__}: {error}"}
+    return {"status": "passed", "text": ""}
+
+
+def _versions(made: Any) -> dict[str, str]:
+    """Return the versions of Python, NumPy, zerocopy and the package that defines an object's type."""
+    names = dict.fromkeys(["numpy", "zerocopy", type(made).__module__.partition(".")[0]])
+    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}
+    return {"python": sys.version.split()[0]} | {name: str(v) for name, v in versions.items() if v}
+
+
+def _crash_text(status: int, errors: str) -> str:
+    """Return how a process ended, with the lines of faulthandler that say where."""
+    lines = [line.strip() for line in errors.splitlines()]
+    shown = [
+        line for line in lines if line.startswith(("Fatal Python error", "Timeout (", "free()", "double"))
+    ]
+    shown += [line for line in lines if line.startswith("File ")][:2]
+    return "; ".join([f"the process ended with {'signal' if status < 0 else 'status'} {abs(status)}", *shown])

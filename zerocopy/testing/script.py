@@ -1,0 +1,63 @@
+"""The script of a finding: the source of a case and of what it uses, in an order that runs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from functools import cache
+
+from zerocopy.testing.cases import Case
+
+
+def script_of(case: Case, target: str) -> str:
+    """Return a program that runs a case; `target` is an import string, or another text for a placeholder."""
+    imports: dict[str, None] = {}
+    parts: dict[tuple[str, str], str] = {}
+    name = case.run.__name__
+    _collect(case.run.__module__, name, imports, parts)
+    module, _, attribute = target.partition(":")
+    get = f"import {module}\n\ntarget = {module}.{attribute}" if attribute else "target = ...  # your own"
+    lines = [f"# {case.clause}", "from __future__ import annotations", "", *imports, get]
+    return "\n".join([*lines, *(f"\n{text}" for text in parts.values() if text), "", f"{name}(target)", ""])
+
+
+@cache
+def _definitions(module: str) -> tuple[list[str], dict[str, list[ast.stmt]]]:
+    """Return a module's lines, and the statements at its top level that define or change each name."""
+    source = inspect.getsource(sys.modules[module])
+    defined: dict[str, list[ast.stmt]] = {}
+    for node in ast.parse(source).body:
+        names = []
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [each.asname or each.name for each in node.names]
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [each.id for part in targets for each in ast.walk(part) if isinstance(each, ast.Name)]
+        for name in names:
+            defined.setdefault(name, []).append(node)
+    return source.splitlines(), defined
+
+
+def _collect(module: str, name: str, imports: dict[str, None], parts: dict[tuple[str, str], str]) -> None:
+    """Add the source of a name after the source of the names that it uses."""
+    lines, defined = _definitions(module)
+    if (module, name) in parts:
+        return
+    parts[module, name] = ""
+    texts = []
+    for node in defined.get(name, ()):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("zerocopy"):
+            _collect(str(node.module), name, imports, parts)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            imports[ast.unparse(node)] = None
+        else:
+            # Annotations do not run, and a case has no decorator but its registration.
+            run = [*node.args.defaults, *node.body] if isinstance(node, ast.FunctionDef) else [node]
+            for each in (part for top in run for part in ast.walk(top)):
+                if isinstance(each, ast.Name):
+                    _collect(module, each.id, imports, parts)
+            texts.append("\n".join(lines[node.lineno - 1 : node.end_lineno]))
+    parts[module, name] = parts.pop((module, name)) or "\n".join(texts)
