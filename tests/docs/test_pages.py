@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
+import pkgutil
 import re
 import runpy
 import subprocess
@@ -13,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from helpers.page_examples import FENCE, RUNNER, blocks
+from helpers.page_examples import FENCE, RUNNER, blocks, called, calls
 from helpers.paths import ROOT
 
 from zerocopy import errors, registry
@@ -32,7 +34,9 @@ OWN_TEST = {"adding-a-framework.md", "training-frameworks.md"}
 #: Packages that a page needs besides those of all pages.
 NEEDS = {"labelled.md": ("xarray", "dask"), "weights.md": ("safetensors",)}
 #: Pages that write files into the current folder: they run in a new one.
-WRITES = {"embeddings.md", "weights.md"}
+WRITES = {"cheatsheet.md", "embeddings.md", "weights.md"}
+#: Pages whose tables have calls that run after the blocks of the page.
+RUN_CALLS = {"cheatsheet.md"}
 
 
 def name(page: Path) -> str:
@@ -47,9 +51,35 @@ def test_examples_run(page: Path, run_warm, tmp_path: Path) -> None:
     for framework in ("torch", "jax", "tensorflow", "ml_dtypes", *tables, *NEEDS.get(page.name, ())):
         pytest.importorskip(framework)
     folder = f"import os; os.chdir({str(tmp_path)!r})\n" if page.name in WRITES else ""
-    code = folder + RUNNER.format(page=name(page), blocks=blocks(page))
+    examples = [*blocks(page), *(calls(page) if page.name in RUN_CALLS else ())]
+    code = folder + RUNNER.format(page=name(page), blocks=examples)
     completed = run_warm(code)
     assert completed.returncode == 0, completed.stderr
+
+
+def test_blocks_run_or_say_that_they_do_not() -> None:
+    tags = {"", "python", "bash", "console", "sh", "text", "toml", "yaml", "{include}"}
+    for page in PAGES:
+        assert {block[1] for block in FENCE.finditer(page.read_text(encoding="utf-8"))} <= tags, page
+        for _, block in blocks(page, run=False):
+            assert block.startswith("# not run"), f"{page}: {block}"
+            ast.parse(block)
+
+
+CALLS = [page for page in DOCS if "benchmarks" not in page.name and [*calls(page)]]
+
+
+@pytest.mark.parametrize("page", CALLS, ids=name)
+def test_calls_in_tables_have_names_and_options_that_exist(page: Path) -> None:
+    for _, statement in calls(page):
+        for call in called(statement):
+            root, *path = ast.unparse(call.func).split(".")
+            if root in ("zc", "zerocopy") and all(map(str.isidentifier, path)):
+                function = pkgutil.resolve_name(".".join(["zerocopy", *path]))
+                parameters = inspect.signature(function).parameters
+                named = {keyword.arg for keyword in call.keywords} - {None}
+                free = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+                assert free or named <= parameters.keys(), statement
 
 
 def test_table_framework_example_runs(run_warm) -> None:
