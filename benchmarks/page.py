@@ -51,20 +51,9 @@ ON_GPU = {
 }
 
 _RUN = """\
-from one run, stored in {file}:
-{machine}.
-{gpu} This page is written by `python -m benchmarks.page`
-from that file.
-
-```sh
-pip install -U pip && pip install -e . --group bench
-python -m benchmarks {arguments}
-```
-
-{contenders}, interleaved, {rounds} blocks each; the
-figures are medians. Ratios carry over to other machines better than times do. Compare figures within
-a table only: a shared machine may change its speed between tables. For the method, see
-[benchmarks/README.md](../benchmarks/README.md)."""
+{file}, by `python -m benchmarks {arguments}`: {machine}.
+{gpu} {contenders}, {rounds} blocks each; the figures are medians
+([method](measurements.md#method))."""
 
 
 def page(path: Path, suite: str = "") -> str:
@@ -108,11 +97,7 @@ def _fill(template: str, modules: list[ModuleType], results: Results, path: Path
     """Return a template of docs/ with its parts, which the modules have, or `shared`, or this function."""
 
     def run(contenders: str = "All contenders of a row run in one process", rounds: str = "") -> str:
-        gpu = (
-            _gpu(results.facts["machine"])
-            if on_gpu(results, suite)
-            else "Nothing here was measured on a GPU."
-        )
+        gpu = _gpu(results.facts["machine"]) if on_gpu(results, suite) else ""
         build = (
             f"It was measured {results.build}."
             if "core" in results.facts
@@ -123,7 +108,7 @@ def _fill(template: str, modules: list[ModuleType], results: Results, path: Path
             machine=shared.machine(results),
             contenders=contenders,
             arguments=arguments(),
-            gpu=f"{gpu} {build}",
+            gpu=f"{gpu} {build}".strip(),
             rounds=rounds or results.facts["settings"]["pace"]["rounds"],
         )
 
@@ -261,9 +246,7 @@ def overview_page(folder: Path) -> str:
     pages |= {f"gpu-{PAGES[suite]}": _of_suite(storage.read(path), suite) for suite, path in on_gpu.items()}
     in_core = storage.read(newest_of_core(folder))
     pages[CORE] = replace(in_core, cases={core.SECTION: in_core.cases[core.SECTION]})
-    del pages[PAGES["conversion"]].cases[
-        core.SECTION
-    ]  # those of another run, which the page of the core has not
+    del pages[PAGES["conversion"]].cases[core.SECTION]  # of another run than the page of the core
     text = (_DOCS / "measurements.in").read_text(encoding="utf-8")
     for part in (overview.comparisons, overview.losses):
         text = text.replace(f"{{{{{part.__name__}}}}}", part(pages))
