@@ -1,4 +1,4 @@
-"""Write the tables of docs/support.md from zerocopy/_frameworks/versions.toml: ``python docs/support.py``."""
+"""Write the tables of docs/support.md and docs/version-guards.md: ``python docs/support.py``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from zerocopy.cli.support import table, tested
 from zerocopy.framework import version_numbers
 from zerocopy.integrations import ENGINES
 
-PAGE = Path(__file__).with_name("support.md")
+PAGES = [Path(__file__).with_name(name) for name in ("support.md", "version-guards.md")]
 ABSENT = "No run with these is recorded:"
 #: Engines with the name of their package in the table; flight is a part of pyarrow.
 _ENGINES = {"flight": "pyarrow", "torch DataLoader": "torch"}
 
 
 def with_tables(page: str) -> str:
-    """Return the text of the page with the rows of the table of versions."""
+    """Return the text of a page with the rows of its tables."""
     tables = {
         "Python": _pythons(),
         "framework": _frameworks(),
@@ -101,4 +101,5 @@ def _order(python: str) -> tuple[int, ...]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in PAGES:
+        path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -267,7 +267,7 @@ def test_the_table_of_versions_has_each_guard() -> None:
     checks = {relative(path) for path in files if GUARD.search(path.read_text(encoding="utf-8"))}
     # They compare any framework's version with its oldest.
     checks -= {"framework.py", "cli/limits.py", "cli/support.py"}
-    checks.remove("_frameworks/_private.py")  # docs/support.md lists its uses
+    checks.remove("_frameworks/_private.py")  # docs/version-guards.md lists its uses
     assert guards == checks, "list each guard in versions.toml, then run python docs/support.py"
 
 

@@ -10,7 +10,6 @@ import re
 import runpy
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from helpers.page_examples import FENCE, RUNNER, blocks, called, calls
 from helpers.paths import ROOT
 
 from zerocopy import errors, registry
-from zerocopy._frameworks._private import uses
 from zerocopy.errors.codes import CODES
 
 TOP = sorted((ROOT / "docs").glob("*.md"))
@@ -171,9 +169,11 @@ def test_page_of_reason_codes_has_every_code() -> None:
 
 def test_support_page_has_the_table_of_versions() -> None:
     with_tables = runpy.run_path(str(ROOT / "docs" / "support.py"))["with_tables"]
-    page = (ROOT / "docs" / "support.md").read_text(encoding="utf-8")
-    assert with_tables(page) == page, "run python docs/support.py"
-    part, runs_part = page.split("## Engines")[0], page.split("## Runs")[1].split("## Guards")[0]
+    guards, page = (
+        (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("version-guards", "support")
+    )
+    assert [with_tables(guards), with_tables(page)] == [guards, page], "run python docs/support.py"
+    part, runs_part = page.split("## Engines")[0], page.split("## Runs")[1].split("\n## ")[0]
     runs = re.findall(r"^\| ([\w-]+) \|", runs_part, re.MULTILINE)
     for name in registry.frameworks():
         row = re.search(rf"^\| {name} \|.*", part, re.MULTILINE)
@@ -185,81 +185,6 @@ def test_errors_page_lists_every_error() -> None:
     for error in vars(errors).values():
         if isinstance(error, type) and issubclass(error, errors.ZeroCopyError):
             assert f"`{error.__name__}`" in page
-
-
-#: A figure of time, memory or speed.
-FIGURE = re.compile(
-    r"(?<![\w.,-])(\d[\d,]*(?:\.\d+)?)(?:"
-    r"\s?(ns|us|µs|ms|s|seconds?|minutes?|[KMGT]i?B/s|[KMGT]i?B|kB|%|percent)(?![\w/])"
-    r"|(x)(?=[\s,.;:)|]|$)"
-    r"|\s(times)\s(?:as\s(?:fast|slow|long|much|many)|(?:the|their|its)\s(?:speed|time)|faster|slower|longer|more|less)\b)"
-)
-#: Units with two spellings.
-UNITS = {"µs": "us", "second": "s", "seconds": "s", "percent": "%", "kB": "KB", "times": "x"}
-
-#: Figures that are not measurements, by page: sizes that the code or an example chooses.
-NOT_MEASURED: dict[str, dict[str, str]] = {
-    "README.md": {"16 minutes": "the quick tier, as measured for CONTRIBUTING.md"},
-    "hazards.md": dict.fromkeys(("64 MiB", "1 GiB"), "a limit"),
-    "hazards/duckdb.md": dict.fromkeys(("1001 ns", "1000 ns"), "a duration that is converted"),
-    "hazards/untrusted-data.md": dict.fromkeys(("64 MiB", "1 GiB"), "a limit"),
-    "robustness.md": {"64 MiB": "a limit"},
-    "robustness/services.md": {"4 MiB": "a limit"},
-    "loader.md": {
-        "256 MiB": "the most bytes of a window",
-        "2 MiB": "the size of a buffer of batches in the order of the source",
-        "64 MiB": "the size of a row group above which one is read ahead",
-        "10 s": "how long a loop waits for a read",
-    },
-    "loader/gpus.md": {"256 MiB": "the most bytes of a window"},
-    "layouts.md": {
-        "2 KiB": "the size of a tile",
-        "16 MiB": "output size from which stores bypass the caches",
-        "1 MiB": "the size of NumPy's blocks, and that below which NumPy copies the records instead of Numba",
-    },
-    "layouts-gpu.md": {
-        **dict.fromkeys(("16 KB", "32 KB"), "the size of a tile"),
-        "4 KiB": "record size from which kernels access global memory directly",
-    },
-    "monitor.md": dict.fromkeys(
-        ("4.0 s", "3.1 KiB", "915.5 MiB", "1.6 s", "3.0 ms"), "the report of a program that is an example"
-    ),
-    "pool.md": {
-        "4 MiB": "the largest bin of RMM; the size from which NumPy requests huge pages",
-        "128 MiB": "what the bins take at first",
-        **dict.fromkeys(("40 GiB", "9 GiB"), "an example of a shared GPU"),
-    },
-    "processes.md": {
-        "512 KiB": "the least size that is sent by handle",
-        "64 KiB": "the largest object that is copied when it is opened",
-        "80 ms": "after which a process is killed, at most",
-        "1 GiB": "how much memory may be in flight, by default",
-        "5 s": "how long a process waits for a broker",
-        "64 MB": "how much unused shared memory is kept, by default",
-        **dict.fromkeys(("16 MB", "256 MB"), "the limit in a test of faults"),
-    },
-    "processes/dask-ray-flight.md": {
-        "512 KiB": "the least size that is sent by handle",
-        "256 MiB": "how much memory of Dask's transfers is kept, by default",
-        **dict.fromkeys(("1 MiB", "16 MiB"), "a size below which tensors from Ray are copied"),
-    },
-}
-
-
-def _figures(text: str) -> Iterator[str]:
-    """Yield the figures of a page as number and unit, except those in code.
-
-    Blocks of text and blocks without a language are output, and can have figures.
-    """
-    prose = FENCE.sub(lambda block: block[3] if block[1] in ("", "text") else "", text)
-    for match in FIGURE.finditer(re.sub(r"`[^`\n]*`", "", prose)):
-        unit = match[2] or match[3] or match[4]
-        yield f"{match[1].rstrip(',')} {UNITS.get(unit, unit)}"
-
-
-NOT_MEASURED["support.md"] = dict.fromkeys(
-    (figure for use in uses().values() for figure in _figures(use.gain)), "what a private name won"
-)
 
 
 def _result_pages() -> dict[str, str]:

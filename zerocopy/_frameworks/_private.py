@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class Private:
-    """A use of private names of a package, which tests and docs/support.md enumerate.
+    """A use of private names of a package, which tests and docs/version-guards.md enumerate.
 
     Parameters
     ----------
