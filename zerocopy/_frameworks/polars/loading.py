@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from zerocopy._frameworks.polars.series import has_nul
+from zerocopy.errors import UnsupportedConversionError
 from zerocopy.loading.dataset import Dataset, Stream, choose
 from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.streams import BatchStream
@@ -25,7 +27,11 @@ class Loading(LoadingHook):
         if not isinstance(obj, pl.LazyFrame):
             return None
         query = obj if columns is None else obj.select(choose(columns, obj.collect_schema().names()))
-        schema = pa.table(pl.DataFrame(schema=query.collect_schema())).schema
+        kinds = query.collect_schema()
+        if has_nul(pl.Struct(kinds)):
+            why = "the name of a column or of a field has a NUL, and polars aborts when it exports one"
+            raise UnsupportedConversionError("loader(polars.LazyFrame)", why, "rename it", code="nul-in-name")
+        schema = pa.table(pl.DataFrame(schema=kinds)).schema
         return BatchStream("polars.LazyFrame", schema, partial(_batches, query))
 
 

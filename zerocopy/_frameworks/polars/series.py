@@ -142,16 +142,16 @@ def column_of(series: Any) -> Column:
     return SeriesColumn(series, arrow_c.read_stream(series)[0] if code is None else Field(code, series.name))
 
 
-def _has_nul(dtype: Any) -> bool:
+def has_nul(dtype: Any) -> bool:
+    """Whether a name within a type has a NUL, at which C ends it: polars 2.1 aborts when it exports one."""
     names = [f.name for f in getattr(dtype, "fields", ())]
-    return any("\0" in name for name in names) or any(map(_has_nul, _inner(dtype)))
+    return any("\0" in name for name in names) or any(map(has_nul, _inner(dtype)))
 
 
 def unexportable(series: Any) -> UnsupportedConversionError | None:
     """Return the error for a series whose export aborts the process; None for others."""
     dtype = series.dtype
-    # A NUL ends a name in C: polars 2.1 aborts the process when it exports one.
-    if _has_nul(dtype):
+    if has_nul(dtype):
         why = f"it is {dtype!r}, with a NUL in a name"
         return UnsupportedConversionError("", why, "rename its fields", code="nul-in-name")
     if type(dtype) not in _nested_kinds() or not _has_decimals(dtype):

@@ -40,6 +40,8 @@ class BatchStream(Stream):
         batches = self._translated()
         try:
             for batch in batches:
+                if isinstance(batch, pa.RecordBatch):  # through C, a NUL would end the name of a column
+                    batch = pa.Table.from_batches([batch])
                 table = batch if isinstance(batch, pa.Table) else pa.table(batch)
                 if table.num_rows:
                     yield fit(self.schema, table, self.name)
@@ -156,7 +158,7 @@ class FileStream(Stream):
             with self._files.reading(file):
                 for batch in fragment.to_batches(schema=self.schema):
                     if batch.num_rows:
-                        yield pa.table(batch)
+                        yield pa.Table.from_batches([batch])
             self._files.check(file)
 
     def fingerprint(self) -> str:
