@@ -248,7 +248,7 @@ def overview_page(folder: Path) -> str:
     pages[CORE] = replace(in_core, cases={core.SECTION: in_core.cases[core.SECTION]})
     del pages[PAGES["conversion"]].cases[core.SECTION]  # of another run than the page of the core
     text = (_DOCS / "measurements.in").read_text(encoding="utf-8")
-    for part in (overview.comparisons, overview.losses):
+    for part in (overview.comparisons, overview.losses, overview.costs):
         text = text.replace(f"{{{{{part.__name__}}}}}", part(pages))
     head, heading, index = text.partition("## Pages")
     return head + heading + with_gpu_pages(index, [suite for suite in ON_GPU if suite in on_gpu])

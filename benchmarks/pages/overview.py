@@ -108,6 +108,18 @@ def comparisons(pages: Mapping[str, Results]) -> str:
     return text + f" Other programs ran while these were measured: {pages_loaded}." * bool(loaded)
 
 
+def costs(pages: Mapping[str, Results]) -> str:
+    """Return the time of each form of a call, for an array from one framework to another and back."""
+    cases = pages["benchmarks"].cases["conversion/calls"]
+    rows = [
+        [" or ".join(dict.fromkeys(code(each.label) for each in entries)), *map(time, entries)]
+        for entries in zip(*(case.entries for case in cases), strict=True)
+    ]
+    imports = pages["benchmarks"].cases["conversion/import"]
+    rows += [[code(each.label), time(each), ""] for case in imports for each in case.entries]
+    return table(["call", *(case.name for case in cases)], rows)
+
+
 def losses(pages: Mapping[str, Results]) -> str:
     """Return where zerocopy takes longer: how many rows, and the worst of them."""
     rows = []

@@ -110,3 +110,16 @@ assert not any(numpy.empty(size).ctypes.data % 16 for size in range(1, 3000, 7))
         MALLOC_MMAP_THRESHOLD_="131072",
     )
     assert completed.returncode == 0, completed.stderr
+
+
+def test_costs_of_calls_are_those_of_the_results() -> None:
+    page = (ROOT / "docs" / "in-your-library.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| .+ \| ([\d.]+ [mun]s) \|$", page.partition("## What a call costs")[2], re.MULTILINE
+    )
+    measured = "".join(
+        (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        for name in ("measurements", "functions-benchmarks")
+    )
+    assert len(rows) == 6
+    assert [row for row in rows if f"| {row} |" not in measured] == []

@@ -56,7 +56,7 @@ def test_examples_run(page: Path, run_warm, tmp_path: Path) -> None:
 
 
 def test_blocks_run_or_say_that_they_do_not() -> None:
-    tags = {"", "python", "bash", "console", "sh", "text", "toml", "yaml", "{include}"}
+    tags = {"", "python", "bash", "console", "ini", "sh", "text", "toml", "yaml", "{include}"}
     for page in PAGES:
         assert {block[1] for block in FENCE.finditer(page.read_text(encoding="utf-8"))} <= tags, page
         for _, block in blocks(page, run=False):
