@@ -14,6 +14,7 @@ import sys
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpydoc.xref
 from docutils import nodes
@@ -38,6 +39,8 @@ extensions = [
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_llms_txt",
+    "sphinxext.opengraph",
+    "notfound.extension",
     "docs.pages",
 ]
 root_doc = "index"
@@ -68,13 +71,35 @@ numpydoc_xref_aliases |= {name: f"zerocopy.errors.{name}" for name in _errors}
 numpydoc_xref_ignore = "all"  # only these links
 numpydoc.xref.DEFAULT_LINKS.clear()  # links to Python's pages would need the network
 
+# The address of the site, which Read the Docs sets: sitemap.xml and the cards of other sites need it.
+html_baseurl = os.environ.get("READTHEDOCS_CANONICAL_URL", "")
+if html_baseurl:
+    extensions.append("sphinx_sitemap")
+sitemap_url_scheme = "{link}"
+sitemap_excludes = ["404.html", "search.html", "genindex.html", "py-modindex.html", "_modules/*"]
+ogp_site_url = html_baseurl
+ogp_image = "_static/pipeline-copies.png"
+ogp_image_alt = "Bytes copied in a pipeline: by documented calls, by hand, and by zerocopy"
+ogp_custom_meta_tags = ('<meta name="twitter:card" content="summary_large_image" />',)
+notfound_urls_prefix = urlsplit(html_baseurl).path or "/"
+notfound_context = {
+    "title": "Page not found",
+    "body": f"""<h1>Page not found</h1>
+<p>The site has no page with this address.
+The <a href="{notfound_urls_prefix}index.html">first page</a> lists all pages.</p>
+<form action="{notfound_urls_prefix}search.html" method="get" role="search">
+<label for="words">Words or an error message:</label>
+<input type="search" id="words" name="q" class="form-control" autofocus>
+</form>""",
+}
+
 html_theme = "pydata_sphinx_theme"
 html_title = f"zerocopy {release}"
-html_static_path = ["_static"]
+html_static_path = ["_static", "pictures/pipeline-copies.png"]
 html_css_files = ["zerocopy.css"]
 html_favicon = "_static/logo.svg"
 html_search_scorer = str(ROOT / "docs" / "search_scores.js")
-html_sidebars = {"**": ["all-pages.html"]}
+html_sidebars = {"**": ["all-pages.html"], "404": []}  # the theme's links are relative
 html_show_sourcelink = False
 html_copy_source = True  # llms.txt lists the Markdown of the pages
 html_sourcelink_suffix = ""
@@ -127,6 +152,8 @@ LISTS = {root_doc, "measurements"}
 def add_toctrees_to_lists(app: Sphinx, docname: str, source: list[str]) -> None:
     """Add a toctree for each section of a list of pages, with the pages that its tables link first in a row.
 
+    The sidebar has the table's short names of notebooks.
+
     The pages themselves have no toctrees, because GitHub would show them as code.
     """
     if docname not in LISTS and not (ROOT / "docs" / docname).is_dir():
@@ -134,8 +161,11 @@ def add_toctrees_to_lists(app: Sphinx, docname: str, source: list[str]) -> None:
     sections = re.split(r"^## (.+)$", source[0], flags=re.MULTILINE)
     trees = []
     for caption, text in zip(["", *sections[1::2]], sections[::2], strict=True):
-        links = re.findall(r"^\| \[[^\]]+\]\(([^)#:]+)\) \|", text, flags=re.MULTILINE)
-        pages = [INCLUDED.get(page.removeprefix("../"), page) for page in links]
+        links = re.findall(r"^\| \[([^\]]+)\]\(([^)#:]+)\) \|", text, flags=re.MULTILINE)
+        pages = [
+            f"{title} <{page}>" if page.endswith(".ipynb") else INCLUDED.get(page.removeprefix("../"), page)
+            for title, page in links
+        ]
         if pages:
             options = [":hidden:", f":caption: {caption}" if caption else ""]
             trees.append("\n".join(["```{toctree}", *filter(None, options), "", *pages, "```"]))
@@ -183,14 +213,22 @@ JOINT = re.compile(r"(?<=[.(,/])(?=[^\W\d])|(?<=[a-z])(?=[A-Z])")
 
 
 class Tables(SphinxTransform):
-    """Add classes for the style sheet: wide tables, figures, short code; and line breaks in long code."""
+    """Add classes for the style sheet: wide tables, figures, short code; and line breaks in long code.
+
+    Markdown's tables must have a header; one without text is left out.
+    """
 
     default_priority = 500
 
     def apply(self, **options: Any) -> None:
         for table in self.document.findall(nodes.tgroup):
+            if table["cols"] > 3:
+                table.parent["classes"].append("sticky-column")
             if table["cols"] > 5:
                 table.parent["classes"].append("many-columns")
+            for head in [*table.findall(nodes.thead)]:
+                if not head.astext().strip():
+                    table.remove(head)
         for cell in self.document.findall(nodes.entry):
             if re.fullmatch(r"\d.{0,11}", cell.astext()):
                 cell["classes"].append("figure-in-table")
@@ -204,12 +242,23 @@ class Tables(SphinxTransform):
                         code += [nodes.Text(word), nodes.raw("", "<wbr>", format="html")]
 
 
+class Tracebacks(SphinxTransform):
+    """Mark blocks with tracebacks: their long messages wrap, and other output scrolls."""
+
+    default_priority = 500
+
+    def apply(self, **options: Any) -> None:
+        for block in self.document.findall(nodes.literal_block):
+            if re.search(r"^(Traceback \(|\S*Error: )", block.astext(), re.MULTILINE):
+                block["classes"].append("traceback")
+
+
 #: The words of each page.
 SEARCH_WORDS = tomllib.loads((ROOT / "docs" / "search_words.toml").read_text(encoding="utf-8"))
 
 
 class SearchWords(SphinxTransform):
-    """Add the words of ``search_words.toml`` to their pages."""
+    """Add the words of ``search_words.toml`` to their pages: entries of the index, and words of the text."""
 
     default_priority = 500
 
@@ -218,7 +267,11 @@ class SearchWords(SphinxTransform):
         if words and self.document.children:
             # Without a target the search shows the page once.
             entries = [("single", word, "", "main", None) for word in words.split(", ")]
-            self.document.children[0].insert(1, addnodes.index(entries=entries))
+            section = self.document.children[0]
+            section.insert(1, addnodes.index(entries=entries))
+            section.insert(
+                1, nodes.meta(name="keywords", content=", ".join(sorted({*re.findall(r"[^\s,]+", words)})))
+            )
 
 
 def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
@@ -233,4 +286,5 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-skip-member", skip_fields)
     app.add_transform(LinksToFiles)
     app.add_transform(Tables)
+    app.add_transform(Tracebacks)
     app.add_transform(SearchWords)

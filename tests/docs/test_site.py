@@ -10,18 +10,21 @@ import subprocess
 import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
 from helpers.chromium import CHROMIUM
-from helpers.paths import ROOT
+from helpers.paths import ROOT, SITE_ADDRESS
 
 import zerocopy
 
 PLUGINS = ("myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_copybutton", "sphinx_llms_txt")
+PLUGINS += ("sphinxext.opengraph", "notfound", "sphinx_sitemap")
 for module in ("sphinx", *PLUGINS):
     pytest.importorskip(module, reason="part of the group docs")
+
+
+BASE = urlsplit(SITE_ADDRESS).path
 
 
 class Page(HTMLParser):
@@ -85,7 +88,11 @@ def test_links_resolve(site: Path, pages: dict[Path, Page]) -> None:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
-            target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
+            folder = (
+                site if parts.path.startswith(BASE) else file.parent
+            )  # the page of 404 has absolute links
+            path = parts.path.removeprefix(BASE)
+            target = (folder / unquote(path)).resolve() if path else file
             anchors = pages[target].ids if target in pages else {unquote(parts.fragment)}
             if not target.exists() or (parts.fragment and unquote(parts.fragment) not in anchors):
                 broken.append(f"{file.relative_to(site)}: {link}")
@@ -144,44 +151,162 @@ QUERIES = {
     "convert": "api/generated/zerocopy.convert",
 }
 
+#: Queries of several words as people type them, each with a page that must be among the first three.
+PHRASES = {
+    "pandas missing values to torch": "tables/to-tensors",
+    "string column to codes": "tables/to-tensors",
+    "monitor remote": "monitor",
+    "attention mask": "loader",
+    "padded token batches": "loader",
+    "colab": "support",
+    "google colab install": "support",
+    "any array type": "functions",
+    "pandas 2": "faq",
+    "upgrade pandas": "faq",
+    "systemd": "monitor/outputs",
+    "daemonset": "monitor/outputs",
+    "free threading": "support",
+    "free-threaded python": "support",
+    "subinterpreters": "support",
+    "numpy to torch without copy": "quickstart",
+    "torch tensor to numpy": "replacements",
+    "polars to torch": "tables/to-tensors",
+    "dataframe to tensor": "tables/to-tensors",
+    "csv to numpy": "faq",
+    "read csv files in batches": "loader",
+    "csv to matrix scikit-learn": "faq",
+    "nan instead of null": "tables/to-tensors",
+    "timestamps to tensor": "tables/to-tensors",
+    "one hot categories": "tables/to-tensors",
+    "duckdb query to torch": "tables/to-tensors",
+    "pandas read-only array": "pandas-3",
+    "assignment destination is read-only": "pandas-3",
+    "write to tensor changes array": "semantics",
+    "jax 64 bit integers": "faq",
+    "jax truncates int64": "hazards/jax",
+    "negative strides torch": "hazards/torch",
+    "python crashes from_dlpack": "troubleshooting",
+    "dataloader hangs": "troubleshooting",
+    "dataloader num_workers shared memory": "troubleshooting",
+    "memory keeps growing": "troubleshooting",
+    "bus error": "troubleshooting",
+    "first call is slow": "troubleshooting",
+    "wrong values after conversion": "troubleshooting",
+    "how fast is convert": "measurements",
+    "compare with pytorch dataloader": "loader-benchmarks",
+    "resume training from checkpoint": "loader",
+    "shuffle large parquet files": "loader",
+    "lightning ddp": "training-frameworks",
+    "hugging face datasets": "training-frameworks",
+    "read from s3": "loader",
+    "images in a loader": "loader",
+    "image folder": "comparison",
+    "pinned memory": "loader/gpus",
+    "load safetensors without copy": "weights",
+    "save tensors to file": "weights",
+    "numpy arrays in shared memory": "processes",
+    "share memory between processes": "processes",
+    "camera frames to other process": "processes/channels",
+    "ring buffer": "processes/channels",
+    "producer consumer queue": "processes/channels",
+    "ray actors": "processes/dask-ray-flight",
+    "dask workers share memory": "processes/dask-ray-flight",
+    "spark dataframe": "processes/dask-ray-flight",
+    "arrow flight server": "processes/dask-ray-flight",
+    "slurm job several nodes": "clusters",
+    "kubernetes gpu": "clusters",
+    "dead process left shared memory": "processes",
+    "/dev/shm full": "processes",
+    "pickle large arrays": "processes/pickle",
+    "which lines copy": "monitor",
+    "find hidden copies": "audit",
+    "prometheus metrics": "monitor/outputs",
+    "gpu memory by process": "monitor/gpus",
+    "cuda out of memory": "pool",
+    "share gpu between jax and torch": "pool",
+    "limit gpu memory": "pool",
+    "nvidia driver version": "gpu-server",
+    "compute capability": "gpu-server",
+    "cuda streams": "gpu",
+    "amd gpu": "gpu",
+    "apple silicon mps": "support",
+    "macos": "support",
+    "windows support": "support",
+    "python 3.15": "support",
+    "oldest supported version": "support",
+    "optional dependency in my library": "in-your-library",
+    "accept any array": "functions",
+    "is it a dataframe or an array": "in-your-library",
+    "array api": "functions",
+    "what does a call cost": "in-your-library",
+    "gradient through jax from torch": "bridge",
+    "structured array to columns": "layouts",
+    "list column to 2d tensor": "embeddings",
+    "sparse matrix to torch": "sparse",
+    "nested lists different lengths": "ragged",
+    "xarray to torch": "labelled",
+    "dict of arrays": "containers",
+    "error message meaning": "errors",
+    "catch exceptions": "errors",
+    "untrusted input": "security",
+    "report a security problem": "project/security",
+    "add my own array type": "adding-a-framework",
+    "when not to use": "comparison",
+    "einops narwhals alternative": "comparison",
+    "environment variables": "cheatsheet",
+}
+
 #: A page that runs the site's own search for each query and writes the names of the first pages.
 SEARCH_PAGE = """<html data-content_root="../"><body><pre id="result"></pre>
 <script src="documentation_options.js"></script><script src="doctools.js"></script>
-<script src="sphinx_highlight.js"></script><script src="language_data.js"></script>
-<script src="searchtools.js"></script><script src="../searchindex.js"></script>
+<script src="sphinx_highlight.js"></script><script src="searchtools.js"></script>
+<script src="language_data.js"></script><script src="../searchindex.js"></script>
 <script>
 const search = (query) => Search._performSearch(...Search._parseQuery(query)).reverse();
-const pages = (query) => search(query).slice(0, 5).map((one) => one[0]);
+const pages = (query) => [...new Set(search(query).map((one) => one[0]))].slice(0, 5);
 const first = Object.fromEntries(QUERIES.map((query) => [query, pages(query)]));
 document.getElementById("result").textContent = JSON.stringify(first);
 </script></body></html>"""
 
 
-def run_in_chromium(page: Path, text: str) -> Any:
-    """Write a page, and return the JSON that it writes into its element ``result``."""
+def page_in_chromium(address: str, profile: Path) -> str:
+    """Return the elements of a page after its scripts have run."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
-    page.write_text(text, encoding="utf-8")
     # A profile of its own: another Chromium of this user may run.
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page.with_suffix('')}"]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}"]
     options += ["--allow-file-access-from-files"]
-    command = [CHROMIUM, *options, "--virtual-time-budget=60000", "--dump-dom", page.as_uri()]
-    completed = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    result = completed.stdout.partition('<pre id="result">')[2].partition("</pre>")[0]
-    assert result, completed.stderr
-    return json.loads(html.unescape(result))
+    command = [CHROMIUM, *options, "--virtual-time-budget=60000", "--dump-dom", address]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
 
 
 @pytest.fixture(scope="module")
-def results(site: Path) -> dict[str, list[str]]:
+def results(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The first pages for each query."""
-    text = SEARCH_PAGE.replace("QUERIES", json.dumps(list(QUERIES)))
-    return run_in_chromium(site / "_static" / "queries.html", text)
+    page = site / "_static" / "queries.html"
+    page.write_text(SEARCH_PAGE.replace("QUERIES", json.dumps([*QUERIES, *PHRASES])), encoding="utf-8")
+    written = page_in_chromium(page.as_uri(), tmp_path_factory.mktemp("profile"))
+    result = written.partition('<pre id="result">')[2].partition("</pre>")[0]
+    assert result, written
+    return json.loads(html.unescape(result))
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_search_shows_the_right_page_first(query: str, results: dict[str, list[str]]) -> None:
     assert results[query][:1] == [QUERIES[query]]
+
+
+@pytest.mark.parametrize("query", PHRASES)
+def test_search_finds_phrases(query: str, results: dict[str, list[str]]) -> None:
+    assert PHRASES[query] in results[query][:3], results[query]
+
+
+def test_page_of_the_search_has_the_same_order(site: Path, tmp_path: Path) -> None:
+    """The theme's page, which loads the scripts itself."""
+    query = "pandas missing values to torch"
+    shown = page_in_chromium(f"{(site / 'search.html').as_uri()}?q={quote(query)}", tmp_path)
+    (first, *_) = re.findall(r'<a href="([^"?#]+)', shown.partition('id="search-results"')[2])
+    assert first == f"{PHRASES[query]}.html"
 
 
 def test_words_of_the_search_are_those_of_existing_pages() -> None:
@@ -214,6 +339,50 @@ def test_llms_txt_lists_the_markdown_of_each_page(site: Path) -> None:
         source = (site / address).read_bytes()
         assert title
         assert address not in pages or source == pages[address].read_bytes()
+
+
+def test_pages_have_a_description_and_a_card(site: Path, pages: dict[Path, Page]) -> None:
+    """Which search engines and other sites show; a description is the beginning of the page's text."""
+    for file in pages:
+        source = (ROOT / "docs" / file.relative_to(site)).with_suffix(".md")
+        if not source.exists():
+            continue
+        tags = dict(
+            re.findall(r'<meta (?:name|property)="([\w:]+)" content="([^"]*)"', file.read_text("utf-8"))
+        )
+        assert len(tags["description"]) > 40, file.name
+        assert tags["og:url"] == SITE_ADDRESS + file.relative_to(site).as_posix()
+        image = tags["og:image"].removeprefix(SITE_ADDRESS)
+        assert (site / image).read_bytes() == (ROOT / "docs" / "pictures" / Path(image).name).read_bytes()
+
+
+def test_sitemap_has_the_pages(site: Path, pages: dict[Path, Page]) -> None:
+    listed = set(re.findall(r"<loc>(.+?)</loc>", (site / "sitemap.xml").read_text(encoding="utf-8")))
+    names = {file.relative_to(site).as_posix() for file in pages if "_modules" not in file.parts}
+    names -= {"404.html", "search.html", "genindex.html", "py-modindex.html"}
+    assert listed == {SITE_ADDRESS + name for name in names}
+
+
+def test_page_of_404_searches(site: Path) -> None:
+    """From any address: its links are absolute."""
+    text = (site / "404.html").read_text(encoding="utf-8")
+    assert f'<form action="{BASE}search.html" method="get"' in text
+    links = re.findall(r'(?:href|src)="([^"]+)"', text)
+    assert [link for link in links if not link.startswith((SITE_ADDRESS, BASE, "#"))] == []
+
+
+def test_tables_have_no_empty_header(pages: dict[Path, Page]) -> None:
+    empty = re.compile(r"<thead>\s*<tr[^>]*>(?:\s*<th[^>]*>(?:<p></p>)?</th>)+\s*</tr>\s*</thead>")
+    assert [file.name for file in pages if empty.search(file.read_text(encoding="utf-8"))] == []
+
+
+def test_sidebar_tells_functions_of_one_name_apart(site: Path) -> None:
+    sidebar = (site / "api" / "index.html").read_text(encoding="utf-8").partition("bd-docs-nav")[2]
+    titles = re.findall(
+        r'class="reference internal" href="generated/[^"]+">([^<]+)<', sidebar.partition("</nav>")[0]
+    )
+    assert "dask.install" in titles
+    assert len(titles) == len(set(titles)) > 80
 
 
 def test_notebooks_can_be_downloaded(site: Path, pages: dict[Path, Page]) -> None:
